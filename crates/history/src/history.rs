@@ -246,7 +246,7 @@ impl<'a> History<'a> {
         build::build(trace, context)
     }
 
-    /// Returns when the last injected fault that delays messages ended.
+    /// Returns when the last injected fault ended. A crash or a cluster loss ends at its injection.
     pub fn last_disturbance(&self) -> Time {
         let ends = self.supervision.injected.iter().map(|&(_, fault, at, _)| match *fault {
             Fault::Crash { .. } | Fault::LoseCluster { .. } => at,
@@ -292,7 +292,7 @@ impl<'a> History<'a> {
         })
     }
 
-    /// Returns the process that stated the fact at `point`.
+    /// Returns the process to whose state the fact at `point` belongs.
     pub fn process_of(&self, point: Point) -> ProcessId {
         self.segment(point.segment).process
     }
@@ -303,7 +303,7 @@ impl<'a> History<'a> {
         Source { process: segment.host, life: segment.life, number: FactNo(point.fact.into()) }
     }
 
-    /// Returns the time of the fact at `point`, by the clock of its process.
+    /// Returns the time of the fact at `point`, by the clock of the process that stated it.
     pub fn time(&self, point: Point) -> Time {
         self.streams[point.segment.0 as usize][point.fact as usize].0
     }

@@ -17,8 +17,8 @@ struct Slot {
 
 impl History<'_> {
     /// Returns the parts that are durable in a storage at the end of the run, each with its holder: those that became
-    /// durable, and that no holder removed and no fault destroyed or corrupted since. Holders that are down, or whose
-    /// cluster has left, are omitted.
+    /// durable, and that neither their holder has removed nor a fault has destroyed or corrupted since. Holders that
+    /// are down, or whose cluster has left, are omitted.
     pub fn stored(&self) -> Vec<(ProcessId, ImageName)> {
         let mut slots: BTreeMap<(ProcessId, ImageName), Slot> = BTreeMap::new();
         let mut previous = None;

@@ -134,7 +134,7 @@ pub(crate) fn passed(kernel: &Socket, interface: &str) -> Result<TrafficCounts, 
 
 /// Returns the interface that has an address.
 pub(crate) fn interface_of(kernel: &Socket, address: Ipv4Addr) -> Result<String, ApplyError> {
-    let failed = |source| ApplyError::Kernel { what: "look for", interface: address.to_string(), source };
+    let failed = |source| ApplyError::Kernel { what: "get information", interface: address.to_string(), source };
     kernel.link_of(address).map_err(failed)?.ok_or(ApplyError::Address(address))
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn cut_to_size(kernel: &Socket, interface: &str) -> Result<(), ApplyE
 
 fn find<'a>(kernel: &'a Socket, name: &'a str) -> Result<Option<Interface<'a>>, ApplyError> {
     let link = kernel.link(name).map_err(|source| ApplyError::Kernel {
-        what: "look",
+        what: "get information",
         interface: name.to_owned(),
         source,
     })?;

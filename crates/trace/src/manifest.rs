@@ -307,8 +307,8 @@ pub struct LinkEntry {
     /// Properties observed while the application ran; `None` if they were not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<LinkObserved>,
-    /// The time of the request by the run's clock; `None` for the properties at the start of the run. A link
-    /// that was changed during the run has one entry per change, in order.
+    /// The time of the request by the run's clock; `None` for the properties at the start of the run. A link that was
+    /// changed during the run has a further entry for each change, in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }

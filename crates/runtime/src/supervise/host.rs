@@ -716,8 +716,8 @@ impl<P: PlaceBackend> Host<'_, P> {
             }
             Order::Watch(triggers) => {
                 self.watches = triggers.to_vec();
-                // Triggers are only ever removed. A process that learns of a removal late therefore halts once more
-                // than necessary, and is then released.
+                // A process that learns late that a trigger was removed halts once more than necessary, and is then
+                // released.
                 self.send_to_all(&ToNode::Watch(triggers.to_vec()));
             }
             Order::Go { process, life } => {

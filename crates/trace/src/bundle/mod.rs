@@ -126,8 +126,8 @@ impl Bundle {
         self.manifest_path().exists() || self.facts_dir().exists()
     }
 
-    /// Removes the record, but not the directory. If the removal is cut short, the directory still counts as
-    /// one that contains a run.
+    /// Removes the facts, the federation file and the manifest, but not the directory. If the removal is cut short, the
+    /// directory still counts as one that contains a run.
     ///
     /// # Errors
     ///
