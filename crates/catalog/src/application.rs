@@ -99,7 +99,7 @@ fn pattern(pattern: NasPattern) -> nas::Pattern {
     }
 }
 
-/// Translates lists by name into tables by cluster. Clusters that are not listed exchange no messages.
+/// Translates lists by name into tables by cluster. Clusters that are not listed send no messages.
 fn traffic(spec: &FederationSpec, traffic: &resource::Traffic) -> synthetic::Traffic {
     let clusters = || spec.clusters.iter().map(|it| &it.name);
     match traffic {

@@ -75,7 +75,8 @@ pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
     Some(Expected { source: "the sequential reference".to_owned(), digests })
 }
 
-/// Returns the bounds on the work that a rollback may lose; `None` if the protocol takes no checkpoints.
+/// Returns the bounds on the work that a rollback may lose; `None` for SEL, and for a protocol that takes no
+/// checkpoints.
 pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     if matches!(spec.protocol, Protocol::Sel(_)) {
         return None; // Logged events are not lost.
@@ -91,7 +92,7 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
 }
 
 /// Returns the longest delay between two garbage collections; zero if every checkpoint collects. `None` if the protocol
-/// never collects.
+/// never collects, or does not say when.
 fn collect_every(protocol: &Protocol) -> Option<Span> {
     let checkpointing = protocol.checkpointing()?;
     match protocol {
