@@ -142,7 +142,9 @@ impl Observer for StoreObserver<'_> {
 fn places(history: &History<'_>) -> Vec<ClusterId> {
     let of_process = |process| {
         let clusters = &history.context.clusters;
-        ClusterId(clusters.iter().position(|it| it.contains(process)).expect("every rank belongs to a cluster") as u16)
+        ClusterId(
+            clusters.iter().position(|it| it.contains(process)).expect("ranks belong to clusters") as u16
+        )
     };
     history.groups.iter().map(|group| of_process(&group.members[0])).collect()
 }

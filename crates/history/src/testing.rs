@@ -1,6 +1,10 @@
 //! Builds small traces for tests: a composite that states its actions correctly, driven step by step.
 
-#![expect(missing_docs, clippy::missing_panics_doc, reason = "only tests call these functions, and a test may panic")]
+#![expect(
+    missing_docs,
+    clippy::missing_panics_doc,
+    reason = "only tests call these functions, and a test may panic"
+)]
 
 pub mod planned;
 pub mod tasks;

@@ -135,7 +135,10 @@ impl EventReporter {
         match by {
             EndedBy::Fault(no) if self.pauses.contains(&no) => warn(
                 "DeclaredFailed",
-                format!("{name} has been paused for too long (fault {}), and is declared failed and killed", no.0),
+                format!(
+                    "{name} has been paused for too long (fault {}), and is declared failed and killed",
+                    no.0
+                ),
             ),
             EndedBy::Silence => warn(
                 "DeclaredFailed",

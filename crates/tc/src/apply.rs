@@ -134,7 +134,8 @@ pub(crate) fn passed(kernel: &Socket, interface: &str) -> Result<TrafficCounts, 
 
 /// Returns the interface that has an address.
 pub(crate) fn interface_of(kernel: &Socket, address: Ipv4Addr) -> Result<String, ApplyError> {
-    let failed = |source| ApplyError::Kernel { what: "get information", interface: address.to_string(), source };
+    let failed =
+        |source| ApplyError::Kernel { what: "get information", interface: address.to_string(), source };
     kernel.link_of(address).map_err(failed)?.ok_or(ApplyError::Address(address))
 }
 

@@ -58,8 +58,11 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
             .zip(&tic)
             .map(|(lost, calm)| 100.0 * (lost.seconds / calm.seconds - 1.0) - ideal_percent(calm, at)),
     );
-    let names =
-        ["unprotected", "TIC every 5 s", "TIC every 5 s, the slowest cluster is lost for good halfway through"];
+    let names = [
+        "unprotected",
+        "TIC every 5 s",
+        "TIC every 5 s, the slowest cluster is lost for good halfway through",
+    ];
     for ((name, seconds), published) in names.iter().zip(&seconds).zip(PUBLISHED_SECONDS) {
         rows.push(vec![
             Cell::Word(format!("10 nodes of each, {name}")),
