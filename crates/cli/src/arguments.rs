@@ -379,7 +379,7 @@ pub(crate) enum Paper {
 /// Run one federation under several protocols, and compare their costs and benefits.
 ///
 /// The application, the faults and the seeds are the same for all protocols. Each protocol runs with every seed, once
-/// without faults and once with those of the file, in virtual time or on real processes, and every run is judged. The
+/// without faults and once with those in the file, in virtual time or on real processes, and every run is judged. The
 /// protocol named in the file keeps its options; other protocols take over the options that they share with it
 /// (checkpointEvery, collectEvery, replicas, replicateTo). Writes one page with a picture (index.html), the picture
 /// alone (picture.svg) and the numbers (comparison.json), and prints a table.

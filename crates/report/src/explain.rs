@@ -121,12 +121,14 @@ pub fn unrecoverable(
         let whom = if asked.is_empty() {
             "no process holds it".to_owned()
         } else {
-            format!("not found at {}", asked.join(", "))
+            format!("not found at {}", enumerate(&asked))
         };
         text.push_str(&format!(" Missing: {} ({whom}).", names.image(*image)));
     }
     if missing.len() > MOST_NAMED {
-        text.push_str(&format!(" {} more parts are missing.", missing.len() - MOST_NAMED));
+        let more = missing.len() - MOST_NAMED;
+        let parts = if more == 1 { "part is" } else { "parts are" };
+        text.push_str(&format!(" {more} more {parts} missing."));
     }
     text
 }
@@ -153,7 +155,7 @@ pub fn never_due(manifest: &Manifest) -> Option<String> {
         [] => None,
         [only] => Some(format!("The run ended before fault {only} was due.")),
         many if many.len() <= MOST_NAMED => {
-            Some(format!("The run ended before faults {} were due.", many.join(", ")))
+            Some(format!("The run ended before faults {} were due.", enumerate(many)))
         }
         many => Some(format!(
             "The run ended before faults {} and {} more were due.",
@@ -244,7 +246,7 @@ impl Explainer<'_> {
         if group.len() > MOST_NAMED {
             names.push(format!("{} more", group.len() - MOST_NAMED));
         }
-        let (at, names) = (self.time(group[0].at), names.join(", "));
+        let (at, names) = (self.time(group[0].at), enumerate(&names));
         let (was, its) = if group.len() == 1 { ("was", "its") } else { ("were", "their") };
         match group[0].by {
             Some(EndedBy::PlaceLost) => format!(
@@ -327,7 +329,7 @@ impl Explainer<'_> {
             .map(|it| self.names.group(it))
             .collect();
         if !spared.is_empty() && spared.len() <= MOST_NAMED {
-            let spared = spared.join(", ");
+            let spared = enumerate(&spared);
             text.push_str(&match self.manifest.promises.include(Promise::Containment) {
                 // The group re-sends messages that other groups had received from it.
                 true => format!(" {spared} did not roll back."),
@@ -483,6 +485,16 @@ fn target(rollback: &Rollback) -> String {
     match rollback.checkpoint {
         Some(position) => format!("its checkpoint {}", checkpoint(position)),
         None => "its initial state".to_owned(),
+    }
+}
+
+/// Joins names: `a`, `a and b`, `a, b, and c`.
+fn enumerate(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.clone(),
+        [one, other] => format!("{one} and {other}"),
+        [before @ .., last] => format!("{}, and {last}", before.join(", ")),
     }
 }
 

@@ -159,7 +159,9 @@ const ROW_PROTOCOL: &[Panel] = &[
         .about("Checkpoints interrupted by a failure or a rollback.")
         .of(&[("sum by (cluster) (faultline_checkpoints_aborted_total{CLUSTERS})", "{{cluster}}")]),
     Panel::graph("Application messages", "ops")
-        .about("Messages by event. A message whose send a rollback undid counts again when it is re-executed.")
+        .about(
+            "Messages by event. A message whose send a rollback undid counts again when it is re-executed.",
+        )
         .of(&[("sum by (event) (rate(faultline_messages_total{CLUSTERS}[INTERVAL]))", "{{event}}")]),
     Panel::graph("Messages due to recovery", "short")
         .about("Messages re-sent from logs, suppressed, or dropped because a rollback undid them.")
