@@ -16,7 +16,7 @@ const COARSEST: usize = 40;
 const STARTS: usize = 12;
 /// The largest number of passes over a level that improve it.
 const PASSES: usize = 8;
-/// The number of consecutive moves without gain after which a pass stops.
+/// The number of consecutive moves without a gain after which a pass stops.
 const PATIENCE: usize = 120;
 /// The number of candidates in each half that are examined for a move that keeps the balance.
 const LOOKS: usize = 8;
@@ -25,7 +25,7 @@ const PARTNERS: usize = 4;
 /// The number of rounds of exchanges over all clusters.
 const EXCHANGES: usize = 3;
 
-/// Divides a graph into `parts` parts of about the same size, none larger than `most` processes. Returns the
+/// Divides a graph into `parts` parts of about the same size, none with more than `most` processes. Returns the
 /// part of each process. `parts` times `most` must be at least the number of processes.
 pub(crate) fn into(graph: &Graph, parts: usize, most: usize) -> Vec<u32> {
     let mut part_of = vec![0; graph.len()];
@@ -36,7 +36,7 @@ pub(crate) fn into(graph: &Graph, parts: usize, most: usize) -> Vec<u32> {
 }
 
 /// Exchanges processes between pairs of parts to reduce the traffic between them, with no part larger than
-/// `most`. If all parts are full, no single process can move, but two processes can change places.
+/// `most`. If all parts are full, no single process can move, but two processes can swap places.
 pub(crate) fn exchange(graph: &Graph, part_of: &mut [u32], most: usize) {
     for _ in 0..EXCHANGES {
         let before = graph.between(part_of);
@@ -236,7 +236,7 @@ impl Level {
                 if is_left[it as usize] { left - size } else { left + size }
             };
             let allowed = |it: &&(i64, u32)| off(after(it.1)) <= coarse || off(after(it.1)) < off(left);
-            // A lighter node usually follows a node that is too heavy now.
+            // If a node is too heavy at this point, one of the next few is usually light enough.
             let movable = |side: &BTreeSet<(i64, u32)>| side.iter().rev().take(LOOKS).find(allowed).copied();
             let Some((gain, one)) = free.iter().filter_map(movable).max() else { break };
             free[usize::from(is_left[one as usize])].remove(&(gain, one));

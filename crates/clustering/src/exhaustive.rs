@@ -10,8 +10,8 @@ use crate::graph::Graph;
 pub(crate) const MOST: usize = 12;
 
 /// Returns, for each share of rolled-back processes that is possible within this balance, the division that
-/// logs the fewest bytes and, among equal divisions, the one with the fewest clusters. Every division of
-/// these processes is matched or beaten by one of them.
+/// logs the fewest bytes and, among equal divisions, the one with the fewest clusters. For every
+/// other division within the balance, one of the returned divisions is at least as good.
 ///
 /// # Panics
 ///
@@ -32,7 +32,7 @@ pub(crate) fn divisions(graph: &Graph, balance: Balance) -> Vec<Vec<u32>> {
 struct Search {
     between: Vec<[u64; MOST]>,
     balance: Balance,
-    /// Clusters of the processes assigned so far.
+    /// The cluster of each process assigned so far.
     cluster_of: Vec<u32>,
     sizes: Vec<usize>,
     /// The best division for each sum of squared sizes: its bytes, its number of clusters, and the division.

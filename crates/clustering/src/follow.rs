@@ -1,5 +1,5 @@
 //! Identity of clusters across a change: pairs old and new clusters so that as many processes as possible
-//! stay.
+//! stay in the same cluster.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +30,8 @@ pub(crate) fn follow(last: (&Division, &[u32]), next: &Division, free: u32) -> (
 fn pair(common: &BTreeMap<(u32, u32), i64>) -> BTreeMap<u32, u32> {
     let mut pairs: BTreeMap<u32, u32> = BTreeMap::new();
     loop {
-        // For each old cluster: the gain if it is reassigned to a new cluster, which in turn gives up its
-        // own, and that new cluster.
+        // For each old cluster: the gain if a new cluster takes it, and gives up its own old cluster for it; and
+        // the number of that new cluster.
         let mut gains: BTreeMap<u32, (i64, u32)> = BTreeMap::new();
         loop {
             let mut better = false;
@@ -74,7 +74,7 @@ mod tests {
         let before = (&last, &[4, 0, 7][..]);
         // The same clusters in a different order, with one process moved.
         assert_eq!(follow(before, &division([1, 1, 2, 2, 2, 2, 0, 0]), 8), (vec![4, 0, 7], 1));
-        // If a cluster is split, the larger part keeps the number. A merged cluster has the number of the larger
+        // If a cluster is split, the larger part keeps the number. A merged cluster keeps the number of its larger
         // part.
         assert_eq!(follow(before, &division([0, 1, 1, 2, 2, 2, 2, 2]), 8), (vec![8, 4, 0], 3));
     }

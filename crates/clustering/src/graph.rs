@@ -40,7 +40,7 @@ impl Graph {
         self.messages += messages;
     }
 
-    /// Returns the sum of all graphs, which identify processes by name.
+    /// Returns the sum of all graphs. Processes with the same name count as one.
     pub fn together(graphs: &[Graph]) -> Graph {
         let mut all = Graph::default();
         graphs.iter().for_each(|it| all.merge(it));

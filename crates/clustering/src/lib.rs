@@ -21,7 +21,7 @@
 //! | `search` | further minimisation of the sum by dividing regions again and combining divisions |
 //! | `recluster` | changes of clusters that pay when the traffic shifts |
 //! | `follow` | identity of clusters across a change |
-//! | [`patterns`] | the communication of the six NAS kernels that the HydEE paper clusters, in closed form |
+//! | [`patterns`] | the traffic of the six NAS kernels that the HydEE paper divides into clusters, in closed form |
 
 mod balance;
 mod bisect;

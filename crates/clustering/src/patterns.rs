@@ -1,4 +1,4 @@
-//! Communication patterns of the six NAS kernels that the HydEE paper clusters (table I), in closed form.
+//! Communication patterns of the six NAS kernels that the HydEE paper divides into clusters (table I), in closed form.
 //!
 //! Only ratios matter here: which processes communicate, and how much relative to others. The shapes follow
 //! from the decompositions of the kernels. A real run sends more bytes by a constant factor, which affects no
@@ -11,15 +11,15 @@ use crate::graph::Graph;
 pub enum Pattern {
     /// Block tridiagonal solver: a torus with neighbours in rows, columns and one diagonal.
     Bt,
-    /// Conjugate gradient: exchanges within rows by powers of two, and one with the transposed position.
+    /// Conjugate gradient: exchanges within rows by powers of two, and an exchange with the transposed position.
     Cg,
     /// Fourier transform: all processes exchange data with each other.
     Ft,
     /// Lower-upper solver: a mesh.
     Lu,
-    /// Multigrid: a three-dimensional torus, the third dimension of which is shorter and has smaller faces.
+    /// Multigrid: a three-dimensional torus, whose third dimension is shorter and has smaller faces.
     Mg,
-    /// Scalar pentadiagonal solver: same as BT.
+    /// Scalar pentadiagonal solver: the same torus as BT.
     Sp,
 }
 
@@ -107,8 +107,8 @@ impl Pattern {
     }
 }
 
-/// Adds the torus of MG, with two equal sides, and a third of the same or half the length. Faces along the
-/// third side count half.
+/// Adds the torus of MG. Two of its sides have equal length; the third side has the same length, or half of it.
+/// Faces along the third side count half.
 fn mg(graph: &mut Graph, it: usize) {
     let bits = graph.len().trailing_zeros();
     let long = 1 << bits.div_ceil(3);

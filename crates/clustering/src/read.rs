@@ -1,7 +1,7 @@
 //! Parsers for graphs.
 //!
-//! *Edge list*: one line per channel, `from to bytes` or `from to bytes messages`, separated by blanks or
-//! commas. A line with a single word names a process, which may have no traffic. Text after `#` is a comment.
+//! *Edge list*: one line per channel, `from to bytes` or `from to bytes messages`, separated by spaces, tabs
+//! or commas. A line with a single word names a process, which may have no traffic. Text after `#` is a comment.
 //! If the first line begins with `from`, it names the columns. Processes are in the order of their first
 //! mention.
 //!
@@ -60,8 +60,10 @@ pub enum ReadError {
         /// The number of the line.
         line: usize,
     },
-    /// A METIS file has weights of processes, which have no meaning here.
-    #[error("line {line}: the format {format} has weights of processes; use 0, 1 or 001")]
+    /// A METIS file assigns weights to processes, which have no meaning here.
+    #[error(
+        "line {line}: the format {format} includes weights of processes, which are not supported; use 0, 1 or 001"
+    )]
     Format {
         /// The number of the line.
         line: usize,
@@ -94,7 +96,7 @@ pub enum ReadError {
     },
     /// An edge of a METIS file does not appear at both ends with the same weight.
     #[error(
-        "line {line}: the edge to {neighbour} is missing from that process's line, or has another weight there"
+        "line {line}: the edge to {neighbour} is missing from that process's line, or has a different weight there"
     )]
     Lopsided {
         /// The number of the line.

@@ -234,18 +234,18 @@ impl Search {
         [division.rolled_back_percent * time, division.logged_percent * bytes]
     }
 
-    /// Returns the number of processes that take a checkpoint when one candidate follows the other.
+    /// Returns the number of processes that take a checkpoint when candidate `to` follows candidate `from`.
     fn checkpointed(&self, from: usize, to: usize) -> usize {
         let (from, to) = (&self.candidates[from].members, &self.candidates[to].members);
         from.iter().zip(to).filter(|(from, to)| from != to).count()
     }
 
-    /// Returns the cost of a change for this many processes.
+    /// Returns the cost of a change for which this many processes take a checkpoint.
     fn change(&self, checkpointed: usize) -> f64 {
         self.change_percent * checkpointed as f64 / self.processes.len() as f64
     }
 
-    /// Returns the cheapest candidate for each interval. Candidates change only if that is cheaper.
+    /// Returns the cheapest sequence of candidates, one per interval. It changes the candidate only if that saves cost.
     fn cheapest(&self) -> Vec<usize> {
         let change = |from: usize, to: usize| match self.checkpointed(from, to) {
             0 => 0.0,
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(shifting("rc", 49.9).best.changes(), [2]);
         let found = shifting("rc", 50.1);
         assert_eq!((found.best.changes().len(), &found.best), (0, &found.one));
-        // A third of the bytes shifts and shifts back: both changes pay, or none.
+        // A third of the bytes shifts and shifts back: both changes pay, or neither does.
         assert_eq!(shifting("rrccrr", 16.0).best.changes(), [3, 5]);
         assert!(shifting("rrccrr", 17.0).best.changes().is_empty());
         assert!(shifting("rc", 1e12).best.changes().is_empty());

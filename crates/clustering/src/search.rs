@@ -219,7 +219,7 @@ impl Search<'_> {
         }
     }
 
-    /// Updates the cluster of its members.
+    /// Records `cluster` as the cluster of each of its members.
     fn name(&mut self, cluster: usize) {
         let members = self.members.get(cluster).into_iter().flatten();
         members.for_each(|&it| self.cluster_of[it as usize] = cluster as u32);

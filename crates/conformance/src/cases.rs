@@ -103,7 +103,7 @@ pub fn lives_do_not_mix(driver: &mut impl Driver) {
 pub fn lives_do_not_mix_after_a_pause(driver: &mut impl Driver) {
     const STANDS: ProcessId = ProcessId(2);
     let mut scenario = Scenario::new(&[3], Span::from_millis(1200));
-    // Continue after the pause, so that the new life receives messages.
+    // Keep sending after the pause, so that the new life receives messages.
     for index in 0..2 * u64::from(TRAFFIC) {
         scenario.at(P1, None, Span::from_millis(20 + 8 * index), [Act::Send(STANDS, 1)]);
     }
@@ -339,7 +339,7 @@ fn expect_full_when_told(driver: &mut impl Driver, mut scenario: Scenario, after
     assert_eq!(answers, [Observation::PersistFailed { by: FIRST, number: 1 }]);
 }
 
-/// A life after a loss of storage learns of the loss, and finds an empty storage. Later lives also learn of
+/// The life that follows a loss of storage learns of the loss, and finds an empty storage. Later lives also learn of
 /// it, until one reports that its storage is complete.
 pub fn lost_storage_is_empty_and_the_loss_is_remembered(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(500));

@@ -91,7 +91,7 @@ pub struct Probe<const FIFO: bool> {
     /// Number of messages and images.
     sent: u64,
     received: u64,
-    /// The values of `sent` and `received` when it last stated that it has finished.
+    /// The values of `sent` and `received` when the probe last stated that it had finished.
     finished_at: Option<(u64, u64)>,
     facts: u64,
     total: u64,

@@ -41,7 +41,7 @@ crate::defects! {
     JobNotCancelled,
     /// A restore keeps sends that have not yet been passed to the protocol.
     UnseenNotCleared,
-    /// Messages carry the incarnation of the process's first life, whatever was restored.
+    /// Messages carry incarnation 0, whatever was restored.
     IncarnationIgnored,
     /// A restore ignores the image, and resets the application to its initial state.
     ImageIgnored,

@@ -1,4 +1,5 @@
-//! Runs all mutations, or those that are named, and prints which properties found each: `cargo xtask mutants`.
+//! Runs all mutations, or those named on the command line, and prints which properties found each
+//! (`cargo xtask mutants`).
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -52,7 +53,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let unexplained = survivors.iter().filter(|it| it.argument().is_none()).count();
     for it in &survivors {
-        println!("survives: {}. {}", it.mutation, it.argument().unwrap_or("No argument is written down."));
+        println!("survives: {}. {}", it.mutation, it.argument().unwrap_or("No reason is recorded."));
     }
     let counted = all.len() - (survivors.len() - unexplained);
     let (killed, of) = (all.len() - survivors.len(), all.len());
@@ -75,7 +76,7 @@ fn row(mutant: &Mutant) -> String {
     format!("| `{}` | {} | {first} | {} |", mutant.mutation, mutant.runs, by.join(", "))
 }
 
-/// Counts how many mutations each property found, and how many only this one did.
+/// Counts how many mutations each property found, and how many only this property found.
 fn rates(all: &[Mutant]) -> String {
     let mut rates: BTreeMap<Property, (u64, u64)> = BTreeMap::new();
     for mutant in all {

@@ -38,8 +38,8 @@ const BANDS: [Band; 13] = [
 ];
 
 impl Shares {
-    /// Returns a description, without a full stop, of each protocol with outcomes at rates other than the known ones. A
-    /// few runs are not evidence: an excess must also be larger than four standard deviations.
+    /// Describes, without a full stop, each outcome that a protocol reached more often than its known rate. A few runs
+    /// are not evidence: the excess must also be larger than four standard deviations.
     pub fn unusual(&self) -> Vec<String> {
         let mut unusual = Vec::new();
         for band in &BANDS {
@@ -55,7 +55,7 @@ impl Shares {
                 if found as f64 > most(runs, percent) {
                     let protocol = band.protocol;
                     unusual.push(format!(
-                        "{found} of {runs} runs of {protocol} ended as `{outcome}`; at most {percent} % are known to"
+                        "{found} of {runs} runs of {protocol} ended as `{outcome}`; the known maximum is {percent} %"
                     ));
                 }
             }

@@ -40,7 +40,7 @@ pub enum Differs {
 
 /// Runs a program in one order of delivery and then in `orders` others. Returns the first difference found.
 ///
-/// Each order takes as long as the program's computation.
+/// Runs all computations of the program again for each order.
 pub fn difference<A: Application>(
     config: &Arc<A::Config>,
     membership: &Membership,

@@ -31,11 +31,11 @@ struct Signature {
 struct Moment {
     /// The fact at which the fault strikes.
     fact: FactKind,
-    /// Whether its process is the first one of its cluster.
+    /// Whether the process that states the fact is the first one of its cluster.
     coordinates: bool,
-    /// For a part: whether it is the process's own.
+    /// For a part: whether it is that process's own.
     is_own: bool,
-    /// Whether its cluster is recovering, and whether any cluster is.
+    /// Whether that process's cluster is recovering, and whether any cluster is.
     recovers: (bool, bool),
 }
 
@@ -53,7 +53,7 @@ enum Strike {
     Stranger(Storage),
     /// Its cluster is lost.
     Cluster(Storage),
-    /// Its cluster is lost, and only its own storage has this fate; the others' storages have the other one.
+    /// Its cluster is lost. Only its own storage has this fate; the storage of the others has the opposite fate.
     Apart(Storage),
 }
 

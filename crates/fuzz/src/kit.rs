@@ -57,7 +57,7 @@ impl SeedResult {
         let violated: Vec<Property> = self.judgement.violated().collect();
         let mut text = match (violated.is_empty(), self.repeats) {
             (true, true) => return None,
-            (true, false) => format!("seed {}: a second run stated other facts", self.seed),
+            (true, false) => format!("seed {}: a second run stated different facts", self.seed),
             (false, _) => format!("seed {}: {violated:?}", self.seed),
         };
         for reason in &self.judgement.reasons {

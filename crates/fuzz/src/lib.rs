@@ -1,7 +1,7 @@
 //! Runs random federations under random faults, to find schedules that break recovery.
 //!
 //! One seed determines everything: clusters, links, storage, protocol parameters, application and faults. A scenario
-//! omits whole kinds of fault at random (swarm testing), and ends with a time without faults, in which the federation
+//! omits whole kinds of fault at random (swarm testing), and ends with a fault-free period, in which the federation
 //! must recover and finish. It runs on the simulator, and the checker judges it. A scenario is an ordinary
 //! federation, so its file has the same effect in `faultline run`.
 //!

@@ -69,7 +69,7 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     (
         "hydee-arrivals-dropped-while-restoring",
         "A process that knows of the failure sends nothing until the recovery process announces a level of the new round, \
-         which requires the reports of all restored processes. Messages sent before are stale, and dropped in any case.",
+         which requires the reports of all restored processes. Messages sent earlier are stale, so they are dropped.",
     ),
     (
         "composite-unseen-not-cleared",
@@ -130,7 +130,7 @@ pub struct Mutant {
     pub violated: BTreeMap<Property, u64>,
     /// The number of schedules in which the code under test panicked.
     pub panics: u64,
-    /// Descriptions of outcomes whose rates differ from the known ones.
+    /// Descriptions of outcomes that occurred more often than their known rates.
     pub unusual: Vec<String>,
 }
 

@@ -350,7 +350,7 @@ mod tests {
         }
         let all = bytes(&versions);
         assert!(all < 2000 * 600, "{all} bytes");
-        assert!(all > bytes(versions.last()), "and every version takes something");
+        assert!(all > bytes(versions.last()), "every version takes some memory");
         // The same items, without a copy in between.
         assert!(bytes([&list(0..2000)]) < 2000 * 14);
     }

@@ -115,8 +115,8 @@ fn show_cold_memory(sizes: &[(usize, usize)], smallest: f64) {
         let lost = seconds - all[0];
         bench::row(
             &format!("cold memory alone: {COLD_LINES} lines of {clusters} x {nodes}"),
-            &format!("{:.0} ns for an event, and {:.0} ns", smallest * 1e9, lost * 1e9),
-            &format!("{:.0} ns for an event", smallest * 1e9),
+            &format!("{:.0} ns per event, plus {:.0} ns", smallest * 1e9, lost * 1e9),
+            &format!("{:.0} ns per event", smallest * 1e9),
             (smallest + lost) / smallest,
             None,
         );

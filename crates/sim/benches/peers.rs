@@ -145,7 +145,7 @@ fn main() {
         }
         let rate = |seconds: &[f64]| format!("{:.3} M messages/s", 1e-6 / bench::median(seconds));
         bench::row(
-            &format!("{}: HC3I, facts kept and judged, time for a message", case.name),
+            &format!("{}: HC3I, facts kept and judged, time per message", case.name),
             &rate(&judged),
             &format!("facts dropped {}", rate(&off)),
             bench::ratio(&judged, &off),
@@ -160,7 +160,7 @@ fn main() {
                 [("facts off", &off, case.goals[0]), ("facts kept and judged", &judged, case.goals[1])]
             {
                 bench::row(
-                    &format!("{}: HC3I, {way}, time for a message", case.name),
+                    &format!("{}: HC3I, {way}, time per message", case.name),
                     &rate(ours),
                     &format!("{other} without a protocol {}", rate(theirs)),
                     bench::ratio(ours, theirs),
@@ -171,7 +171,7 @@ fn main() {
     }
 }
 
-/// Runs a case a few times in one way, for a profiler: `judged` is the first one, `judged-3` the fourth.
+/// Runs one case a few times in one way, for a profiler: `judged` runs the first case, `judged-3` the fourth.
 fn once(arguments: &str) {
     let (way, row) = arguments.split_once('-').unwrap_or((arguments, "0"));
     let run = match way {

@@ -75,7 +75,7 @@ fn main() {
     row("simulator, 2 x 100 nodes, HC3I, facts off", &facts_off, Some(4.0));
     let each = events as f64 / messages as f64;
     println!(
-        "note\t{:.2} M application messages/s, {each:.2} events a message, {:.0} messages a checkpoint",
+        "note\t{:.2} M application messages/s, {each:.2} events per message, {:.0} messages per checkpoint",
         1e-6 / bench::median(&facts_off) / each,
         messages as f64 / checkpoints.0.len() as f64
     );

@@ -72,7 +72,7 @@ mod tests {
             Time(15),
             "each process has its own core"
         );
-        assert_eq!(processors.handle(ProcessId(0), false, 0, Time(200)), Time(210), "after an idle time");
+        assert_eq!(processors.handle(ProcessId(0), false, 0, Time(200)), Time(210), "after an idle period");
         assert_eq!(
             (processors.free(ProcessId(0), Time(201)), processors.free(ProcessId(1), Time(201))),
             (Time(210), Time(201))

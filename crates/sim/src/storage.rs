@@ -138,7 +138,7 @@ mod tests {
         let mut storage = Storage::new();
         assert_eq!(storage.submit(record(1000), Time(0), &COSTS), Time(1110));
         assert_eq!(storage.submit(Operation::List, Time(5), &COSTS), Time(1120));
-        assert_eq!(storage.submit(record(0), Time(2000), &COSTS), Time(2110), "after an idle time");
+        assert_eq!(storage.submit(record(0), Time(2000), &COSTS), Time(2110), "after an idle period");
     }
 
     #[test]

@@ -110,8 +110,8 @@ pub enum Invalid {
         /// Number of clusters in the federation.
         clusters: usize,
     },
-    /// A cluster joins after it leaves, or leaves after the program ends.
-    #[error("cluster {cluster} never takes part in the program")]
+    /// A cluster does not join before it leaves, or joins or leaves only after the program has ended.
+    #[error("cluster {cluster} must join before it leaves, and both must happen before the program ends")]
     NoTerm {
         /// Index of the cluster.
         cluster: usize,

@@ -1,5 +1,4 @@
-//! Faults of programs of tasks that occur while the effects of an earlier fault, or of a cluster that joins, are in
-//! progress.
+//! Faults under programs of tasks that occur while an earlier fault, or a cluster that joins, still has an effect.
 
 use faultline_api::quantity::Duration;
 use faultline_api::resource::{ANY, Crash, Fate, Fault, Federation, LoseCluster, When};

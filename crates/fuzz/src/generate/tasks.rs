@@ -16,7 +16,7 @@ use super::{bandwidth, copies, links, second, simulator, successors};
 use crate::chance::{Chance, short};
 use crate::scenario::Protocol;
 
-/// The shortest and the longest computing time of a program, which takes about as long as a recovery.
+/// The limits of the computing time of a program, chosen so that it takes about as long as a recovery.
 const SHORTEST: Span = Span::from_millis(100);
 const LONGEST: Span = Span::from_millis(600);
 

@@ -1,4 +1,4 @@
-//! Smaller federations: each has one element fewer than the given one. The largest reductions come first.
+//! Smaller federations: each simplifies the given one in one respect. The largest reductions come first.
 
 use std::collections::BTreeMap;
 
@@ -167,7 +167,7 @@ fn application(spec: &FederationSpec) -> Smaller {
             let one = exchange.receive().len() > 1;
             let ways = one.then_some([Receive::Named, Receive::Gathered]).into_iter().flatten();
             let ways = ways.map(|way| receive(vec![way]));
-            // All program numbers are equally complex: another one may need fewer exchanges.
+            // No program is simpler than the others by itself, but another one may need fewer exchanges.
             let programs = (0..8).filter(|&it| it < exchange.pattern());
             let programs = programs.map(|pattern| Exchange { pattern: Some(pattern), ..exchange.clone() });
             let smaller = exchanges.chain(ways).chain(programs).map(|it| put(Application::Exchange(it)));
@@ -393,7 +393,7 @@ fn protocol(spec: &FederationSpec) -> Smaller {
     }
 }
 
-/// Returns a longer time between checkpoints. A process that has stalled continues to take them until the deadline.
+/// Returns a longer time between checkpoints, since a stalled process continues to take them until the deadline.
 fn rarer(tau: Option<Duration>) -> Option<Option<Duration>> {
     const LONG: Span = Span::from_secs(10);
     let tau = tau.filter(|it| it.0 < LONG)?;

@@ -1,9 +1,9 @@
 //! Finds the smallest scenario that violates a property, by delta debugging.
 //!
 //! Repeatedly replaces the federation with the first of its `candidates` that still violates the property, under its
-//! own seed or one of a few others, because any change shifts the random draws of a run. Ends once no candidate does.
-//! Every candidate is smaller and the number of trials is limited, so the search terminates. It makes no random
-//! choices, so it always gives the same result.
+//! own seed or one of a few others, because any change shifts the random draws of a run. Ends once no candidate
+//! violates the property. Every candidate is smaller and the number of trials is limited, so the search terminates. It
+//! makes no random choices, so it always gives the same result.
 
 mod candidates;
 

@@ -16,8 +16,7 @@ pub(crate) struct StartAgain {
     incarnation: Incarnation,
     /// Whether all processes are up, so that messages arrive.
     is_running: bool,
-    /// Messages from processes that know of a failure of which this process has yet to learn, or that have already
-    /// resumed.
+    /// Messages from processes that learned of a failure, or started, before this process did.
     early: Vec<(MessageId, Stamp, Payload)>,
 }
 

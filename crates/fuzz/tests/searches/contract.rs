@@ -1,4 +1,4 @@
-//! Tests the contract of HydEE with its programs: a program that keeps it, a program that violates it, and how a
+//! Tests the contract between HydEE and its programs: a program that keeps it, a program that violates it, and how a
 //! violation is reported. Master and workers violate it: the first worker to answer gets the next piece of work.
 
 use std::sync::Arc;

@@ -53,7 +53,7 @@ const DIRECTED: &[Defect] = &[
     Defect::Hydee(hydee::Defect::NoDuplicateCheck),
     Defect::Hydee(hydee::Defect::SpilledBeforeDurable),
     Defect::Hydee(hydee::Defect::SegmentsOutsideCheckpoint),
-    // Their tests are in the simulator: one needs a storage that is full for a moment; the other defect costs work,
+    // The tests of the simulator cover these: the first requires storage that is briefly full; the second costs work,
     // but does not change any result.
     Defect::Sel(theft::Defect::LogOutOfOrder),
     Defect::Satin(satin::Defect::NoLookup),

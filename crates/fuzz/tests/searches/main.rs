@@ -1,4 +1,4 @@
-//! Searches, which correct protocols survive and defective ones do not.
+//! Searches that correct protocols survive and defective ones do not.
 
 mod clean;
 mod contract;

@@ -20,8 +20,7 @@ pub(super) struct Rank {
     coordinator: Option<Box<Coordinator>>,
     /// State of the leader of a cluster, in the hierarchical variant.
     pub(super) leader: Option<Leader>,
-    /// Messages from processes that know of a failure of which this process has yet to learn, or that have already
-    /// recovered from it.
+    /// Messages from processes that learned of a failure, or recovered from it, before this process did.
     early: Vec<(ProcessId, Control)>,
 }
 

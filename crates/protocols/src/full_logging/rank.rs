@@ -34,7 +34,7 @@ pub(super) struct Rank {
     app_actions: VecDeque<AppAction>,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
-    /// Messages from processes that know of a failure of which this process has yet to learn.
+    /// Messages from processes that learned of a failure before this process did.
     early: Vec<(ProcessId, Control)>,
 }
 

@@ -153,7 +153,8 @@ impl Hc3i {
             alert.again_at = now;
         }
         for &cluster in &news {
-            let &(incarnation, sn) = self.history.rollbacks(cluster).last().expect("something was learnt");
+            let &(incarnation, sn) =
+                self.history.rollbacks(cluster).last().expect("the news contains a rollback");
             host.claim(Claim::Alerted { from: cluster, position: Position { incarnation, sn } });
         }
         // A recovery reads the tables when it resumes, and so does a member that has to roll back.

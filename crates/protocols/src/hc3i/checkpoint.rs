@@ -444,7 +444,7 @@ impl Hc3i {
         let is_written = part.written.is_some() || !self.is_sound();
         assert!(is_written, "a checkpoint is committed once all parts are durable");
         let is_newest = self.kept.last().is_none_or(|kept| kept.position < position) || !self.is_sound();
-        assert!(is_newest, "checkpoints are kept in their order");
+        assert!(is_newest, "checkpoints are kept in order");
         self.position = position;
         self.ddv = vectors.ddv.clone();
         self.kept.push(RestorableCheckpoint { position, attempt, vectors: vectors.clone(), covered: true });

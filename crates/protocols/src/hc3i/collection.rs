@@ -44,7 +44,7 @@ impl Hc3i {
         if coordination.collect_at.is_none_or(|at| at > now) {
             return;
         }
-        // A collection abandons the previous one, which is therefore given time to hear from all clusters.
+        // A collection abandons the previous one, so all clusters must have had time to answer that one.
         let least = match self.config.collect_by {
             CollectBy::Initiator => self.config.retry_every,
             CollectBy::EveryCluster => Span::ZERO,

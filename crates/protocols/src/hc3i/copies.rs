@@ -147,7 +147,7 @@ impl Copies {
         self.refill.report(host);
     }
 
-    /// Reports that lost storage is complete again, if nothing has to be stored in it.
+    /// Reports that lost storage is complete again, if nothing is missing from it.
     pub(super) fn report_if_complete(&mut self, host: &mut ProtocolHost) {
         self.refill.report(host);
     }
@@ -190,7 +190,8 @@ impl Copies {
         }
     }
 
-    /// Handles the completion of an owner's offer: it has been compared, and the history of its cluster is durable.
+    /// Handles the completion of an owner's offer: it has been compared with the storage, and the history of the
+    /// owner's cluster is durable.
     pub(super) fn heard(&mut self, owner: ProcessId, host: &mut ProtocolHost) {
         self.refill.heard(owner);
         self.refill.report(host);

@@ -241,7 +241,7 @@ mod tests {
             "after checkpoint 2, undone by the second rollback"
         );
         assert!(history.undid_after(F, Position::new(1, 3)));
-        assert!(!history.undid_after(F, Position::new(2, 2)), "the present incarnation");
+        assert!(!history.undid_after(F, Position::new(2, 2)), "the current incarnation");
     }
 
     #[test]

@@ -420,4 +420,4 @@ impl Control {
     }
 }
 
-const _: () = assert!(size_of::<Control>() <= 48, "control messages travel by value");
+const _: () = assert!(size_of::<Control>() <= 48, "control messages are passed by value");

@@ -143,7 +143,7 @@ mod tests {
             assert_eq!(received.position(id(0, number)), Some(Position::new(0, 1)));
         }
         assert_eq!(received.position(id(1, 4)), Some(Position::new(0, 2)));
-        assert_eq!(received.position(id(0, 4)), None, "another incarnation's message of the same number");
+        assert_eq!(received.position(id(0, 4)), None, "another incarnation's message with the same number");
         assert_eq!(received.position(id(1, 5)), None);
     }
 }

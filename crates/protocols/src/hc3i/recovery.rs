@@ -337,7 +337,7 @@ impl Hc3i {
                 return;
             }
         };
-        let target = recovery.target.clone().expect("who is ready has a target");
+        let target = recovery.target.clone().expect("a member that is ready has a target");
         let image = recovery.image.as_ref().map(|it| it.name);
         let is_its_part = image == recovery.target_part(self.me) || !self.is_sound();
         assert!(is_its_part, "a member that is ready has its part of the target, and no other");

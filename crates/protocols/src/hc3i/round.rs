@@ -123,7 +123,7 @@ impl Hc3i {
     /// Coordinator: chooses the newest checkpoint that is complete, not undone, and contains nothing that was undone
     /// elsewhere (rule 14; finding 1: *that* checkpoint, not the one before).
     fn choose(&mut self, now: Time, host: &mut ProtocolHost) {
-        let round = self.coordination().round.as_mut().expect("a round is on");
+        let round = self.coordination().round.as_mut().expect("a round is in progress");
         let (epoch, cause) = (round.epoch, round.cause);
         let reports = core::mem::take(&mut round.reports);
         let mut survey = Survey::default();
@@ -188,7 +188,7 @@ impl Hc3i {
             history: self.history.clone(),
         });
         let awaited = self.members.iter().copied().chain(self.outside_holders()).collect();
-        let round = self.coordination().round.as_mut().expect("a round is on");
+        let round = self.coordination().round.as_mut().expect("a round is in progress");
         round.awaited = awaited;
         round.target = Some(target.clone());
         self.broadcast(Control::Restore { epoch, target: target.clone() }, host);

@@ -30,7 +30,7 @@ impl Rank {
     pub(super) fn request(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         let next = Position { sn: self.position.sn.next(), ..self.position };
         if checkpoint.position == next && !self.group.is_recovering() {
-            assert!(self.part.is_none(), "a checkpoint begins when the one before is committed");
+            assert!(self.part.is_none(), "the previous checkpoint is committed or discarded");
             self.part = Some(Box::new(Part::begin(checkpoint, now, host)));
             self.replay_waiting(host);
         }

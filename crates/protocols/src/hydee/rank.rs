@@ -38,8 +38,7 @@ pub(super) struct Rank {
     pub(super) app_actions: VecDeque<AppAction>,
     /// Messages that cannot be received yet.
     pub(super) waiting: VecDeque<Arrival>,
-    /// Messages from processes that know of a failure of which this process has yet to learn, or that have already
-    /// recovered from it.
+    /// Messages from processes that learned of a failure, or recovered from it, before this process did.
     pub(super) early: Vec<(ProcessId, Control)>,
     pub(super) coordinator: Option<Box<Coordinator>>,
 }
@@ -188,8 +187,7 @@ impl Rank {
         }
     }
 
-    /// Returns whether the sender knows of a failure of which this process has yet to learn, or is further along in
-    /// its recovery.
+    /// Returns whether the sender learned of a failure before this process did, or is further along in its recovery.
     fn is_early(&self, message: &Control) -> bool {
         match message {
             Control::Request(checkpoint)

@@ -169,7 +169,7 @@ where
         if checkpoint.position != next || group.is_recovering() {
             return;
         }
-        assert!(self.part.is_none(), "a checkpoint begins when the one before is committed");
+        assert!(self.part.is_none(), "the previous checkpoint is committed or discarded");
         self.part = Some(Box::new(Part {
             checkpoint,
             since: now,

@@ -22,7 +22,7 @@
 //!
 //! A sub-machine is a value in the protocol's state. The protocol passes it the inputs that concern it, and a
 //! [`Machine`](faultline_core::Machine) on which it acts; the sub-machine returns conditions that have become true.
-//! Only `group`, `logs` and `pairs` send messages of their own, wrapped in those of the protocol.
+//! Only `group`, `logs`, `pairs` and `phases` send messages of their own, wrapped in those of the protocol.
 
 mod coordinator;
 mod draining;

@@ -100,8 +100,8 @@ impl Pairs {
         }
     }
 
-    /// Returns whether a peer's report must wait: the peer knows of a failure of which this process has yet to learn,
-    /// or from which it has yet to recover.
+    /// Returns whether a peer's report must wait, because the peer knows of a failure that this process has not
+    /// learned of, or has not recovered from.
     pub(crate) fn is_early<P: Logging>(group: &Group<P>, peer: ProcessId, meet: &Meet) -> bool {
         meet.from > group.view.incarnation(group.view.group_of(peer)) || meet.to > group.incarnation
     }

@@ -55,7 +55,7 @@ impl<P: Grouped + Protocol> Solo<P> {
 
     /// Pauses the application, and requests its state for the checkpoint after the one at `last`.
     pub(crate) fn begin(&mut self, last: Position, now: Time, host: &mut dyn Host<P>) {
-        assert!(self.part.is_none(), "a checkpoint begins when the one before is committed");
+        assert!(self.part.is_none(), "the previous checkpoint is committed or discarded");
         self.attempts += 1;
         self.schedule.stop();
         let position = Position { sn: last.sn.next(), ..last };

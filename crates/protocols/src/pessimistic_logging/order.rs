@@ -22,7 +22,7 @@ pub(super) struct DeliveryOrder {
     stable: u64,
     /// Whether this process rolled back and has yet to learn what to repeat.
     is_asking: bool,
-    /// Whether it rolled back and has not yet repeated everything that it had done without receiving another message.
+    /// Whether this process rolled back and has yet to repeat actions that need no further message.
     is_behind: bool,
     rules: Defects,
 }

@@ -36,7 +36,7 @@ pub(super) struct Rank {
     unsent: Unsent,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
-    /// Messages from processes that know of a failure of which this process has yet to learn.
+    /// Messages from processes that learned of a failure before this process did.
     early: Vec<(ProcessId, Control)>,
 }
 
@@ -396,7 +396,8 @@ impl Rank {
         if !self.order.is_asking() || self.group.is_recovering() {
             return;
         }
-        let kept = self.group.kept.expect("who asks has restored something").part(self.group.me);
+        let kept =
+            self.group.kept.expect("a process that asks has restored a checkpoint").part(self.group.me);
         match recalled {
             Recalled::Order { first, determinants } => {
                 if self.order.recalled(first, &determinants) {

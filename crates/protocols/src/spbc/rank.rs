@@ -37,8 +37,7 @@ pub(super) struct Rank {
     unsent: Vec<(MessageId, Payload)>,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
-    /// Messages from processes that know of a failure of which this process has yet to learn, or that have already
-    /// recovered from it.
+    /// Messages from processes that learned of a failure, or recovered from it, before this process did.
     early: Vec<(ProcessId, Control)>,
     coordinator: Option<Box<Coordinator>>,
 }
@@ -220,7 +219,7 @@ impl Rank {
     /// wait.
     fn resume(&mut self, host: &mut ProtocolHost) {
         if self.position.sn.0 == 0 {
-            return; // Before the first checkpoint is on record, no process may act.
+            return; // No process may act before the first checkpoint is committed.
         }
         for (id, payload) in core::mem::take(&mut self.unsent) {
             self.send(id, payload, host);
@@ -246,7 +245,7 @@ impl Rank {
     fn request(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         let next = Position { sn: self.position.sn.next(), ..self.position };
         if checkpoint.position == next && !self.group.is_recovering() {
-            assert!(self.part.is_none(), "a checkpoint begins when the one before is committed");
+            assert!(self.part.is_none(), "the previous checkpoint is committed or discarded");
             self.part = Some(Box::new(Part::begin(checkpoint, now, host)));
         }
     }
@@ -395,8 +394,7 @@ impl Rank {
         }
     }
 
-    /// Returns whether the sender knows of a failure of which this process has yet to learn, or is further along in
-    /// its recovery.
+    /// Returns whether the sender learned of a failure before this process did, or is further along in its recovery.
     fn is_early(&self, from: ProcessId, message: &Control) -> bool {
         match message {
             Control::Request(checkpoint)

@@ -164,7 +164,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     }
 
     pub(super) fn tell(&mut self, place: usize) {
-        let membership = self.hosted[place].news.pop_front().expect("there are news");
+        let membership = self.hosted[place].news.pop_front().expect("a membership is waiting");
         self.hosted[place].view = membership.clone();
         self.feed(ProcessId(place as u32), Event::Membership(membership));
     }

@@ -126,8 +126,8 @@ fn replicas_that_arrive_during_a_recovery_are_confirmed_again() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// p1 receives the replicas that it lost while p0 collects. One of them arrives after the message that this replica is
-/// no longer needed.
+/// p1 receives the replicas that it lost while p0 collects. One of them arrives after the message that declares
+/// it unnecessary.
 #[test]
 fn a_replica_that_arrives_after_its_collection_is_not_stored() {
     for (defects, is_left) in [(Defects::default(), false), (Defects::only(Defect::LateReplicasStored), true)]
@@ -157,11 +157,11 @@ fn collected_checkpoints_are_not_needed_whichever_cluster_fails() {
             assert_eq!(collections(&federation), 4);
             federation.lose(&failing, Kept);
             federation.retry();
-            assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed at once");
+            assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed together");
             federation.announce_inventory(&CLUSTERS);
             federation.lose(&failing[..1], Lost);
             federation.retry();
-            assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed at once, then one was lost");
+            assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed together, then one was lost");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! HC3I, step by step: the paper's figures, the rules that its errata add, and failures. Each test plays one
 //! directed schedule. Random schedules are left to the fuzzer.
 
-#[allow(dead_code, reason = "each protocol's tests use their part")]
+#[allow(dead_code, reason = "each protocol's tests use only some of it")]
 #[path = "../harness/mod.rs"]
 mod harness;
 

@@ -35,7 +35,7 @@ fn a_failure_during_recovery_begins_another_round() {
             federation.settle();
             federation.release(late);
             federation.retry();
-            assert_eq!(federation.received(p(1)), ["m"], "{second} died second");
+            assert_eq!(federation.received(p(1)), ["m"], "{second} failed second");
             let went = restored(&federation, p(1));
             assert_eq!(went.last(), Some(&(federation.protocol(p(0)).position(), Position::new(0, 2))));
             assert_eq!(federation.wrong(), [""; 0]);

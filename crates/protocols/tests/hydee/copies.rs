@@ -25,7 +25,7 @@ fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {
     federation.settle();
     for process in [p(1), p(2)] {
         let given_up = federation.claims(process).any(|it| matches!(it, Claim::Unrecoverable { .. }));
-        assert!(!given_up, "{process} gave its cluster up");
+        assert!(!given_up, "{process} declared its cluster unrecoverable");
     }
     let back = |claim: &&Claim| matches!(claim, Claim::RolledBack { checkpoint, .. } if checkpoint.sn.0 == 1);
     assert_eq!(federation.claims(p(2)).filter(back).count(), 1);
@@ -51,7 +51,7 @@ fn a_part_that_is_lost_while_it_is_replicated_is_fetched_again() {
     federation.release(first);
     federation.settle();
     let has_resumed = federation.claims(p(2)).any(|it| matches!(it, Claim::RolledBack { .. }));
-    assert!(has_resumed, "p2 waits permanently");
+    assert!(has_resumed, "p2 waits forever");
 }
 
 /// p1 is still writing its replica of p0's second part when p0 fails without having written the part itself. If p1

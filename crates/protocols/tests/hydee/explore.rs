@@ -171,7 +171,7 @@ impl Schedule {
             .iter()
             .any(|&it| self.federation.claims(it).any(|claim| matches!(claim, Claim::Unrecoverable { .. })));
         if !waits.is_empty() && !given_up {
-            wrong.push(format!("{waits:?} wait permanently"));
+            wrong.push(format!("{waits:?} wait forever"));
         }
         if judgement.verdict == Verdict::Fail {
             wrong.extend(judgement.reasons);

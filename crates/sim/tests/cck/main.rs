@@ -147,7 +147,7 @@ fn programs_whose_tasks_spawn_others_survive_whatever_fails() {
         assert!(ends, "seed {seed}: {:?}", ended.outcome);
         assert!(ended.digests().iter().all(|it| *it == federation.expected()), "seed {seed}");
     }
-    assert!(restored > 10 && again > 50, "{restored} restored, {again} executed again");
+    assert!(restored > 10 && again > 50, "{restored} restored, {again} re-executed");
 }
 
 #[test]

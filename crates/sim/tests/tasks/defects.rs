@@ -115,7 +115,7 @@ fn crash(process: u32, returns: bool) -> Fault {
     Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns }
 }
 
-/// Returns federations in which a node's storage is full for a moment, so that it lacks a segment of the log,
+/// Returns federations in which a node's storage is briefly full, so that it lacks a segment of the log,
 /// and its process fails later.
 fn storage_full() -> impl Iterator<Item = Federation> {
     (10..120).step_by(3).flat_map(|saved| (1..12).map(move |shipped| (saved, shipped))).map(

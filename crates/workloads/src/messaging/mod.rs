@@ -114,7 +114,7 @@ pub enum Step {
     Broadcast {
         /// The rank that sends; the same for all ranks.
         root: u32,
-        /// Content of the message; ignored for other ranks.
+        /// Content of the message; ignored on all other ranks.
         content: Vec<u8>,
     },
     /// Combines the numbers of all ranks, element by element, and sends the result to one rank; see

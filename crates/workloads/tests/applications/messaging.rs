@@ -215,8 +215,7 @@ fn must_hear(RankInfo { me, ranks }: RankInfo) -> Vec<(u32, u32, Vec<u8>)> {
 fn collectives_deliver_the_right_messages() {
     for ranks in 1..=9_u32 {
         let membership: Membership = membership(&[ranks as usize]);
-        let results =
-            sequential::<Collectives>(&Arc::new(()), &membership).expect("no rank waits permanently");
+        let results = sequential::<Collectives>(&Arc::new(()), &membership).expect("no rank waits forever");
         for (me, digest) in results {
             let words = pack(&must_hear(RankInfo { me: me.0, ranks }));
             let fits = (0..200).any(|arrived| digest_of(&words, arrived) == digest);

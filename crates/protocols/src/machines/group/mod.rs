@@ -24,7 +24,7 @@
 //!   has its replica of it, and no member has failed since. The target is the newest checkpoint of which
 //!   every part is still available, whether or not it was committed; if the group had not acted, it is the
 //!   initial state.
-//! * A group that has lost every complete checkpoint is declared unrecoverable, together with the missing parts.
+//! * A group that has lost every complete checkpoint is declared unrecoverable, with a list of the missing parts.
 
 mod member;
 mod message;
@@ -62,7 +62,7 @@ pub(crate) trait Grouped: ProtocolTypes<Control: From<Message>, Head: Default> {
 /// The rules of the sub-machine. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// A part is written only where its companions are durable.
+    /// A part is written to a storage only once its companions are durable there.
     pub(crate) companions_first: bool,
     /// The companions of the kept part are kept.
     pub(crate) keeps_companions: bool,

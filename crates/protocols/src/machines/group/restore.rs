@@ -55,8 +55,8 @@ pub(super) struct Round {
 }
 
 impl<P: Grouped> Group<P> {
-    /// Returns whether the sender of a message knows of a failure of which this process has yet to learn. The
-    /// message must wait for the next change of the membership.
+    /// Returns whether the sender of a message learned of a failure before this process did. The message must then
+    /// wait for the next change of the membership.
     pub(crate) fn is_early(&self, message: &Message) -> bool {
         match message {
             Message::Gather { membership, .. } => *membership > self.view.membership.version,

@@ -187,8 +187,8 @@ pub(crate) struct Logs<P: Logging> {
     pub(crate) channels: BTreeMap<ProcessId, Channel<P::Tag>>,
     sending: BTreeMap<ProcessId, Sending>,
     size: LogSize,
-    /// Number of messages that were removed from the log, or that it did not take because a checkpoint of their receiver
-    /// contains them, since the last call of [`Logs::take_collected`].
+    /// Number of messages that, since the last call of [`Logs::take_collected`], were removed from the log or not added
+    /// to it, because a checkpoint of their receiver contains them.
     collected: u32,
     /// The part of each channel in the checkpoint that a failure would restore.
     committed: BTreeMap<ProcessId, Covered>,
@@ -218,8 +218,8 @@ impl<P: Logging> Logs<P> {
         self.size
     }
 
-    /// Returns the number of messages since the last call that were removed from the log, or that it did not take,
-    /// because a checkpoint of their receiver contains them.
+    /// Returns the number of messages that, since the last call, were removed from the log or not added to it, because
+    /// a checkpoint of their receiver contains them.
     pub(crate) fn take_collected(&mut self) -> u32 {
         core::mem::take(&mut self.collected)
     }

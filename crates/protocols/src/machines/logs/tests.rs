@@ -292,8 +292,8 @@ fn removed_messages_that_were_not_reported_are_reported_after_a_restore() {
     assert_eq!(process.logs.take_collected(), 2);
 }
 
-/// The restored state sends a message once more, for example one that had to wait for the event logger. Its sender learned
-/// before that a checkpoint of the receiver contains the message.
+/// The restored state sends a message once more, for example one that had to wait for the event logger. Its sender has
+/// already learned that a checkpoint of the receiver contains the message.
 #[test]
 fn a_message_that_the_log_need_not_take_counts_as_removed() {
     let mut process = Process::new();

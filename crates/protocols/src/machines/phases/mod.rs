@@ -2,8 +2,7 @@
 //!
 //! A group that rolls back undoes sends of messages that other groups have received: *orphans*. In a send-deterministic
 //! program, the group sends them again. Until then, phases hold back all messages that depend on them (Guermouche,
-//! Ropars,
-//! Snir, Cappello: *HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI
+//! Ropars, Snir, Cappello: *HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI
 //! Applications*, 2012, section III). The phase of a message is greater than those of all messages between groups on
 //! which it depends. A *round* of recovery, directed by a recovery process, sends the messages of the smallest phases
 //! first. The rules R1 to R14 are listed in `docs/hydee.md`.
@@ -199,7 +198,7 @@ mod tests {
         assert_eq!(phases.phase(), 5, "from another group: one more");
         phases.received(message(1), 9, true, PhaseRules::ALL);
         phases.consumed(message(1));
-        assert_eq!(phases.phase(), 9, "from the own group: the same");
+        assert_eq!(phases.phase(), 9, "from its own group: the same");
         phases.consumed(message(1));
         assert_eq!(phases.phase(), 9);
     }

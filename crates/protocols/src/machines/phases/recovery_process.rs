@@ -186,7 +186,7 @@ impl RecoveryProcess {
         P: Protocol<Control: From<Message>>,
     {
         let RecoveryRules { waits_for_reports, announces_first, .. } = self.rules;
-        let round = self.round.as_mut().expect("a round is on");
+        let round = self.round.as_mut().expect("a round is in progress");
         if waits_for_reports && !round.awaited.is_empty() || round.is_broken {
             return;
         }
@@ -203,7 +203,7 @@ impl RecoveryProcess {
         for index in 0..self.view.membership.clusters.len() {
             host.control(To::Cluster(ClusterId(index as u16)), Message::Level { epoch, level }.into());
         }
-        let round = self.round.as_ref().expect("a round is on");
+        let round = self.round.as_ref().expect("a round is in progress");
         if level.is_none() && round.awaited.is_empty() {
             self.handled.clone_from(&round.incarnations);
             self.round = None;

@@ -107,7 +107,7 @@ impl Rounds {
         self.gate = Gate::Closed;
     }
 
-    /// Returns whether the sender of a message knows of a failure of which this process has yet to learn.
+    /// Returns whether the sender of a message learned of a failure before this process did.
     pub(crate) fn is_early(view: &View, message: &Message) -> bool {
         match message {
             Message::Begin { membership, .. } => *membership > view.membership.version,
@@ -185,7 +185,7 @@ impl Rounds {
 
     /// Handles a peer's report on the shared channels: their current counts, and those at its last checkpoint
     /// (R10).
-    #[allow(clippy::too_many_arguments, reason = "the state of the process, in its parts")]
+    #[allow(clippy::too_many_arguments, reason = "takes the parts of the process's state separately")]
     pub(crate) fn synchronised<P>(
         &mut self,
         peer: ProcessId,
