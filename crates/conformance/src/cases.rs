@@ -68,8 +68,8 @@ pub fn contents_survive_the_network(driver: &mut impl Driver) {
     assert_eq!(received(&seen)[&(P0, FIRST)].len(), 100);
 }
 
-/// Nothing from or to an older life is delivered, and nothing from a life that has not been announced. Crashes a
-/// sender, a receiver, and a pair at the same time.
+/// Nothing from or to an older life is delivered, and nothing from a life that has not been announced. Crashes
+/// three of four processes, one after another.
 pub fn lives_do_not_mix(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(1200));
     steady_traffic(&mut scenario);
@@ -641,7 +641,7 @@ fn expect_all_received(evidence: &Evidence, scenario: &Scenario, sent: impl Fn(P
 }
 
 /// Panics unless each message was delivered at most once, to the intended life, and came from the newest life
-/// announced. Also panics if a message is missing between two lives that lasted to the end.
+/// announced. Also panics if a message between the last lives of two processes is missing, but a later one arrived.
 fn expect_lives_apart(evidence: &Evidence, scenario: &Scenario) {
     for process in scenario.processes() {
         for life in evidence.lives(process) {

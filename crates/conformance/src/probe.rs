@@ -43,8 +43,8 @@ pub struct Step {
 pub enum Act {
     /// Sends this many messages to a process, alternating between protocol and application messages.
     Send(ProcessId, u32),
-    /// Sends a message to every other process of a cluster, numbered as the next message to its lowest
-    /// process.
+    /// Sends a message to every other process of a cluster, numbered like the next message to the lowest-numbered
+    /// of them.
     Broadcast(ClusterId),
     /// Sends the image with this number and length to a process.
     SendImage(ProcessId, u32, u32),
@@ -62,7 +62,7 @@ pub enum Act {
     Compute(u32, Span),
     /// Reports that the storage is complete again.
     Held,
-    /// Reports that the cluster may act.
+    /// Asks the supervisor to record that the probe may act.
     Started,
     /// Postpones all following actions, including those of later steps, until all requests have been answered.
     Settle,

@@ -89,8 +89,8 @@ impl Directions {
         self.tried.len()
     }
 
-    /// Returns the scenario of a seed with its first crash as the only fault. In one scenario of three, the steps of
-    /// the application take longer than recoveries.
+    /// Returns the scenario of a seed with its first crash as the only fault. In up to one
+    /// scenario of three, heat solvers whose steps take longer than recoveries replace the application.
     pub fn base(seed: u64, protocol: Protocol, defect: Option<Defect>) -> Scenario {
         let mut scenario = Scenario::new(seed, Some(protocol), defect);
         let spec = &mut scenario.federation.spec;
@@ -210,7 +210,7 @@ fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<Stated>> {
     moments
 }
 
-/// Returns the number of a rank in its cluster.
+/// Returns the index of a rank in its cluster.
 fn node(manifest: &Manifest, process: ProcessId) -> u32 {
     let cluster = manifest.processes[process.index()].cluster;
     let first = manifest.processes.iter().position(|it| it.cluster == cluster).unwrap_or(0);
@@ -223,7 +223,7 @@ fn when(trial: &Trial, fact: FactKind, process: ProcessId, occurrence: u32) -> W
     When { fact, cluster, node: Some(node(manifest, process)), occurrence: Some(occurrence) }
 }
 
-/// Returns the faults of a kind that strike when `process` states a fact; none if there is no such process.
+/// Returns the faults of a kind that strike when `process` states a fact; none if there is no process to strike.
 fn struck(trial: &Trial, process: ProcessId, strike: Strike, chance: &mut Chance) -> Vec<Fault> {
     let manifest = &trial.manifest;
     let cluster = |of: ProcessId| manifest.processes[of.index()].cluster;

@@ -122,9 +122,9 @@ pub struct Mutant {
     pub mutation: String,
     /// The number of schedules that were run.
     pub runs: u64,
-    /// The number of the first schedule with a violation, from 1; `None` if there was none.
+    /// The number of the first schedule with a violation or a panic, from 1; `None` if there was none.
     pub first: Option<u64>,
-    /// The number of schedules with a violation.
+    /// The number of schedules with a violation or a panic.
     pub found: u64,
     /// The number of schedules that violated each property.
     pub violated: BTreeMap<Property, u64>,
@@ -142,7 +142,7 @@ pub struct MutationEffort {
     /// The maximum number of schedules of each protocol from which [directed](crate::Directions) ones are derived. Only
     /// mutations that random schedules do not find often enough need them.
     pub directed: u64,
-    /// The number of schedules with a violation after which a mutation counts as found.
+    /// The number of schedules with a violation or a panic after which the search for a mutation ends.
     pub enough: u64,
 }
 

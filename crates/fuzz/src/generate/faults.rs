@@ -88,7 +88,7 @@ const MOMENTS_OF_TASKS: &[FactKind] = &[
     FactKind::Finished,
 ];
 
-/// The moments of checkpoints, which not every protocol for programs of tasks takes.
+/// Facts about checkpoints. Under a protocol that takes no checkpoints, they are never stated.
 pub(super) const OF_CHECKPOINTS: &[FactKind] =
     &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted];
 
@@ -118,18 +118,19 @@ const MOMENTS_OF_PLANS: &[FactKind] = &[
 ];
 
 impl<'a> Faults<'a> {
-    /// Returns the same faults, waiting for facts of tasks that are assigned in advance.
+    /// Returns the same kinds of fault, which wait for facts about tasks that are assigned in advance.
     pub(super) fn of_plans(self) -> Faults<'a> {
         Faults { moments: MOMENTS_OF_PLANS.to_vec(), ..self }
     }
 
-    /// Returns the same faults without those that wait for checkpoints, for a protocol that takes none.
+    /// Returns the same kinds of fault, none of which waits for a fact about checkpoints.
     pub(super) fn without_checkpoints(mut self) -> Faults<'a> {
         self.moments.retain(|it| !OF_CHECKPOINTS.contains(it));
         self
     }
 
-    /// Draws the faults of a program of tasks. `for_good` is the percentage of killed processes that never return.
+    /// Draws the kinds of fault for a program of tasks. `for_good` is the percentage of crashed processes that never
+    /// return.
     pub(super) fn of_tasks(
         chance: &mut Chance,
         clusters: &'a [Cluster],
@@ -210,8 +211,8 @@ impl<'a> Faults<'a> {
             .collect()
     }
 
-    /// Adds a crash at a fixed time if all of these faults wait for facts, which may never be stated: a run in which no
-    /// fault takes effect shows nothing.
+    /// Adds a crash during the computing time if no fault has a fixed time in it. All other faults may come too late,
+    /// or wait for a fact that is never stated, and a run without an effective fault shows nothing.
     pub(super) fn with_one_at_a_time(&self, chance: &mut Chance, mut faults: Vec<Fault>) -> Vec<Fault> {
         let starts_in_time = |it: &Fault| it.at.is_some_and(|it| it.0 <= self.length);
         if !faults.is_empty() && !faults.iter().any(starts_in_time) {

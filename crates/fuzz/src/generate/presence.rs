@@ -91,7 +91,7 @@ fn program(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Applicat
     })
 }
 
-/// Draws a fault that occurs when a cluster joins, soon after it starts to leave, or at a fact in between.
+/// Draws a fault that occurs soon after a cluster joins or starts to leave, or at a fact in between.
 fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Fault {
     let moved = spec.clusters.iter().filter(|it| !it.is_permanent()).collect::<Vec<_>>();
     let of = chance.pick(&moved);

@@ -11,8 +11,9 @@ use crate::chance::{Chance, short};
 /// The number of tasks of the program that take time.
 const LEAVES: u64 = 89;
 
-/// Replaces the faults of one federation in eight. The victim is the first process, which has the program. Its
-/// messages to the successor are slow, so that the successor can take a checkpoint after taking over, and then fail.
+/// Replaces the program and the faults of at most one federation in eight. The victim is the first process, which has
+/// the program. Its messages to the successor are slow, so that the successor can take a checkpoint after taking over,
+/// and then fail.
 pub(super) fn fail(
     chance: &mut Chance,
     federation: &mut Federation,

@@ -184,7 +184,7 @@ fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Appl
     with(short(Span((length.0 as f64 / factor * 1.11) as u64)).max(Span::from_micros(1)))
 }
 
-/// Returns a lower bound of the time in which these clusters compute the program, if nothing fails and no process waits
+/// Returns a lower bound on the time in which these clusters compute the program, if nothing fails and no process waits
 /// for work.
 fn least_time(application: &Application, clusters: &[Cluster]) -> Span {
     let flow = flow(application).expect("it is a program of tasks").expect("its parameters are valid");
