@@ -37,8 +37,7 @@ pub struct Config<C> {
 }
 
 impl<C> Config<C> {
-    /// Creates a configuration with a fast control plane, a fast disk, and no random effects except those of the
-    /// links.
+    /// Creates a configuration with the default control plane, storage and random effects.
     pub fn new(
         process: Arc<C>,
         membership: Membership,
@@ -107,7 +106,7 @@ impl Links {
 /// Durations of storage actions. Every process has its own storage, which performs one action at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageCosts {
-    /// Fixed duration of every read or write.
+    /// Fixed duration of every action.
     pub latency: Span,
     /// Bytes per second; 0 means unlimited.
     pub bandwidth: u64,

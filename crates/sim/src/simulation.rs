@@ -41,7 +41,7 @@ pub struct Simulation<'s, P: Process, S> {
 
     pub(crate) now: Time,
     pub(crate) queue: Queue<SimEvent<P>>,
-    /// Indexed by process, like the next three fields.
+    /// Indexed by process, like the next two fields.
     pub(crate) sim_processes: Vec<SimProcess<P>>,
     pub(crate) storages: Vec<Storage<P>>,
     pub(crate) addresses: Vec<Address>,
@@ -363,7 +363,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
     }
 
-    /// Returns whether a packet was still in its sender's queues when the sender failed.
+    /// Returns whether a packet was lost in transit because its sender failed.
     #[inline]
     fn is_lost_with_its_sender(&self, flight: &Flight<P>) -> bool {
         if self.echoes.is_empty() {

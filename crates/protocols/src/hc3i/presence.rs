@@ -87,7 +87,7 @@ impl Hc3i {
         self.membership.clusters.iter().any(|it| it.presence == Presence::Left)
     }
 
-    /// Removes log entries for clusters that have left, since their deliveries cannot be undone.
+    /// Removes logged messages to clusters that have left, since their delivery cannot be undone.
     pub(super) fn forget_log_for_left(&mut self) {
         if self.some_have_left() {
             let membership = self.membership.clone();
@@ -95,7 +95,7 @@ impl Hc3i {
         }
     }
 
-    /// Holder: removes replicas for clusters that have left.
+    /// Holder: removes the replicas that it keeps for clusters that have left.
     pub(super) fn purge_left(&mut self, host: &mut ProtocolHost) {
         if self.some_have_left() {
             let membership = self.membership.clone();
