@@ -164,8 +164,8 @@ impl Level {
         (level, merged_into)
     }
 
-    /// Returns the best of several halves. Each is grown from one node by repeatedly adding the node with the
-    /// most traffic to it.
+    /// Returns the best of several halves. Each grows from one node: the node with the most traffic to the half is
+    /// added repeatedly.
     fn grow(&self, share: Share, chance: &mut Chance) -> Vec<bool> {
         let grown = (0..STARTS).map(|_| {
             let mut is_left = vec![false; self.len()];

@@ -179,7 +179,7 @@ pub fn find(graph: &Graph, constraints: Constraints) -> SearchResult {
     SearchResult::new(front(all), constraints, false)
 }
 
-/// Returns divisions within the limits that have a smaller sum than the given ones.
+/// Searches for divisions with a smaller sum, starting from the best of the given ones that respect the limits.
 fn improved(graph: &Graph, all: &[Division], constraints: Constraints) -> Vec<Division> {
     let squares = (graph.len() * graph.len()) as f64;
     let limits = search::Limits {

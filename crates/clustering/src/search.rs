@@ -71,8 +71,8 @@ fn price(graph: &Graph, weight: f64) -> f64 {
     weight * processes * processes / graph.total().max(1) as f64
 }
 
-/// Returns any divisions found within the limits whose sum of both shares is smaller than the best of the
-/// given ones.
+/// Searches for divisions with a smaller sum of both shares, starting from the first of the given ones, and
+/// combines the results. Some of the returned divisions may not be better.
 pub(crate) fn improve<'a>(
     graph: &Graph,
     best: impl Iterator<Item = &'a [u32]>,

@@ -144,7 +144,8 @@ impl Rank {
         };
     }
 
-    /// Returns the result of the master. Workers have none, because their share depends on timing.
+    /// Returns the digest of the master's sum. A worker's digest is that of no data, because its share of the pieces
+    /// depends on timing.
     pub(crate) fn result(&self) -> Option<Digest> {
         match self.is_master {
             true => {

@@ -39,7 +39,7 @@ pub(super) struct Neighbour {
 #[derive(Clone, Debug)]
 pub(super) struct Edge {
     neighbour: Option<Neighbour>,
-    /// The boundary of the last step.
+    /// The boundary that the last step used.
     current: Row,
     /// Rows for later steps, indexed by the step after which they were sent. Channels need not be FIFO, and a
     /// neighbour may be far ahead.
@@ -61,7 +61,7 @@ impl Edge {
         self.neighbour.filter(|it| it.outbound.due(step)).map(|it| it.id)
     }
 
-    /// Keeps a row that a step after `done` steps needs, unless it is already present.
+    /// Keeps a row that the step after `done` steps, or a later step, needs, unless it is already present.
     pub(super) fn accept(&mut self, row: Row, done: u32) {
         let step = row.step();
         if step >= done && self.inbound_due(step) {

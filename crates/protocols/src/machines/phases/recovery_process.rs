@@ -157,13 +157,13 @@ impl RecoveryProcess {
         }
     }
 
-    /// Handles the re-send of an orphan. It is no longer outstanding, provided that the re-execution matches the
-    /// original execution (R14).
+    /// Handles the re-send of an orphan, which is then no longer outstanding. If its phase differs from that in the
+    /// original execution, the recovery cannot continue (R14).
     fn replayed<P>(&mut self, orphan: Orphan, host: &mut dyn Host<P>)
     where
         P: Protocol<Control: From<Message>>,
     {
-        let round = self.round.as_mut().expect("it was asked for");
+        let round = self.round.as_mut().expect("a round is in progress");
         let Some(recorded) = round.orphans.remove(&orphan.id) else {
             return;
         };
