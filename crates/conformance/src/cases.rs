@@ -146,7 +146,7 @@ pub fn memberships_come_in_order_and_contain_their_receiver(driver: &mut impl Dr
             assert!(told.into_iter().any(|it| *it == me), "{process}, {life}, is up in its first membership");
         }
     }
-    // In the end, the survivor knows each new life. Versions may have been skipped.
+    // At the end, the survivor knows each new life. Versions may have been skipped.
     let seen = evidence.seen(ProcessId(3), FIRST);
     for process in (0..3).map(ProcessId) {
         let last = seen

@@ -4,7 +4,7 @@
     pip install igraph==1.0.0 leidenalg==0.12.0 pymetis==2025.2.2 kahip==3.25
     python peers.py DIR > sums.csv
 
-The best of many runs counts. Leiden: 20 seeds at the resolution that makes its objective this sum, each until nothing
+Keeps the best of many runs. Leiden: 20 seeds at the resolution that makes its objective this sum, each until nothing
 improves. METIS: every number of parts in a list, three imbalances, three seeds. KaHIP: the same numbers of parts, two
 imbalances, two seeds. No test needs this script or these programs.
 """

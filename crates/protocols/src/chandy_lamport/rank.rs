@@ -210,7 +210,7 @@ impl Rank {
 
     // ---- Checkpoints.
 
-    /// Coordinator: begins a checkpoint unless something prevents it.
+    /// Coordinator: begins a checkpoint, unless one is in progress, the federation is recovering, or a member is down.
     fn begin_checkpoint(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let is_idle = self.part.is_none() && !self.group.is_recovering();
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_idle) else { return };

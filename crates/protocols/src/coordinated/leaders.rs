@@ -51,7 +51,7 @@ impl Rank {
         }
     }
 
-    /// Coordinator: sends a command to all processes, including this one.
+    /// Coordinator: sends a command to all processes, or to all leaders, and carries it out itself.
     pub(super) fn command(&mut self, message: Control, now: Time, host: &mut dyn Host<Coordinated>) {
         match self.config.coordination {
             Coordination::Direct => self.group.broadcast(message.clone(), host),

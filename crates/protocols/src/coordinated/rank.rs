@@ -148,7 +148,8 @@ impl Rank {
         }
     }
 
-    /// Coordinator: begins a checkpoint unless something prevents it (K1).
+    /// Coordinator: begins a checkpoint (K1), unless one is in progress, the federation is recovering, or a process is
+    /// down.
     fn begin_checkpoint(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         let is_idle = !self.member.is_checkpointing() && !self.group.is_recovering();
         let (position, answering) = (self.position(), self.answering());

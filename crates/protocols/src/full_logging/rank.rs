@@ -170,7 +170,8 @@ impl Rank {
         self.logs.pump(&mut self.group, to, self.position, admits, host);
     }
 
-    /// Lets the application resume unless something prevents it.
+    /// Lets the application resume, unless a checkpoint or a recovery is in progress, or a send has to wait for its
+    /// phase.
     fn proceed(&mut self, host: &mut ProtocolHost) {
         // No process may act before the first checkpoint is committed.
         if !self.is_running() || self.position.sn.0 == 0 {
@@ -222,7 +223,7 @@ impl Rank {
 
     // ---- Checkpoints (R7, R8).
 
-    /// Begins a checkpoint unless something prevents it.
+    /// Begins a checkpoint, unless one is in progress or the process is recovering.
     fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.is_running() && self.group.all_members_up() {
             self.checkpoints.begin(self.position, now, host);

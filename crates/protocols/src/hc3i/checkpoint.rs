@@ -110,7 +110,7 @@ impl Gathering {
 }
 
 impl Hc3i {
-    /// Coordinator: begins a checkpoint unless something prevents it.
+    /// Coordinator: begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down.
     pub(super) fn begin_checkpoint(&mut self, forced: bool, now: Time, host: &mut ProtocolHost) {
         let are_up = self.all_members_up() || self.has(Defect::BeginsWithoutMembers);
         if !matches!(self.phase, Phase::Running) || !are_up {

@@ -15,7 +15,7 @@ use crate::machines::Checkpoint;
 use crate::machines::logs::{Saved, Settled};
 
 impl Rank {
-    /// Coordinator: begins a checkpoint unless something prevents it.
+    /// Coordinator: begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down.
     pub(super) fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         let is_running = self.is_running();
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_running) else { return };

@@ -77,7 +77,8 @@ impl Rank {
         self.logs.pump(&mut self.group, to, self.position, admits, host);
     }
 
-    /// Lets the application resume unless something prevents it.
+    /// Lets the application resume, unless a checkpoint or a recovery is in progress, or a send has to wait for its
+    /// phase.
     pub(super) fn proceed(&mut self, host: &mut ProtocolHost) {
         // No process may act before the first checkpoint is committed.
         if !self.is_running() || self.position.sn.0 == 0 {

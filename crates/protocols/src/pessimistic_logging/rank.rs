@@ -193,7 +193,8 @@ impl Rank {
         }
     }
 
-    /// Lets the application resume unless something prevents it.
+    /// Lets the application resume, unless a checkpoint or a recovery is in progress, or a send has to wait for a
+    /// stable delivery.
     fn proceed(&mut self, host: &mut ProtocolHost) {
         let is_running = !self.checkpoints.is_checkpointing() && !self.group.is_recovering();
         // No process may act before the first checkpoint is committed.
@@ -284,7 +285,7 @@ impl Rank {
 
     // ---- Checkpoints (M5).
 
-    /// Begins a checkpoint unless something prevents it.
+    /// Begins a checkpoint, unless one is in progress or the process is recovering.
     fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         let is_running = !self.checkpoints.is_checkpointing() && !self.group.is_recovering();
         if is_running && self.group.all_members_up() {

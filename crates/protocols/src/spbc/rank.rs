@@ -230,7 +230,7 @@ impl Rank {
 
     // ---- Checkpoints of the cluster (R7).
 
-    /// Coordinator: begins a checkpoint unless something prevents it.
+    /// Coordinator: begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down.
     fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         let is_running = self.part.is_none() && !self.group.is_recovering();
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_running) else { return };
