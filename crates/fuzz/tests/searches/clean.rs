@@ -175,7 +175,7 @@ fn hundreds_of_seeds_of_cck_are_clean_and_reach_the_intended_states() {
 
 /// Uses `CLEAN_COUNT` (default 10000) seeds from `CLEAN_FROM` (default 0), for `CLEAN_PROTOCOL` (default all).
 #[test]
-#[ignore = "takes minutes: the step `fuzzing` of .ci/run runs as many seeds by `faultline fuzz`"]
+#[ignore = "takes minutes: the step `fuzzing` of .ci/run runs as many seeds with `faultline fuzz`"]
 fn ten_thousand_seeds_of_each_protocol_are_clean() {
     let setting = |name: &str, default| std::env::var(name).map_or(default, |it| it.parse().unwrap());
     let (from, count) = (setting("CLEAN_FROM", 0), setting("CLEAN_COUNT", 10_000));

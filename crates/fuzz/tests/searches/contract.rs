@@ -80,7 +80,7 @@ fn master_and_workers_are_refused_once_detected() {
             assert!(told.contains(word), "{told}");
         }
     }
-    assert!(refused >= 5, "it showed in {refused} of 20 runs");
+    assert!(refused >= 5, "detected in {refused} of 20 runs");
 }
 
 fn membership() -> Membership {
