@@ -271,7 +271,7 @@ impl TestNamespace {
         self.event_reasons().await
     }
 
-    /// Deletes a federation, and waits until only objects with other owners remain.
+    /// Deletes a federation, and waits until no object that the operator created for it remains.
     pub async fn delete(&self, name: &str) -> Result<(), Failure> {
         self.api::<Federation>().delete(name, &DeleteParams::default()).await?;
         let is_gone = |it: Option<&Federation>| it.is_none();

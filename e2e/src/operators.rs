@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use crate::Failure;
 
 const SELECTOR: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator";
-/// Time limit for stopping and starting them.
+/// Time limit for stopping the operators, and for restarting each of them.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two checks.
 const CHECK_EVERY: Duration = Duration::from_millis(500);

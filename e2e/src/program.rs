@@ -1,4 +1,4 @@
-//! The programs of users: `faultline`, and `kubectl-faultline`, which it calls.
+//! The programs that users run: `faultline`, and `kubectl-faultline`, which it calls.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 
 use crate::Failure;
 
-/// Path of the program.
+/// A program, given by its path.
 pub struct Program(PathBuf);
 
 /// A running program.
@@ -29,7 +29,7 @@ pub struct Finished {
 impl Program {
     /// Returns the program as last built, in the target directory of these tests.
     pub fn built() -> Result<Program, Failure> {
-        // target/debug/deps/chaos-0123, target/debug/faultline
+        // The tests are in target/debug/deps, and the programs in target/debug.
         let tests = std::env::current_exe()?;
         let place = tests.ancestors().nth(2).ok_or("the tests are not in a target directory")?;
         for (name, package) in [("faultline", "faultline-cli"), ("kubectl-faultline", "faultline-kubectl")] {

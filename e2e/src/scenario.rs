@@ -36,7 +36,7 @@ impl Busy {
 }
 
 const LONGEST: Duration = Duration::from_secs(300);
-/// Maximum number of attempts on a machine that is too busy for a scenario.
+/// Maximum number of attempts if the machine is too busy for a scenario, or kube-proxy loses services.
 const ATTEMPTS: u32 = 3;
 const FAILED: &str = "FAILED";
 /// Outcome of a scenario if none of its attempts could be judged.

@@ -13,9 +13,10 @@ use tokio::time::sleep;
 
 use crate::{Failure, Machine};
 
-/// Fails if kube-proxy does not use nftables.
+/// A command that fails if kube-proxy does not use nftables.
 const USES_NFTABLES: &str = "nft list tables | grep -q -x 'table ip kube-proxy'";
-/// Lists the maps of services with and without endpoints. Prints nothing about a map that does not exist.
+/// A command that lists the maps of services with and without endpoints. It prints nothing about a map that does not
+/// exist.
 const LIST: &str =
     "for map in service-ips no-endpoint-services; do nft list map ip kube-proxy $map; done 2>/dev/null; true";
 const PROXIES: &str = "k8s-app=kube-proxy";
@@ -94,7 +95,7 @@ impl ServiceNetwork {
     }
 }
 
-/// Returns the keys of a service in the maps, between spaces: address, protocol and port.
+/// Returns the keys of a service in the maps, each between spaces: address, protocol and port.
 fn keys(service: &Service) -> Vec<String> {
     let Some(spec) = &service.spec else { return Vec::new() };
     let address = spec.cluster_ip.as_deref().filter(|it| it.contains('.'));

@@ -19,7 +19,7 @@ use serde_json::json;
 /// Number of samples that are applied as federations.
 const FEDERATIONS: usize = 4;
 const NAMESPACE: &str = "experiments";
-/// Time until this operator holds the lease.
+/// Time until the metrics show that this operator holds the lease.
 const LEASE: Duration = Duration::from_secs(15);
 /// Interval between two reconciliations of a federation.
 const EVERY: Duration = Duration::from_millis(500);
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
     tokio::spawn(metrics::serve_on(listener, Arc::clone(&metrics)));
-    // Until then, another operator holds the lease.
+    // During this time, the metrics are those of an operator that waits for the lease.
     tokio::time::sleep(LEASE).await;
     metrics.lead(true);
     let settings = Settings::default();

@@ -132,7 +132,7 @@ impl Context {
     }
 }
 
-/// Reconciles the federations of a namespace, or of all namespaces, until `stop` resolves.
+/// Reconciles the federations of a namespace, or of all namespaces, until `stop` resolves or a watch ends.
 pub async fn run(
     context: Arc<Context>,
     namespace: Option<&str>,
@@ -217,8 +217,8 @@ fn trim_set(set: &mut StatefulSet) {
     }
 }
 
-/// Keeps a mirror up to date. Returns a future that resolves once the mirror is first complete, and a future
-/// that keeps it up to date.
+/// Returns a receiver that resolves once the mirror is complete for the first time, and a future that keeps the mirror
+/// up to date.
 fn follow<K>(
     api: Api<K>,
     config: watcher::Config,

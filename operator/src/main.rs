@@ -45,7 +45,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // The image of a federation's pods contains its protocol, not the operator.
+    // Custom protocols are part of the image of a federation's pods; the operator does not contain them.
     faultline_api::resource::custom::accept_unknown();
     let colours = std::io::stderr().is_terminal();
     let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
@@ -118,7 +118,7 @@ fn stopped() -> Result<watch::Receiver<bool>, Failure> {
             _ = interrupt.recv() => {}
         }
         stop.send_replace(true);
-        // Kept until the process exits, so that dropping it is not mistaken for a signal.
+        // Keeps the sender until the process exits, because dropping it would be mistaken for a signal.
         std::future::pending::<()>().await;
     });
     Ok(stopped)

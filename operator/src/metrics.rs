@@ -86,7 +86,7 @@ impl Metrics {
         self.requests.get_or_create(&RequestLabels { method: method.as_str().to_owned() }).inc();
     }
 
-    /// Shows the current status of a federation.
+    /// Exports the current status of a federation.
     pub fn show(&self, federation: &Federation, status: &FederationStatus) {
         self.federations.show(federation, status);
     }
@@ -106,7 +106,7 @@ impl Metrics {
 ///
 /// # Errors
 ///
-/// Fails if the address cannot be used.
+/// Fails if the address cannot be used, or if the listener fails.
 pub async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
     serve_on(TcpListener::bind(address).await?, metrics).await
 }

@@ -46,7 +46,8 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
         self.store.state()
     }
 
-    /// Follows the watch. Returns a stream of federations with changes; `owner` returns the federation of an object.
+    /// Applies an event of the watch. Returns the federations whose objects may have changed; `owner` returns the
+    /// federation of an object.
     pub fn follow(
         &self,
         event: Event<K>,

@@ -20,7 +20,7 @@ fn helm(arguments: &[&str]) -> Result<String, String> {
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-/// Returns the objects by kind and name, without the labels that only helm sets.
+/// Returns the objects by kind and name, without labels and annotations, some of which only Helm sets.
 fn rendered(options: &[&str]) -> BTreeMap<String, Value> {
     // Without a cluster, helm assumes its own version of Kubernetes, which may be older than the chart requires.
     let usual = ["template", "--namespace", install::NAMESPACE, "--kube-version", "1.34.0"];

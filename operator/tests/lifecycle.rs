@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Returns the paths of all objects except events, which have names of their own.
+    /// Returns the paths of all objects except events, which are compared by their notes.
     fn made(&self) -> Vec<String> {
         self.server.paths("/").into_iter().filter(|it| !it.starts_with(EVENTS)).collect()
     }
@@ -233,7 +233,7 @@ fn supervisor_event(number: u64, reason: &str, text: &str) -> Told {
     Told { number, at_seconds: None, reason: reason.into(), warning: false, text: text.into() }
 }
 
-/// From `kubectl apply` to the verdict. Every step is reconciled twice.
+/// Runs a federation from `kubectl apply` to the verdict, with one or two reconciliations for each step.
 async fn run_to_the_verdict(world: &mut World, mut look: impl AsyncFnMut(&mut World)) {
     look(world).await;
     look(world).await;
@@ -296,7 +296,7 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
     assert_eq!(world.server.writes(), [""; 0], "nothing is written without a change");
     assert_eq!(world.supervisor.places.lock().unwrap().len(), 1);
 
-    // The pod is being deleted. The supervisor learns of it only when the pod is gone.
+    // The supervisor requests the deletion of a pod. The request is reported as done only once the pod is gone.
     let path = format!("{PODS}/quickstart-paris-1");
     let uid = world.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let request = Request { id: 7, action: Action::DeletePod, process: "paris-1".into(), uid };
@@ -402,7 +402,7 @@ fn forge(world: &World, kind: &str, namespace: &str, name: &str, mut object: Val
 #[tokio::test]
 async fn a_neighbour_with_every_label_is_ignored() {
     let mut world = World::new().await;
-    // Claims that the run is over and has passed.
+    // The forger claims that the run is over and has passed.
     let forger = Supervisor::default();
     let port = forger.serve_at("127.0.0.2:0").await.port();
     forger.say(|it| {
@@ -497,7 +497,7 @@ async fn a_deleted_key_is_restored_if_known_and_never_replaced() {
     world.look().await.unwrap();
     assert_eq!(world.server.get(KEY).unwrap()["data"], key["data"], "it is put back");
 
-    // The key is lost, although everything else is created again.
+    // A restarted operator does not know the lost key. It creates neither another key nor the missing sets.
     world.server.remove(KEY);
     world.restart();
     for set in ["quickstart-paris", "quickstart-supervisor"] {

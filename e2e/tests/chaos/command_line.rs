@@ -1,6 +1,6 @@
-//! The same file runs in the simulator and in pods, started by the command-line program: with the same plan
-//! of faults, result, summary and exit status. Afterwards, nothing of the federation remains. For a
-//! federation that was applied manually, the program fetches the record and prints the supervisor's log.
+//! The command-line program runs the same file in the simulator and in pods, with the same plan of faults, result and
+//! exit status. Afterwards, no federation remains. For a federation that was applied manually, the programs fetch the
+//! record and print the supervisor's log.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Pods in another namespace, and foreign pods in the same namespace, have all the labels and the names of a
-//! run's pods. The operator does not query, inform or wait for any of them.
+//! Pods in another namespace have all the labels and the names of a run's pods, and foreign pods in the same namespace
+//! have all the labels. The operator does not query, inform or wait for any of them.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn forge(ns: &TestNamespace, like: &Pod, name: &str) -> Result<String, Fai
                 "name": "faultline",
                 "image": image,
                 "imagePullPolicy": "IfNotPresent",
-                // It listens on the port of a supervisor's API.
+                // Listens on the port of a supervisor's API.
                 "args": ["agent", "--listen", "0.0.0.0:7301", "--key-file", "/key/key", "--data", "/data"],
                 "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
                 "volumeMounts": [

@@ -1,6 +1,6 @@
 //! Another holder takes the operator's lease while a federation runs, and never renews it. Its clock is an hour ahead.
-//! The operator stops immediately, and takes the lease again once it has not changed for its duration, whatever its
-//! times say. The run is not affected.
+//! The operator stops being active, and takes the lease again once the lease has not changed for its duration, whatever
+//! the times in it say. The run is not affected.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 const LEASE: &str = "faultline-operator";
 const THIEF: &str = "thief";
 const AHEAD: SignedDuration = SignedDuration::from_hours(1);
-/// Time within which an operator must hold the lease again: its duration is 15 s, and the operator restarts.
+/// Time within which an operator must hold the lease again: the lease's duration is 15 s, and the operator restarts.
 const RETURNS: Duration = Duration::from_secs(90);
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {

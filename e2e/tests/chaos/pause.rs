@@ -1,5 +1,5 @@
-//! A process is paused for longer than the time limit of failure detection. It is replaced in its pod, and never
-//! resumes.
+//! A process is paused briefly, and resumes. Later, it is paused for longer than the time limit of failure detection:
+//! it is replaced in its pod, and never resumes.
 
 use faultline_api::resource::{Fault, Pause, Phase};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};

@@ -1,5 +1,5 @@
-//! Links by traffic control in a namespace with the profile `restricted`: the pods are rejected, and the federation
-//! reports the remedy. Once it is applied, the federation runs. NET_ADMIN is the only obstacle.
+//! A federation requests links by traffic control in a namespace with the profile `restricted`: its pods are rejected,
+//! and its status reports the remedy. Once a user applies the remedy, the federation runs.
 
 use std::time::Duration;
 

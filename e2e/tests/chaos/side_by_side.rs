@@ -1,5 +1,5 @@
-//! Two federations run at the same time in one namespace, each with its own failures, without affecting each other.
-//! One is deleted while the other continues.
+//! Three federations run at the same time in one namespace, each with its own failures, without affecting each other.
+//! One is deleted while the others continue.
 
 use faultline_api::resource::{FederationSpec, Phase};
 use faultline_e2e::{Failure, TestNamespace};

@@ -43,7 +43,7 @@ struct Exported {
 type Labels = Vec<(&'static str, String)>;
 
 impl Federations {
-    /// Shows the current status of a federation.
+    /// Exports the current status of a federation.
     pub(super) fn show(&self, federation: &Federation, status: &FederationStatus) {
         let shown = Exported {
             namespace: federation.namespace().unwrap_or_default(),

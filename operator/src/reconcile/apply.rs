@@ -49,7 +49,7 @@ pub struct Restored {
     pub uid: String,
 }
 
-/// The reason why an object cannot be created, for users.
+/// The reason why an object cannot be created or a pod cannot run, for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// Reason in one word.
@@ -82,7 +82,8 @@ pub enum ApplyError {
 ///
 /// # Errors
 ///
-/// Fails if the API server rejects a write, or if the supervisor cannot be reached.
+/// Fails if a request to the API server fails, or if the federation's key is lost or invalid. A refusal that a user
+/// must resolve is an obstacle, not an error. A supervisor that does not answer is asked again later.
 pub async fn apply(
     validated: &Validated,
     observed: &Observed,
@@ -133,7 +134,7 @@ async fn restore(
     let mut restored = Vec::new();
     restored.extend(restore_object(federation, &keys::of_processes(federation, &key)?, context).await?);
     restored.extend(restore_object(federation, &desired.policy, context).await?);
-    // A supervisor starts with the federation as it was initially.
+    // The file contains the federation as it was initially, so it cannot be restored after a change.
     if federation.metadata.generation.is_some_and(|it| it <= 1) {
         restored.extend(restore_object(federation, &desired.file, context).await?);
     }
@@ -229,7 +230,7 @@ fn is_stuck(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some() && !pod.finalizers().is_empty()
 }
 
-/// Changes the finalizers, and fails if the object was changed in the meantime.
+/// Changes the finalizers, unless the object was changed in the meantime: that change triggers another reconciliation.
 async fn change_finalizers<F>(
     federation: &F,
     finalizers: Vec<String>,
@@ -286,7 +287,7 @@ async fn make(
     Ok(None)
 }
 
-/// Creates the file, unless it exists: it contains the federation as it was initially.
+/// Creates the file, unless it exists: the file contains the federation as it was initially.
 async fn make_file(
     federation: &Federation,
     file: &ConfigMap,
@@ -386,8 +387,8 @@ fn refused(name: String, error: kube::Error) -> Result<Option<Obstacle>, ApplyEr
     }
 }
 
-/// Sends the places of the processes to the supervisor, and carries out its requests. Data that it does not receive is
-/// sent again at the next reconciliation.
+/// Sends the places of the processes and the changed spec to the supervisor, and carries out its requests. Data that
+/// the supervisor does not receive is sent again at the next reconciliation.
 async fn update_supervisor(
     federation: &Federation,
     observed: &Observed,
@@ -434,7 +435,8 @@ async fn update_supervisor(
     Ok(())
 }
 
-/// Deletes the claim first: it is removed together with its pod, so that the next pod gets a new one.
+/// Deletes a pod, and before it the claim, if there is one: Kubernetes keeps the claim until the pod is gone, and the
+/// next pod gets a new claim.
 async fn delete_pod(
     federation: &Federation,
     pod: &str,
@@ -456,7 +458,7 @@ async fn delete_pod(
     ignore_missing(pods.delete(pod, &exactly_this).await).map_err(|it| ApplyError::Delete(pod.to_owned(), it))
 }
 
-/// Treats an object that is gone or has been replaced as a success.
+/// Treats an object that is gone, or has been replaced or changed, as a success.
 fn ignore_missing<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match answer {
         Ok(_) => Ok(()),

@@ -104,7 +104,7 @@ impl Observed {
 ///
 /// # Errors
 ///
-/// Fails if the API server cannot be read.
+/// Fails if a request to the API server fails, or if the federation's key is lost or invalid.
 pub async fn dereference(
     federation: &Arc<Federation>,
     made: &Federation,
@@ -139,7 +139,7 @@ pub async fn dereference(
     Ok(observed)
 }
 
-/// Returns a supervisor's status, with the events that have not been reported.
+/// Returns a supervisor's status, with the events that have not been reported yet.
 async fn ask(supervisor: &Supervisor, federation: &Federation) -> Result<Status, SupervisorError> {
     let told = federation.status.as_ref().and_then(|it| it.last_event).unwrap_or(0);
     let status = supervisor.status(told.unsigned_abs()).await?;
@@ -166,8 +166,8 @@ pub(super) async fn find_supervisor(
         .map_err(|_| KeyError::Invalid(naming::key(federation)))
 }
 
-/// Returns why the first set that lacks pods lacks them, according to its events. Since events outlive their cause,
-/// they are not read once all pods have existed.
+/// Finds the first set that lacks pods, and returns the reason according to its events. Since events outlive their
+/// cause, they are not read once all pods have existed.
 async fn refused(observed: &Observed, context: &Context) -> Result<Option<String>, DereferenceError> {
     if observed.phase() >= Phase::Linking {
         return Ok(None);

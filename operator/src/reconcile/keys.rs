@@ -60,7 +60,7 @@ pub enum KeyError {
          federation as its controller, or delete the federation and apply it again"
     )]
     Gone(String),
-    /// The secret contains another key than before.
+    /// The secret no longer contains the same key.
     #[error(
         "the key in the secret {0} is not the one that the pods of the federation use; restore the original key, or \
          delete the federation and apply it again"
@@ -96,7 +96,8 @@ impl KeyError {
 ///
 /// # Errors
 ///
-/// Fails if the API server rejects the secret, or if the key is gone while pods depend on it.
+/// Fails if a request to the API server fails, if the secret belongs to another owner or contains no valid key, or if
+/// the key was replaced, or deleted while pods depend on it.
 pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> Result<String, KeyError> {
     let uid = federation.uid().unwrap_or_default();
     let known = context.session(&uid, |it| it.key.clone());

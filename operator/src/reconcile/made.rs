@@ -26,7 +26,7 @@ pub struct MadeError(String, #[source] kube::Error);
 ///
 /// # Errors
 ///
-/// Fails if the API server does not return the file.
+/// Fails if the file cannot be read. A missing file is not an error.
 pub async fn made(
     federation: &Arc<Federation>,
     context: &Context,

@@ -39,7 +39,7 @@ use validate::{Refusal, Validated};
 const RUNNING: Duration = Duration::from_millis(500);
 /// Interval between two requests to a supervisor once all pods are running, when only it knows the progress.
 const LINKING: Duration = Duration::from_millis(200);
-/// Interval between two reconciliations while a federation starts. Changes of its pods are seen immediately.
+/// Interval between two reconciliations while a federation starts. A change of its pods triggers one immediately.
 const STARTING: Duration = Duration::from_secs(1);
 /// Delay until objects that are being deleted are checked again.
 const SOON: Duration = Duration::from_millis(500);
@@ -61,8 +61,8 @@ pub enum ReconcileError {
     UpdateStatus(#[from] update_status::UpdateStatusError),
 }
 
-/// Reconciles a federation once. Returns when to do so again. A failure that is permanent, or repeated, is reported
-/// in the status if that can be written.
+/// Reconciles a federation once. Returns when to do so again. A permanent or repeated failure is reported in the
+/// status, if the status can be written.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ async fn reconcile_steps(federation: Arc<Federation>, context: &Context) -> Resu
         apply::add_finalizer(&federation, context).await?;
         return Ok(Action::await_change());
     }
-    // The federation that the pods were created from. A definition without rules admits any change.
+    // The pods were created from `made`, which may differ: a definition without rules admits any change.
     let (made, changed) = made::made(&federation, context).await?;
     let observed = dereference::dereference(&federation, &made, context).await?;
     let validated = match changed.map_or_else(|| validate(&federation, context), Err) {

@@ -25,8 +25,8 @@ use crate::naming;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Time between a write and one that only updates the progress.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// Additional time per federation, so that an API server, which takes tens of milliseconds of a core per write, has
-/// time for other requests.
+/// Additional time per federation. Each write takes the API server tens of milliseconds of processor time, and other
+/// requests need time as well.
 const SHARE: Duration = Duration::from_millis(50);
 /// How much earlier a write may happen if a user may be waiting for it: the few steps of a start follow each other
 /// closely.
@@ -48,7 +48,7 @@ pub enum UpdateStatusError {
 ///
 /// # Errors
 ///
-/// Fails if the API server rejects the status.
+/// Fails if the API server rejects the status or an event.
 pub async fn update_status(
     observed: &Observed,
     situation: &Situation,

@@ -1,7 +1,7 @@
 //! Determines whether a federation can be run, and what it consists of, without side effects.
 //!
-//! The API server has already checked the rules of the definition. Everything that these cannot express is checked
-//! here, with the same code as for a file.
+//! The API server has already checked the rules of the definition, unless the definition was weakened. The operator
+//! checks them again, and everything that they cannot express, with the same code as for a file.
 
 use faultline_api::names::Names;
 use faultline_api::{Federation, Problem};
@@ -17,7 +17,7 @@ pub struct Validated {
     pub refused: Option<Refusal>,
 }
 
-/// Processes in one place: a cluster, or a process that serves all clusters.
+/// The processes of a cluster, or one process outside all clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Name of the group.
@@ -86,7 +86,7 @@ pub(super) fn described(problems: &[Problem]) -> String {
     problems.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns whether a federation has no more pods than this operator permits.
+/// Checks that a federation has no more pods than this operator permits.
 ///
 /// # Errors
 ///

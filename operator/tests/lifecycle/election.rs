@@ -17,7 +17,7 @@ const TIMING: Timing = Timing {
     renewed_within: Duration::from_millis(1200),
     every: Duration::from_millis(50),
 };
-/// Time limit for a change that needs no expiry, on a busy machine.
+/// Time limit for a change of the active operator: long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Returns a lease that was just renewed by a machine whose clock is ahead by this time.

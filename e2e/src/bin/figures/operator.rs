@@ -13,9 +13,9 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-/// Address of its metrics.
+/// Address of the operator's metrics.
 const METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 17380);
-/// Time limit for it to become active.
+/// Time limit for the operator to become active.
 const WORKS: Duration = Duration::from_secs(60);
 /// Clock ticks per second. Linux reports the same number to programs on every machine.
 const TICKS: f64 = 100.0;
@@ -77,7 +77,7 @@ impl Operator {
 }
 
 impl Used {
-    /// Returns the resources used since `before`, and the current memory.
+    /// Returns the resources used since `before`, and the peak memory since the start.
     pub(super) fn since(&self, before: &Used) -> Used {
         let of = |method: &String| before.requests.get(method).copied().unwrap_or(0.0);
         Used {

@@ -179,7 +179,7 @@ impl Scale {
         Ok(sets)
     }
 
-    /// Runs `federations` federations in parallel, from `apply` to their end.
+    /// Runs `federations` federations in parallel, from `apply` to their deletion.
     async fn wave(
         &self,
         ns: &TestNamespace,

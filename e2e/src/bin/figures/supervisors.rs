@@ -1,4 +1,4 @@
-//! Fake supervisors, all in this program. The address of a request determines which one is meant.
+//! Fake supervisors, all in this program. The address to which a request is sent determines which of them answers.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -26,7 +26,7 @@ use crate::settings::Settings;
 /// Name of the federation's file in its ConfigMap.
 pub(super) const FILE: &str = "federation.yaml";
 
-/// Desired objects that do not exist yet or differ.
+/// Desired objects, data for the supervisor, and requests from it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
     /// The federation's file, which the sets mount.
@@ -146,7 +146,7 @@ fn stamped(mut set: StatefulSet) -> StatefulSet {
     set
 }
 
-/// Returns sets that are as desired except for their number of pods.
+/// Returns the sets whose number of pods is not the desired one.
 fn drifted(validated: &Validated, observed: &Observed, over: bool) -> Vec<Drift> {
     let federation = &validated.federation;
     let groups = validated.groups.iter().map(|it| (&it.name[..], if over { 0 } else { it.nodes }));
@@ -200,7 +200,8 @@ fn places(validated: &Validated, observed: &Observed) -> Option<Places> {
     Some(Places { generation: newest + 1, places })
 }
 
-/// Returns the spec if it has changed since the creation of the federation, and the run can still be changed.
+/// Returns the spec if it has changed since the federation was created, the supervisor does not know it yet, and the
+/// run can still be changed.
 fn amended(validated: &Validated, observed: &Observed) -> Option<Amended> {
     let Supervision::Known(status) = &observed.supervision else { return None };
     let federation = &validated.federation;

@@ -12,10 +12,10 @@ use crate::naming::{self, Component};
 use crate::reconcile::validate::Group;
 use crate::settings::Settings;
 
-/// Grace period of a deleted node in seconds. Not zero: its successor could then start while it still runs.
+/// Grace period of a deleted node in seconds. With zero, the node's successor could start while the node still runs.
 const GRACE_SECONDS: u32 = 2;
 
-/// CPU limit in millicores: a process computes on one core, and communicates on another.
+/// CPU limit in millicores, unless a node requests more: a process computes on one core, and communicates on another.
 const CPU_LIMIT_MILLIS: u32 = 2000;
 /// Path of the file with the process's key.
 const KEY: &str = "/etc/faultline/key";
@@ -95,8 +95,8 @@ fn volumes(federation: &Federation) -> Vec<Value> {
     ]
 }
 
-/// Adds the shaper's container next to the agent, which finds it in a directory that only they share. The shaper does
-/// not get the key.
+/// Adds the shaper's container. The agent reaches the shaper at a socket in a directory that only the two share. The
+/// shaper does not get the key.
 fn add_shaper(containers: &mut Vec<Value>, volumes: &mut Vec<Value>, settings: &Settings) {
     let directory = json!({ "name": naming::SHAPER, "mountPath": SHAPER_DIRECTORY });
     let socket = format!("{SHAPER_DIRECTORY}/shaper");

@@ -1,4 +1,4 @@
-//! Common properties of all pods of a federation: labels and placement.
+//! Properties that the pods of a federation have in common, such as labels and volumes, and the placement of clusters.
 
 use std::net::IpAddr;
 
