@@ -539,7 +539,7 @@ impl Findings {
         self.more_violations = 0;
     }
 
-    /// Turns violations of a property of economy into one remark, unless they are judged.
+    /// Turns violations of a property of economy into one remark, unless waste violates the property.
     pub(crate) fn judged(mut self, strictness: Strictness) -> Findings {
         if strictness == Strictness::Lenient && self.property.is_of_economy() {
             let more = (self.violations.len() as u64 + self.more_violations).saturating_sub(1);

@@ -44,7 +44,7 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
         }
         Contradiction::StatedAfterEnd => "the supervisor stated facts after the end of the run".to_owned(),
         Contradiction::WrongEnd { end, last } => {
-            format!("the run ended after {end}, but its last fact is of {last}")
+            format!("the run ended after {end}, but its last fact was stated at {last}")
         }
         Contradiction::NoResult(process, life) => {
             format!("{} never stated its result", life_of(process, life))

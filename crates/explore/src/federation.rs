@@ -33,7 +33,7 @@ pub enum Unexplored {
     Clusters {
         /// The number of clusters.
         clusters: u32,
-        /// Ranks of each cluster.
+        /// The number of ranks of each cluster.
         nodes: u32,
     },
 }

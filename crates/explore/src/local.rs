@@ -1,8 +1,7 @@
 //! One process with its storage, and the effects of events on it.
 //!
-//! A step affects a single process, and depends only on its state. Its effect is therefore computed once for
-//! each pair of a process's state and an event, and looked up in all interleavings with steps of other
-//! processes.
+//! The effect of an event on a process depends only on the state of this process. The effect is therefore computed once
+//! for each pair of a process's state and an event, and looked up in all interleavings with steps of other processes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -95,7 +94,7 @@ pub(crate) struct Effect<N: Hosted> {
 /// The number of effects beyond which all are dropped to save memory: each contains the state of a process.
 const MOST_EFFECTS: usize = 300_000;
 
-/// The largest number of deadlines of a process that expire at the same time.
+/// The largest number of expired deadlines of a process that one event handles.
 const MOST_AT_ONCE: usize = 4;
 
 /// Computes effects, and caches them.

@@ -24,9 +24,9 @@ pub struct Program(Arc<[(ProcessId, ProcessId)]>);
 pub struct InvalidProgram(String);
 
 impl Program {
-    /// Returns a program of `messages` messages for clusters of `nodes` ranks. If clusters have several
-    /// ranks, every third message stays within a cluster. The other messages go from the first cluster to the
-    /// next and back, and so on around all clusters.
+    /// Returns a program of `messages` messages for clusters of `nodes` ranks. If clusters have several ranks, every
+    /// third message stays within a cluster. The other messages go from cluster to cluster, in a ring. A single cluster
+    /// has only messages within it.
     pub fn usual(clusters: u32, nodes: u32, messages: u32) -> Program {
         let ranks = clusters * nodes;
         let mut at = 0;

@@ -25,7 +25,8 @@ pub struct SearchExtent {
     pub depth: u32,
     /// The number of distinct complete runs, all of which were judged.
     pub runs: u64,
-    /// The number of these runs that could not be judged completely, because all copies of a part were lost.
+    /// The number of these runs that could not be judged completely, for example because all copies of a part were
+    /// lost.
     pub unknown: u64,
     /// Whether a run has as many overtakings as the bounds permit, in which case a larger bound may lead to
     /// more states.

@@ -73,7 +73,7 @@ enum Body<N: Hosted> {
     Restart(ProcessId),
 }
 
-/// Steps in the same lane happen in the order in which they were requested.
+/// Steps in the same lane happen in the order in which they were requested, except in [`Lane::Own`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lane {
     Channel(ProcessId, ProcessId),
@@ -86,7 +86,7 @@ enum Lane {
 /// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The pending step at this position. Steps before it are overtaken.
+    /// The step at this position among the pending steps that can happen. Those before it are overtaken.
     Next(u8),
     /// The overtaken step at this position.
     Overtaken(u8),
@@ -114,7 +114,7 @@ pub(crate) enum Output {
     Lost,
 }
 
-/// The facts that processes state in a step, in order.
+/// Receives the facts that processes state, step by step.
 pub(crate) trait Witnesses<N: Hosted> {
     fn states(&mut self, process: ProcessId, life: Life, facts: &[Fact]);
     /// Called at the beginning of a step, with its description.
@@ -231,7 +231,7 @@ impl<N: Hosted> State<N> {
         key_of_all(self.locals.iter().map(|it| it.stated()).chain([self.stated, self.ended.is_some().into()]))
     }
 
-    /// Returns whether no step is pending.
+    /// Returns whether the run has ended, or no pending step can happen.
     pub(crate) fn is_quiet(&self) -> bool {
         self.ended.is_some()
             || self.next().is_none() && !(0..self.overtaken.len()).any(|it| self.can_follow(it))
@@ -324,7 +324,7 @@ impl<N: Hosted> State<N> {
     }
 
     /// Completes the run from a quiet state: deadlines expire in order, and all resulting steps happen, until
-    /// every rank has finished. Returns whether they finish.
+    /// every rank has finished. Returns whether they finish, or the run ends in another way.
     pub(crate) fn complete(&mut self, effects: &mut Effects<N>, sink: &mut impl Witnesses<N>) -> bool {
         for _ in 0..MOST_ROUNDS {
             if self.ended.is_some() || self.has_finished() {
@@ -380,7 +380,7 @@ impl<N: Hosted> State<N> {
         }
     }
 
-    /// Removes steps of ended lives, which can have no effect.
+    /// Removes steps of ended lives that can no longer have an effect.
     fn prune(&mut self) {
         let locals = &self.locals;
         let lives = |process: ProcessId, life: Life| {

@@ -1,6 +1,6 @@
 //! Containment (HydEE section I): only a failed cluster rolls back, and only as often as it failed. Judged by
-//! witness: a process rolled back if it stated that its state was replaced, whatever its protocol claims.
-//! Judged for protocols that promise it.
+//! restored states, not by claims: a process rolled back if it stated that its state was replaced. Judged for protocols
+//! that promise it.
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;

@@ -2,8 +2,8 @@
 //! its sender.
 //!
 //! A rollback of the sender's cluster reaches other clusters through alerts. Between clusters, the property is
-//! therefore judged only if no message is still in transit. Within a cluster it is always judged, once both sides are
-//! in the same incarnation.
+//! therefore judged only if no message is still in transit. Within a cluster, it is judged whenever the final states of
+//! both processes have the same incarnation.
 
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;

@@ -46,7 +46,8 @@ fn is_sent(history: &History<'_>, id: MessageId) -> bool {
 }
 
 /// Advances every process as far as possible, and passes each action to `visit`, in an order in which
-/// every message is sent before it is consumed. Returns a waiting process if no process can advance.
+/// every message is sent before it is consumed. If some processes still have actions when none can advance, returns a
+/// message for which one of them waits, and the fact of its consumption.
 pub(super) fn replay(
     final_actions: &[Vec<(ProcessAction, Source)>],
     mut visit: impl FnMut(ProcessId, ProcessAction),

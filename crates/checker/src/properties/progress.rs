@@ -93,7 +93,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Returns whether a process has not failed permanently, and its cluster has not left.
+    /// Returns whether the newest life of a process has not ended, and its cluster has not left.
     fn is_there(&self, process: ProcessId) -> bool {
         let newest = self.history.supervision.newest_life(process);
         newest.is_some_and(|life| self.history.supervision.end_of(process, life).is_none())
@@ -128,7 +128,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Requires that the application progresses, unless it has always been slow.
+    /// Requires that the application progresses, unless its earlier pauses were long as well.
     fn movement(&self, finding: &mut Findings) {
         let mut times = Vec::new();
         for (_, stream) in

@@ -91,7 +91,7 @@ impl Counters {
         let mut registry = Registry::with_prefix("faultline_agent");
         let mut counter = |name: &str, help: &str, it: &Counter| registry.register(name, help, it.clone());
         counter("lives_launched", "Lives started at this place", &self.launched);
-        counter("lives_killed", "Lives killed on request of the supervisor", &self.killed);
+        counter("lives_killed", "Lives killed at the supervisor's request", &self.killed);
         counter("lives_collapsed", "Lives that ended unexpectedly", &self.collapsed);
         counter("facts_sent_bytes", "Facts sent to the supervisor", &self.facts);
         registry.register(
