@@ -69,7 +69,7 @@ struct Copies {
     /// For each checkpoint, from the newest to the oldest: when its part became durable at each holder. In a program of
     /// tasks, a newer part replaces an older one, so the first of these counts.
     durable: Vec<BTreeMap<ProcessId, Time>>,
-    /// The oldest and the newest checkpoint of which each holder held the part.
+    /// By holder: the oldest and the newest checkpoint whose part it held.
     held: BTreeMap<ProcessId, (CheckpointName, CheckpointName)>,
 }
 
