@@ -58,7 +58,7 @@ pub struct Obstacle {
     pub message: String,
 }
 
-/// A write that failed.
+/// The reason why the desired state could not be applied.
 #[derive(Debug, Error)]
 pub enum ApplyError {
     /// The finalizer could not be changed.
@@ -82,8 +82,9 @@ pub enum ApplyError {
 ///
 /// # Errors
 ///
-/// Fails if a request to the API server fails, or if the federation's key is lost or invalid. A refusal that a user
-/// must resolve is an obstacle, not an error. A supervisor that does not answer is asked again later.
+/// Fails if a request to the API server fails, or if the federation's key is lost or invalid. A refusal
+/// that keeps a set from being created is an obstacle, not an error. A supervisor that does not answer is asked again
+/// later.
 pub async fn apply(
     validated: &Validated,
     observed: &Observed,

@@ -32,7 +32,7 @@ const SHARE: Duration = Duration::from_millis(50);
 /// closely.
 const CREDIT: Duration = Duration::from_secs(3);
 
-/// A write that failed.
+/// The reason why a federation could not be reported.
 #[derive(Debug, Error)]
 pub enum UpdateStatusError {
     /// An event could not be created.
