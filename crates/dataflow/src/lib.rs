@@ -1,8 +1,8 @@
 //! Programs of tasks that share data.
 //!
 //! A program starts with one task, which spawns others; each of these may spawn more. Tasks share *data*, whose values
-//! are assigned once: a task that reads a value starts when the value exists. A task therefore never locks or waits,
-//! and every execution spawns the same tasks under the same names.
+//! are assigned once: a task starts only after all values that it reads exist. It therefore never locks or waits, and
+//! every execution spawns the same tasks under the same names.
 //!
 //! | module | contents |
 //! | --- | --- |

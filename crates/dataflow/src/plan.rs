@@ -50,8 +50,7 @@ pub struct Plan {
     numbers: Vec<u32>,
     result: Value,
     reach: u32,
-    /// The slack of each task, by step and index. Empty unless tasks with values that other partitions wait
-    /// for run first.
+    /// The slack of each task, by step and index. Empty unless [`Plan::sending_first`] was called.
     slack: Vec<Arc<[u16]>>,
 }
 
@@ -102,8 +101,8 @@ struct Output {
 }
 
 impl Plan {
-    /// Plans `program` for `partitions` partitions. Piece `i` of the program belongs to partition
-    /// `pieces[i]`; pieces beyond the list, and tasks without a piece, are distributed round-robin.
+    /// Plans `program` for `partitions` partitions. Piece `i` of the program belongs to partition `pieces[i]`; pieces
+    /// beyond the list are distributed round-robin. The piece of a task without one is its index within its step.
     ///
     /// # Panics
     ///
@@ -165,7 +164,7 @@ impl Plan {
         }
         let result = match writers.get(&result).map(|(_, values)| values.as_slice()) {
             Some([value]) => *value,
-            _ => panic!("the result of a planned program is written by one task"),
+            _ => panic!("the result of a planned program must be written by exactly one task"),
         };
         let mut plan = Plan {
             partitions,

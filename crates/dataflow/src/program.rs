@@ -24,7 +24,8 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     /// real process waits for whatever remains of it after the computation.
     fn cost(&self, call: &Call) -> Span;
     /// Returns whether the task only spawns others, which do the work. A program whose tasks spawn others is
-    /// [unrolled](crate::unrolled) at such tasks before it is planned. By default, no task is.
+    /// [unrolled](crate::unrolled) at such tasks before it is planned. Returns
+    /// `false` by default.
     fn spawns(&self, _call: &Call) -> bool {
         false
     }
@@ -190,11 +191,11 @@ struct Newest {
     n: u32,
     /// The first version that a spawned task may read.
     least: u32,
-    /// The last version that this task may have assigned.
+    /// The last version that this task may assign, itself or through the tasks that it spawns.
     last: u32,
     /// Further contributions with this operation belong to the newest version.
     gathers: Option<Op>,
-    /// Tasks unknown to this one also contribute to the newest version.
+    /// Tasks unknown to this one also contribute to version `last`.
     is_partial: bool,
 }
 
@@ -266,7 +267,7 @@ impl Frame {
     ///
     /// # Panics
     ///
-    /// Panics if the task may only read the access, or has already written it.
+    /// Panics if this access is a read, or if the task has already written through it.
     pub fn put(&mut self, index: usize, chunk: Chunk) {
         let (task, access) = (self.task, self.own[index]);
         assert!(access.mode != Mode::Read, "task {task} puts into access {index}, which it may only read");
@@ -305,8 +306,8 @@ impl Frame {
         self.marks.pieces.push((self.outcome.spawned.len(), piece));
     }
 
-    /// Assigns the tasks spawned afterwards to the next step, such as an iteration of a loop. A partition runs ahead of
-    /// its own slowest step by at most a window of steps. Work stealing ignores steps.
+    /// Assigns the tasks spawned afterwards to the next step, such as an iteration of a loop. A partition runs fewer
+    /// than a window of steps ahead of its first incomplete step. Work stealing ignores steps.
     pub fn next_step(&mut self) {
         self.marks.steps.push(self.outcome.spawned.len());
     }

@@ -114,7 +114,7 @@ pub enum Input<P: Recovery> {
     },
     /// The membership changed. The process has cancelled its requests to processes that failed.
     Membership(Arc<Membership>),
-    /// The deadline may have passed.
+    /// The deadline has passed.
     Timeout,
 }
 

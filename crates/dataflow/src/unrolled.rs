@@ -33,8 +33,8 @@ struct Unit {
     call: Call,
     /// The accesses that the unit uses.
     accesses: Arc<[Access]>,
-    /// For an unrolled task, the indices of the accesses that the task itself writes: what it spawns are units of
-    /// their own.
+    /// For an unrolled task, the indices of the accesses that the task itself writes. The tasks that it spawns are
+    /// separate units.
     writes: Option<Vec<u32>>,
 }
 
@@ -267,7 +267,7 @@ mod tests {
     fn a_plan_of_an_unrolled_program_sends_few_values() {
         let program = Fibonacci { n: 17, threshold: 5, task_time: Span::ZERO };
         let unrolled = Unrolled::new(program.clone());
-        // Each of the leaves, a sum of each pair, and the copy of the result.
+        // The leaves, the sums, and the copy of the result.
         assert_eq!(u64::from(unrolled.pieces()), 2 * (program.tasks() + 2) / 3);
         let plan = Plan::new(&unrolled, 4, &in_blocks(unrolled.pieces(), 4));
         let each: Vec<usize> =

@@ -10,8 +10,8 @@
 //! it; if another process has the task, it waits for the result. (This is Satin's variant without aborts. In the
 //! other variant, unfinished orphans are dropped, except for the tasks in them that have ended.) If the process
 //! that runs the program's first task fails, the program restarts, at that process or, if it failed permanently, at
-//! the next one. The lost work therefore grows with the work done by the failed process. Without failures, nothing
-//! is written, and no message waits.
+//! the next one. The lost work therefore grows with the work that the failed process has not returned yet. Without
+//! failures, nothing is written, and no message waits.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

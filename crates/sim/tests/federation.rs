@@ -28,8 +28,7 @@ fn heat() -> heat::Config {
     }
 }
 
-/// Returns two faults: a process fails, and later, while cluster 1 requests its third checkpoint, cluster 0
-/// is lost.
+/// Returns two faults: a process fails, and cluster 0 is lost when cluster 1 requests its third checkpoint.
 fn faults() -> Vec<(Trigger, Fault)> {
     let requested = Trigger::When {
         fact: FactKind::CheckpointRequested,

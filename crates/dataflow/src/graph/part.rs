@@ -47,9 +47,10 @@ impl Vertex {
 pub(super) struct Datum {
     #[serde(with = "super::save::presence")]
     pub(super) chunk: Option<Chunk>,
-    /// Number of tasks that may write the value. It is complete when there are none.
+    /// Number of tasks that may still write the value. The value is complete when there are none.
     writers: u32,
-    /// Number of tasks that read the value, plus one if it is owed. The value is dropped when there are none.
+    /// Number of tasks that read the value, plus one if it is owed. The value is dropped once it has
+    /// neither readers nor writers.
     readers: u32,
     waiting: Vec<TaskId>,
 }
@@ -146,8 +147,7 @@ impl Part {
             for version in call.reads() {
                 let datum = self.data.entry(version).or_default();
                 datum.readers += 1;
-                // This includes the values that this outcome itself writes: the right to write them is
-                // returned below.
+                // This includes the values that the ended task itself writes: `writers` is reduced below.
                 if datum.writers > 0 {
                     datum.waiting.push(call.id);
                     missing += 1;

@@ -100,7 +100,7 @@ struct Inner<P: PartitionProtocol, G: Program> {
     unseen: VecDeque<PartitionInput<P>>,
     /// The kinds of fact that are recorded.
     taken: FactKinds,
-    /// Facts of this life, recorded or not.
+    /// The number of facts of this life, recorded or not.
     facts: u64,
 }
 
@@ -290,7 +290,7 @@ impl<P: PartitionProtocol, G: Program> Partition<P, G> {
         self.protocol.handle(input, now, &mut ProtocolHost { inner: &mut self.inner, out });
     }
 
-    /// Passes all inputs to the protocol, then starts jobs.
+    /// Passes all inputs to the protocol, starts jobs, and records the end if it has been reached.
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {
         while let Some(input) = self.inner.unseen.pop_front() {
             self.feed(input, now, out);

@@ -97,7 +97,7 @@ pub enum PartitionInput<P: PartitionProtocol> {
     },
     /// The membership changed.
     Membership(Arc<Membership>),
-    /// The deadline may have passed.
+    /// The deadline has passed.
     Timeout,
 }
 
@@ -146,7 +146,8 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value>;
     /// Ends all re-executions.
     fn end_rerun(&mut self, partition: ProcessId);
-    /// Holds the partition: no job starts, no outcome is applied, and nothing is sent.
+    /// Holds the partition: none of its jobs starts, no outcome is applied, and values are sent only on
+    /// [`PartitionHost::demand`].
     fn hold(&mut self, partition: ProcessId);
     /// Ends [`PartitionHost::hold`].
     fn release(&mut self, partition: ProcessId);

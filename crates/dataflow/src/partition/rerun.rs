@@ -19,7 +19,7 @@ pub(super) struct Rerun {
     saved: Executed,
     /// Values contained in the checkpoint, still in memory when the recovery began, re-executed, or received since.
     values: BTreeMap<Value, Option<Chunk>>,
-    /// All tasks of this run, each with the partition whose demand first required it.
+    /// All tasks of this re-execution, each with the partition whose demand first required it.
     tasks: BTreeMap<TaskNo, ProcessId>,
     waiting: BTreeSet<TaskNo>,
     ready: BTreeSet<TaskNo>,
@@ -71,7 +71,7 @@ impl Rerun {
         self.owed.entry(value).or_default().insert(by);
         let (mut wanted, mut open) = (BTreeSet::new(), Vec::from([value.task]));
         while let Some(task) = open.pop() {
-            // All receivers had the values in the checkpoint before they took their own checkpoints.
+            // The receivers had the values of saved tasks before they saved their own parts.
             if self.saved.contains(task) || self.tasks.contains_key(&task) {
                 continue;
             }

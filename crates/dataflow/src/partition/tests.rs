@@ -1,5 +1,5 @@
-//! Compares shares with the sequential reference: executed in any order, saved and loaded at every step, and
-//! re-executed from any point.
+//! Compares shares that are executed in random order, and saved and loaded at every step, with the sequential
+//! reference.
 
 use alloc::collections::VecDeque;
 
@@ -98,7 +98,7 @@ fn blocks_send_only_to_neighbours_and_steps_share_their_shape() {
     assert_eq!(
         tested.channels().count(),
         34 + 9,
-        "the test adds those that are no neighbours of the first block"
+        "the test adds one from each block that is not a neighbour of the first block"
     );
     assert_eq!(plan(&jacobi(3, 4, 40, 5), 1).channels().count(), 0);
 }

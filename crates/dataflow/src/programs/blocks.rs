@@ -2,7 +2,7 @@
 //! end.
 //!
 //! Every block carries a hash of all tasks that contributed to it, its *trail*. At the end, the blocks are folded into
-//! one hash, each with its neighbour, so all messages except those of tests pass between neighbours.
+//! one hash, each with its neighbour, so all messages except those of a convergence test pass between neighbours.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -4,7 +4,7 @@
 //! The particles are divided into square blocks, each a piece of its own. An iteration of a block consists of two
 //! tasks: one computes the forces on its particles, from its own positions and those along the edges and in the corners
 //! of its eight neighbours; the other moves the particles, and writes the block's edges and corners for the next
-//! iteration. Each particle is held by eight springs, to the adjacent particles in rows, columns and diagonals.
+//! iteration. Up to eight springs hold each particle, one to each adjacent particle in its row, column and diagonals.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -241,9 +241,9 @@ fn position(particle: [f64; WORDS]) -> [f64; 3] {
     [particle[0], particle[1], particle[2]]
 }
 
-/// Returns the force of eight springs on a particle, in the order of [`SIDES`]. The force of a spring grows with the
-/// difference between the square of its length and that at rest. No square root is needed, so all machines compute the
-/// same.
+/// Returns the force of up to eight springs on a particle, in the order of [`SIDES`]. The force of a spring grows with
+/// the difference between the square of its length and that at rest. No square root is needed, so all machines compute
+/// the same.
 fn force(here: [f64; 3], ends: [Option<[f64; 3]>; 8]) -> [f64; 3] {
     let mut force = [0.0; 3];
     for (end, (down, right)) in ends.into_iter().zip(SIDES) {

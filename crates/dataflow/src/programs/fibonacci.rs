@@ -26,12 +26,12 @@ pub struct Fibonacci {
     pub n: u32,
     /// The largest index that one task computes without spawning others.
     pub threshold: u32,
-    /// The time that such a task takes. Calls above the threshold and sums take no time.
+    /// The time that a call at or below the threshold takes. Other calls, and sums, take no time.
     pub task_time: Span,
 }
 
 impl Default for Fibonacci {
-    /// Five thousand tasks, a third of which take 10 ms.
+    /// 7,750 tasks, a third of which take 10 ms.
     fn default() -> Self {
         Fibonacci { n: 21, threshold: 5, task_time: Span::from_millis(10) }
     }

@@ -3,7 +3,7 @@
 //!
 //! The grid is cut into blocks, each its own piece. A task computes one iteration of one block: it reads the block and
 //! the edges of its neighbours, and writes the block and its edges for the next iteration. At intervals, all blocks
-//! gather their greatest change, and a test records when this change falls below the tolerance. At the end,
+//! gather their greatest change, and a test records when this change no longer exceeds the tolerance. At the end,
 //! the blocks are folded into one hash, each with its neighbour, so all messages except those of the tests
 //! pass between neighbours.
 
@@ -25,10 +25,10 @@ const TEST: u16 = 2;
 /// Folds a block into the hash of the blocks beyond it.
 const FOLD: u16 = 3;
 
-/// The largest number of blocks; larger grids only take longer.
+/// The largest number of rows of blocks, and of columns; larger grids only take longer.
 const MOST_BLOCKS: u32 = 1 << 10;
 const MOST_SIZE: u32 = 1 << 12;
-/// The sides of a block: above, below, left, right.
+/// The number of sides of a block. Their order is above, below, left, right.
 const SIDES: usize = 4;
 
 /// Parameters of the program.
@@ -349,7 +349,7 @@ mod tests {
     fn the_cells_do_not_depend_on_the_blocks() {
         let (one, many) =
             (words(&jacobi(1, 1, 12, 20, 1).reference()), words(&jacobi(3, 4, 3, 20, 1).reference()));
-        assert_ne!(one[0], many[0], "traces depend on the blocks");
+        assert_ne!(one[0], many[0], "trails depend on the blocks");
         assert_ne!(one[1..], many[1..], "a grid of 12 x 12 differs from one of 9 x 12");
         let square = words(&jacobi(4, 4, 3, 20, 1).reference());
         assert_eq!(one[1..], square[1..]);

@@ -213,7 +213,7 @@ fn at_most_tasks(tasks: u64, remedy: &'static str) -> Result<(), Invalid> {
     if tasks > MOST_TASKS { Err(Invalid::TooManyTasks { tasks, remedy }) } else { Ok(()) }
 }
 
-/// The finaliser of SplitMix64: a bijection in which every input bit reaches every output bit.
+/// The finaliser of SplitMix64: a bijection in which every input bit affects every output bit.
 const fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

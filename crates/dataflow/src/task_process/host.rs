@@ -149,7 +149,7 @@ impl<P: Recovery, G: Program> Host<P> for ProtocolHost<'_, P, G> {
 }
 
 impl<P: Recovery, G: Program> ProtocolHost<'_, P, G> {
-    /// Returns the state of an image and of the log after it, or the initial state if there is no image.
+    /// Replaces the graph with that of an image and of the log after it, or with the initial one if there is no image.
     fn restore_from(
         &mut self,
         from: Option<&Image<P::Head, P::Saved>>,
@@ -173,7 +173,7 @@ impl<P: Recovery, G: Program> ProtocolHost<'_, P, G> {
             None if inner.me == root(&inner.membership) => inner.first(self.out),
             None => Graph::default(),
         };
-        // Whatever the process learned while it was restored remains true, and is recorded again in the new state.
+        // If the program has ended, that remains true, and is recorded again in the new state.
         inner.is_end_stated = false;
     }
 }

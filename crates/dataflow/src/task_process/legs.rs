@@ -228,8 +228,9 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         out.push(Action::Send { to: To::One(to), packet });
     }
 
-    /// Resolves thefts whose victim and thief may both be this process after an absorption: takes back a task lent to
-    /// no process, drops a result owed to no process, and merges a result owed to this one. If a process was
+    /// Resolves thefts whose victim and thief may both be this process after an absorption: takes back a lent
+    /// task that this process does not have, drops a result for which it has lent no task, and merges a result owed to
+    /// itself. If a process was
     /// absorbed in its initial state (`as_it_began`), it has lent no tasks, and results owed to it are kept.
     pub(super) fn reconcile_own(&mut self, as_it_began: bool, out: &mut Out<TaskProcess<P, G>>) {
         let loans: Vec<Theft> = self.graph.loans().filter(|it| self.is_mine(it.thief)).collect();
@@ -255,5 +256,5 @@ impl<P: Recovery, G: Program> Inner<P, G> {
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> T {
-    postcard::from_bytes(bytes).expect("places run the same program")
+    postcard::from_bytes(bytes).expect("processes run the same program")
 }

@@ -69,9 +69,9 @@ struct Inner<P: Recovery, G: Program> {
     over: Option<Digest>,
     /// Whether the result was recorded in the current state.
     is_end_stated: bool,
-    /// The smallest number that any task has published.
+    /// The smallest number that any task is known to have published.
     hint: u64,
-    /// The task of each theft whose result arrived, until the receipt is sent. Used for the facts.
+    /// The task of each theft whose result arrived, until the receipt is sent. Receipts are sent only for these thefts.
     merged: BTreeMap<Theft, TaskId>,
     /// Tasks whose outcomes were applied in this life.
     ran: u64,
@@ -84,7 +84,7 @@ struct Inner<P: Recovery, G: Program> {
     is_told: bool,
     /// The kinds of fact that are recorded.
     taken: FactKinds,
-    /// Facts of this life, recorded or not.
+    /// The number of facts of this life, recorded or not.
     facts: u64,
 }
 
@@ -113,7 +113,7 @@ impl Stamp for Mark {
     }
 }
 
-/// A message between processes without content.
+/// A message between processes that carries neither a task nor a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum TaskProcessMessage<C> {
     /// A leg without content.
@@ -368,7 +368,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         Witness { life: self.life, upto: FactNo(self.facts), sent: spawned, delivered: ran }
     }
 
-    /// Returns whether this process could run a task but has none.
+    /// Returns whether this process could run a task but has none that is ready.
     fn is_idle(&self) -> bool {
         let may_work = self.is_rank && !self.held && self.over.is_none();
         may_work && !self.graph.is_ready() && self.jobs.len() < self.cores

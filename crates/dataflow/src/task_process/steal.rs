@@ -7,7 +7,7 @@ use faultline_core::{Life, Membership, ProcessId, Role, Span, Theft, Time};
 pub struct Stealing {
     /// How long a process waits after a refusal before it sends another request.
     pub patience: Span,
-    /// Percentage of requests that stay within the process's cluster, if another of its processes is up.
+    /// Percentage of requests that stay within the thief's cluster, if another process of that cluster is up.
     pub cluster_first: u8,
 }
 
@@ -61,7 +61,7 @@ impl Thief {
         self.asking.is_none().then_some(self.not_before)
     }
 
-    /// Sends a request if it is due and a victim exists.
+    /// Begins a request, and returns its theft, if a request is due and a victim exists.
     pub(super) fn ask(
         &mut self,
         me: ProcessId,
@@ -85,7 +85,7 @@ impl Thief {
         let stays = self.draw(100) < u64::from(self.stealing.cluster_first);
         let victim = match (near, count) {
             (_, 0) => {
-                // No victim exists: tries again later, or when the membership changes.
+                // No victim exists: the process tries again after the same wait as after a refusal.
                 self.not_before = now + self.stealing.patience;
                 return None;
             }

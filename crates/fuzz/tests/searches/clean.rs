@@ -182,7 +182,7 @@ fn ten_thousand_seeds_of_each_protocol_are_clean() {
     let only = std::env::var("CLEAN_PROTOCOL").ok();
     for protocol in Protocol::all().filter(|it| only.as_ref().is_none_or(|only| only == it.name())) {
         let (shares, []) = clean_from(protocol.name(), from..from + count, []);
-        println!("{protocol}: {} from {from} on, {:?}", shares.runs, shares.verdicts);
+        println!("{protocol}: {} runs from seed {from}, {:?}", shares.runs, shares.verdicts);
     }
 }
 

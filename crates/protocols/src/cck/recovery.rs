@@ -84,7 +84,7 @@ impl Cck {
         for it in host.plan().receivers_of(partition) {
             host.tell(partition, it, Message::Flush(local.epoch, executed.clone()));
         }
-        // The newest one is the valid one, because others were dropped.
+        // The newest slot is the valid one, because all others were dropped.
         let slot = local.slots.last_key_value().map(|(position, image)| (*position, image.snapshot.clone()));
         let position = slot.as_ref().map_or(Position::default(), |it| it.0);
         host.claim(Claim::RecoveryJoined { partition, epoch: local.epoch, slot: position });
@@ -167,7 +167,7 @@ impl Cck {
         let checkpoint = image.map(|it| it.name.position()).unwrap_or_default();
         local.committed = checkpoint;
         local.is_restored = true;
-        // For a partition taken over from another process, the composite has recorded the absorption instead.
+        // For a partition taken over from another process, the host has recorded the absorption instead.
         if partition == self.me {
             host.claim(Claim::RolledBack {
                 to: Position { incarnation: local.epoch, sn: checkpoint.sn },

@@ -79,7 +79,7 @@ struct Lookup {
 pub(super) struct Answer {
     pub(super) to: ProcessId,
     pub(super) owner: ProcessId,
-    /// All images from the newest checkpoint on that the process does not have.
+    /// The newest checkpoint and the log after it, without the images that the process already has.
     pub(super) images: Vec<Arc<ImageOf>>,
 }
 
@@ -129,7 +129,7 @@ impl Copies {
         self.resume(host)
     }
 
-    /// Stores an image of its owner, unless the owner failed permanently or the image is from an earlier life.
+    /// Stores an image for its owner, unless the owner failed permanently or the image is from an earlier life.
     pub(super) fn hold(
         &mut self,
         image: Arc<ImageOf>,

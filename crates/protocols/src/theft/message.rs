@@ -13,8 +13,8 @@ pub enum Message {
     /// From a process that restores or absorbs a state: requests the newest state of this owner. The sender already
     /// has the state up to this image.
     Fetch(ProcessId, Option<ImageName>),
-    /// The sender has these images of this owner beyond the requested state, and sends them as well. Empty if it
-    /// has none.
+    /// The sender has these images of this owner beyond the one that the request names, and sends them as well. Empty
+    /// if it has none.
     Holds(ProcessId, Arc<[ImageName]>),
     /// The sender now answers for these processes. Messages sent to them earlier may be lost.
     Here(Arc<[ProcessId]>),

@@ -1,4 +1,4 @@
-//! Restores after a failure, and absorbs the state of permanently failed processes.
+//! Restores a process's state after a failure, and absorbs the states of permanently failed processes.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -63,7 +63,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Asks these processes again once they are up again. Permanently failed processes do not answer.
+    /// Asks these processes again, now that they are up. Permanently failed processes do not answer.
     pub(super) fn search_again(&mut self, new: &[ProcessId], host: &mut dyn Host<Self>) {
         for (owner, search) in &mut self.searches {
             search.asked.retain(|it| !self.membership.member(*it).gone);
@@ -216,7 +216,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Asks owners for the images to hold, after this process's storage was lost.
+    /// Asks owners for the images that this process should hold, after its storage was lost.
     fn refill(&mut self, host: &mut dyn Host<Self>) {
         let holds = |owner: &ProcessId| holders(&self.config, &self.membership, *owner).contains(&self.me);
         let stays = |it: &ProcessId| !self.membership.member(*it).gone && *it != self.me;

@@ -54,7 +54,8 @@ pub(super) struct Stable {
     held: Vec<(Theft, Leg)>,
     /// The time at which the next checkpoint is due.
     due: Time,
-    /// The time at which writes without progress are repeated, and the delay until the repetition after that.
+    /// The time at which writes without progress are repeated, and the delay before that time, which doubles after each
+    /// repetition.
     retry: (Time, Span),
     /// Whether a write has completed since the last decision about repetitions.
     has_progressed: bool,

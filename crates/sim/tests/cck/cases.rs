@@ -79,7 +79,7 @@ fn second_checkpoint(plain: &Federation, config: &cck::Config) -> (Span, Span) {
     let mut requested = facts.iter().filter(|it| it.fact.kind() == FactKind::CheckpointRequested);
     let requested = requested.nth(1).expect("at least two checkpoints").at;
     let stored = facts.iter().filter(|it| it.fact.kind() == FactKind::Durable && it.at > requested);
-    // A replica in another cluster, its acknowledgement, and those of the partitions.
+    // Each part has two replicas. The acknowledgements after the last write take up to 5 ms.
     let until =
         stored.take(3 * RANKS as usize).last().expect("all parts are stored").at + Span::from_millis(5);
     (requested.since(begun(&facts)), until.since(begun(&facts)))
@@ -118,7 +118,7 @@ fn processes_fail_at_every_step_of_a_checkpoint() {
                 let mut federation = federation(2);
                 let fault = |it: &u32| (when(fact, by, 2), crash(ProcessId(*it), fate));
                 federation.faults = failed.iter().map(fault).collect();
-                // If three processes lose their storage, possibly no copy is left.
+                // If three processes lose their storage, all copies of a part may be lost.
                 if fate.0 == StorageFate::Lost && failed.len() > 2 {
                     continue;
                 }

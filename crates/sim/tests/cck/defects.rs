@@ -72,7 +72,7 @@ fn every_defect_is_found() {
     let mut unfound = Vec::new();
     for defect in Defect::ALL {
         let schedules: Box<dyn Iterator<Item = Federation>> = match defect {
-            // The coordinator must be far from a partition that only receives from other partitions.
+            // The coordinator must be far from a partition that never sends to some of its senders.
             Defect::ContinuePerPing => Box::new(late_question()),
             _ => Box::new(random().take(BOUND)),
         };
@@ -98,9 +98,9 @@ fn share_of_schedules_that_each_defect_breaks() {
     }
 }
 
-/// Returns federations with four blocks in a row. The last blocks only rarely send to the first, so it asks
-/// them and they never ask it. The coordinator is far from the first block, which therefore asks after the
-/// others have saved their states.
+/// Returns federations with four blocks in a row. For the test of convergence, the last two blocks send to the first,
+/// which never sends to them. The first block therefore asks them, and they never ask it. The coordinator is far from
+/// the first block, so it asks only after the others have saved their states.
 fn late_question() -> impl Iterator<Item = Federation> {
     (0..4).map(|seed| {
         let mut federation = row_of_four(seed);

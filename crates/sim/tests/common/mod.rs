@@ -47,7 +47,7 @@ pub(crate) fn links(clusters: usize) -> Links {
     Links::uniform(clusters, within, between)
 }
 
-/// Returns HC3I with one replica of each part in another cluster.
+/// Returns parameters of HC3I with one replica of each part in another cluster.
 pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
     hc3i::Config {
         checkpoint_every: vec![Some(checkpoint_every); clusters].into(),
@@ -63,7 +63,7 @@ pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
     }
 }
 
-/// Returns a simulation of `application` on these clusters, with these faults.
+/// Returns the configuration of a simulation of `application` on these clusters, with these faults.
 pub(crate) fn config(
     clusters: &[usize],
     protocol: hc3i::Config,

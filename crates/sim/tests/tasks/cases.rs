@@ -67,7 +67,7 @@ fn begun(facts: &[Record]) -> Time {
     facts.iter().find(|it| matches!(it.fact, Fact::Begun)).expect("the application begins").at
 }
 
-/// Returns a step of a theft, and a trigger for the moment at which it happens in a run without faults.
+/// Returns a trigger for the moment at which a step of a theft happens in a run without faults.
 fn trigger(facts: &[Record], of: Theft, wanted: TheftStep) -> Trigger {
     let is_it = |record: &Record, of: Option<Theft>| matches!(record.fact, Fact::Theft { theft, step, .. } if step == wanted && of.is_none_or(|it| it == theft));
     let found = facts.iter().find(|it| is_it(it, Some(of))).expect("the theft has every step");
@@ -244,7 +244,7 @@ fn a_state_moves_to_a_cluster_of_another_speed() {
     }
 }
 
-/// Returns the work in excess of a run without faults.
+/// Returns the work in excess of a run without faults, in nanoseconds.
 fn loss(ended: &Ended, plain: &Ended) -> u64 {
     let work = |ended: &Ended| -> u64 {
         let cost = |it: &Record| if let Fact::Ran { cost_us, .. } = it.fact { cost_us.into() } else { 0 };
@@ -266,7 +266,7 @@ fn lost_work_grows_with_time_under_satin_and_is_bounded_under_tic_and_sel() {
             federation.faults = vec![(Trigger::At(Time(span / 4 * quarter)), fault)];
             loss(&survives(&federation, protocol, &quarter), &without)
         });
-        // The bound: under TIC, two cores for tau and a write; under SEL, a task and the latency of the log.
+        // The bound, for two cores: under TIC, tau, a task and a write; under SEL, a task and a write of the log.
         let write = Span::from_millis(20).0;
         match protocol {
             Protocol::Tic => {

@@ -1,4 +1,4 @@
-//! A bounded number of random schedules finds each known defect.
+//! A bounded number of random or directed schedules reveals each known defect.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -162,8 +162,8 @@ fn full(process: u32, span: Span) -> Fault {
     Fault::Storage { process: ProcessId(process), how: StorageFault::Full, span: Some(span) }
 }
 
-/// A search for the least of some numbers, which prunes by the least number known. Like the algorithm in most
-/// papers on branch and bound, it also prunes numbers equal to that one.
+/// A search for the least of some numbers, which prunes numbers greater than the least one known. With `prunes_equal`,
+/// it also prunes numbers equal to that one, like the algorithm in most papers on branch and bound.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     numbers: u64,

@@ -73,7 +73,7 @@ const KINDS: [FactKind; 12] = [
 ];
 
 impl Federation {
-    /// Creates a federation with replicas in two other clusters and without faults.
+    /// Creates a federation without faults, with two replicas of each image in other clusters.
     pub(crate) fn new(seed: u64, clusters: Vec<u32>, program: Flow) -> Federation {
         let copies = (2, ReplicateTo::OtherCluster);
         Federation { seed, clusters, program, faults: Vec::new(), copies, joins: Vec::new(), speeds: None }

@@ -44,14 +44,14 @@ impl Protocol {
     }
 }
 
-/// Returns TIC with the federation's number and location of replicas.
+/// Returns parameters of TIC with the federation's number and location of replicas.
 pub(crate) fn tic(federation: &Federation, defects: theft::Defects) -> theft::Config {
     let (replicas, replicate_to) = federation.copies;
     let before_asking = federation.seed.is_multiple_of(5);
     theft::Config { tau: TAU, record: theft::Record::Graph, before_asking, replicas, replicate_to, defects }
 }
 
-/// Returns SEL with the same replicas.
+/// Returns parameters of SEL with the same replicas.
 pub(crate) fn sel(federation: &Federation, defects: theft::Defects) -> theft::Config {
     theft::Config { record: theft::Record::Events, ..tic(federation, defects) }
 }

@@ -3,7 +3,7 @@
 //!
 //! A task is given the locations of the first facilities. If even the best possible completion costs more than the
 //! cheapest assignment known, the task ends. Otherwise it spawns one task for every location of the next facility, and
-//! one that combines their results. Beyond a certain depth, it searches without spawning.
+//! one that combines their results. A task at the last depth searches without spawning.
 //!
 //! The cheapest cost known is a [hint](Frame::hint). It only decreases; a task with an outdated hint searches more and
 //! finds the same. A task prunes only strictly worse assignments, so every execution finds *all* cheapest assignments.
@@ -44,7 +44,7 @@ pub struct Qap {
     /// The number of facilities whose locations are chosen by separate tasks. The tasks at this depth choose the
     /// locations of all others.
     pub depth: u32,
-    /// The time that such a task takes if it has to search. Other tasks take no time.
+    /// The time that a task at this depth takes. Other tasks take no time.
     pub task_time: Span,
     /// The cost of the assignment with which the search starts.
     start: u64,
