@@ -269,7 +269,7 @@ fn actions_after_an_interrupted_snapshot_are_undone() {
     assert_eq!((federation.restored(p(1)), federation.wrong()), (vec![1], vec![]));
 }
 
-/// Checkpoints older than the newest one are removed with the first commit after the delay.
+/// Checkpoints older than the newest one are removed with the first commit after `collect_every` has passed.
 #[test]
 fn older_checkpoints_are_collected() {
     let mut federation = running::<ChandyLamport>(&[1, 1], options(Default::default()));

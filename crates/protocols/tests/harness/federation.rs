@@ -228,7 +228,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         true
     }
 
-    /// Advances the time of all processes: handles each deadline within `span` in order, with all its
+    /// Advances the time of one process after another: handles its deadlines within `span` in order, with all their
     /// consequences.
     pub(crate) fn pass(&mut self, span: Span) {
         for process in self.processes() {
@@ -434,7 +434,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.hosted[process.index()].withheld = withheld;
     }
 
-    /// Sets whether the supervisor fails to record that a cluster has started.
+    /// Sets whether requests to the supervisor wait, so that it does not record that a process has started.
     pub(crate) fn withhold_notes(&mut self, withheld: bool) {
         self.notes_held = withheld;
     }
@@ -459,7 +459,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         })
     }
 
-    /// Returns the contents of the messages that were re-sent, in the order of re-sending.
+    /// Returns the contents of the messages that were re-sent, by sender, in the order of re-sending.
     pub(crate) fn resent(&self) -> Vec<&str> {
         self.processes()
             .flat_map(|process| self.claims(process))

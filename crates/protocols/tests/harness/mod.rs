@@ -16,7 +16,7 @@
 //! federation.release(held);
 //! federation.settle();
 //! assert_eq!(federation.received(p(2)), ["m1"]);                    // what its application has received
-//! assert_eq!(federation.judge().reasons, [""; 0]); // the checker, over the facts
+//! assert_eq!(federation.judge().reasons, [""; 0]);                  // the checker finds no violation
 //! ```
 //!
 //! | controlled by the test | how |
@@ -27,8 +27,8 @@
 //! | lives and membership | [`Federation::kill`], [`Federation::detect`], [`Federation::restart`]; [`Federation::withhold_membership`] keeps one process uninformed |
 //! | anything else | [`Federation::feed`] gives a process any event, even one that no driver would |
 //!
-//! The order is fixed: the supervisor's notes, memberships, storages, then packets in the order of sending. A test that
-//! requires another order holds packets back. When a test fails, all events so far are printed.
+//! The order is fixed: requests to the supervisor, memberships, storages, packets in the order of sending, then timers
+//! that are due. A test that requires another order holds packets back. If a test fails, it prints all events so far.
 //!
 //! The harness is generic over the protocol. Items that all tests of one protocol share (its configuration,
 //! filters for its packets) belong in those tests.

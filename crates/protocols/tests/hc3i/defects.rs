@@ -2,8 +2,8 @@
 //! with the rule, in which case the checker must find no violation, and with the defect that omits the rule, in
 //! which case the checker must find the property violated.
 //!
-//! The rules are those of the errata (A1.9, A1.9b of the specification); the findings are those of the table of ten
-//! in the errata.
+//! The rules are those of the errata (A1.9, A1.9b of the specification); the findings are the ten in the table of the
+//! errata.
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};

@@ -1,5 +1,5 @@
 //! HC3I, step by step: the paper's figures, the rules that its errata add, and failures. Each test plays one
-//! directed schedule. Random schedules are left to the fuzzer.
+//! directed schedule, except for `explore`, which runs random schedules without a clock.
 
 #[allow(dead_code, reason = "each protocol's tests use only some of it")]
 #[path = "../harness/mod.rs"]

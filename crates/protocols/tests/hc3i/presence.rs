@@ -63,8 +63,8 @@ fn messages_to_a_joining_cluster_arrive_when_it_joins() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// p0 rolls back before the guest joins, so its next message belongs to an incarnation that the guest has yet
-/// to learn.
+/// Returns the number of messages that the guest receives. p0 rolls back before the guest joins, so its message belongs
+/// to an incarnation of which the guest has yet to learn.
 fn received_by_newcomer(defects: Defects) -> usize {
     let mut federation = with_guest(Presence::Awaited, config(defects));
     federation.crash(p(0), Kept);

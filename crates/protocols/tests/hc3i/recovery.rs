@@ -227,7 +227,7 @@ fn messages_that_arrive_during_a_recovery_wait() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// Rule 20: cluster 1 recovers from its own failure when the alert arrives.
+/// Rule 20: cluster 1 is recovering from its own failure when the alert arrives.
 #[test]
 fn an_alert_during_a_recovery_counts() {
     let mut federation = running(&[1, 2], config(Defects::default()));

@@ -63,7 +63,7 @@ impl Schedule {
                     &[ReplicateTo::OtherCluster, ReplicateTo::SameCluster, ReplicateTo::SharedStorage],
                 ),
             },
-            // Schedules whose seeds are listed in `defects` have no limit.
+            // Of the schedules that `defects` lists, only those for segments and spilled messages have a limit.
             log_memory: matches!(seed % 9, 4 | 7).then_some(seed % 5 * 24),
             retry_every: RETRY,
             defects,
