@@ -24,8 +24,7 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     /// real process waits for whatever remains of it after the computation.
     fn cost(&self, call: &Call) -> Span;
     /// Returns whether the task only spawns others, which do the work. A program whose tasks spawn others is
-    /// [unrolled](crate::unrolled) at such tasks before it is planned. Returns
-    /// `false` by default.
+    /// [unrolled](crate::unrolled) at such tasks before it is planned. Returns `false` by default.
     fn spawns(&self, _call: &Call) -> bool {
         false
     }

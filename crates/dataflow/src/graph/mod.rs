@@ -312,8 +312,8 @@ impl Graph {
         place.and_then(|place| self.ready.remove(place)).is_some()
     }
 
-    /// Changes a part, and appends the tasks that became ready in reverse order, so that the process runs the first of
-    /// them first.
+    /// Changes a part, and appends the tasks that became ready, the first one last: the process then runs
+    /// it next.
     fn settle(&mut self, theft: Theft, change: impl FnOnce(&mut Part) -> Vec<TaskId>) {
         let part = self.parts.get_mut(&theft).expect("only an existing part changes");
         self.ready.extend(change(part).into_iter().rev().map(|task| (theft, task)));

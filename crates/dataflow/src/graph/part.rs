@@ -49,8 +49,8 @@ pub(super) struct Datum {
     pub(super) chunk: Option<Chunk>,
     /// Number of tasks that may still write the value. The value is complete when there are none.
     writers: u32,
-    /// Number of tasks that read the value, plus one if it is owed. The value is dropped once it has
-    /// neither readers nor writers.
+    /// Number of tasks that read the value, plus one if it is owed. The value is dropped once it has neither
+    /// readers nor writers.
     readers: u32,
     waiting: Vec<TaskId>,
 }

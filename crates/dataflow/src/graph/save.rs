@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::Graph;
 use super::part::{Part, Vertex};
 
-/// The encoded form of a graph, with the same fields in the same order. Only the ready tasks
-/// differ: they include the executing ones.
+/// The encoded form of a graph, with the same fields in the same order. Only the ready tasks differ:
+/// they include the executing ones.
 #[derive(Serialize)]
 struct Saved<'a> {
     parts: &'a BTreeMap<Theft, Part>,

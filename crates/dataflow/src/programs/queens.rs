@@ -1,7 +1,8 @@
 //! Counts the placements of n queens on a board of n x n squares such that no queen attacks another.
 //!
-//! A task places the queen of one row, and spawns a task for every free square of the next. A task at the last
-//! depth counts the remaining placements without spawning. All tasks contribute to one sum, which no task waits for.
+//! A task places the queen of one row, and spawns a task for every free square of the next. At the configured
+//! depth, a task counts the remaining placements without spawning. All tasks contribute to one sum, for which no task
+//! waits.
 
 use alloc::vec::Vec;
 

@@ -230,8 +230,8 @@ impl<P: Recovery, G: Program> Inner<P, G> {
 
     /// Resolves thefts whose victim and thief may both be this process after an absorption: takes back a lent
     /// task that this process does not have, drops a result for which it has lent no task, and merges a result owed to
-    /// itself. If a process was
-    /// absorbed in its initial state (`as_it_began`), it has lent no tasks, and results owed to it are kept.
+    /// itself. If a process was absorbed in its initial state (`as_it_began`), it has lent no tasks, and results owed
+    /// to it are kept.
     pub(super) fn reconcile_own(&mut self, as_it_began: bool, out: &mut Out<TaskProcess<P, G>>) {
         let loans: Vec<Theft> = self.graph.loans().filter(|it| self.is_mine(it.thief)).collect();
         for theft in loans.into_iter().filter(|it| self.graph.owed(*it).is_none()).collect::<Vec<_>>() {

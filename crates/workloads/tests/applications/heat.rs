@@ -93,7 +93,7 @@ fn an_inconsistent_state_changes_the_result() {
                     entangled += 1;
                     assert_ne!(network.results(), expected, "{rank} was rolled back to before step {step}");
                 } else {
-                    // Undetectable, because nothing is sent after the last step.
+                    // Undetectable, because the last step sends nothing.
                     assert_eq!(step, u64::from(small().steps));
                     assert_eq!(network.results(), expected);
                 }

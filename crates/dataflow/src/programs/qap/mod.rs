@@ -3,7 +3,7 @@
 //!
 //! A task is given the locations of the first facilities. If even the best possible completion costs more than the
 //! cheapest assignment known, the task ends. Otherwise it spawns one task for every location of the next facility, and
-//! one that combines their results. A task at the last depth searches without spawning.
+//! one that combines their results. At the configured depth, a task searches without spawning.
 //!
 //! The cheapest cost known is a [hint](Frame::hint). It only decreases; a task with an outdated hint searches more and
 //! finds the same. A task prunes only strictly worse assignments, so every execution finds *all* cheapest assignments.

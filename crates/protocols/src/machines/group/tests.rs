@@ -215,7 +215,7 @@ impl Federation {
         }
         if let Some(resumed) = self.groups[at.index()].take_resumed() {
             let before = self.resumed[at.index()].replace(resumed);
-            assert!(before.is_none(), "once");
+            assert!(before.is_none(), "a process resumes only once");
         }
     }
 
