@@ -243,7 +243,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// Advances the time of one process to its next deadline. Panics if it has none.
     pub(crate) fn fire_timer(&mut self, process: ProcessId) {
-        let deadline = self.deadline(process).expect("the process waits for nothing");
+        let deadline = self.deadline(process).expect("the process has no deadline");
         let hosted_process = &mut self.hosted[process.index()];
         hosted_process.clock = hosted_process.clock.max(deadline);
         self.feed(process, Event::Timeout);
@@ -394,7 +394,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     /// Begins the next life of `process`, and informs all processes.
     pub(crate) fn restart(&mut self, process: ProcessId) {
         let hosted_process = &mut self.hosted[process.index()];
-        assert!(hosted_process.node.is_none(), "{process} lives");
+        assert!(hosted_process.node.is_none(), "{process} is still alive");
         hosted_process.life = hosted_process.life.next();
         hosted_process.facts = 0;
         hosted_process.withheld = false;

@@ -139,8 +139,8 @@ fn a_forced_checkpoint_restarts_the_timer() {
     federation.exchange(p(0), p(1), "m");
     assert_eq!(federation.protocol(p(1)).position().sn.0, 2);
     federation.pass(half);
-    assert_eq!(federation.protocol(p(0)).position().sn.0, 2, "its time has come");
-    assert_eq!(federation.protocol(p(1)).position().sn.0, 2, "it counts from the forced one");
+    assert_eq!(federation.protocol(p(0)).position().sn.0, 2, "its timer has expired");
+    assert_eq!(federation.protocol(p(1)).position().sn.0, 2, "the forced checkpoint restarted its timer");
     federation.pass(half);
     assert_eq!(federation.protocol(p(1)).position().sn.0, 3);
 }
@@ -197,7 +197,7 @@ fn full_storage_delays_a_checkpoint_and_loses_nothing() {
         federation.crash(p(1), Kept);
         federation.retry();
         assert_eq!(federation.protocol(p(0)).position(), Position::new(1, 2));
-        assert_eq!(federation.received(p(0)), ["m"], "it was sent again");
+        assert_eq!(federation.received(p(0)), ["m"], "it was re-sent");
         assert_eq!(federation.wrong(), [""; 0]);
     }
 }
@@ -249,7 +249,7 @@ fn every_message_can_force_a_checkpoint() {
         assert_eq!(federation.protocol(p(1)).position().sn, Sn(taken), "{forcing:?}");
         federation.crash(p(1), Kept);
         federation.retry();
-        assert_eq!(federation.received(p(1)), ["m1", "m2", "m3"], "undone messages were sent again");
+        assert_eq!(federation.received(p(1)), ["m1", "m2", "m3"], "undone messages were re-sent");
         assert_eq!(federation.wrong(), [""; 0]);
     }
 }

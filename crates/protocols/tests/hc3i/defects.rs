@@ -113,7 +113,7 @@ fn a_cluster_that_has_not_started_begins_from_its_configuration() {
     });
 }
 
-/// Rule 11: a Prepare is overtaken by everything that follows it, including a whole recovery.
+/// Rule 11: a `Prepare` message is overtaken by everything that follows it, including a whole recovery.
 #[test]
 fn rounds_of_an_older_epoch_are_void() {
     caught(Defect::OlderEpochsAccepted, Property::NoLoss, |defects| {

@@ -16,7 +16,7 @@ fn figure_3_a_message_forces_a_checkpoint_only_after_a_checkpoint_of_its_sender(
     let mut federation = running(&[1, 1], config(Defects::default()));
     let checkpoints = |it: &Federation| it.protocol(p(1)).position().sn.0;
     federation.exchange(p(0), p(1), "m1");
-    assert_eq!(checkpoints(&federation), 2, "m1 is the first from there");
+    assert_eq!(checkpoints(&federation), 2, "m1 is the first message from cluster 0");
     federation.exchange(p(0), p(1), "m2");
     assert_eq!(checkpoints(&federation), 2, "CLC3 of the figure would be useless");
     federation.take_checkpoint(c(0));
@@ -74,7 +74,7 @@ fn figure_4() {
     federation.release(m4);
     federation.settle();
     assert_eq!(BTreeSet::from_iter(federation.resent()), BTreeSet::from(["m4"]));
-    assert_eq!(federation.received(p(5)), ["m4"], "once, although it was sent again twice");
+    assert_eq!(federation.received(p(5)), ["m4"], "once, although it was re-sent twice");
     assert_eq!(federation.wrong(), [""; 0]);
 
     let mut story = String::from(

@@ -115,12 +115,12 @@ fn a_cluster_leaves_once_collections_show_that_no_cluster_needs_it() {
         federation.retry();
         for holder in [p(0), p(1)] {
             let mut images = federation.images(holder).into_iter();
-            assert!(images.all(|it| it.owner < p(2)), "its replicas are of no use");
+            assert!(images.all(|it| it.owner < p(2)), "its replicas are no longer needed");
         }
         federation.lose(&[c(0)], Lost);
         federation.retry();
         federation.exchange(p(1), p(0), "d");
-        assert_eq!(federation.received(p(0)), ["d"], "it has settled without the one that has left");
+        assert_eq!(federation.received(p(0)), ["d"], "it has settled without the cluster that has left");
         let before = collections(&federation);
         collect_all(&mut federation);
         assert_eq!(collections(&federation), before + 4);
@@ -147,10 +147,10 @@ fn a_cluster_stays_as_long_as_its_log_may_be_needed() {
     federation.take_checkpoint(c(0));
     federation.take_checkpoint(c(2));
     federation.collect();
-    assert!(!federation.may_go(c(2)), "p1 has taken no checkpoint since it got b");
+    assert!(!federation.may_go(c(2)), "p1 has taken no checkpoint since it received b");
     federation.crash(p(1), Kept);
     federation.retry();
-    assert_eq!(federation.received(p(1)), ["b"], "it was sent again");
+    assert_eq!(federation.received(p(1)), ["b"], "it was re-sent");
     assert_eq!(federation.wrong(), [""; 0]);
 }
 

@@ -295,7 +295,7 @@ fn a_checkpoint_in_doubt_receives_its_replicas_before_the_cluster_resumes() {
     federation.take_checkpoint(c(0));
     federation.crash(p(0), Kept);
     federation.retry();
-    assert!(restored(&federation, p(0)).is_empty(), "its holder lacks the copy");
+    assert!(restored(&federation, p(0)).is_empty(), "its holder lacks the replica");
     federation.release(copies);
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));

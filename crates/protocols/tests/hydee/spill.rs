@@ -45,7 +45,7 @@ fn the_oldest_messages_are_removed_from_memory_once_they_are_durable_everywhere(
     let mut federation = running();
     let copy = federation.hold(|flight| flight.image_of() == Some(p(0)));
     exchange(&mut federation, &["m1", "m2", "m3"]);
-    assert_eq!(log(&federation), (6, 0), "the holder has no copy yet");
+    assert_eq!(log(&federation), (6, 0), "the holder has no replica yet");
     federation.release(copy);
     federation.settle();
     assert_eq!(log(&federation), (6, 4), "half of the limit stays");

@@ -76,7 +76,11 @@ fn a_checkpoint_takes_two_messages_per_partition_and_three_per_channel() {
             ("ack", partitions),
         ] {
             let (least, most) = (ended_before * each, begun * each);
-            assert!((least..=most).contains(&of(kind)), "seed {seed}: {} of {kind}, not {least}", of(kind));
+            assert!(
+                (least..=most).contains(&of(kind)),
+                "seed {seed}: {} of {kind}, expected {least} to {most}",
+                of(kind)
+            );
         }
     }
     assert!(checkpoints > 100, "{checkpoints}");
@@ -117,7 +121,10 @@ fn cck_survives_whatever_fails() {
             failed.push((seed, ended.outcome.clone(), is_right));
         }
     }
-    println!("{count} schedules: {restored} restored, {absorbed} absorbed, {} lost all copies", lost.len());
+    println!(
+        "{count} schedules: {restored} restored, {absorbed} absorbed, {} lost all copies of a part",
+        lost.len()
+    );
     assert!(restored > 0 && absorbed > 0, "faults have an effect");
     assert!(lost.len() as u64 <= count / 20, "{} runs lost everything: {lost:?}", lost.len());
     assert!(failed.is_empty(), "{} of {count}: {:?}", failed.len(), &failed[..failed.len().min(20)]);
