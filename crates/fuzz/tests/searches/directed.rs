@@ -4,8 +4,8 @@ use faultline_checker::Verdict;
 use faultline_core::Fact;
 use faultline_fuzz::{Directions, Protocol, Trial, run};
 
-/// Runs directed schedules, none of which may have a violation. Returns the kinds of second faults, and how many
-/// schedules had one that took effect.
+/// Runs directed schedules, none of which may have a violation. Returns the number of kinds of second faults, and
+/// the number of schedules in which one took effect.
 fn clean(protocol: &str, seeds: u64) -> (usize, u64) {
     let protocol: Protocol = protocol.parse().unwrap();
     let mut directions = Directions::default();

@@ -14,8 +14,8 @@ pub(super) fn holders(config: &Config, membership: &Membership, owner: ProcessId
     candidates(config, membership, owner).into_iter().filter(stays).take(copies).collect()
 }
 
-/// Returns the processes that may have held replicas of `owner`'s images: when a holder fails
-/// permanently, the next candidate takes over.
+/// Returns the processes that may hold replicas of `owner`'s images: for each process that failed permanently, one more
+/// candidate may have taken over.
 pub(super) fn all_holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     let gone = membership.members.iter().filter(|it| it.gone).count();
     let mut all = candidates(config, membership, owner);

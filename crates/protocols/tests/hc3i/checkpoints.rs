@@ -47,7 +47,7 @@ fn a_cluster_that_loses_everything_before_its_start_restarts() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// Creates a cluster of three processes with one message in its state, which is about to commit its second
+/// Creates a cluster of three processes, one of which has received a message, and requests the cluster's second
 /// checkpoint.
 fn before_a_commit() -> Federation {
     let mut federation = running(&[3], within(Defects::default()));
