@@ -185,7 +185,7 @@ fn a_rollback_discards_the_checkpoint_in_progress() {
 #[test]
 fn full_storage_delays_a_checkpoint_and_loses_nothing() {
     for full in [p(0), p(1)] {
-        // p1 is p0's holder: writes of its own parts and of its replicas both fail.
+        // p1 is p0's holder: if its storage is full, it can store neither its own parts nor p0's replicas.
         let mut federation = running(&[2, 1], within(Defects::default()));
         federation.fail_writes(full, true);
         federation.exchange(p(2), p(0), "m");

@@ -151,7 +151,7 @@ impl Schedule {
         } else if !guest.leaves {
             guest.leaves = self.dice.random_range(0..4) == 0;
         } else if !is_whole {
-            // The guest has left, unless it has to recover first.
+            // The guest has left, or has to recover first.
         } else if federation.releases(cluster) > guest.void {
             guest.has_left = true;
             self.lost_storage = self.lost_storage.filter(|(victim, _)| !members.contains(victim));
