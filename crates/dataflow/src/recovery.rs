@@ -137,7 +137,7 @@ pub trait Host<P: Recovery>: Machine<P> {
     fn owed(&self, theft: Theft) -> Option<TaskId>;
     /// Returns the theft that this process has requested.
     fn asking(&self) -> Option<Theft>;
-    /// Cancels the request; the process asks another victim.
+    /// Cancels the request; the process sends a new one, to any victim.
     fn stop_asking(&mut self);
     /// Returns all thefts under which tasks are lent.
     fn loans(&self) -> Vec<Theft>;
