@@ -310,6 +310,13 @@ pub enum Breach {
         group: GroupId,
         position: Position,
     },
+    CheckpointEarly {
+        group: GroupId,
+        position: Position,
+        waited: Span,
+        /// `None` if the cluster should take no unforced checkpoint.
+        every: Option<Span>,
+    },
     SentAgain {
         message: MessageId,
         times: u64,

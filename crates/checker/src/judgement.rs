@@ -97,6 +97,8 @@ pub enum Property {
     NoUnplannedDeath,
     /// Economy: every forced checkpoint followed a new dependency.
     ForcedByNews,
+    /// Economy: unforced checkpoints were no more frequent than requested.
+    CheckpointsSpaced,
     /// Economy: no message was re-sent unnecessarily.
     SentOnce,
     /// Economy: parts of checkpoints that no recovery can need were removed.
@@ -132,7 +134,11 @@ impl Property {
     pub fn is_of_economy(self) -> bool {
         matches!(
             self,
-            Property::ForcedByNews | Property::SentOnce | Property::PartsCollected | Property::LogsCollected
+            Property::ForcedByNews
+                | Property::CheckpointsSpaced
+                | Property::SentOnce
+                | Property::PartsCollected
+                | Property::LogsCollected
         )
     }
 
@@ -211,6 +217,7 @@ impl Property {
             Property::OneLife => "at most one life of each process acted at a time",
             Property::NoUnplannedDeath => "no process ended unexpectedly",
             Property::ForcedByNews => "every forced checkpoint followed a new dependency",
+            Property::CheckpointsSpaced => "unforced checkpoints were no more frequent than requested",
             Property::SentOnce => "no message was re-sent unnecessarily",
             Property::PartsCollected => "checkpoints that no recovery can need were removed",
             Property::LogsCollected => "logged messages that no recovery can need were removed",

@@ -433,6 +433,15 @@ impl Breach {
                 "checkpoint {position} of {} was forced, although no message carried a new position",
                 names.group(group)
             ),
+            Breach::CheckpointEarly { group, position, waited, every: Some(every) } => format!(
+                "{} requested its checkpoint {position} {waited} after the end of the one before, although it should \
+                 wait for {every}",
+                names.group(group)
+            ),
+            Breach::CheckpointEarly { group, position, every: None, .. } => format!(
+                "{} requested its checkpoint {position}, although it should take no unforced checkpoint after the first",
+                names.group(group)
+            ),
             Breach::SentAgain { message: id, times, suppressed } => {
                 let (sender, receiver) = (names.process(id.from), names.process(id.to));
                 let (first, times) = match suppressed {

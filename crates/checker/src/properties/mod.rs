@@ -5,6 +5,7 @@ mod at_once;
 mod bounded_loss;
 mod causal_order;
 mod checkpointed_first;
+mod checkpoints_spaced;
 mod collected;
 mod completed;
 mod consistent_checkpoint;
@@ -100,6 +101,7 @@ pub(crate) const ALL: &[fn(&History<'_>) -> Findings] = &[
     one_life::check,
     unplanned_death::check,
     forced_by_news::check,
+    checkpoints_spaced::check,
     sent_once::check,
     parts_collected::check,
     logs_collected::check,

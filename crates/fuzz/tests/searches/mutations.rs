@@ -55,6 +55,8 @@ fn waste_is_found_by_the_corresponding_property() {
     let of_hydee = |rule, property| (Defect::Hydee(rule), "hydee", property);
     for (defect, protocol, property) in [
         of_hc3i(hc3i::Defect::ForcesAtEqual, Property::ForcedByNews),
+        of_hc3i(hc3i::Defect::CheckpointsTwiceAsOften, Property::CheckpointsSpaced),
+        of_hydee(hydee::Defect::CheckpointsTwiceAsOften, Property::CheckpointsSpaced),
         of_hc3i(hc3i::Defect::NeverCollects, Property::PartsCollected),
         of_hc3i(hc3i::Defect::NotAcknowledged, Property::LogsCollected),
         of_hydee(hydee::Defect::OlderPartsKept, Property::PartsCollected),

@@ -10,8 +10,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Cause, Claim, ClusterId, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Time,
-    Vectors,
+    Attempt, Cause, Claim, ClusterId, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Span,
+    Time, Vectors,
 };
 
 use super::config::{Defect, Rule};
@@ -480,6 +480,8 @@ impl Hc3i {
     pub(super) fn restart_checkpoint_timer(&mut self, now: Time) {
         let cluster = self.membership.cluster_of(self.me);
         let every = self.config.checkpoint_every.get(cluster.index()).copied().flatten();
+        let every =
+            every.map(|it| if self.has(Defect::CheckpointsTwiceAsOften) { Span(it.0 / 2) } else { it });
         if let Some(coordination) = &mut self.coordination {
             coordination.checkpoint_at = every.map(|every| now + every);
         }

@@ -323,6 +323,8 @@ rules! {
     NeverCollects,
     /// The checkpoint timer is not restarted after a rollback.
     TimerNotRestarted,
+    /// Unforced checkpoints are taken twice as often as requested.
+    CheckpointsTwiceAsOften,
     /// A failed write is not repeated.
     FailedWritesForgotten,
     /// A replica is confirmed on arrival, before it is durable.

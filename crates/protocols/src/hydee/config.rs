@@ -145,6 +145,8 @@ rules! {
     PhaseOneTooLow,
     /// The checkpoint timer is not restarted after a commit.
     TimerNotRestarted,
+    /// Checkpoints are taken twice as often as requested.
+    CheckpointsTwiceAsOften,
     /// A message that arrives during its receiver's restore is dropped.
     ArrivalsDroppedWhileRestoring,
     /// A message that is suppressed is transmitted as well.

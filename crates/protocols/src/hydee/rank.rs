@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Cause, Claim, Gauges, Host, Input, Membership, MessageId, Payload, Position, ProcessId, Role, Scope,
-    Time, To,
+    Span, Time, To,
 };
 
 use super::{Config, Control, Defect, Hydee, Late, ProtocolState, Rule, Stamp};
@@ -62,7 +62,9 @@ impl Rank {
         let recovery_process = group.view.membership.with_role(Role::RECOVERY_PROCESS).next();
         let recovery_process = recovery_process.expect("the federation has a recovery process");
         let cluster = group.view.membership.cluster_of(group.me);
-        let schedule = Schedule::new(config.checkpoint_every[cluster.index()], None, now);
+        let every = config.checkpoint_every[cluster.index()];
+        let is_halved = config.defects.has(Defect::CheckpointsTwiceAsOften);
+        let schedule = Schedule::new(every.map(|it| if is_halved { Span(it.0 / 2) } else { it }), None, now);
         let coordinator = || Box::new(Coordinator::new(schedule));
         let mut this = Rank {
             position: Position::default(),

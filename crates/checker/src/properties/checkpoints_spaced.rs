@@ -1,0 +1,139 @@
+//! Economy: a protocol takes unforced checkpoints no more often than the federation asks. The delay that the federation
+//! states begins when a checkpoint is committed. Judged by the coordinator's own clock, within one life and without a
+//! rollback in between: how long it waited before it requested the next checkpoint.
+//!
+//! The delay after a rollback is not judged: the state is installed, and the rollback stated, some time after the delay
+//! begins. Once a coordinator has finished, its checkpoints are not judged either: a cluster that leaves takes one more at
+//! once.
+
+use std::collections::BTreeMap;
+
+use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
+
+use crate::finding::{Breach, Findings};
+use crate::judgement::Property;
+use faultline_history::{Claimed, History, Point};
+
+/// How much shorter a delay between facts of a real process may be than the delay between the events that they state.
+const SLACK: Span = Span::from_millis(500);
+
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::CheckpointsSpaced);
+    let Some(bounds) = &history.context.bounds else { return finding };
+    // A process that is halted at one of its facts states the following ones late, although its delays have begun.
+    let is_halted = !history.context.halting.is_empty();
+    if history.tasks.is_some() || history.planned.is_some() || is_halted {
+        return finding;
+    }
+    let mut finishes = Finishes::default();
+    // The last commit: who stated it, and when.
+    let mut committed: Option<(ProcessId, Life, Time)> = None;
+    for claimed in &history.claims {
+        let process = history.process_of(claimed.at);
+        let life = history.segment(claimed.at.segment).life;
+        match *claimed.claim {
+            Claim::Committed { .. } => committed = Some((process, life, claimed.time)),
+            Claim::RolledBack { .. } => committed = None,
+            Claim::CheckpointRequested { forced, .. } => {
+                let since = committed.take().filter(|&(by, of, _)| (by, of) == (process, life) && !forced);
+                if let Some((.., since)) = since
+                    && !finishes.precede(history, (process, life), claimed.at)
+                {
+                    judge(history, &bounds.checkpoint_every, claimed, since, &mut finding);
+                }
+            }
+            _ => {}
+        }
+    }
+    finding
+}
+
+fn judge(
+    history: &History<'_>,
+    every: &[Option<Span>],
+    claimed: &Claimed<'_>,
+    since: Time,
+    finding: &mut Findings,
+) {
+    let Claim::CheckpointRequested { position, .. } = *claimed.claim else { return };
+    let Some((group, _)) = history.member(history.process_of(claimed.at)) else { return };
+    // The resource states delays by cluster of the federation, which may differ from the group that rolls back together.
+    let first = history.groups[group].members.first();
+    let cluster = first.and_then(|it| history.context.clusters.iter().position(|of| of.contains(it)));
+    let Some(&every) = cluster.and_then(|it| every.get(it)) else { return };
+    let slack = if history.context.common_clock { Span::ZERO } else { SLACK };
+    let waited = claimed.time.since(since);
+    finding.instances += 1;
+    if every.is_none_or(|it| waited + slack < it) {
+        let breach = Breach::CheckpointEarly { group, position, waited, every };
+        finding.violated([history.source(claimed.at)], breach);
+    }
+}
+
+/// The places of the facts that lives have finished.
+#[derive(Default)]
+struct Finishes(BTreeMap<(ProcessId, Life), usize>);
+
+impl Finishes {
+    /// Returns whether the life had finished by this fact of it.
+    fn precede(&mut self, history: &History<'_>, life: (ProcessId, Life), at: Point) -> bool {
+        let first = self.0.entry(life).or_insert_with(|| {
+            let stream = history.trace.streams.get(&life);
+            let place =
+                stream.and_then(|it| it.iter().position(|(_, fact)| matches!(fact, Fact::Finished(_))));
+            place.unwrap_or(usize::MAX)
+        });
+        *first < at.fact as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone, collecting, finds, position};
+    use faultline_core::{Attempt, Digest};
+
+    /// A cluster that should take a checkpoint every second. It requests some more after these delays.
+    fn run(every: Option<Span>, delays: &[u64]) -> Run {
+        let mut run = collecting(&[&[0]]);
+        run.context.bounds.as_mut().unwrap().checkpoint_every = vec![every];
+        run.commit_all(0, &[0]);
+        for (sn, delay) in (2..).zip(delays) {
+            run.wait(Span::from_millis(*delay));
+            let (position, attempt) = (position(0, sn), Attempt(1));
+            run.claim(0, Claim::CheckpointRequested { position, attempt, forced: false });
+            run.commit_all(0, &[0]);
+        }
+        run
+    }
+
+    const SECOND: Option<Span> = Some(Span::from_secs(1));
+
+    #[test]
+    fn checkpoints_may_be_as_frequent_as_requested() {
+        let finding = check_alone(check, &run(SECOND, &[1_100, 2_000, 1_100]));
+        assert_eq!((finding.instances, finding.violation_count()), (3, 0), "{:?}", finding.wrong());
+    }
+
+    #[test]
+    fn a_checkpoint_before_the_end_of_the_delay_is_found() {
+        let found = check_alone(check, &run(SECOND, &[500, 500, 500]));
+        assert_eq!(found.violation_count(), 3);
+        finds!(found, Breach::CheckpointEarly { every: SECOND, .. });
+    }
+
+    /// A cluster that leaves takes one more checkpoint at once.
+    #[test]
+    fn a_process_that_has_finished_need_not_wait() {
+        let mut run = run(SECOND, &[1_100]);
+        run.finish(0, Digest([0; 16]));
+        let (position, attempt) = (position(0, 3), Attempt(1));
+        run.claim(0, Claim::CheckpointRequested { position, attempt, forced: false });
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+    }
+
+    #[test]
+    fn an_unforced_checkpoint_without_a_delay_is_found() {
+        finds!(check_alone(check, &run(None, &[5_000, 5_000])), Breach::CheckpointEarly { every: None, .. });
+    }
+}
