@@ -112,6 +112,10 @@ pub const DIRECTED: &[(&str, &str)] = &[
         "hydee-inquiry-answered-early",
         "protocols/tests/hydee/copies.rs: a_holder_answers_only_once_its_writes_are_durable",
     ),
+    (
+        "hydee-in-transit-sent-again",
+        "protocols/tests/hydee/mutations.rs: a_message_in_transit_is_not_sent_again_after_another_failure",
+    ),
 ];
 
 /// The result of one mutation.

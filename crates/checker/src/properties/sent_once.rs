@@ -1,13 +1,16 @@
 //! Economy: no message is re-sent unnecessarily. In a state that no rollback interrupts, a process gives a message to
-//! the network once, and once more for each life or state that ended in the receiver's group, because the message may
-//! have been lost with it. A message that the process suppressed needs such a reason for each transmission.
+//! the network once, once more for each life that ended in the receiver's group, because the message may have been lost
+//! with it, and once more for each rollback of this group. A rollback that another one overtakes before any process
+//! has restored its state counts as well, because the sender may have been alerted to both. Under
+//! [`Promise::Containment`], only the ends of lives count: each rollback follows from one of them. A message that the
+//! process suppressed needs such a reason for each transmission.
 //!
 //! Not judged for programs of tasks that are assigned in advance: a recovery demands values again from processes that
 //! did not roll back, and `strictly_required` judges which.
 
 use std::collections::BTreeMap;
 
-use faultline_core::{MessageId, ProcessId};
+use faultline_core::{MessageId, ProcessId, Promise};
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
@@ -41,12 +44,11 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             (of.times, of.last) = (of.times + 1, of.last.or(Some(at)));
         }
     }
-    let ended = ended(history);
+    let losses = losses(history);
     for ((id, _), of) in all {
         finding.instances += 1;
-        let receivers = history.group_of(id.to).map_or(vec![id.to], |it| history.groups[it].members.clone());
-        let ended: u64 = receivers.iter().map(|it| ended.get(it).copied().unwrap_or(0)).sum();
-        let reasons = u64::from(!of.suppressed) + ended;
+        let losses = losses.get(&id.to).copied().unwrap_or(0);
+        let reasons = u64::from(!of.suppressed) + losses;
         if let Some(at) = of.last.filter(|_| of.times > reasons) {
             let (times, suppressed) = (of.times, of.suppressed);
             finding.violated([history.source(at)], Breach::SentAgain { message: id, times, suppressed });
@@ -55,16 +57,22 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Counts, by process, the lives and the states that ended.
-fn ended(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
-    let mut ended = BTreeMap::new();
-    for end in &history.supervision.ends {
-        *ended.entry(end.process).or_default() += 1;
+/// Counts, by receiver, the events with which messages to it may have been lost.
+fn losses(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
+    let is_contained = history.context.promises.include(Promise::Containment);
+    let mut losses = BTreeMap::new();
+    for group in &history.groups {
+        let ends = history.supervision.ends.iter().filter(|end| group.members.contains(&end.process));
+        let mut restored = group.rollbacks.iter().filter(|(_, it)| it.target().is_some());
+        // Each rollback has an incarnation number of its own, and no process restores the states of those overtaken.
+        let rollbacks = match restored.next_back() {
+            Some((&newest, _)) if !is_contained => (newest.0 as usize).max(1 + restored.count()),
+            _ => 0,
+        };
+        let count = (ends.count() + rollbacks) as u64;
+        losses.extend(group.members.iter().map(|&it| (it, count)));
     }
-    for segment in history.segments.iter().filter(|it| it.is_restored) {
-        *ended.entry(segment.process).or_default() += 1;
-    }
-    ended
+    losses
 }
 
 #[cfg(test)]
@@ -113,5 +121,35 @@ mod tests {
         run.send_as(id);
         run.transmit(id, position(0, 1));
         assert_eq!(check_alone(check, &run).violation_count(), 0);
+    }
+
+    /// The receiver's second rollback is overtaken by its third.
+    #[test]
+    fn each_rollback_of_the_receiver_is_a_reason() {
+        let transmissions = |incarnation: u32, count: usize| {
+            let mut run = Run::new(&[&[0], &[1, 2]]);
+            run.commit_all(0, &[0]);
+            run.commit_all(1, &[1, 2]);
+            let id = run.send(0, 1);
+            (0..count).for_each(|_| run.transmit(id, position(0, 1)));
+            run.restore(1, incarnation, Some((0, 1)));
+            run.restore(2, incarnation, Some((0, 1)));
+            check_alone(check, &run)
+        };
+        assert_eq!(transmissions(1, 2).violation_count(), 0);
+        finds!(transmissions(1, 3), Breach::SentAgain { times: 3, suppressed: false, .. });
+        assert_eq!(transmissions(3, 4).violation_count(), 0);
+        finds!(transmissions(3, 5), Breach::SentAgain { times: 5, suppressed: false, .. });
+    }
+
+    #[test]
+    fn if_rollbacks_are_contained_each_end_of_a_life_is_one_reason() {
+        let (mut run, id) = run();
+        run.kill(1, false);
+        run.restore(1, 1, None);
+        run.transmit(id, position(0, 1));
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        run.transmit(id, position(0, 1));
+        finds!(check_alone(check, &run), Breach::SentAgain { times: 3, suppressed: false, .. });
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use faultline_checker::{Context, Judgement, judge};
+use faultline_checker::{Context, History, Judgement, Strictness, judge_history};
 use faultline_core::application::Job as _;
 use faultline_core::fault::{Outcome, StorageFault};
 use faultline_core::{
@@ -503,6 +503,11 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     /// Returns the verdict of the checker on the facts so far, as if the run ended here. The checker thus
     /// also requires that every message that the applications sent has been delivered.
     pub(crate) fn judge(&self) -> Judgement {
+        self.judge_as(Strictness::Lenient)
+    }
+
+    /// Like [`Federation::judge`]. If strict, waste is a violation, too.
+    pub(crate) fn judge_as(&self, strictness: Strictness) -> Judgement {
         let sizes: Vec<u32> =
             self.membership.clusters.iter().map(|cluster| cluster.processes.len() as u32).collect();
         let promises = Promises::of::<P>(&self.config.protocol);
@@ -512,7 +517,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
             _ => None,
         });
         manifest.outcome = Some(given_up.unwrap_or(Outcome::Completed));
-        judge(&self.trace, &Context::from_manifest(&manifest))
+        judge_history(&History::new(&self.trace, &Context::from_manifest(&manifest)), strictness)
     }
 }
 

@@ -12,6 +12,7 @@ mod explore;
 #[allow(dead_code, unused_imports, reason = "each protocol's tests use only some of it")]
 #[path = "../harness/mod.rs"]
 mod harness;
+mod mutations;
 mod spill;
 
 /// Longer than any directed schedule: after the first checkpoint, all others are taken on request.
