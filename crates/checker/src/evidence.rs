@@ -4,6 +4,8 @@
 //! every started life has a stream, every failure is detected, and an application that acts has begun. They apply to
 //! the record of a whole run, not to facts assembled by a test.
 
+mod preceding;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::{Change, FaultState, Outcome};
@@ -37,6 +39,8 @@ fn contradictions(history: &History<'_>) -> Vec<Contradiction> {
     demands.faults(&mut found);
     demands.links(&mut found);
     demands.results(&mut found);
+    preceding::writes(history, &mut found);
+    preceding::transmissions(history, &mut found);
     found
 }
 
@@ -69,16 +73,21 @@ impl<'a> Demands<'a> {
     }
 
     /// Requires that every process was started, that its lives are numbered consecutively, and that each life has a
-    /// stream.
+    /// stream, which begins after its start.
     fn lives(&self, found: &mut Vec<Contradiction>) {
         let mut lives: BTreeMap<ProcessId, Vec<Life>> = BTreeMap::new();
         let known = (0..self.context.names.processes.len() as u32).map(ProcessId);
         known.chain(self.context.clusters.iter().flatten().copied()).for_each(|it| {
             lives.entry(it).or_default();
         });
-        for &(process, life, _) in &self.history.supervision.starts {
+        for &(process, life, number) in &self.history.supervision.starts {
             lives.entry(process).or_default().push(life);
             let stream = (process, life);
+            let first = self.history.trace.streams.get(&stream).and_then(|it| it.first());
+            let (started, _) = self.facts[number];
+            if self.context.common_clock && first.is_some_and(|(at, _)| *at < started) {
+                found.push(Contradiction::StatedTooEarly(process, life));
+            }
             if !self.history.trace.streams.contains_key(&stream) && !self.history.trace.has_gap(process, life)
             {
                 found.push(Contradiction::NoFacts(process, life));
@@ -93,7 +102,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that the end of a life is detected before the next life starts, and soon after the failure.
+    /// Requires that the end of a life is detected once, before the next life starts, and soon after the failure.
     fn ends(&self, found: &mut Vec<Contradiction>) {
         let mut detected = BTreeSet::new();
         let mut failed = BTreeMap::new();
@@ -112,7 +121,9 @@ impl<'a> Demands<'a> {
                     failed.entry((*process, *life)).or_insert(*at);
                 }
                 Fact::Detected { process, life } => {
-                    detected.insert((*process, *life));
+                    if !detected.insert((*process, *life)) {
+                        found.push(Contradiction::DetectedAgain(*process, *life));
+                    }
                 }
                 _ => {}
             }
@@ -212,10 +223,13 @@ impl<'a> Demands<'a> {
     fn faults(&self, found: &mut Vec<Contradiction>) {
         let mut states: BTreeMap<FaultNo, FaultState> = BTreeMap::new();
         let mut ended: BTreeSet<(FaultNo, ProcessId)> = BTreeSet::new();
+        let mut lives: BTreeSet<(FaultNo, ProcessId, Life)> = BTreeSet::new();
         for (_, fact) in self.facts {
             match fact {
                 Fact::Injecting { no, fault } => {
-                    states.insert(*no, FaultState::Effective);
+                    if states.insert(*no, FaultState::Effective).is_some() {
+                        found.push(Contradiction::InjectedAgain(*no));
+                    }
                     let planned = self.context.plan.iter().find(|it| it.no == *no);
                     if self.context.faults.is_some() && planned.is_none_or(|it| it.fault != **fault) {
                         found.push(Contradiction::NotPlanned(*no));
@@ -227,6 +241,10 @@ impl<'a> Demands<'a> {
                 Fact::Failed { process, life, by, .. } => {
                     let Some(no) = by.fault() else { continue };
                     ended.insert((no, *process));
+                    if !lives.insert((no, *process, *life)) {
+                        let (fault, process, life) = (no, *process, *life);
+                        found.push(Contradiction::EndedAgain { fault, process, life });
+                    }
                     if states.get(&no) != Some(&FaultState::Effective) {
                         let (fault, process, life) = (no, *process, *life);
                         found.push(Contradiction::NotInjected { fault, process, life });
@@ -389,6 +407,37 @@ mod tests {
         assert_eq!(contradictions_after(|run| fails(run, Span::from_secs(1))), "", "the run ended before");
         let why = contradictions_after(|run| fails(run, Span::from_secs(60)));
         assert_eq!(why, "life 1 of server failed, and its end was never detected");
+    }
+
+    #[test]
+    fn repeated_facts_of_the_supervisor_are_found() {
+        let again = |is_it: fn(&Fact) -> bool| {
+            contradictions_after(|run| {
+                let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
+                let at = facts.iter().position(|(_, fact)| is_it(fact)).unwrap();
+                facts.insert(at, facts[at].clone());
+            })
+        };
+        let why = again(|fact| matches!(fact, Fact::Injecting { .. }));
+        assert_eq!(why, "fault 0 was injected several times");
+        let why = again(|fact| matches!(fact, Fact::Failed { by: EndedBy::Fault(_), .. }));
+        assert_eq!(why, "fault 0 ended life 1 of paris-0 several times");
+        let why = again(|fact| matches!(fact, Fact::Detected { .. }));
+        assert_eq!(why, "the failure of life 1 of paris-0 was detected several times");
+    }
+
+    #[test]
+    fn facts_before_the_start_of_their_life_are_found() {
+        let moved = |common_clock: bool| {
+            contradictions_after(|run| {
+                run.context.common_clock = common_clock;
+                let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
+                let is_it = |fact: &Fact| matches!(fact, Fact::LifeStarted { process: ProcessId(1), .. });
+                facts.iter_mut().find(|(_, fact)| is_it(fact)).unwrap().0 = Time(u64::MAX);
+            })
+        };
+        assert!(moved(true).contains("life 1 of lyon-0 stated facts before it was started"));
+        assert!(!moved(false).contains("stated facts before"));
     }
 
     #[test]

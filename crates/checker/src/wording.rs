@@ -17,11 +17,17 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
         Contradiction::StartMissing(process, life) => {
             format!("the supervisor's facts do not contain the start of {}", life_of(process, life))
         }
+        Contradiction::StatedTooEarly(process, life) => {
+            format!("{} stated facts before it was started", life_of(process, life))
+        }
         Contradiction::StartedTooEarly { process, life, next } => {
             format!("the end of {} was never detected, but {next} started", life_of(process, life))
         }
         Contradiction::NeverDetected(process, life) => {
             format!("{} failed, and its end was never detected", life_of(process, life))
+        }
+        Contradiction::DetectedAgain(process, life) => {
+            format!("the failure of {} was detected several times", life_of(process, life))
         }
         Contradiction::NeverBegun => {
             "the supervisor's facts do not contain the start of the application".to_owned()
@@ -53,6 +59,18 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             "the result of {} is not at the position that its witness states: facts before it were changed",
             life_of(process, life)
         ),
+        Contradiction::NeverSaved { process, life, part } => format!(
+            "the storage of {} reported {} as durable, but {life} had not saved it",
+            names.process(process),
+            names.names.part(part)
+        ),
+        Contradiction::NeverTransmitted(id) => {
+            format!("{} was delivered, but never transmitted", names.message(id))
+        }
+        Contradiction::InjectedAgain(fault) => format!("{fault} was injected several times"),
+        Contradiction::EndedAgain { fault, process, life } => {
+            format!("{fault} ended {} several times", life_of(process, life))
+        }
         Contradiction::NotPlanned(fault) => format!("{fault} was injected, but is not in the plan"),
         Contradiction::NotInjected { fault, process, life } => format!(
             "{fault} ended {}, but the supervisor's facts do not contain its injection",

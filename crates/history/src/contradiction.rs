@@ -1,7 +1,7 @@
 //! Contradictions in a recorded run: rules that its facts violate. They are not evidence against a protocol, but show
 //! that facts are missing or were changed.
 
-use faultline_core::{ClusterId, FaultNo, Life, ProcessId, Time};
+use faultline_core::{ClusterId, FaultNo, ImageName, Life, MessageId, ProcessId, Time};
 
 /// A contradiction between the facts of a record, or between the facts and the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub enum Contradiction {
     NoFacts(ProcessId, Life),
     /// No fact states the start of a life.
     StartMissing(ProcessId, Life),
+    /// A life stated facts before it was started.
+    StatedTooEarly(ProcessId, Life),
     /// A life started before the end of the previous one was detected.
     StartedTooEarly {
         /// The process.
@@ -23,6 +25,8 @@ pub enum Contradiction {
     },
     /// The end of a life was never detected.
     NeverDetected(ProcessId, Life),
+    /// The end of a life was detected several times.
+    DetectedAgain(ProcessId, Life),
     /// The application acted, but no fact states that it began.
     NeverBegun,
     /// The application began several times.
@@ -51,10 +55,32 @@ pub enum Contradiction {
     NoResult(ProcessId, Life),
     /// The witness of a result names a position other than that of the result.
     ResultMisplaced(ProcessId, Life),
+    /// A storage reported a part as durable more often than its process had saved the part.
+    NeverSaved {
+        /// The process.
+        process: ProcessId,
+        /// Its life.
+        life: Life,
+        /// The part.
+        part: ImageName,
+    },
+    /// A message was delivered, but no fact states that it was transmitted.
+    NeverTransmitted(MessageId),
     /// A fault that was injected is not in the plan.
     NotPlanned(FaultNo),
     /// A fault ended a life, but no fact states its injection.
     NotInjected {
+        /// The fault.
+        fault: FaultNo,
+        /// The process that ended.
+        process: ProcessId,
+        /// The life that ended.
+        life: Life,
+    },
+    /// A fault was injected several times.
+    InjectedAgain(FaultNo),
+    /// A fault ended a life several times.
+    EndedAgain {
         /// The fault.
         fault: FaultNo,
         /// The process that ended.

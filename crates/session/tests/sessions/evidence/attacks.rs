@@ -338,6 +338,23 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
             }
         }
     });
+    let stated_once: [(&str, fn(&Fact) -> bool); 3] = [
+        ("injecting", |fact| matches!(fact, Fact::Injecting { .. })),
+        ("failed", |fact| matches!(fact, Fact::Failed { .. })),
+        ("detected", |fact| matches!(fact, Fact::Detected { .. })),
+    ];
+    for (name, is_it) in stated_once {
+        attacks.resealed(format!("one fact `{name}` doubled"), &["several times"], move |_, trace| {
+            let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
+            let at = facts.iter().position(|(_, fact)| is_it(fact)).unwrap();
+            facts.insert(at, facts[at].clone());
+        });
+    }
+    attacks.resealed("a part reported as durable once more", &["had not saved it"], move |_, trace| {
+        let facts = trace.streams.get_mut(&other).unwrap();
+        let durable = facts.iter().find(|(_, fact)| matches!(fact, Fact::Durable(_))).unwrap().1.clone();
+        facts.push((facts.last().unwrap().0, durable));
+    });
     attacks.resealed("results removed", &["never stated its result"], |_, trace| {
         for stream in trace.streams.values_mut() {
             stream.retain(|(_, fact)| !matches!(fact, Fact::Finished(_)));
@@ -490,6 +507,18 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     if manifest.backend == BackendKind::Simulate {
         attacks.resealed("`backend` changed", &["was not measured"], |it, _| it.backend = BackendKind::Local);
         attacks.resealed("`duration` lengthened", &["the run ended after"], |it, _| it.duration.0 *= 10);
+        attacks.resealed(
+            "the start of a second life moved to the end",
+            &["before it was started"],
+            |_, trace| {
+                let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
+                let is_it = |fact: &Fact| matches!(fact, Fact::LifeStarted { life: Life(2), .. });
+                let at = facts.iter().position(|(_, fact)| is_it(fact)).unwrap();
+                let (_, fact) = facts.remove(at);
+                let end = facts.len() - 1;
+                facts.insert(end, (facts[end].0, fact));
+            },
+        );
         attacks.resealed(
             "all times moved before the beginning",
             &["before the application started"],
