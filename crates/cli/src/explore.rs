@@ -414,9 +414,10 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
         (Some(level), None) if !level.is_bounded => "every run within the bounds was visited".to_owned(),
         (Some(level), _) => {
             let overtakings = overtaken(level.overtakings.map_or(Overtakings::All, Overtakings::AtMost));
-            format!("every run with {overtakings} was visited")
+            let rest = if stopped.is_some() { ", but not every run with more" } else { "" };
+            format!("every run with {overtakings} was visited{rest}")
         }
-        (None, _) => "not every run was visited".to_owned(),
+        (None, _) => "the search did not visit every run within the bounds".to_owned(),
     };
     let _ = writeln!(text, " {verdict}  {} states; {reached}", report.states());
     if report.interrupted {

@@ -29,6 +29,13 @@ fn a_small_state_space_is_visited_completely_and_a_larger_one_says_where_it_stop
     // Without a limit on overtakings, the search explores as many as the limit on states permits.
     let report = explore(&["--states", "20000", "--crashes", "0"], 0);
     assert!(report["levels"].as_array().unwrap().len() > 1, "{report}");
+    for (more, code, said) in [
+        (["--states", "20000", "--crashes", "0"], 0, "overtaken was visited, but not every run with more"),
+        (["--states", "500", "--overtakings", "all"], 3, "did not visit every run within the bounds"),
+    ] {
+        let usual = ["explore", "--protocol", "hydee", "--nodes", "1", "--messages", "1", "--quiet"];
+        place.faultline(usual.into_iter().chain(more)).assert().code(code).stdout(contains(said));
+    }
     assert!(!place.path("faultline-runs").exists(), "nothing was found, and nothing written");
 }
 
