@@ -521,7 +521,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         );
         attacks.resealed(
             "all times moved before the beginning",
-            &["before the application started"],
+            &["before the application started", "before it was started"],
             |_, trace| {
                 let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
                 let end = facts.last().unwrap().0;
