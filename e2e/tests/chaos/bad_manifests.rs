@@ -26,8 +26,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     .await?;
     // The same messages as in `validate`.
     let renamed = |spec: &mut faultline_api::FederationSpec| spec.clusters[1].name = "nancy".into();
-    refused("there is no cluster `rennes`, which `crash.cluster`", renamed).await?;
-    refused("there is no cluster `rennes`, which `when.cluster`", renamed).await?;
+    refused("there is no cluster `rennes` (found in `crash.cluster` of a fault)", renamed).await?;
+    refused("there is no cluster `rennes` (found in `when.cluster` of a fault)", renamed).await?;
     refused("a cluster must not be named `supervisor`", |spec| spec.clusters[1].name = "supervisor".into())
         .await?;
     refused("cluster `paris` has no node with the number in `crash.node`", |spec| {

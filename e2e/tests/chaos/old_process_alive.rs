@@ -13,6 +13,7 @@ const VICTIM: &str = "quickstart-paris-1";
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
         spec.faults.clear();
+        spec.deadline = "240s".parse().ok();
         if let Application::Heat(heat) = &mut spec.application {
             heat.steps = Some(1500); // 30 s of computation
         }
