@@ -34,7 +34,10 @@ impl Program {
     }
 
     pub(crate) fn agent(data: &Path, key: &Path) -> Program {
-        let mut command = Command::new(PROGRAM);
+        Program::agent_with(Command::new(PROGRAM), data, key)
+    }
+
+    fn agent_with(mut command: Command, data: &Path, key: &Path) -> Program {
         command.args(["agent", "--listen", "127.0.0.1:0", "--data"]).arg(data).arg("--key-file").arg(key);
         Program::start(&mut command)
     }
@@ -71,14 +74,24 @@ pub(crate) struct Setting {
 impl Setting {
     /// Starts a supervisor for `federation`, and an agent for each of `processes`, unconnected.
     pub(crate) fn start(federation: &str, processes: &[&str]) -> Setting {
+        Setting::start_with(federation, processes, |_| Command::new(PROGRAM))
+    }
+
+    /// Like [`start`](Setting::start), but `agent` returns the command that runs the agent of a process.
+    pub(crate) fn start_with(
+        federation: &str,
+        processes: &[&str],
+        agent: impl Fn(&str) -> Command,
+    ) -> Setting {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("federation.yaml"), federation).unwrap();
         fs::write(dir.path().join("key"), KEY).unwrap();
         let supervisor = Program::supervisor(dir.path());
-        let agent = |name: &&str| {
-            ((*name).to_owned(), Program::agent(&dir.path().join(name), &key_of(dir.path(), name)))
+        let start = |name: &&str| {
+            let key = key_of(dir.path(), name);
+            ((*name).to_owned(), Program::agent_with(agent(name), &dir.path().join(name), &key))
         };
-        let agents = processes.iter().map(agent).collect();
+        let agents = processes.iter().map(start).collect();
         Setting { dir, supervisor, agents }
     }
 
