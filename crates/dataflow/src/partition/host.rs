@@ -1,7 +1,6 @@
 //! The process as its protocol sees it.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -114,8 +113,7 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
         self.end_rerun(partition);
         let share = share(from, partition, self.inner);
         let running = self.running(partition);
-        let none = BTreeMap::new();
-        let memory = if how.from_memory { running.share.values() } else { &none };
+        let memory = running.share.in_memory().filter(|_| how.from_memory);
         running.rerun = Some(Rerun::new(partition, epoch, share, memory, how.spread));
     }
 

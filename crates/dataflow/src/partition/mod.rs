@@ -81,6 +81,8 @@ struct Inner<P: PartitionProtocol, G: Program> {
     program: Arc<G>,
     plan: Arc<Plan>,
     window: u32,
+    /// For how many complete steps values stay in memory after they were sent or received.
+    recent_steps: u32,
     speed: u32,
     cores: usize,
     /// Whether the application has begun. Messages sent before that may not reach their receivers.
@@ -168,6 +170,7 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
             program: config.program.clone(),
             plan: config.plan.clone(),
             window: config.window.max(1),
+            recent_steps: if P::keeps_recent_values(&config.protocol) { config.window.max(1) } else { 0 },
             speed: config.speeds.get(me.index()).copied().unwrap_or(100).max(1),
             cores: config.cores.get(me.index()).copied().unwrap_or(1).max(1) as usize,
             has_begun: boot != Boot::Fresh || membership.member(me).up,
@@ -277,7 +280,7 @@ impl<P: PartitionProtocol, G: Program> Partition<P, G> {
 
     /// Returns the values that a partition running here has in memory, for tests.
     pub fn values(&self, partition: ProcessId) -> impl Iterator<Item = Value> {
-        self.inner.running.get(&partition).into_iter().flat_map(|it| it.share.values().keys().copied())
+        self.inner.running.get(&partition).into_iter().flat_map(|it| it.share.in_memory().map(|it| *it.0))
     }
 
     /// Returns the tasks that a partition running here has re-executed since the last recovery or still has
@@ -330,7 +333,8 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    fn run(&mut self, partition: ProcessId, share: Share) {
+    fn run(&mut self, partition: ProcessId, mut share: Share) {
+        share.keep_recent(self.recent_steps);
         self.jobs.retain(|it| it.partition != partition);
         self.help.forget(partition);
         self.has_finished = false;

@@ -35,6 +35,10 @@ pub trait PartitionProtocol: ProtocolTypes {
     fn next_deadline(&self) -> Option<Time>;
     /// Returns values for a live view, except for the progress, which the process adds.
     fn gauges(&self) -> Gauges;
+    /// Returns whether partitions keep recent values in memory for [`RerunOptions::from_memory`].
+    fn keeps_recent_values(_config: &Self::Config) -> bool {
+        false
+    }
     /// Returns the checkpoint that this protocol message coordinates, if any.
     fn checkpoint_of(_message: &Self::Control) -> Option<Position> {
         None
@@ -104,8 +108,9 @@ pub enum PartitionInput<P: PartitionProtocol> {
 /// Options of re-execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RerunOptions {
-    /// Re-execution starts from values that are still in memory because a pending task reads them, and not only from
-    /// the checkpoint (CCK long paper, section 3.7.1).
+    /// Re-execution starts from values that are still in memory, and not only from the checkpoint (CCK long paper,
+    /// section 3.7.1): those that a pending task reads and, beyond the paper, those that were sent or received in the
+    /// last steps if [`PartitionProtocol::keeps_recent_values`].
     pub from_memory: bool,
     /// Other processes execute tasks for which this one has no free core (section 3.6.3).
     pub spread: bool,

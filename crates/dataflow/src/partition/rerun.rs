@@ -32,16 +32,16 @@ pub(super) struct Rerun {
 
 impl Rerun {
     /// Creates a re-execution that starts from a checkpoint and from values that are still in memory.
-    pub(super) fn new(
+    pub(super) fn new<'a>(
         partition: ProcessId,
         epoch: Incarnation,
         saved: Share,
-        memory: &BTreeMap<Value, Option<Chunk>>,
+        memory: impl IntoIterator<Item = (&'a Value, &'a Option<Chunk>)>,
         spreads: bool,
     ) -> Rerun {
         let executed = saved.executed().clone();
         let mut values = saved.into_values();
-        values.extend(memory.iter().map(|(value, content)| (*value, content.clone())));
+        values.extend(memory.into_iter().map(|(value, content)| (*value, content.clone())));
         Rerun {
             partition,
             epoch,

@@ -38,6 +38,11 @@ pub(super) struct Share {
     executed: Executed,
     /// Values written here or received, and read by a task of this partition that has not been executed.
     values: BTreeMap<Value, Option<Chunk>>,
+    /// Values that were sent or received, and that tasks of the last `recent_steps` complete steps or of later steps
+    /// wrote. Not saved.
+    recent: BTreeMap<Value, Option<Chunk>>,
+    /// 0 keeps no recent values.
+    recent_steps: u32,
     /// Hashes of the messages that the executed tasks sent, and of the messages received.
     pub(super) sent: u64,
     pub(super) received: u64,
@@ -64,6 +69,8 @@ impl Share {
             partition,
             executed: Executed::default(),
             values: BTreeMap::new(),
+            recent: BTreeMap::new(),
+            recent_steps: 0,
             sent: 0,
             received: 0,
             ready: BTreeSet::new(),
@@ -118,6 +125,7 @@ impl Share {
         if !self.lacks(plan, value) {
             return false;
         }
+        self.keep(value, &content);
         self.values.insert(value, content);
         self.wake(plan, window, value);
         true
@@ -141,6 +149,9 @@ impl Share {
             }
         }
         for (value, content) in plan.outputs(task).zip(wrote) {
+            if plan.messages(value).next().is_some() {
+                self.keep(value, content);
+            }
             if self.is_read(plan, value) {
                 self.values.insert(value, content.clone());
                 self.wake(plan, window, value);
@@ -150,6 +161,10 @@ impl Share {
         self.pass_complete_steps(plan);
         if self.executed.before > before {
             self.open(plan, window);
+            let first = self.executed.before.saturating_sub(self.recent_steps);
+            while self.recent.first_key_value().is_some_and(|(value, _)| value.task.step < first) {
+                self.recent.pop_first();
+            }
         }
         true
     }
@@ -185,6 +200,8 @@ impl Share {
             partition: index.partition,
             executed: index.executed,
             values: index.values.into_iter().map(|(value, is_there)| (value, content(is_there))).collect(),
+            recent: BTreeMap::new(),
+            recent_steps: 0,
             sent: index.sent,
             received: index.received,
             ready: BTreeSet::new(),
@@ -194,14 +211,25 @@ impl Share {
         share
     }
 
-    /// Returns all values that exist here.
-    pub(super) fn values(&self) -> &BTreeMap<Value, Option<Chunk>> {
-        &self.values
+    /// Keeps values that are sent or received from now on until `steps` further steps are complete.
+    pub(super) fn keep_recent(&mut self, steps: u32) {
+        self.recent_steps = steps;
+    }
+
+    /// Returns all values that are in memory: those that tasks of this partition have yet to read, and recent ones.
+    pub(super) fn in_memory(&self) -> impl Iterator<Item = (&Value, &Option<Chunk>)> {
+        self.values.iter().chain(&self.recent)
     }
 
     /// Returns all values that exist here, and discards the rest of the share.
     pub(super) fn into_values(self) -> BTreeMap<Value, Option<Chunk>> {
         self.values
+    }
+
+    fn keep(&mut self, value: Value, content: &Option<Chunk>) {
+        if self.recent_steps > 0 {
+            self.recent.insert(value, content.clone());
+        }
     }
 
     /// Returns whether any task of this partition that has not been executed reads the value.

@@ -164,8 +164,8 @@ fn a_value_in_memory_is_sent_without_re_execution() {
     let value = plan.outputs(first).find(|it| plan.messages(*it).next().is_some()).expect("an edge is sent");
     let content = Some(crate::program::chunk(&[1]));
     let rerun = |memory: &[(Value, Option<Chunk>)]| {
-        let memory = memory.iter().cloned().collect();
-        Rerun::new(own, Incarnation(1), Share::new(own, &plan, 2), &memory, false)
+        let memory = memory.iter().map(|(value, content)| (value, content));
+        Rerun::new(own, Incarnation(1), Share::new(own, &plan, 2), memory, false)
     };
     let mut from_checkpoint = rerun(&[]);
     assert_eq!(from_checkpoint.demand(&plan, value, other), Err(Vec::new()));
@@ -173,4 +173,33 @@ fn a_value_in_memory_is_sent_without_re_execution() {
     let mut from_memory = rerun(&[(value, content.clone())]);
     assert_eq!(from_memory.demand(&plan, value, other), Ok(content));
     assert!(from_memory.tasks().0.is_empty());
+}
+
+#[test]
+fn values_sent_in_the_last_steps_stay_in_memory() {
+    let plan = plan(&jacobi(1, 2, 6, 0), 2);
+    let own = ProcessId(0);
+    let mut share = Share::new(own, &plan, 2);
+    share.keep_recent(2);
+    let chunk = Some(crate::program::chunk(&[1]));
+    for _ in 0..8 {
+        while let Some(task) = share.next() {
+            let wrote: Vec<Option<Chunk>> = plan.outputs(task).map(|_| chunk.clone()).collect();
+            assert!(share.execute(&plan, 2, task, &wrote));
+        }
+        let all = Executed { before: plan.steps(), beyond: BTreeSet::new() };
+        for value in share.lacking(&plan, ProcessId(1), &all) {
+            share.receive(&plan, 2, value, chunk.clone());
+        }
+        let steps: BTreeSet<u32> = share.in_memory().map(|(value, _)| value.task.step).collect();
+        let before = share.executed().before;
+        let kept = |step: &u32| *step + 2 >= before;
+        assert!(before == plan.steps() || steps.iter().all(kept), "{steps:?} at step {before}");
+        let sent = |step: u32| plan.tasks_of(step, own).flat_map(|it| plan.outputs(it)).collect::<Vec<_>>();
+        for value in (before.saturating_sub(2)..before).flat_map(sent) {
+            let is_sent = plan.messages(value).next().is_some();
+            assert!(!is_sent || share.in_memory().any(|it| *it.0 == value), "{value:?} at step {before}");
+        }
+    }
+    assert_eq!(share.executed().before, plan.steps());
 }

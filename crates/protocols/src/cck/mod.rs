@@ -127,6 +127,10 @@ impl PartitionProtocol for Cck {
         }
     }
 
+    fn keeps_recent_values(config: &Config) -> bool {
+        config.rerun.from_memory
+    }
+
     fn extra_processes(config: &Config) -> Vec<Role> {
         let servers = match config.replicate_to {
             ReplicateTo::SharedStorage => usize::from(config.servers.max(config.replicas)),
