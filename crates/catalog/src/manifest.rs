@@ -88,7 +88,22 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
         checkpoint_every: spec.clusters.iter().map(|it| of_cluster(&it.name)).collect(),
         detect_after: spec.failures().detect_after(),
         collect_every: collect_every(&spec.protocol),
+        delivered_within: delivered_within(spec),
     })
+}
+
+/// The number of bytes that may wait at a sender with limited bandwidth before a message to the coordinator. By the time
+/// a partition acknowledges a checkpoint, its part has left; only values that it has sent since may wait.
+const QUEUED: u64 = 10_000_000;
+
+/// Returns the longest time that a message between a cluster and the coordinator of planned programs takes in virtual
+/// time; `None` if it is unbounded.
+fn delivered_within(spec: &FederationSpec) -> Option<Span> {
+    let (link, simulator) = (spec.links().between(), spec.simulator());
+    let is_bounded = link.loss_ppm == 0 && simulator.handling.is_none();
+    let queued = (QUEUED * 1_000_000).checked_div(link.bandwidth).map_or(Span::ZERO, Span::from_micros);
+    (spec.protocol.plans() && is_bounded)
+        .then(|| link.latency + link.jitter + simulator.reorder_within() + queued)
 }
 
 /// Returns the longest delay between two garbage collections; zero if every checkpoint collects. `None` if the protocol

@@ -358,8 +358,12 @@ mod tests {
         let trigger = Trigger::At(Time(0));
         run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: CRASH }];
         run.context.faults = Some(vec![(FaultNo(0), FaultState::Effective)]);
-        run.context.bounds =
-            Some(Bounds { checkpoint_every: vec![], detect_after: Span::from_secs(1), collect_every: None });
+        run.context.bounds = Some(Bounds {
+            checkpoint_every: vec![],
+            detect_after: Span::from_secs(1),
+            collect_every: None,
+            delivered_within: None,
+        });
         run
     }
 

@@ -251,6 +251,11 @@ pub enum Breach {
         waited: Span,
         every: Span,
     },
+    NextCheckpointLate {
+        process: ProcessId,
+        waited: Span,
+        allowed: Span,
+    },
     NewestNotRestored {
         process: ProcessId,
         newest: Position,

@@ -29,6 +29,7 @@ pub(crate) fn collecting(clusters: &[&[u32]]) -> Run {
         checkpoint_every: vec![None; clusters.len()],
         detect_after: Span::ZERO,
         collect_every: Some(Span::from_secs(5)),
+        delivered_within: None,
     });
     run
 }

@@ -376,6 +376,10 @@ impl Breach {
                 "{} had taken no checkpoint for {waited} when it failed, although it should take one every {every}",
                 process(*by)
             ),
+            Breach::NextCheckpointLate { process: by, waited, allowed } => format!(
+                "{} requested no checkpoint for {waited}, although the next one was due after {allowed}",
+                process(*by)
+            ),
             Breach::NewestNotRestored { process: by, newest } => {
                 format!("{} did not restore checkpoint {newest}, the newest durable one", process(*by))
             }

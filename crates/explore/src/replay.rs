@@ -79,6 +79,8 @@ impl Replay {
         manifest.expected = manifest::expected(setup);
         // Faults are choices of the exploration, not part of a plan.
         manifest.plan = Vec::new();
+        // An exploration may delay any message for as long as it likes.
+        manifest.bounds.iter_mut().for_each(|it| it.delivered_within = None);
         let must_end = Property::Progress.is_judged(&Context::from_manifest(&manifest));
         Replay { membership: setup.membership.clone(), bounds, manifest, must_end }
     }

@@ -213,6 +213,10 @@ pub struct Bounds {
     /// `None` if the protocol never collects, or does not say when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Span>,
+    /// In virtual time, the longest time that a message takes between a cluster and a process outside the clusters.
+    /// `None` if the protocol has no use for it, or if losses or slow processes leave it unbounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_within: Option<Span>,
 }
 
 /// Returns the default of `at_once_within` for bundles that lack it.
@@ -438,6 +442,7 @@ pub(crate) mod tests {
                 checkpoint_every: vec![Some(Span::from_secs(2))],
                 detect_after: Span::from_millis(500),
                 collect_every: None,
+                delivered_within: None,
             }),
             copies: Some(Copies { replicas: 1, kept_by: ReplicaHolders::SharedStorage }),
             volatile_storage: false,

@@ -33,13 +33,13 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     if is_disturbed {
         return finding;
     }
-    if history.planned.is_some() {
-        return finding; // only the coordinator, outside all groups, decides when partitions take a checkpoint
-    }
     if logs_events {
         return super::lost_events::check(history, finding);
     }
     let Some(bounds) = &history.context.bounds else { return finding };
+    if let Some(planned) = &history.planned {
+        return super::lost_planned::check(history, planned, bounds, finding);
+    }
     if history.tasks.is_some() {
         return super::lost_tasks::check(history, bounds, finding);
     }
@@ -163,6 +163,7 @@ mod tests {
             checkpoint_every: vec![Some(Span::from_secs(1))],
             detect_after: Span::from_millis(100),
             collect_every: None,
+            delivered_within: None,
         });
         run.commit_all(0, &[0, 1]);
         run.wait(after);

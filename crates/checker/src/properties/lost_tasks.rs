@@ -111,8 +111,12 @@ mod tests {
         let mut run = TaskRun::new(1);
         run.0.context.common_clock = true;
         let every = Some(Span::from_millis(100));
-        run.0.context.bounds =
-            Some(Bounds { checkpoint_every: vec![every], detect_after: Span::ZERO, collect_every: None });
+        run.0.context.bounds = Some(Bounds {
+            checkpoint_every: vec![every],
+            detect_after: Span::ZERO,
+            collect_every: None,
+            delivered_within: None,
+        });
         run.begin(0, 1);
         let saved = [run.commit(0, 1, false), run.commit(0, 2, true)];
         run.0.wait(wait);
@@ -138,8 +142,12 @@ mod tests {
             run.0.context.common_clock = true;
             run.0.context.halting = halting.iter().copied().collect();
             let every = Some(Span::from_millis(100));
-            run.0.context.bounds =
-                Some(Bounds { checkpoint_every: vec![every], detect_after: Span::ZERO, collect_every: None });
+            run.0.context.bounds = Some(Bounds {
+                checkpoint_every: vec![every],
+                detect_after: Span::ZERO,
+                collect_every: None,
+                delivered_within: None,
+            });
             run.begin(0, 1);
             let saved = run.commit(0, 1, false);
             run.0.kill(0, false);
@@ -167,8 +175,12 @@ mod tests {
         let mut run = TaskRun::new(2);
         run.0.context.common_clock = true;
         let every = Some(Span::from_millis(100));
-        run.0.context.bounds =
-            Some(Bounds { checkpoint_every: vec![every; 2], detect_after: Span::ZERO, collect_every: None });
+        run.0.context.bounds = Some(Bounds {
+            checkpoint_every: vec![every; 2],
+            detect_after: Span::ZERO,
+            collect_every: None,
+            delivered_within: None,
+        });
         run.begin(0, 1);
         let first = run.commit(0, 1, false);
         let second = (run.0.image(0, 0, 2), run.0.witness(0));

@@ -25,6 +25,7 @@ mod links_as_asked;
 mod log_kept;
 mod logs_collected;
 mod lost_events;
+mod lost_planned;
 mod lost_tasks;
 mod maximal_line;
 mod members_agree;

@@ -165,12 +165,21 @@ fn hundreds_of_seeds_of_cck_are_clean_and_reach_the_intended_states() {
         Property::NoLoss,
         Property::ExactlyOnce,
         Property::WitnessAgrees,
+        Property::BoundedLoss,
     ];
     let (shares, judged) = clean("cck", 300, properties);
     println!("{judged:?} {shares:#?}");
     assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
     let absorbed = shares.stated.get(&FactKind::Absorbed).map_or(0, |it| it.0);
     assert!(absorbed > 20, "{shares:#?}");
+}
+
+/// A bound that did not allow for lost packets was violated in this schedule.
+#[test]
+fn a_late_message_to_the_coordinator_of_checkpoints_is_an_excuse() {
+    let trial = run(Scenario::new(773, Some("cck".parse().unwrap()), None)).unwrap();
+    let finding = trial.judgement.of(Property::BoundedLoss);
+    assert!(finding.violations.is_empty(), "{:?}", finding.violations);
 }
 
 /// Uses `CLEAN_COUNT` (default 10000) seeds from `CLEAN_FROM` (default 0), for `CLEAN_PROTOCOL` (default all).

@@ -74,6 +74,7 @@ fn manifest(nodes: u32) -> Manifest {
             checkpoint_every: vec![Some(CHECKPOINT_EVERY); 2],
             detect_after: Span::from_millis(500),
             collect_every: None,
+            delivered_within: None,
         }),
         copies: None,
         volatile_storage: false,

@@ -3,5 +3,6 @@
 mod every_backend;
 mod evidence;
 mod golden;
+mod late_checkpoints;
 mod own_application;
 mod own_program;

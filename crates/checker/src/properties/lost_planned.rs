@@ -1,0 +1,220 @@
+//! Lost work is bounded in planned programs, too: a failure loses at most the work since the last valid checkpoint.
+//!
+//! The protocol controls one part of this bound: the coordinator requests the next checkpoint `tau` after the last
+//! request or, if that checkpoint took longer than `tau`, once the last partition has acknowledged it. The duration of a
+//! checkpoint depends on the storage and the network, and is taken from the run.
+//!
+//! No fact states when an acknowledgement reaches the coordinator, so the bound adds the longest time that a message to
+//! it may take. Judged in virtual time only, because times of different processes are compared, and only if that time is
+//! bounded. Time during which a failure was unknown or a recovery was in progress does not count.
+
+use std::collections::BTreeMap;
+
+use faultline_core::{Claim, Fact, FactKind, FactNo, Position, ProcessId, Time};
+use faultline_trace::Stream;
+use faultline_trace::manifest::Bounds;
+
+use crate::finding::{Breach, Findings};
+use faultline_history::{History, LifeEnd, Planned, Source};
+
+/// A request for a checkpoint.
+struct Request {
+    number: FactNo,
+    at: Time,
+    position: Position,
+}
+
+pub(super) fn check(
+    history: &History<'_>,
+    planned: &Planned,
+    bounds: &Bounds,
+    mut finding: Findings,
+) -> Findings {
+    let context = history.context;
+    let tau = bounds.checkpoint_every.iter().flatten().min().copied();
+    let (Some(tau), Some(delivered_within)) = (tau, bounds.delivered_within) else { return finding };
+    // A coordinator that is halted for a fault to be injected requests no checkpoint.
+    let halts = [FactKind::CheckpointRequested, FactKind::CheckpointMessage];
+    if !context.common_clock || halts.iter().any(|it| context.halting.contains(it)) {
+        return finding;
+    }
+    let result = history.results.iter().map(|it| history.time(it.0)).min();
+    for (&(process, life), stream) in &history.trace.streams {
+        let requests = requests(stream);
+        let next = requests.iter().skip(1).map(|it| Some(it.at)).chain([None]);
+        for (request, next) in requests.iter().zip(next) {
+            let Some(acknowledged) = acknowledged(history, planned, process, request.position) else {
+                continue;
+            };
+            let (before, after): (Vec<&LifeEnd>, Vec<&LifeEnd>) =
+                history.supervision.ends.iter().partition(|it| it.at <= request.at);
+            let is_known = |end: &&LifeEnd| {
+                end.process == process || is_recovered(history, planned, end, request.position)
+            };
+            if !before.iter().all(is_known) {
+                continue;
+            }
+            let Some(until) = after.iter().map(|it| it.at).chain(next).chain(result).min() else { continue };
+            finding.instances += 1;
+            let waited = until.since(request.at);
+            let allowed = tau.max((acknowledged + delivered_within).since(request.at));
+            if waited > allowed {
+                finding.violated(
+                    [Source { process, life, number: request.number }],
+                    Breach::NextCheckpointLate { process, waited, allowed },
+                );
+            }
+        }
+    }
+    finding
+}
+
+/// Returns the requests for checkpoints in one life, in their order.
+fn requests(stream: &Stream) -> Vec<Request> {
+    let of = |(number, (at, fact)): (u64, &(Time, Fact))| match fact {
+        Fact::Claim(claim) => match **claim {
+            Claim::CheckpointRequested { position, .. } => {
+                Some(Request { number: FactNo(number), at: *at, position })
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    (0..).zip(stream).filter_map(of).collect()
+}
+
+/// Returns when the last partition acknowledged a checkpoint to the coordinator; `None` if some partition did not.
+fn acknowledged(
+    history: &History<'_>,
+    planned: &Planned,
+    coordinator: ProcessId,
+    position: Position,
+) -> Option<Time> {
+    let sent = planned.coordinated.get(&position)?.iter().filter(|(_, to, _)| *to == coordinator);
+    let by: BTreeMap<ProcessId, Time> = sent.map(|(from, _, at)| (*from, history.time(*at))).collect();
+    let partitions: usize = history.context.clusters.iter().map(Vec::len).sum();
+    (by.len() == partitions).then(|| by.into_values().max()).flatten()
+}
+
+/// Returns whether the process's partition joined the recovery that precedes a checkpoint after this end of a life. A
+/// storage server joins no recovery, so that nothing states when its failure became known.
+fn is_recovered(history: &History<'_>, planned: &Planned, end: &LifeEnd, checkpoint: Position) -> bool {
+    planned.joined.get(&(checkpoint.incarnation, end.process)).is_some_and(|joined| {
+        let source = history.source(joined.at);
+        source.process != end.process || source.life > end.life
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Attempt, Digest, Span};
+
+    use super::*;
+    use crate::testing::check_alone;
+    use crate::testing::planned::Partitions;
+
+    const TAU: Span = Span::from_millis(100);
+    const DELIVERED_WITHIN: Span = Span::from_millis(10);
+
+    /// The coordinator is the third process.
+    const COORDINATOR: u32 = 2;
+
+    fn run() -> Partitions {
+        let mut run = Partitions::new(3);
+        run.0.context.clusters.truncate(2);
+        run.0.context.common_clock = true;
+        run.0.context.bounds = Some(Bounds {
+            checkpoint_every: vec![Some(TAU); 2],
+            detect_after: Span::ZERO,
+            collect_every: None,
+            delivered_within: Some(DELIVERED_WITHIN),
+        });
+        run
+    }
+
+    fn request(run: &mut Partitions, epoch: u32, sn: u32) {
+        let position = Position::new(epoch, sn);
+        run.0.claim(COORDINATOR, Claim::CheckpointRequested { position, attempt: Attempt(1), forced: false });
+    }
+
+    fn acknowledge(run: &mut Partitions, partition: u32, epoch: u32, sn: u32) {
+        let (position, from) = (Position::new(epoch, sn), ProcessId(partition));
+        run.0.state(partition, Fact::CheckpointMessage { position, from, to: ProcessId(COORDINATOR) });
+    }
+
+    /// Requests a checkpoint that the second partition acknowledges `slow` after the first one, and waits until `wait`
+    /// after that.
+    fn checkpoint(run: &mut Partitions, epoch: u32, slow: Span, wait: Span) {
+        request(run, epoch, 1);
+        acknowledge(run, 0, epoch, 1);
+        run.0.wait(slow);
+        acknowledge(run, 1, epoch, 1);
+        run.0.wait(wait);
+    }
+
+    fn found(run: &Partitions) -> (u64, Vec<Breach>) {
+        let finding = check_alone(super::super::bounded_loss::check, &run.0);
+        (finding.instances, finding.wrong())
+    }
+
+    #[test]
+    fn the_next_checkpoint_is_requested_after_tau() {
+        for (waited, end) in [TAU, TAU + Span(1)].into_iter().flat_map(|it| (0..3).map(move |end| (it, end)))
+        {
+            let mut run = run();
+            checkpoint(&mut run, 0, Span::ZERO, waited);
+            match end {
+                0 => request(&mut run, 0, 2),
+                1 => run.0.kill(1, false),
+                _ => run.0.finish(0, Digest([1; 16])),
+            }
+            let late = Breach::NextCheckpointLate { process: ProcessId(COORDINATOR), waited, allowed: TAU };
+            let expected = if waited > TAU { vec![late] } else { Vec::new() };
+            assert_eq!(found(&run), (1, expected), "{waited} until {end}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_that_takes_longer_than_tau_delays_the_next() {
+        for (late, count) in [(Span::ZERO, 0), (Span(1), 1)] {
+            let mut run = run();
+            checkpoint(&mut run, 0, Span::from_secs(5), DELIVERED_WITHIN + late);
+            request(&mut run, 0, 2);
+            assert_eq!(found(&run).1.len(), count);
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_never_acknowledged_is_not_judged() {
+        let mut run = run();
+        request(&mut run, 0, 1);
+        acknowledge(&mut run, 0, 0, 1);
+        run.0.wait(Span::from_secs(5));
+        run.0.kill(1, false);
+        assert_eq!(found(&run), (0, vec![]));
+    }
+
+    #[test]
+    fn a_failure_that_the_coordinator_may_not_know_is_an_excuse() {
+        for (joins, instances) in [(false, 0), (true, 1)] {
+            let mut run = run();
+            run.0.kill(1, false);
+            if joins {
+                run.joined(1, 1, Position::default());
+            }
+            checkpoint(&mut run, 1, Span::ZERO, TAU * 2);
+            request(&mut run, 1, 2);
+            let (judged, wrong) = found(&run);
+            assert_eq!((judged, wrong.len() as u64), (instances, instances));
+        }
+    }
+
+    #[test]
+    fn without_a_bound_for_messages_nothing_is_judged() {
+        let mut run = run();
+        run.0.context.bounds.as_mut().expect("it has bounds").delivered_within = None;
+        checkpoint(&mut run, 0, Span::ZERO, TAU * 2);
+        request(&mut run, 0, 2);
+        assert_eq!(found(&run), (0, vec![]));
+    }
+}
