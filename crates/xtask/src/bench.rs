@@ -10,6 +10,7 @@ use faultline_experiments::measures::Spread;
 use faultline_experiments::reproduce::chart::{Chart, Series};
 
 use crate::Repository;
+use crate::machine_load::MachineLoad;
 
 /// Benchmarks. Each prints tab-separated rows of the table, and supports `--quick`.
 const BENCHES: &[(&str, &str)] = &[
@@ -53,6 +54,7 @@ pub(crate) fn run(
     }
     let wanted = |it: &&_| names.is_empty() || names.iter().any(|name| is_named(it, name));
     let (mut rows, mut points, mut broken) = (Vec::new(), Vec::new(), Vec::new());
+    let mut loads = Vec::new();
     for (package, bench) in BENCHES.iter().filter(wanted) {
         eprintln!("{package}: {bench}");
         let mut command = Command::new("cargo");
@@ -60,7 +62,9 @@ pub(crate) fn run(
         if quick {
             command.args(["--", "--quick"]);
         }
+        let before = MachineLoad::now()?;
         let output = command.current_dir(&repository.root).stderr(Stdio::inherit()).output()?;
+        loads.push((bench, MachineLoad::now()?.of_others_since(&before)));
         let text = String::from_utf8_lossy(&output.stdout);
         let found: Vec<Row> = text.lines().filter_map(tabbed).collect();
         points.extend(text.lines().filter_map(point));
@@ -83,6 +87,10 @@ pub(crate) fn run(
             None => ("-".into(), "shown"),
         };
         println!("| {what} | {measured} | {baseline} | {ratio:.2} | {goal} | {met} |");
+    }
+    println!("\nOther programs used this share of the machine during each benchmark, including its build:");
+    for (bench, percent) in loads {
+        println!("{bench} {percent:.0} %");
     }
     for bench in &broken {
         eprintln!("did not run: {bench}");

@@ -15,10 +15,9 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use cargo_metadata::{DependencyKind, PackageId};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 
 use crate::Repository;
+use crate::machine_load::of_children;
 
 /// The environment variable that names the file to which the compiler's costs are added.
 const RECORD: &str = "FAULTLINE_BUILD_COST";
@@ -46,13 +45,6 @@ fn recorded(compiler: OsString, arguments: Vec<OsString>, record: &Path) -> Resu
         OpenOptions::new().create(true).append(true).open(record)?.write_all(line.as_bytes())?;
     }
     Ok(ExitCode::from(status.code().and_then(|it| u8::try_from(it).ok()).unwrap_or(1)))
-}
-
-/// Returns the CPU seconds of all child processes that have ended, including their descendants.
-fn of_children() -> Result<f64, Box<dyn Error>> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let microseconds = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Ok(microseconds as f64 / 1e6)
 }
 
 /// Builds the default program in the release profile from scratch, and prints the cost. Fails if it exceeds `at_most`

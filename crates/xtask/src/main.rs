@@ -24,6 +24,7 @@ mod documents;
 mod generated;
 mod layers;
 mod lists;
+mod machine_load;
 mod names;
 mod phrases;
 mod picture;
@@ -116,6 +117,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("crates follow the workspace's lints", sources::lints),
     ("programs are stripped, examples optimised alike", profiles::check),
     ("no_std crates do not use std", sources::no_std),
+    ("only crates of real time permit clocks", sources::clocks),
     ("every source file is compiled", sources::reached),
     ("no file names a developer's directory or another registry", sources::places),
     ("protocols are named only where permitted", names::check),

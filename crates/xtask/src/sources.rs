@@ -9,7 +9,22 @@ use std::process::Command;
 use crate::{Problems, Repository};
 
 /// Crates that cannot use a clock, a file or a socket, because their dependencies do not provide any.
-const NO_STD: &[&str] = &["faultline-core", "faultline-protocols", "faultline-workloads"];
+const NO_STD: &[&str] =
+    &["faultline-core", "faultline-dataflow", "faultline-protocols", "faultline-workloads"];
+
+/// Directories with a `clippy.toml` of their own, which permits clocks.
+const REAL_TIME: &[&str] = &[
+    "crates/cli",
+    "crates/client",
+    "crates/console",
+    "crates/kubectl",
+    "crates/runtime",
+    "crates/runtime-tests",
+    "crates/tls",
+    "e2e",
+    "node-image",
+    "operator",
+];
 
 /// Paths of a developer's machine, and registries other than the public one. Split into parts, so that this file does
 /// not contain them itself.
@@ -36,14 +51,56 @@ pub(crate) fn no_std(repository: &Repository) -> Result<Problems, Box<dyn Error>
     let mut problems = Vec::new();
     for package in repository.metadata.workspace_packages() {
         if NO_STD.contains(&package.name.as_str()) {
-            let root = package.manifest_path.with_file_name("src").join("lib.rs");
-            let text = fs::read_to_string(&root)?;
-            if !text.contains("\n#![no_std]\n") || text.contains("extern crate std") {
+            let sources = package.manifest_path.with_file_name("src");
+            let root = sources.join("lib.rs");
+            if !fs::read_to_string(&root)?.contains("\n#![no_std]\n") {
                 problems.push(format!("{root} uses the standard library"));
+            }
+            let inside = |it: &&PathBuf| repository.root.join(it).starts_with(&sources);
+            for file in files(repository)?
+                .iter()
+                .filter(inside)
+                .filter(|it| it.extension().is_some_and(|it| it == "rs"))
+            {
+                if takes_std(&fs::read_to_string(repository.root.join(file))?) && !is_for_tests(file) {
+                    problems.push(format!("{} uses the standard library", file.display()));
+                }
             }
         }
     }
     Ok(problems)
+}
+
+/// Returns whether a source uses the standard library outside the tests at its end.
+fn takes_std(text: &str) -> bool {
+    text.lines()
+        .take_while(|it| *it != "#[cfg(test)]")
+        .any(|it| it.trim_start().starts_with("extern crate std"))
+}
+
+/// Returns whether a file is a module that only tests contain: `testing.rs`, `tests.rs`, or below such a directory.
+fn is_for_tests(file: &Path) -> bool {
+    file.iter().any(|part| ["testing.rs", "tests.rs", "testing", "tests"].iter().any(|it| part == *it))
+}
+
+/// Checks that only the listed crates permit clocks: a `clippy.toml` replaces the one at the root, even if it is empty.
+pub(crate) fn clocks(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
+    let named = |it: &PathBuf| it.file_name().is_some_and(|it| it == "clippy.toml" || it == ".clippy.toml");
+    let found: BTreeSet<String> = files(repository)?
+        .into_iter()
+        .filter(named)
+        .filter_map(|it| it.parent().map(|it| it.display().to_string()))
+        .filter(|it| !it.is_empty())
+        .collect();
+    Ok(judge_clocks(&found))
+}
+
+fn judge_clocks(found: &BTreeSet<String>) -> Problems {
+    let listed: BTreeSet<String> = REAL_TIME.iter().map(|it| (*it).to_owned()).collect();
+    let permits =
+        |it: &String| format!("{it}/clippy.toml permits clocks, which only crates of real time may use");
+    let missing = |it: &String| format!("{it} has no clippy.toml: remove it from `REAL_TIME` in sources.rs");
+    found.difference(&listed).map(permits).chain(listed.difference(found).map(missing)).collect()
 }
 
 /// Checks that every module is reachable from a crate root. Otherwise it is never compiled, and its tests never run.
@@ -137,6 +194,26 @@ fn exists(root: &Path, file: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_standard_library_is_found_in_every_file_but_not_in_tests() {
+        assert!(takes_std("//! A module.\n\nextern crate std;\n"));
+        assert!(!takes_std("use core::fmt;\n\n#[cfg(test)]\nmod tests {\n    extern crate std;\n}\n"));
+        assert!(is_for_tests(Path::new("crates/dataflow/src/programs/testing.rs")));
+        assert!(!is_for_tests(Path::new("crates/dataflow/src/programs/queens.rs")));
+    }
+
+    #[test]
+    fn a_crate_permits_clocks_only_if_it_is_listed() {
+        let listed: BTreeSet<String> = REAL_TIME.iter().map(|it| (*it).to_owned()).collect();
+        assert_eq!(judge_clocks(&listed), [""; 0]);
+        let mut found = listed.clone();
+        found.insert("crates/sim".to_owned());
+        assert!(judge_clocks(&found)[0].starts_with("crates/sim/clippy.toml permits clocks"));
+        found = listed;
+        found.remove("e2e");
+        assert!(judge_clocks(&found)[0].starts_with("e2e has no clippy.toml"));
+    }
 
     #[test]
     fn a_module_without_a_declaration_is_not_reachable() {
