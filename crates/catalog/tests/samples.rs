@@ -6,7 +6,7 @@ use faultline_api::resource::StorageKind;
 use faultline_api::samples::{SAMPLES, sample};
 use faultline_api::{Federation, parse};
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
-use faultline_core::{ClusterId, Digest, Fact, Fault, Life, ProcessId, Role, Sn, Span};
+use faultline_core::{ClusterId, Digest, Fact, Fault, GroupId, Life, ProcessId, Role, Sn, Span};
 use faultline_sim::{Config, Links, Run};
 use faultline_supervisor::{FaultState, Outcome};
 use faultline_trace::Record;
@@ -91,10 +91,10 @@ fn the_quick_start_shows_all_of_its_faults() {
 #[test]
 fn a_cluster_lost_with_all_copies_is_unrecoverable() {
     let ended = simulate("same-cluster-loss");
-    let Outcome::Unrecoverable { cluster, missing } = ended.run.outcome else {
+    let Outcome::Unrecoverable { group, missing } = ended.run.outcome else {
         panic!("{:?}", ended.run.outcome)
     };
-    assert_eq!(cluster, ClusterId(0));
+    assert_eq!(group, GroupId(0));
     assert!(!missing.is_empty());
 }
 

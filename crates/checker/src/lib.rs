@@ -2,8 +2,9 @@
 //!
 //! The checker reads only the [`History`] of a run: its facts, and the context that no fact states ([`Context`]). Each
 //! property under [`properties`] reports what it judged and what it found. Clocks do not order facts of different
-//! processes, so the checker does not compare their times: facts are related by streams, restores, message identities
-//! and incarnations. A protocol's reports about itself ([`faultline_core::Claim`]) are judged, or name what is to be
+//! processes: facts are related by streams, restores, message identities and incarnations. Times of different processes
+//! are compared only in virtual time, where all processes read one clock ([`Context::common_clock`]), and by
+//! [`Property::BoundedLoss`], to excuse a checkpoint that could not be taken. A protocol's reports about itself ([`faultline_core::Claim`]) are judged, or name what is to be
 //! judged; they are never evidence.
 
 mod evidence;
@@ -68,7 +69,7 @@ mod tests {
                 run.restore(0, 1, Some((0, 1)));
                 run.restore(1, 1, Some((0, 1)));
                 let cause = faultline_core::Cause::Alert {
-                    from: faultline_core::ClusterId(0),
+                    from: faultline_core::GroupId(0),
                     position: crate::testing::position(1, 1),
                 };
                 run.restore_because(2, 1, Some((0, 1)), cause);

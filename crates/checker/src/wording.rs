@@ -405,7 +405,8 @@ impl Breach {
                     "the program stalled: nothing was run or stolen for a long time before the deadline";
                 match lent {
                     Some((theft, task)) => format!(
-                        "{stalled}, and the result of task {task} never arrived ({})",
+                        "{stalled}, and the result of {} never arrived ({})",
+                        names.task(*task),
                         theft_name(*theft, names)
                     ),
                     None => stalled.to_owned(),
@@ -414,35 +415,40 @@ impl Breach {
             Breach::TookBackStolen { victim, thief, task, theft } => {
                 let (victim, thief) = (process(*victim), process(*thief));
                 format!(
-                    "{victim} took back task {task}, although {thief} has stolen it ({})",
+                    "{victim} took back {}, although {thief} has stolen it ({})",
+                    names.task(*task),
                     theft_name(*theft, names)
                 )
             }
             Breach::SentBeforeDurable { process: by, step, task, theft } => {
                 let what = match step {
-                    TheftStep::Shipped => "sent task",
-                    TheftStep::Returned => "returned the result of task",
-                    _ => "acknowledged the result of task",
+                    TheftStep::Shipped => "sent",
+                    TheftStep::Returned => "returned the result of",
+                    _ => "acknowledged the result of",
                 };
                 format!(
-                    "{} {what} {task} before a checkpoint that contains this was durable ({})",
+                    "{} {what} {} before a checkpoint that contains this was durable ({})",
                     process(*by),
+                    names.task(*task),
                     theft_name(*theft, names)
                 )
             }
             Breach::NotRequired { process: by, task, epoch } => format!(
-                "{} re-executed task {task} in recovery {}, although none of its values was lost",
+                "{} re-executed {} in recovery {}, although none of its values was lost",
                 process(*by),
+                names.task(*task),
                 epoch.0
             ),
             Breach::NotReexecuted { process: by, task, epoch } => format!(
-                "{} did not re-execute task {task} in recovery {}, although its values were lost",
+                "{} did not re-execute {} in recovery {}, although its values were lost",
                 process(*by),
+                names.task(*task),
                 epoch.0
             ),
             Breach::NotDemanded { process: by, task, epoch } => format!(
-                "{} re-executed task {task} in recovery {}, which no partition needed",
+                "{} re-executed {} in recovery {}, which no partition needed",
                 process(*by),
+                names.task(*task),
                 epoch.0
             ),
             _ => return None,
@@ -565,26 +571,27 @@ fn not_deterministic(id: MessageId, names: &Context) -> String {
 /// Returns the sentence about an impossible fact of a program of tasks, without its subject.
 fn impossible(what: ImpossibleFact, names: &Context) -> String {
     let named = |theft| theft_name(theft, names);
+    let name = |task| names.task(task);
     match what {
-        ImpossibleFact::Ran { task } => format!("ran task {task}, which it did not have"),
-        ImpossibleFact::Lent { task } => format!("lent task {task}, which it did not have"),
+        ImpossibleFact::Ran { task } => format!("ran {}, which it did not have", name(task)),
+        ImpossibleFact::Lent { task } => format!("lent {}, which it did not have", name(task)),
         ImpossibleFact::Sent { task, theft } => {
-            format!("sent task {task}, which it had not lent ({})", named(theft))
+            format!("sent {}, which it had not lent ({})", name(task), named(theft))
         }
         ImpossibleFact::TookTwice { task, theft } => {
-            format!("got task {task} twice for one theft ({})", named(theft))
+            format!("got {} twice for one theft ({})", name(task), named(theft))
         }
         ImpossibleFact::Merged { task, theft } => {
-            format!("used the result of task {task}, which it had not lent ({})", named(theft))
+            format!("used the result of {}, which it had not lent ({})", name(task), named(theft))
         }
-        ImpossibleFact::TookBack { task } => format!("took back task {task}, which it had not lent"),
-        ImpossibleFact::Dropped { task } => format!("dropped task {task}, which it did not have"),
+        ImpossibleFact::TookBack { task } => format!("took back {}, which it had not lent", name(task)),
+        ImpossibleFact::Dropped { task } => format!("dropped {}, which it did not have", name(task)),
         ImpossibleFact::OwedNothing { task, theft } => {
-            format!("owed nothing for task {task} ({})", named(theft))
+            format!("owed nothing for {} ({})", name(task), named(theft))
         }
         ImpossibleFact::Unfinished { task, theft, returned, left } => {
             let what = if returned { "returned" } else { "completed" };
-            format!("{what} stolen task {task} although {left} of its tasks were left ({})", named(theft))
+            format!("{what} stolen {} although {left} of its tasks were left ({})", name(task), named(theft))
         }
         ImpossibleFact::EndedEarly { left } => {
             format!("ended the program although {left} of its tasks were left")

@@ -9,13 +9,12 @@ use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
 pub(crate) use faultline_console::source::{Source, read, read_with, unfit};
 use faultline_core::{Fault, Protocol, Trigger};
 use faultline_fuzz::{Difference, Differs, difference};
-use faultline_report::DisplayNames;
 use faultline_report::explain::count;
-use faultline_report::fault::{describe_change, describe_fault, describe_trigger};
 use faultline_session::Session;
 use faultline_supervisor::process_seed;
-use faultline_trace::Manifest;
+use faultline_trace::fault::{describe_change, describe_fault, describe_trigger};
 use faultline_trace::manifest::BackendKind;
+use faultline_trace::{Manifest, RunNames};
 use faultline_workloads::Workload;
 use miette::miette;
 use serde::Serialize;
@@ -67,7 +66,7 @@ fn print_changes(running: &Federation, new: &Federation, source: &Source) -> Res
     if changes.is_empty() {
         output::print("nothing would change\n")?;
     }
-    let names = DisplayNames::new(&expand(new, "", None)?);
+    let names = RunNames::new(&expand(new, "", None)?);
     for change in changes {
         output::print(&format!("{}\n", describe_change(&change, &names)))?;
     }
@@ -83,7 +82,7 @@ fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Re
         output::print(&format!("every process sends the same messages {in_orders} of delivery\n"))?;
         return Ok(Exit::Pass);
     };
-    let process = DisplayNames::new(manifest).process(process);
+    let process = RunNames::new(manifest).process(process);
     let differs = match what {
         Differs::Message => "has a different content",
         Differs::Consumed => "depends on different messages",
@@ -121,7 +120,7 @@ impl MessagesVisitor for Orders {
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
     let federation = read(&arguments.file)?.parse()?;
     let manifest = expand(&federation, "", arguments.seed)?;
-    let names = DisplayNames::new(&manifest);
+    let names = RunNames::new(&manifest);
     let entries: Vec<Planned<'_>> = manifest
         .plan
         .iter()

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::application::Digest;
 use crate::fault::{Change, EndedBy, Fault, StorageFate};
 use crate::id::{
-    Attempt, ClusterId, FactNo, FaultNo, Incarnation, Life, Position, ProcessId, Sn, TaskId, Theft,
+    Attempt, ClusterId, FactNo, FaultNo, GroupId, Incarnation, Life, Position, ProcessId, Sn, TaskId, Theft,
 };
 use crate::image::ImageName;
 use crate::membership::Boot;
@@ -40,21 +40,21 @@ pub struct Witness {
 /// other decides rollbacks).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vectors {
-    /// Direct dependencies vector (DDV), indexed by cluster.
+    /// Direct dependencies vector (DDV), with one entry for each group.
     pub ddv: Arc<[Position]>,
-    /// Greatest position *delivered* from each cluster and incarnation, ascending; no entry if nothing was delivered.
-    pub delivered: Arc<[(ClusterId, Position)]>,
+    /// Greatest position *delivered* from each group and incarnation, ascending; no entry if nothing was delivered.
+    pub delivered: Arc<[(GroupId, Position)]>,
 }
 
-/// The reason for a cluster's rollback.
+/// The reason for a group's rollback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// A process of the cluster failed.
+    /// A process of the group failed.
     Failure,
-    /// Another cluster's rollback undid a message that this one had delivered.
+    /// Another group's rollback undid a message that this one had delivered.
     Alert {
-        /// The cluster that rolled back.
-        from: ClusterId,
+        /// The group that rolled back.
+        from: GroupId,
         /// The checkpoint that it restored, under its new incarnation.
         position: Position,
     },
@@ -110,10 +110,10 @@ pub enum Claim {
         /// The vectors of the restored checkpoint, which may not have been committed before the failure.
         vectors: Arc<Vectors>,
     },
-    /// This process learned of another cluster's rollback.
+    /// This process learned of another group's rollback.
     Alerted {
-        /// The cluster that rolled back.
-        from: ClusterId,
+        /// The group that rolled back.
+        from: GroupId,
         /// The checkpoint that it restored, under its new incarnation.
         position: Position,
     },
@@ -150,10 +150,10 @@ pub enum Claim {
     },
     /// After the loss of its storage, this process again stores everything that it should.
     Protected,
-    /// No checkpoint of the cluster can be restored.
+    /// No checkpoint of the group can be restored.
     Unrecoverable {
-        /// The unrecoverable cluster.
-        cluster: ClusterId,
+        /// The unrecoverable group.
+        group: GroupId,
         /// For each member whose part no storage holds: the newest checkpoint that lacks it, and the processes that
         /// were asked.
         missing: Arc<[(ImageName, Vec<ProcessId>)]>,

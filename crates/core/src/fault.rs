@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::fact::{Claim, FactKind};
-use crate::id::{ClusterId, FaultNo, ProcessId};
+use crate::id::{ClusterId, FaultNo, GroupId, ProcessId};
 use crate::image::ImageName;
 use crate::message::MessageId;
 use crate::time::{Span, Time};
@@ -224,10 +224,11 @@ pub enum Outcome {
     Deadline,
     /// A user or a signal ended the run.
     Interrupted,
-    /// A cluster has no checkpoint that can be restored.
+    /// A group has no checkpoint that can be restored.
     Unrecoverable {
-        /// The unrecoverable cluster.
-        cluster: ClusterId,
+        /// The unrecoverable group. Records call it `cluster`.
+        #[serde(rename = "cluster")]
+        group: GroupId,
         /// The missing parts, and the processes that were asked for each.
         missing: Arc<[(ImageName, Vec<ProcessId>)]>,
     },
@@ -248,8 +249,8 @@ impl Outcome {
     /// Returns the outcome with which a claim ends its run; `None` if the run continues.
     pub fn of_claim(claim: &Claim) -> Option<Outcome> {
         match claim {
-            Claim::Unrecoverable { cluster, missing } => {
-                Some(Outcome::Unrecoverable { cluster: *cluster, missing: missing.clone() })
+            Claim::Unrecoverable { group, missing } => {
+                Some(Outcome::Unrecoverable { group: *group, missing: missing.clone() })
             }
             Claim::NotRepeated { id, .. } => Some(Outcome::NotRepeated { id: *id }),
             _ => None,

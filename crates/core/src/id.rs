@@ -97,6 +97,30 @@ impl ProcessId {
     pub const SUPERVISOR: ProcessId = ProcessId(u32::MAX);
 }
 
+/// A group: the processes that take checkpoints and roll back together. Depending on the protocol's
+/// [`Scope`](crate::Scope), this is a process, a cluster or the federation. Groups are numbered like the processes or
+/// clusters that they consist of, but the number of a group does not select a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GroupId(pub u16);
+
+impl GroupId {
+    /// Stands for the group of processes that run no application.
+    pub const OUTSIDE: GroupId = GroupId(u16::MAX);
+
+    /// Returns the place of the group in a table that has one entry for each *group*.
+    pub const fn place(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Formats the number in the same way as that of a cluster.
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", ClusterId(self.0))
+    }
+}
+
 impl ClusterId {
     /// Takes the place of a cluster for processes outside all clusters (a storage server, a recovery process).
     pub const OUTSIDE: ClusterId = ClusterId(u16::MAX);

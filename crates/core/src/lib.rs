@@ -43,8 +43,8 @@ pub use fact::{Cause, Claim, Fact, FactKind, FactKinds, PlannedTask, TheftStep, 
 pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Trigger};
 pub use footprint::Footprint;
 pub use id::{
-    Attempt, ClusterId, DataId, FactNo, FaultNo, Incarnation, JobNo, Life, MembershipVersion, NodeId,
-    Position, ProcessId, Role, Sn, TaskId, Theft, Version,
+    Attempt, ClusterId, DataId, FactNo, FaultNo, GroupId, Incarnation, JobNo, Life, MembershipVersion,
+    NodeId, Position, ProcessId, Role, Sn, TaskId, Theft, Version,
 };
 pub use image::{Chunk, Image, ImageName, Snapshot};
 pub use membership::{Birth, Boot, Cluster, Member, Membership, Presence, Scope};

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::fact::FactKinds;
-use crate::id::{ClusterId, Life, MembershipVersion, NodeId, ProcessId, Role};
+use crate::id::{ClusterId, GroupId, Life, MembershipVersion, NodeId, ProcessId, Role};
 
 /// The supervisor's entry for one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,19 +131,19 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the group of a process, or [`ClusterId::OUTSIDE`] if it is in none. Assumes that ranks are
+    /// Returns the group of a process, or [`GroupId::OUTSIDE`] if it is in none. Assumes that ranks are
     /// numbered before all other processes.
     ///
     /// # Panics
     ///
-    /// Panics if there are more ranks than a [`ClusterId`] can number.
+    /// Panics if there are more ranks than a [`GroupId`] can number.
     #[inline]
-    pub fn group_of(self, membership: &Membership, process: ProcessId) -> ClusterId {
+    pub fn group_of(self, membership: &Membership, process: ProcessId) -> GroupId {
         match self {
-            Scope::Cluster => membership.cluster_of(process),
-            _ if membership.member(process).role != Role::RANK => ClusterId::OUTSIDE,
-            Scope::Process => ClusterId(u16::try_from(process.0).expect("ranks fit a `ClusterId`")),
-            Scope::Federation => ClusterId(0),
+            Scope::Cluster => GroupId(membership.cluster_of(process).0),
+            _ if membership.member(process).role != Role::RANK => GroupId::OUTSIDE,
+            Scope::Process => GroupId(u16::try_from(process.0).expect("ranks fit a `GroupId`")),
+            Scope::Federation => GroupId(0),
         }
     }
 
@@ -157,10 +157,10 @@ impl Scope {
     }
 
     /// Returns the members of a group, ascending.
-    pub fn members(self, membership: &Membership, group: ClusterId) -> Arc<[ProcessId]> {
+    pub fn members(self, membership: &Membership, group: GroupId) -> Arc<[ProcessId]> {
         match self {
             Scope::Process => Arc::from([ProcessId(group.0.into())]),
-            Scope::Cluster => membership.processes_of(group).clone(),
+            Scope::Cluster => membership.processes_of(ClusterId(group.0)).clone(),
             Scope::Federation => membership.with_role(Role::RANK).collect(),
         }
     }

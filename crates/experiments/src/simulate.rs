@@ -12,7 +12,7 @@ use faultline_api::Federation;
 use faultline_catalog::SetupError;
 use faultline_core::fault::Outcome;
 use faultline_core::{Cause, ClusterId, Span, Time};
-use faultline_history::{Account, GroupId, History};
+use faultline_history::{Account, History};
 use faultline_session::{Observer, Session, SimulationView, Simulator};
 use faultline_sim::in_order;
 use faultline_trace::{Manifest, Record};
@@ -173,7 +173,7 @@ fn cluster_statistics(
     let context = history.context;
     let seconds = |at: Time| at.since(begun).as_secs_f64();
     let because = |cause: Option<Cause>| match cause {
-        Some(Cause::Alert { from, .. }) => context.group(GroupId::claimed(from)),
+        Some(Cause::Alert { from, .. }) => context.group(from),
         Some(Cause::Failure) | None => "failure".to_owned(),
     };
     let tell = |(index, kept): (usize, &crate::store_counter::Cluster)| {

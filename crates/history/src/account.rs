@@ -1,7 +1,7 @@
 //! The cost of a run in numbers: checkpoints, rollbacks, lost work, messages. Makes no judgements.
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Cause, Claim, Fact, Incarnation, Position, ProcessId, Span};
+use faultline_core::{Cause, Claim, Fact, GroupId, Incarnation, Position, ProcessId, Span};
 use faultline_trace::Trace;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,6 @@ use crate::context::Context;
 use crate::groups::{Group, RestoredBy, Rollback};
 use crate::history::{History, Point};
 use crate::lost::{Return, Returns, Undone};
-use faultline_trace::GroupId;
 
 /// The cost of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -259,7 +258,6 @@ impl Undoing<'_> {
 mod tests {
     use super::*;
     use crate::testing::{Run, position};
-    use faultline_core::ClusterId;
 
     #[test]
     fn a_failure_and_the_alert_that_follows_are_accounted_for() {
@@ -278,7 +276,7 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         run.claim(1, Claim::RecoveryStarted { lives: 1, round: 1 });
         run.wait(Span(3));
-        let cause = Cause::Alert { from: ClusterId(0), position: position(1, 1) };
+        let cause = Cause::Alert { from: GroupId(0), position: position(1, 1) };
         run.restore_because(1, 1, Some((0, 1)), cause);
 
         let account = account(&run.trace, &run.context);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Outcome;
 use faultline_core::{
-    Claim, Fact, ImageName, Incarnation, Life, MessageId, PlannedTask, Position, ProcessId, TaskId, Time,
-    Vectors, Witness,
+    Claim, Fact, GroupId, ImageName, Incarnation, Life, MessageId, PlannedTask, Position, ProcessId, TaskId,
+    Time, Vectors, Witness,
 };
-use faultline_trace::{GroupId, Stream, Trace};
+use faultline_trace::{Stream, Trace};
 
 use super::groups::{CheckpointName, Commit, Groups, RestoredBy, StoredCopy};
 use super::messages::{MessageNo, Messages};

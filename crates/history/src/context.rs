@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{
-    ClusterId, Digest, FactKind, MessageId, PlannedFault, ProcessId, Promise, Promises, Role, Scope, Span,
-    Time,
+    ClusterId, Digest, FactKind, GroupId, MessageId, PlannedFault, ProcessId, Promise, Promises, Role, Scope,
+    Span, TaskId, Time,
 };
+use faultline_trace::RunNames;
 use faultline_trace::manifest::{
     BackendKind, Bounds, Copies, EffectEntry, LinkEntry, Manifest, ReplicaHolders,
 };
-use faultline_trace::{GroupId, RunNames};
 
 /// Knowledge about a run beyond its facts. It comes only from the run's manifest, so equal manifests are understood and
 /// judged in the same way everywhere.
@@ -155,6 +155,11 @@ impl Context {
     /// then remains valid.
     pub fn repeats(&self) -> bool {
         self.promises.include(Promise::Repetition)
+    }
+
+    /// Returns the display name of a task.
+    pub fn task(&self, task: TaskId) -> String {
+        self.names.task(task)
     }
 
     /// Returns the display name of a group.

@@ -6,10 +6,9 @@ use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 use faultline_core::{
-    Attempt, Cause, ImageName, Incarnation, Life, Position, ProcessId, Sn, Span, Time, Vectors, Witness,
+    Attempt, Cause, GroupId, ImageName, Incarnation, Life, Position, ProcessId, Sn, Span, Time, Vectors,
+    Witness,
 };
-
-use faultline_trace::GroupId;
 
 use crate::history::Point;
 use crate::supervision::Supervision;

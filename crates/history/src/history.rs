@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use faultline_core::{
-    Claim, ClusterId, Digest, Fact, FactNo, Fault, ImageName, Incarnation, Life, MessageId, ProcessId, Span,
-    Time, Vectors, Witness,
+    Claim, ClusterId, Digest, Fact, FactNo, Fault, GroupId, ImageName, Incarnation, Life, MessageId,
+    ProcessId, Span, Time, Vectors, Witness,
 };
 use faultline_trace::{Stream, Trace};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,6 @@ use crate::messages::{Message, MessageNo, Messages};
 use crate::planned::Planned;
 use crate::supervision::Supervision;
 use crate::tasks::Tasks;
-use faultline_trace::GroupId;
 
 /// A fact cited as evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

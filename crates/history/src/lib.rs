@@ -43,7 +43,7 @@ pub mod testing;
 pub use account::{Account, account};
 pub use context::Context;
 pub use contradiction::Contradiction;
-pub use faultline_trace::GroupId;
+pub use faultline_core::GroupId;
 pub use groups::{Checkpoint, CheckpointName, Commit, Group, Groups, Part, RestoredBy, Rollback, StoredCopy};
 pub use history::{
     BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Source, Sums,

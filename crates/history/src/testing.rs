@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use faultline_core::fault::StorageFault;
 use faultline_core::{
-    Attempt, Boot, Cause, Claim, ClusterId, Digest, EndedBy, Fact, FactNo, Fault, FaultNo, ImageName,
+    Attempt, Boot, Cause, Claim, Digest, EndedBy, Fact, FactNo, Fault, FaultNo, GroupId, ImageName,
     Incarnation, Life, MessageId, Position, ProcessId, Promise, Promises, Scope, Sn, Span, StorageFate, Time,
     Vectors, Witness,
 };
@@ -203,7 +203,7 @@ impl Run {
         ddv: &[Position],
         delivered: &[(u16, Position)],
     ) {
-        let delivered = delivered.iter().map(|&(cluster, at)| (ClusterId(cluster), at)).collect();
+        let delivered = delivered.iter().map(|&(cluster, at)| (GroupId(cluster), at)).collect();
         let vectors = Arc::new(Vectors { ddv: ddv.into(), delivered });
         for &member in members {
             let Position { incarnation, sn } = self.states[&member].position;

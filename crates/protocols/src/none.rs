@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Claim, ClusterId, Gauges, Host, Input, Life, Machine, Membership, Position, Promises, Protocol,
-    ProtocolTypes, Role, Scope, Stamp, Time,
+    Birth, Claim, Gauges, GroupId, Host, Input, Life, Machine, Membership, Position, ProcessId, Promises,
+    Protocol, ProtocolTypes, Role, Scope, Stamp, Time,
 };
 use faultline_dataflow::partition::{PartitionHost, PartitionInput, PartitionProtocol};
 use faultline_dataflow::recovery::{self, Recovery};
@@ -52,7 +52,7 @@ impl Protocol for NoProtocol {
     fn start(birth: Birth<()>, _: Time, host: &mut dyn Host<Self>) -> Self {
         let lost = birth.life > Life(1);
         if lost {
-            give_up(birth.membership.cluster_of(birth.me), host);
+            give_up(Scope::Cluster.group_of(&birth.membership, birth.me), host);
         } else {
             host.release();
         }
@@ -64,10 +64,10 @@ impl Protocol for NoProtocol {
             Input::Sent { id, payload } => host.transmit(id, NoStamp, payload),
             Input::Received { id, payload, .. } if !self.lost => host.deliver(id, payload),
             Input::Membership(membership) if !self.lost => {
-                if let Some(cluster) = first_failed(&membership) {
+                if let Some(group) = first_failed(&membership) {
                     self.lost = true;
                     host.hold();
-                    give_up(cluster, host);
+                    give_up(group, host);
                 }
             }
             _ => {}
@@ -99,7 +99,7 @@ impl Recovery for NoProtocol {
     fn start(birth: Birth<()>, _: Time, host: &mut dyn recovery::Host<Self>) -> Self {
         let lost = birth.life > Life(1);
         if lost {
-            give_up(birth.membership.cluster_of(birth.me), host);
+            give_up(Scope::Cluster.group_of(&birth.membership, birth.me), host);
         } else {
             host.release();
         }
@@ -110,10 +110,10 @@ impl Recovery for NoProtocol {
         match input {
             recovery::Input::Due(theft, leg) => host.pass(theft, leg),
             recovery::Input::Membership(membership) if !self.lost => {
-                if let Some(cluster) = first_failed(&membership) {
+                if let Some(group) = first_failed(&membership) {
                     self.lost = true;
                     host.hold();
-                    give_up(cluster, host);
+                    give_up(group, host);
                 }
             }
             _ => {}
@@ -145,7 +145,7 @@ impl PartitionProtocol for NoProtocol {
     fn start(birth: Birth<()>, _: Time, host: &mut dyn PartitionHost<Self>) -> Self {
         let lost = birth.life > Life(1);
         if lost {
-            give_up(birth.membership.cluster_of(birth.me), host);
+            give_up(Scope::Cluster.group_of(&birth.membership, birth.me), host);
         } else {
             host.release(birth.me);
         }
@@ -156,9 +156,9 @@ impl PartitionProtocol for NoProtocol {
         match input {
             PartitionInput::Arrived(delivery) if !self.lost => host.accept(delivery),
             PartitionInput::Membership(membership) if !self.lost => {
-                if let Some(cluster) = first_failed(&membership) {
+                if let Some(group) = first_failed(&membership) {
                     self.lost = true;
-                    give_up(cluster, host);
+                    give_up(group, host);
                 }
             }
             _ => {}
@@ -174,10 +174,11 @@ impl PartitionProtocol for NoProtocol {
     }
 }
 
-fn first_failed(membership: &Membership) -> Option<ClusterId> {
-    membership.members.iter().find(|member| !member.up || member.life > Life(1)).map(|member| member.cluster)
+fn first_failed(membership: &Membership) -> Option<GroupId> {
+    let failed = membership.members.iter().position(|member| !member.up || member.life > Life(1))?;
+    Some(Scope::Cluster.group_of(membership, ProcessId(failed as u32)))
 }
 
-fn give_up(cluster: ClusterId, host: &mut dyn Machine<NoProtocol>) {
-    host.claim(Claim::Unrecoverable { cluster, missing: Arc::from([]) });
+fn give_up(group: GroupId, host: &mut dyn Machine<NoProtocol>) {
+    host.claim(Claim::Unrecoverable { group, missing: Arc::from([]) });
 }

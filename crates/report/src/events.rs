@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::fault::Change;
 use faultline_core::{Claim, ClusterId, EndedBy, Fact, Fault, FaultNo, Incarnation, Position, ProcessId};
 use faultline_history::GroupId;
+use faultline_trace::fault::{describe_change, describe_fault};
 use faultline_trace::manifest::LinkEntry;
 
 use crate::explain::count;
-use crate::fault::{describe_change, describe_fault};
 use crate::names::{self, DisplayNames};
 
 /// A reportable event.
@@ -72,7 +72,10 @@ impl EventReporter {
                 if matches!(**fault, Fault::Pause { .. }) {
                     self.pauses.insert(*no);
                 }
-                warn("FaultInjected", format!("fault {}: {}", no.0, describe_fault(fault, &self.names)))
+                warn(
+                    "FaultInjected",
+                    format!("fault {}: {}", no.0, describe_fault(fault, self.names.names())),
+                )
             }
             Fact::Ineffective { no, reason } => {
                 warn("FaultWithoutEffect", format!("fault {} has no effect: {reason}", no.0))
@@ -89,7 +92,7 @@ impl EventReporter {
                     Change::Pause(true) => "Paused",
                     Change::Pause(false) => "Resumed",
                 };
-                event(reason, describe_change(change, &self.names))
+                event(reason, describe_change(change, self.names.names()))
             }
             Fact::Joined(cluster) => event("Joined", format!("{} joins", self.names.cluster(*cluster))),
             Fact::Left(cluster) => {
@@ -117,10 +120,8 @@ impl EventReporter {
                     self.failing.remove(&group);
                     event("RolledBack", format!("{} rolls back to {target}", self.names.group(group)))
                 }
-                Claim::Unrecoverable { cluster, .. }
-                    if self.unrecoverable.insert(GroupId::claimed(*cluster)) =>
-                {
-                    let group = self.names.group(GroupId::claimed(*cluster));
+                Claim::Unrecoverable { group: of, .. } if self.unrecoverable.insert(*of) => {
+                    let group = self.names.group(*of);
                     warn("Unrecoverable", format!("no checkpoint of {group} can be restored"))
                 }
                 _ => None,

@@ -7,12 +7,12 @@ use faultline_core::{Cause, EndedBy, Fault, FaultNo, ProcessId, Promise, Span, S
 use faultline_history::GroupId;
 use faultline_history::recoveries::Recovery;
 use faultline_trace::Manifest;
+use faultline_trace::duration::{instant, lasted};
+use faultline_trace::fault::{describe_change, describe_fault, for_good};
 use faultline_trace::manifest::EffectEntry;
 use serde::Serialize;
 
-use crate::fault::{describe_change, describe_fault, for_good};
 use crate::names::{DisplayNames, checkpoint};
-use crate::text::{instant, lasted};
 use crate::timeline::{Failure, RestoredMember, Rollback, Takeover, Tasks, Timeline};
 
 /// One event with its explanation.
@@ -38,7 +38,7 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
         events.push((injection.at, 0, upto, text));
     }
     for (at, change) in &history.changes {
-        let text = format!("At {}, {}.", explainer.time(*at), describe_change(change, names));
+        let text = format!("At {}, {}.", explainer.time(*at), describe_change(change, names.names()));
         events.push((*at, 0, *at, text));
     }
     for &(at, cluster) in &history.joined {
@@ -235,7 +235,7 @@ impl Explainer<'_> {
                 )
             }
             Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => {
-                format!("At {at}, {} ({name}).", describe_fault(fault, self.names))
+                format!("At {at}, {} ({name}).", describe_fault(fault, self.names.names()))
             }
         }
     }
@@ -273,7 +273,7 @@ impl Explainer<'_> {
     fn rollback(&self, place: usize, rollback: &Rollback) -> String {
         let cluster = self.names.group(rollback.group);
         let mut text = match rollback.cause {
-            Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, GroupId::claimed(from)),
+            Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, from),
             Some(Cause::Failure) | None if rollback.failures.is_empty() => {
                 format!("{cluster} rolled back together with the others, to {}", target(rollback))
             }
@@ -475,7 +475,7 @@ impl Explainer<'_> {
     fn without_effect(&self, no: FaultNo, state: &FaultState) -> Option<String> {
         let FaultState::Ineffective(reason) = state else { return None };
         let planned = self.manifest.plan.iter().find(|it| it.no == no)?;
-        let what = describe_fault(&planned.fault, self.names);
+        let what = describe_fault(&planned.fault, self.names.names());
         Some(format!("Fault {} ({what}) had no effect: {reason}.", no.0))
     }
 }

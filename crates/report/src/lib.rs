@@ -15,13 +15,11 @@
 //! | [`page`] | the report: one HTML file |
 //! | [`timeline`] | what happened, by the clocks of the processes |
 //! | [`mod@transcript`] | a small run, line by line |
-//! | [`fault`] | descriptions of faults and links |
 //! | [`style`] | the colours and styles of all pages |
 
 pub mod diagram;
 pub mod events;
 pub mod explain;
-pub mod fault;
 pub mod names;
 pub mod page;
 pub mod spent;

@@ -32,6 +32,11 @@ impl DisplayNames {
         DisplayNames { names: RunNames::new(manifest), clusters, cluster_of, ranks }
     }
 
+    /// Returns the resolver of all names.
+    pub fn names(&self) -> &RunNames {
+        &self.names
+    }
+
     /// Returns every cluster.
     pub fn clusters(&self) -> impl Iterator<Item = ClusterId> + use<> {
         (0..self.clusters.len()).map(|index| ClusterId(index as u16))

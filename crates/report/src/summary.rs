@@ -8,15 +8,16 @@ use faultline_checker::{Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position, ProcessId, Span};
 use faultline_history::GroupId;
+use faultline_trace::duration::{instant, lasted, span};
+use faultline_trace::fault::{describe_fault, describe_link, describe_trigger, link};
 use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
 use crate::explain::{ExplainedEvent, count, explain};
-use crate::fault::{describe_fault, describe_link, describe_trigger, link};
 use crate::names::{DisplayNames, checkpoint};
 use crate::spent::TimeByActivity;
-use crate::text::{instant, lasted, span, word};
+use crate::text::word;
 use crate::timeline::{Checkpoint, Rollback, Timeline};
 
 /// Everything reported about a run. Times are in seconds since the application started; durations in seconds.
@@ -450,7 +451,7 @@ fn rollback(it: &Rollback, names: &DisplayNames, history: &Timeline) -> Rollback
     faults.sort_unstable();
     faults.dedup();
     let (cause, because_of) = match it.cause {
-        Some(Cause::Alert { from, .. }) => ("alert", Some(names.group(GroupId::claimed(from)))),
+        Some(Cause::Alert { from, .. }) => ("alert", Some(names.group(from))),
         Some(Cause::Failure) | None => {
             ("failure", it.because_of.map(|with| names.group(history.rollbacks[with].group)))
         }
@@ -483,8 +484,8 @@ fn faults(manifest: &Manifest, names: &DisplayNames, history: &Timeline) -> Vec<
         let effect = manifest.effects.iter().find(|it| it.no == planned.no);
         FaultSummary {
             no: planned.no.0,
-            when: describe_trigger(&planned.trigger, names),
-            what: describe_fault(&planned.fault, names),
+            when: describe_trigger(&planned.trigger, names.names()),
+            what: describe_fault(&planned.fault, names.names()),
             state,
             reason,
             injected_seconds: injected.map(|it| history.seconds(it.at)),
@@ -497,7 +498,7 @@ fn faults(manifest: &Manifest, names: &DisplayNames, history: &Timeline) -> Vec<
 
 fn link_summary(it: &LinkEntry, names: &DisplayNames, history: &Timeline) -> LinkSummary {
     LinkSummary {
-        link: link(it.from, it.to, names),
+        link: link(it.from, it.to, names.names()),
         requested: describe_link(&it.requested),
         requested_latency_seconds: it.requested.latency.as_secs_f64(),
         requested_jitter_seconds: it.requested.jitter.as_secs_f64(),

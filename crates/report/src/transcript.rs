@@ -11,8 +11,8 @@ use faultline_core::{
 };
 use faultline_history::GroupId;
 use faultline_trace::Trace;
+use faultline_trace::fault::{describe_change, describe_fault};
 
-use crate::fault::{describe_change, describe_fault};
 use crate::names::{DisplayNames, checkpoint};
 use crate::timeline::Timeline;
 
@@ -33,20 +33,10 @@ pub fn transcript(trace: &Trace, history: &Timeline, names: &DisplayNames) -> Ve
     written(trace, history, names).lines
 }
 
-/// Replaces the names of tasks in sentences with those that the run's transcript uses.
-pub fn name_tasks(
-    sentences: Vec<String>,
-    trace: &Trace,
-    history: &Timeline,
-    names: &DisplayNames,
-) -> Vec<String> {
-    let tasks = written(trace, history, names).tasks;
-    let renamed = |sentence| {
-        tasks.iter().fold(sentence, |text: String, (id, number)| {
-            text.replace(&format!("task {id}"), &format!("t{number}"))
-        })
-    };
-    sentences.into_iter().map(renamed).collect()
+/// Returns the names that the run's transcript gives to tasks: t1, t2, … A resolver that has them gives the same names
+/// to tasks in other sentences about the run.
+pub fn task_names(trace: &Trace, history: &Timeline, names: &DisplayNames) -> BTreeMap<TaskId, String> {
+    written(trace, history, names).tasks
 }
 
 fn written<'a>(trace: &Trace, history: &Timeline, names: &'a DisplayNames) -> Writer<'a> {
@@ -90,7 +80,8 @@ struct Writer<'a> {
     origin: Time,
     /// Short names of messages, such as m1.
     message_names: BTreeMap<MessageId, String>,
-    tasks: BTreeMap<TaskId, usize>,
+    /// Short names of tasks, such as t1.
+    tasks: BTreeMap<TaskId, String>,
     /// Lines that are shown once for a whole cluster and have already been shown.
     told: BTreeSet<String>,
     lines: Vec<TranscriptLine>,
@@ -186,10 +177,12 @@ impl Writer<'_> {
             Fact::Claim(claim) => self.claim(at, process, life, claim),
             Fact::Begun => self.line(at, String::new(), "the application starts".to_owned()),
             Fact::Injecting { no, fault } => {
-                let text = format!("FAULT {}: {}", no.0, describe_fault(fault, self.names));
+                let text = format!("FAULT {}: {}", no.0, describe_fault(fault, self.names.names()));
                 self.line(at, String::new(), text);
             }
-            Fact::Changed(change) => self.line(at, String::new(), describe_change(change, self.names)),
+            Fact::Changed(change) => {
+                self.line(at, String::new(), describe_change(change, self.names.names()))
+            }
             Fact::Joined(cluster) => self.line(at, self.names.cluster(*cluster), "joins".to_owned()),
             Fact::Left(cluster) => {
                 self.line(at, self.names.cluster(*cluster), "leaves and releases its storage".to_owned());
@@ -239,7 +232,7 @@ impl Writer<'_> {
                 let why = match cause {
                     Cause::Failure => "one of its processes failed".to_owned(),
                     Cause::Alert { from, .. } => {
-                        format!("{} rolled back", self.names.group(GroupId::claimed(*from)))
+                        format!("{} rolled back", self.names.group(*from))
                     }
                 };
                 let key = format!("back {group} {to}");
@@ -251,8 +244,7 @@ impl Writer<'_> {
                 self.once(key, at, name, text);
             }
             Claim::Alerted { from, position } => {
-                let (who, key) =
-                    (self.names.group(GroupId::claimed(*from)), format!("alert {group} {from} {position}"));
+                let (who, key) = (self.names.group(*from), format!("alert {group} {from} {position}"));
                 let text = format!("learns that {who} rolled back to {}", stamp(*position));
                 self.once(key, at, name, text);
             }
@@ -296,8 +288,8 @@ impl Writer<'_> {
                 let text = format!("does not repeat {} in its re-execution", self.name(*id));
                 self.line(at, self.names.process(process), text);
             }
-            Claim::Unrecoverable { cluster, .. } => {
-                let group = self.names.group(GroupId::claimed(*cluster));
+            Claim::Unrecoverable { group: of, .. } => {
+                let group = self.names.group(*of);
                 let text = format!("finds no checkpoint of {group} that can be restored");
                 self.line(at, self.names.process(process), text);
             }
@@ -319,7 +311,7 @@ impl Writer<'_> {
     /// Returns the name of a task: t1, t2, … in the order in which tasks are first mentioned.
     fn task(&mut self, id: TaskId) -> String {
         let next = self.tasks.len() + 1;
-        format!("t{}", self.tasks.entry(id).or_insert(next))
+        self.tasks.entry(id).or_insert_with(|| format!("t{next}")).clone()
     }
 
     fn name(&self, id: MessageId) -> String {

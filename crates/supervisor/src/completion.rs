@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{ClusterId, Incarnation, ProcessId, Witness};
+use faultline_core::{GroupId, Incarnation, ProcessId, Witness};
 
 /// The ranks that have finished, with their sums.
 #[derive(Debug)]
@@ -19,9 +19,9 @@ pub(crate) struct Completion {
     /// Hashes of each finished rank (sent, delivered), indexed by process.
     finished: Vec<Option<(u64, u64)>>,
     /// Group, and the incarnation under which the process last restored a state, indexed by process.
-    restored: Vec<(ClusterId, Incarnation)>,
+    restored: Vec<(GroupId, Incarnation)>,
     /// The newest incarnation of each group.
-    newest: BTreeMap<ClusterId, Incarnation>,
+    newest: BTreeMap<GroupId, Incarnation>,
     ranks: usize,
     count: usize,
     sent: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Completion {
 
 impl Completion {
     /// Creates the state for processes that belong to these groups. `ranks` of the processes are ranks.
-    pub(crate) fn new(groups: impl Iterator<Item = ClusterId>, ranks: usize) -> Completion {
+    pub(crate) fn new(groups: impl Iterator<Item = GroupId>, ranks: usize) -> Completion {
         let restored: Vec<_> = groups.map(|group| (group, Incarnation(0))).collect();
         let finished = vec![None; restored.len()];
         Completion { finished, restored, newest: BTreeMap::new(), ranks, count: 0, sent: 0, delivered: 0 }
@@ -106,7 +106,7 @@ mod tests {
 
     /// Returns the state with two finished ranks of one group, and one finished rank of another.
     fn finished() -> Completion {
-        let clusters = [ClusterId(0), ClusterId(0), ClusterId(1)];
+        let clusters = [GroupId(0), GroupId(0), GroupId(1)];
         let mut completion = Completion::new(clusters.into_iter(), 3);
         (0..3).for_each(|rank| completion.finished(ProcessId(rank), &SUMS));
         assert!(completion.is_complete());

@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Display};
 
-use faultline_core::fault::{Change, StorageFault};
-use faultline_core::{Boot, Cause, Claim, EndedBy, Fact, Fault, MessageId, StorageFate, TheftStep};
+use faultline_core::{Boot, Cause, Claim, EndedBy, Fact, MessageId, StorageFate, TheftStep};
 
-use crate::names::{GroupId, RunNames};
+use crate::fault::{describe_change, describe_fault};
+use crate::names::RunNames;
 
 /// Returns the predicate of a sentence whose subject is the process that stated the fact, with the names of a run:
 /// `sent paris-0->lyon-1 #2`.
@@ -40,6 +40,7 @@ impl Display for Predicate<'_> {
         let names = self.1;
         let process = |it| names.process(it);
         let message = |it| names.message(it);
+        let task_name = |it| names.task(it);
         match self.0 {
             Fact::Sent { id, .. } => write!(f, "sent {}", message(*id)),
             Fact::Transmitted { id, position } => {
@@ -58,11 +59,11 @@ impl Display for Predicate<'_> {
             },
             Fact::Finished(finished) => write!(f, "finished with the result {}", finished.1),
             Fact::Computed { .. } => f.write_str("ended a computation"),
-            Fact::Ran { task, spawned, .. } => write!(f, "ran task {task}, which spawned {spawned}"),
+            Fact::Ran { task, spawned, .. } => write!(f, "ran {}, which spawned {spawned}", task_name(*task)),
             Fact::Planned(planned) => write!(
                 f,
-                "executed task {} of the partition of {}, which reads values of {}",
-                planned.task,
+                "executed {} of the partition of {}, which reads values of {}",
+                task_name(planned.task),
                 process(planned.partition),
                 match planned.sources.len() {
                     1 => "1 task".to_owned(),
@@ -72,7 +73,8 @@ impl Display for Predicate<'_> {
             Fact::Rerun { task, by, epoch, .. } => {
                 write!(
                     f,
-                    "re-executed task {task}, as the partition of {} demanded in recovery {}",
+                    "re-executed {}, as the partition of {} demanded in recovery {}",
+                    task_name(*task),
                     process(*by),
                     epoch.0
                 )
@@ -82,19 +84,19 @@ impl Display for Predicate<'_> {
                 write!(f, "sent a message of checkpoint {position} from {from} to {to}")
             }
             Fact::Theft { theft, task, step } => {
-                let (victim, thief) = (process(theft.victim), process(theft.thief));
+                let (victim, thief, task) = (process(theft.victim), process(theft.thief), task_name(*task));
                 match step {
-                    TheftStep::Lent => write!(f, "lent task {task} to {thief}"),
-                    TheftStep::Shipped => write!(f, "sent task {task} to {thief}"),
-                    TheftStep::Taken => write!(f, "took task {task} from {victim}"),
-                    TheftStep::Done => write!(f, "completed task {task} for {victim}"),
-                    TheftStep::Returned => write!(f, "sent the result of task {task} to {victim}"),
-                    TheftStep::Merged => write!(f, "merged the result of task {task} from {thief}"),
+                    TheftStep::Lent => write!(f, "lent {task} to {thief}"),
+                    TheftStep::Shipped => write!(f, "sent {task} to {thief}"),
+                    TheftStep::Taken => write!(f, "took {task} from {victim}"),
+                    TheftStep::Done => write!(f, "completed {task} for {victim}"),
+                    TheftStep::Returned => write!(f, "sent the result of {task} to {victim}"),
+                    TheftStep::Merged => write!(f, "merged the result of {task} from {thief}"),
                     TheftStep::Receipted => {
-                        write!(f, "confirmed to {thief} that the result of task {task} is durable")
+                        write!(f, "confirmed to {thief} that the result of {task} is durable")
                     }
-                    TheftStep::Forgotten => write!(f, "dropped task {task} of {victim}"),
-                    TheftStep::Voided => write!(f, "took task {task} back from {thief}"),
+                    TheftStep::Forgotten => write!(f, "dropped {task} of {victim}"),
+                    TheftStep::Voided => write!(f, "took {task} back from {thief}"),
                 }
             }
             Fact::Absorbed(absorbed) => match &absorbed.1 {
@@ -113,7 +115,7 @@ impl Display for Predicate<'_> {
                 write!(f, "started {life} of {} {how}", process(*of))
             }
             Fact::Begun => f.write_str("started the application"),
-            Fact::Injecting { no, fault } => write!(f, "injected {no}: {}", FaultText(fault, names)),
+            Fact::Injecting { no, fault } => write!(f, "injected {no}: {}", describe_fault(fault, names)),
             Fact::Ineffective { no, reason } => write!(f, "saw no effect of {no}: {reason}"),
             Fact::Failed { process: of, life, storage, by } => {
                 let (of, storage) = (process(*of), storage_clause(*storage));
@@ -127,17 +129,7 @@ impl Display for Predicate<'_> {
                 write!(f, "let {} leave and released its storage", names.cluster(*cluster))
             }
             Fact::Completed => f.write_str("saw all ranks finished and no messages in transit"),
-            Fact::Changed(change) => match &**change {
-                Change::Link { from, to, properties } => {
-                    let (from, to) = (names.cluster(*from), names.cluster(*to));
-                    write!(f, "was asked to set the latency from {from} to {to} to {}", properties.latency)
-                }
-                Change::Fault(planned) => {
-                    write!(f, "was asked to add {}: {}", planned.no, FaultText(&planned.fault, names))
-                }
-                Change::Pause(true) => f.write_str("was asked to pause the federation"),
-                Change::Pause(false) => f.write_str("was asked to resume the federation"),
-            },
+            Fact::Changed(change) => write!(f, "applied a change: {}", describe_change(change, names)),
         }
     }
 }
@@ -145,7 +137,7 @@ impl Display for Predicate<'_> {
 fn describe_claim(claim: &Claim, names: &RunNames, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let process = |it| names.process(it);
     let message = |it| names.message(it);
-    let group = |it| names.group(GroupId::claimed(it));
+    let group = |it| names.group(it);
     let kind = |forced| if forced { "forced" } else { "unforced" };
     match claim {
         Claim::CheckpointRequested { position, attempt, forced } => {
@@ -209,8 +201,8 @@ fn describe_claim(claim: &Claim, names: &RunNames, f: &mut fmt::Formatter<'_>) -
             )
         }
         Claim::Protected => f.write_str("is protected again"),
-        Claim::Unrecoverable { cluster, missing } => {
-            write!(f, "found no checkpoint of {} that could be restored", group(*cluster))?;
+        Claim::Unrecoverable { group: of, missing } => {
+            write!(f, "found no checkpoint of {} that could be restored", group(*of))?;
             for (name, asked) in missing.iter() {
                 write!(f, "; missing {}, asked", names.part(*name))?;
                 asked.iter().try_for_each(|it| write!(f, " {}", process(*it)))?;
@@ -234,51 +226,6 @@ impl Display for CauseText {
     }
 }
 
-struct FaultText<'a>(&'a Fault, &'a RunNames);
-
-impl Display for FaultText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.1;
-        match self.0 {
-            Fault::Crash { process, storage, returns } => {
-                let process = names.process(*process);
-                write!(f, "crash {process}{}{}", storage_clause(*storage), for_good(*returns))
-            }
-            Fault::Pause { process, span } => write!(f, "pause {} for {span}", names.process(*process)),
-            Fault::LoseCluster { cluster, storage, returns } => {
-                let cluster = names.cluster(*cluster);
-                write!(f, "lose {cluster}{}{}", storage_clause(*storage), for_good(*returns))
-            }
-            Fault::Link { from, to, properties, span } => {
-                let (from, to) = (names.cluster(*from), names.cluster(*to));
-                match properties {
-                    Some(it) => write!(f, "change the link {from} to {to} to a latency of {}", it.latency)?,
-                    None => write!(f, "restore the link {from} to {to}")?,
-                }
-                span.map_or(Ok(()), |span| write!(f, " for {span}"))
-            }
-            Fault::Partition { from, to, both, span } => {
-                let (from, to) = (names.cluster(*from), names.cluster(*to));
-                let ways = if *both { " both ways" } else { "" };
-                write!(f, "cut {from} from {to}{ways} for {span}")
-            }
-            Fault::Storage { process, how, span } => {
-                let process = names.process(*process);
-                match how {
-                    StorageFault::Slow(by) => write!(f, "slow down the storage of {process} by {by}")?,
-                    StorageFault::Full => write!(f, "fill the storage of {process}")?,
-                    StorageFault::Corrupt => write!(f, "corrupt the storage of {process}")?,
-                }
-                span.map_or(Ok(()), |span| write!(f, " for {span}"))
-            }
-        }
-    }
-}
-
-fn for_good(returns: bool) -> &'static str {
-    if returns { "" } else { " for good" }
-}
-
 fn storage_clause(storage: StorageFate) -> &'static str {
     match storage {
         StorageFate::Kept => "",
@@ -289,7 +236,7 @@ fn storage_clause(storage: StorageFate) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{Incarnation, Position, ProcessId};
+    use faultline_core::{Fault, Incarnation, Position, ProcessId};
 
     #[test]
     fn facts_read_as_sentences() {
@@ -304,7 +251,7 @@ mod tests {
         let claim = Claim::RolledBack {
             to: Position::new(1, 2),
             checkpoint: Position::new(0, 2),
-            cause: Cause::Alert { from: faultline_core::ClusterId(1), position: Position::new(1, 3) },
+            cause: Cause::Alert { from: faultline_core::GroupId(1), position: Position::new(1, 3) },
             vectors: Default::default(),
         };
         assert_eq!(
@@ -313,25 +260,29 @@ mod tests {
         );
         let fault = Fault::Crash { process: ProcessId(4), storage: StorageFate::Lost, returns: true };
         let injected = Fact::Injecting { no: faultline_core::FaultNo(0), fault: Box::new(fault) };
-        assert_eq!(describe(&injected, &names).to_string(), "injected fault 0: crash p4 with its storage");
+        assert_eq!(
+            describe(&injected, &names).to_string(),
+            "injected fault 0: p4 is killed, and its storage is lost"
+        );
         let resent = Fact::Claim(Box::new(Claim::Resent { id }));
         assert_eq!(message_of(&resent), Some(id));
     }
 
     #[test]
     fn sentences_contain_the_names_of_the_run() {
-        use faultline_core::{ClusterId, Scope};
+        use faultline_core::{GroupId, Scope};
         let mut names = RunNames {
             processes: ["paris-0", "lyon-0", "lyon-1"].map(str::to_owned).to_vec(),
             clusters: ["paris", "lyon"].map(str::to_owned).to_vec(),
             scope: Some(Scope::Cluster),
+            ..RunNames::default()
         };
         let id = MessageId { from: ProcessId(0), to: ProcessId(2), incarnation: Incarnation(1), number: 3 };
         assert_eq!(
             describe(&Fact::Delivered(id), &names).to_string(),
             "delivered paris-0->lyon-1 #3 (incarnation 1)"
         );
-        let alerted = Claim::Alerted { from: ClusterId(1), position: Position::new(1, 2) };
+        let alerted = Claim::Alerted { from: GroupId(1), position: Position::new(1, 2) };
         let alerted = Fact::Claim(Box::new(alerted));
         assert_eq!(describe(&alerted, &names).to_string(), "learned that lyon rolled back to 1.2");
         // If each process rolls back alone, a claim names a process.

@@ -107,7 +107,9 @@ mod tests {
     use crate::manifest::tests::example;
     use crate::manifest::{ClusterEntry, ProcessEntry};
     use crate::memory::{Record, Sink};
-    use faultline_core::{Cause, Claim, ClusterId, FactNo, FaultNo, Incarnation, Life, Position, Role, Sn};
+    use faultline_core::{
+        Cause, Claim, ClusterId, FactNo, FaultNo, GroupId, Incarnation, Life, Position, Role, Sn,
+    };
 
     fn manifest() -> Manifest {
         let cluster = |name: &str| ClusterEntry { name: name.into(), nodes: 1 };
@@ -129,7 +131,7 @@ mod tests {
         let rolled_back = Claim::RolledBack {
             to: at(3, 4),
             checkpoint: at(2, 4),
-            cause: Cause::Alert { from: ClusterId(0), position: at(1, 1) },
+            cause: Cause::Alert { from: GroupId(0), position: at(1, 1) },
             vectors: faultline_core::Vectors { ddv: [at(1, 1), at(2, 4)].into(), ..Default::default() }
                 .into(),
         };

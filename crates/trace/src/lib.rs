@@ -12,11 +12,16 @@
 //! | [`export`] | facts as JSON Lines and CSV |
 //! | [`row`] | a fact as a row of a table |
 //! | [`describe`] | facts in words |
+//! | [`fault`] | faults, triggers, changes and links in words |
+//! | [`duration`] | times and durations in words |
+//! | [`names`] | the names of processes, clusters, groups and tasks |
 
 pub mod bundle;
 pub mod describe;
+pub mod duration;
 pub mod export;
 pub mod facts;
+pub mod fault;
 pub mod flaw;
 pub mod inputs;
 pub mod manifest;
@@ -30,5 +35,5 @@ pub use facts::{Cut, FactsFile, FactsReadError, FactsWriter, StreamEnd, append_r
 pub use flaw::{Flaw, FlawKind};
 pub use manifest::Manifest;
 pub use memory::{Record, Recorder, Sink, Stream, Trace};
-pub use names::{GroupId, RunNames};
+pub use names::RunNames;
 pub use seal::{Hash, Seal, SealedBy};

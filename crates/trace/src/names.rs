@@ -1,33 +1,10 @@
-//! The names of processes, clusters and groups: one resolver for everything that is shown to people.
+//! The names of processes, clusters, groups and tasks: one resolver for everything that is shown to people.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
-use faultline_core::{ClusterId, ImageName, MessageId, ProcessId, Scope};
+use faultline_core::{ClusterId, GroupId, ImageName, MessageId, ProcessId, Scope, TaskId};
 
 use crate::manifest::Manifest;
-
-/// A group: the processes that take checkpoints and roll back together. Depending on the protocol's [`Scope`], this is
-/// a process, a cluster or the federation. Protocols number groups like clusters, but the number of a group does not
-/// select a cluster, so this type has no index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupId(pub u16);
-
-impl GroupId {
-    /// Stands for the group of processes that run no application.
-    pub const OUTSIDE: GroupId = GroupId(u16::MAX);
-
-    /// Returns the group that a claim names.
-    pub const fn claimed(number: ClusterId) -> GroupId {
-        GroupId(number.0)
-    }
-}
-
-/// Formats the number that protocols use.
-impl fmt::Display for GroupId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", ClusterId(self.0))
-    }
-}
 
 /// The names of a run. Whatever has no name is shown by its number: `p3`, `c1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +15,8 @@ pub struct RunNames {
     pub clusters: Vec<String>,
     /// Which processes roll back together; `None` if unknown.
     pub scope: Option<Scope>,
+    /// Short names of tasks, such as `t1`.
+    pub tasks: BTreeMap<TaskId, String>,
 }
 
 impl RunNames {
@@ -47,6 +26,7 @@ impl RunNames {
             processes: manifest.processes.iter().map(|it| it.name.clone()).collect(),
             clusters: manifest.clusters.iter().map(|it| it.name.clone()).collect(),
             scope: Some(manifest.promises.scope),
+            tasks: BTreeMap::new(),
         }
     }
 
@@ -91,6 +71,11 @@ impl RunNames {
         }
     }
 
+    /// Returns the display name of a task: `t1`, or `task` and its identity.
+    pub fn task(&self, task: TaskId) -> String {
+        self.tasks.get(&task).cloned().unwrap_or_else(|| format!("task {task}"))
+    }
+
     /// Returns the display name of a part of a checkpoint: its owner and position.
     pub fn part(&self, name: ImageName) -> String {
         let part = format!("{}@{}", self.process(name.owner), name.position());
@@ -112,6 +97,7 @@ mod tests {
             processes: vec!["lyon-0".into(), "lyon-1".into()],
             clusters: vec!["lyon".into(), "nancy".into()],
             scope,
+            ..RunNames::default()
         };
         assert_eq!(names(Some(Scope::Process)).group(GroupId(1)), "lyon-1");
         assert_eq!(names(Some(Scope::Process)).group(GroupId(7)), "p7");

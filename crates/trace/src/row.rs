@@ -3,15 +3,15 @@
 
 use faultline_core::fault::Change;
 use faultline_core::{
-    Attempt, Boot, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, MessageId, Position,
-    ProcessId, Scope, Sn, StorageFate, Time, Vectors,
+    Attempt, Boot, Cause, Claim, ClusterId, Fact, FactKind, GroupId, ImageName, Incarnation, Life, MessageId,
+    Position, ProcessId, Scope, Sn, StorageFate, Time, Vectors,
 };
 use serde::Serialize;
 
 use crate::describe::{describe, message_of};
 use crate::manifest::Manifest;
 use crate::memory::Record;
-use crate::names::{GroupId, RunNames};
+use crate::names::RunNames;
 
 /// The columns of a table of facts, in order: the fields of [`Row`].
 pub const COLUMNS: [&str; 38] = [
@@ -140,7 +140,7 @@ impl Row {
             life: life.0,
             number: number.0,
             time_ns: at.0 as i64 - began.0 as i64,
-            fact: kind_name(fact),
+            fact: kind_name(fact.kind()),
             text: describe(fact, &names.names).to_string(),
             ..Row::default()
         };
@@ -253,12 +253,12 @@ impl Row {
                     Cause::Failure => self.cause = Some("failure"),
                     Cause::Alert { from, .. } => {
                         self.cause = Some("alert");
-                        self.cause_cluster = Some(names.group(GroupId::claimed(*from)));
+                        self.cause_cluster = Some(names.group(*from));
                     }
                 }
             }
             Claim::Alerted { from, position } => {
-                self.cause_cluster = Some(names.group(GroupId::claimed(*from)));
+                self.cause_cluster = Some(names.group(*from));
                 self.incarnation = Some(position.incarnation);
                 self.checkpoint_sn = Some(position.sn);
             }
@@ -353,8 +353,8 @@ impl Naming<'_> {
 }
 
 /// Returns the kind of a fact, as users name it in triggers.
-fn kind_name(fact: &Fact) -> String {
-    match serde_json::to_value(fact.kind()) {
+pub(crate) fn kind_name(kind: FactKind) -> String {
+    match serde_json::to_value(kind) {
         Ok(serde_json::Value::String(name)) => name,
         other => unreachable!("a kind of fact serializes to a string, not {other:?}"),
     }

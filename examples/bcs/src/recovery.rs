@@ -253,7 +253,7 @@ impl Bcs {
     /// Reports that this process cannot be restored, because this checkpoint is missing or damaged.
     fn give_up(&mut self, missing: ImageName, host: &mut dyn Host<Bcs>) {
         self.phase = Phase::GivenUp;
-        let cluster = Scope::Process.group_of(&self.membership, self.me);
-        host.claim(Claim::Unrecoverable { cluster, missing: Arc::from([(missing, Vec::new())]) });
+        let group = Scope::Process.group_of(&self.membership, self.me);
+        host.claim(Claim::Unrecoverable { group, missing: Arc::from([(missing, Vec::new())]) });
     }
 }

@@ -179,7 +179,7 @@ impl SenderBased {
     /// Reports that this process cannot be recovered from this checkpoint.
     pub(crate) fn give_up(&mut self, missing: ImageName, host: &mut dyn Host<SenderBased>) {
         self.phase = Phase::GivenUp;
-        let cluster = Scope::Process.group_of(&self.membership, self.me);
-        host.claim(Claim::Unrecoverable { cluster, missing: Arc::from([(missing, Vec::new())]) });
+        let group = Scope::Process.group_of(&self.membership, self.me);
+        host.claim(Claim::Unrecoverable { group, missing: Arc::from([(missing, Vec::new())]) });
     }
 }

@@ -5,7 +5,7 @@ use faultline_core::{Claim, Fact, FactNo, ImageName, Life, ProcessId};
 
 use crate::finding::{Breach, Findings, Gap, MissingPart};
 use crate::judgement::Property;
-use faultline_history::{GroupId, History, Source};
+use faultline_history::{History, Source};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::Completed);
@@ -17,7 +17,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             finding.unjudged(Gap::DeadlineExceeded { begun: history.supervision.begun.is_some() });
         }
         Some(Outcome::Interrupted) => finding.unjudged(Gap::Interrupted),
-        Some(Outcome::Unrecoverable { cluster, missing }) => {
+        Some(Outcome::Unrecoverable { group, missing }) => {
             let part = |(name, asked): &(ImageName, Vec<ProcessId>)| MissingPart {
                 owner: name.owner,
                 position: name.position(),
@@ -25,7 +25,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 asked: asked.clone(),
             };
             let missing = missing.iter().map(part).collect();
-            finding.unjudged(Gap::Unrecoverable { group: GroupId::claimed(*cluster), missing });
+            finding.unjudged(Gap::Unrecoverable { group: *group, missing });
         }
         Some(Outcome::NotRepeated { id }) => {
             let is_it = |claim: &Claim| matches!(claim, Claim::NotRepeated { id: of, .. } if of == id);
@@ -72,7 +72,7 @@ mod tests {
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
-    use faultline_core::{ClusterId, Digest, EndedBy, StorageFate};
+    use faultline_core::{Digest, EndedBy, GroupId, StorageFate};
 
     #[test]
     fn a_program_that_is_not_deterministic_is_refused() {
@@ -160,7 +160,7 @@ mod tests {
     fn an_unrecoverable_cluster_names_the_processes_that_were_asked() {
         let mut run = Run::new(&[&[0], &[1]]);
         let missing = [(run.image(0, 0, 3), vec![p(0), p(1)])].into();
-        run.context.outcome = Some(Outcome::Unrecoverable { cluster: ClusterId(0), missing });
+        run.context.outcome = Some(Outcome::Unrecoverable { group: GroupId(0), missing });
         let reason = check_alone(check, &run).open.unwrap().sentence(&run.context);
         assert!(reason.contains("the part of p0 (checkpoint 0.3), not found at p0, p1"), "{reason}");
     }

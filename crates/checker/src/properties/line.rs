@@ -64,12 +64,10 @@ impl RecoveryLine {
             for group in 0..stored.len() {
                 while let Some(place) = line[group].checked_sub(1) {
                     let is_undone = |&(from, sent): &(GroupId, Position)| {
-                        let restored = name_at(&line, usize::from(from.0)).map_or(Sn(0), |it| it.position.sn);
-                        usize::from(from.0) != group && sent.sn >= restored
+                        let restored = name_at(&line, from.place()).map_or(Sn(0), |it| it.position.sn);
+                        from.place() != group && sent.sn >= restored
                     };
-                    let delivered = stored[group][place].1.delivered.iter();
-                    let mut delivered = delivered.map(|&(from, sent)| (GroupId::claimed(from), sent));
-                    if !delivered.any(|it| is_undone(&it)) {
+                    if !stored[group][place].1.delivered.iter().any(is_undone) {
                         break;
                     }
                     line[group] = place;

@@ -142,9 +142,7 @@ impl Judge<'_> {
             }
             let claimed = history.groups.get(cause.0).and_then(|group| group.rollbacks.get(&cause.1)?.cause);
             match claimed {
-                Some((Cause::Alert { from, position }, _)) => {
-                    cause = (GroupId::claimed(from), position.incarnation)
-                }
+                Some((Cause::Alert { from, position }, _)) => cause = (from, position.incarnation),
                 _ => return false,
             }
         }
@@ -164,7 +162,7 @@ mod tests {
     use super::*;
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, position};
-    use faultline_core::{Claim, ClusterId};
+    use faultline_core::Claim;
     use std::sync::Arc;
 
     /// Two clusters of one process. Both p0 and p1 have checkpoints 1 and 2. p0 sends a message between its
@@ -181,7 +179,7 @@ mod tests {
     }
 
     fn alert(position: Position) -> Cause {
-        Cause::Alert { from: ClusterId(0), position }
+        Cause::Alert { from: GroupId(0), position }
     }
 
     #[test]
@@ -251,7 +249,7 @@ mod tests {
         run.commit_all(1, &[1]);
         run.kill(1, false);
         run.restore(1, 1, Some((0, 1)));
-        let because = Cause::Alert { from: ClusterId(1), position: position(1, 1) };
+        let because = Cause::Alert { from: GroupId(1), position: position(1, 1) };
         run.restore_because(0, 1, Some((0, 1)), because);
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1, "{:?}", finding.violations);
@@ -272,7 +270,7 @@ mod tests {
         let mut run = run();
         run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
         assert_eq!(check_alone(check, &run).violation_count(), 1);
-        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing: Arc::default() });
+        run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing: Arc::default() });
         assert_eq!(check_alone(check, &run).violation_count(), 0);
     }
 

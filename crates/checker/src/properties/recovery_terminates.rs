@@ -49,7 +49,7 @@ fn visits(history: &History<'_>, number: GroupId, incarnation: Incarnation) -> (
             first = at.1;
         }
         match history.groups.get(at.0).and_then(|group| group.rollbacks.get(&at.1)?.cause) {
-            Some((Cause::Alert { from, position }, _)) => at = (GroupId::claimed(from), position.incarnation),
+            Some((Cause::Alert { from, position }, _)) => at = (from, position.incarnation),
             _ => break,
         }
     }
@@ -61,7 +61,6 @@ mod tests {
     use super::*;
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, position};
-    use faultline_core::ClusterId;
 
     /// Two clusters that make each other roll back, each `times` times.
     fn echo(times: u32) -> Run {
@@ -71,10 +70,8 @@ mod tests {
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
         for incarnation in 1..=times {
-            let cause = |from, incarnation| Cause::Alert {
-                from: ClusterId(from),
-                position: position(incarnation, 1),
-            };
+            let cause =
+                |from, incarnation| Cause::Alert { from: GroupId(from), position: position(incarnation, 1) };
             run.restore_because(1, incarnation, Some((0, 1)), cause(0, incarnation));
             run.restore_because(0, incarnation + 1, Some((0, 1)), cause(1, incarnation));
         }

@@ -185,7 +185,7 @@ fn undoing(history: &History<'_>, message: &Message) -> Option<RollbackOf> {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, position};
-    use faultline_core::{Cause, Claim, ClusterId, Promise};
+    use faultline_core::{Cause, Claim, Promise};
     use std::sync::Arc;
 
     /// Two clusters of one process, each with a checkpoint. p1 then delivers a message that p0 sent after its
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn alert(from: u16, incarnation: u32) -> Cause {
-        Cause::Alert { from: ClusterId(from), position: position(incarnation, 1) }
+        Cause::Alert { from: GroupId(from), position: position(incarnation, 1) }
     }
 
     fn wrong(run: &Run) -> Vec<Breach> {
@@ -291,7 +291,7 @@ mod tests {
         run.kill(0, true);
         run.restore_because(1, 1, Some((0, 1)), alert(0, 1));
         assert_eq!(wrong(&run), []);
-        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing: Arc::default() });
+        run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing: Arc::default() });
         assert_eq!(wrong(&run), []);
     }
 

@@ -231,7 +231,7 @@ mod tests {
     use crate::testing::finds;
     use crate::testing::tasks::TaskRun;
     use crate::testing::{Run, check_alone, p};
-    use faultline_core::{ClusterId, Sn, Span};
+    use faultline_core::{Sn, Span};
     use faultline_trace::manifest::{Copies, ReplicaHolders};
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
                 run.0.kill(0, false);
             }
             let missing = [(name, vec![p(1)])].into();
-            run.0.claim(1, Claim::Unrecoverable { cluster: ClusterId(0), missing });
+            run.0.claim(1, Claim::Unrecoverable { group: GroupId(0), missing });
             let violations = check_alone(check, &run.0).violation_count();
             assert_eq!(violations, u64::from(!is_gone), "{is_gone}");
         }
@@ -253,7 +253,7 @@ mod tests {
 
     fn give_up(run: &mut Run) {
         let missing = [(run.image(0, 0, 1), vec![p(0), p(1)])].into();
-        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
+        run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
     }
 
     fn run() -> Run {
@@ -328,7 +328,7 @@ mod tests {
         run.kill(1, true);
         let missing: std::sync::Arc<[_]> =
             [(run.image(0, 0, 1), vec![p(0)]), (run.image(1, 0, 1), vec![p(1)])].into();
-        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
+        run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
     }
@@ -349,7 +349,7 @@ mod tests {
         run.durable(1, run.image(0, 0, 1));
         run.kill(0, true);
         let missing = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
-        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
+        run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
         let finding = check_alone(check, &run);
         finds!(finding, Breach::WasAvailable { .. });
     }
@@ -363,7 +363,7 @@ mod tests {
         run.durable(0, run.image(0, 0, 1));
         run.restore(0, 1, Some((0, 1)));
         let missing: std::sync::Arc<[_]> = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
-        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
+        run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
         let finding = check_alone(check, &run);
         finds!(finding, Breach::WasAvailable { .. });
         run.claim(1, Claim::Collected { round: 1, below: Sn(1), kept: 1, log: 0 });
@@ -403,7 +403,7 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         run.kill(0, true);
         let missing: std::sync::Arc<[_]> = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
-        run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
+        run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
     }

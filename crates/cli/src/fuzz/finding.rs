@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use faultline_checker::Property;
+use faultline_checker::{Context, Property, Violation};
 use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
 use faultline_report::diagram::{Diagram, Limits, svg};
-use faultline_report::transcript::{name_tasks, text, transcript};
+use faultline_report::transcript::{task_names, text, transcript};
 use faultline_report::{DisplayNames, RecordedRun, Timeline};
 use faultline_session::UnjudgedRecording;
 use faultline_trace::{Bundle, BundleError, Manifest};
@@ -79,8 +79,11 @@ pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Find
 /// Returns the violations of one property, as sentences that name tasks like the transcript.
 pub(crate) fn violations(trial: &Trial, property: Property) -> Vec<String> {
     let RenderedTrial { names, history, .. } = RenderedTrial::new(trial);
-    let all = trial.judgement.of(property).violations.iter().map(|it| it.text.clone()).collect();
-    name_tasks(all, &trial.trace, &history, &names)
+    let mut context = Context::from_manifest(&trial.manifest);
+    context.names.tasks = task_names(&trial.trace, &history, &names);
+    let sentence =
+        |it: &Violation| it.what.as_ref().map_or_else(|| it.text.clone(), |it| it.sentence(&context));
+    trial.judgement.of(property).violations.iter().map(sentence).collect()
 }
 
 /// Renders a trial as text and as a picture.

@@ -138,9 +138,9 @@ impl Cck {
     fn give_up_if_lost(&self, name: ImageName, host: &mut dyn PartitionHost<Self>) {
         let asked = self.locals[&name.owner].loading.as_ref().and_then(|it| it.asked.as_ref());
         if asked.is_some_and(BTreeSet::is_empty) {
-            let cluster = Scope::Process.group_of(&self.membership, name.owner);
+            let group = Scope::Process.group_of(&self.membership, name.owner);
             let holders = super::holders::holders(&self.config, &self.membership, name.owner, self.me);
-            host.claim(Claim::Unrecoverable { cluster, missing: Arc::from([(name, holders)]) });
+            host.claim(Claim::Unrecoverable { group, missing: Arc::from([(name, holders)]) });
         }
     }
 

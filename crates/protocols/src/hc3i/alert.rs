@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Cause, Claim, ClusterId, Incarnation, Membership, Position, ProcessId, Time, To};
+use faultline_core::{Cause, Claim, GroupId, Incarnation, Membership, Position, ProcessId, Time, To};
 
 use super::config::{Defect, Rule};
 use super::delivery::Early;
@@ -21,7 +21,7 @@ pub(super) struct Alerts {
 /// An alert that a cluster has not confirmed yet.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
-    cluster: ClusterId,
+    cluster: GroupId,
     tries: usize,
     again_at: Time,
 }
@@ -52,13 +52,13 @@ impl Hc3i {
     }
 
     /// Coordinator: alerts a cluster that could not be reached before.
-    pub(super) fn start_alerting(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
+    pub(super) fn start_alerting(&mut self, cluster: GroupId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.push(Outstanding { cluster, tries: 0, again_at: now });
         self.retry_alerts(now, host);
     }
 
     /// Coordinator: stops waiting for a confirmation from a cluster that has left.
-    pub(super) fn stop_alerting(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
+    pub(super) fn stop_alerting(&mut self, cluster: GroupId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
         if self.coordinates() {
             self.maybe_settled(now, host);
@@ -103,7 +103,7 @@ impl Hc3i {
     pub(super) fn alerted(
         &mut self,
         from: ProcessId,
-        cluster: ClusterId,
+        cluster: GroupId,
         past: &Arc<ClusterHistory>,
         now: Time,
         host: &mut ProtocolHost,
@@ -200,7 +200,7 @@ impl Hc3i {
     /// Coordinator: a cluster confirms the alert, and attaches its own tables, which count as alerts.
     pub(super) fn alert_recorded(
         &mut self,
-        cluster: ClusterId,
+        cluster: GroupId,
         incarnation: Incarnation,
         history: &History,
         now: Time,

@@ -10,8 +10,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Cause, Claim, ClusterId, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Span,
-    Time, Vectors,
+    Attempt, Cause, Claim, GroupId, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Span, Time,
+    Vectors,
 };
 
 use super::config::{Defect, Rule};
@@ -209,11 +209,11 @@ impl Hc3i {
             return self.ddv.clone();
         }
         let mut ddv = self.whole(&self.ddv);
-        let mut raise = |cluster: ClusterId, position: Position| {
+        let mut raise = |cluster: GroupId, position: Position| {
             let stands =
                 !self.is_undone(cluster, position) && position.incarnation <= self.history.known(cluster);
             if stands {
-                ddv[cluster.index()] = ddv[cluster.index()].max(position);
+                ddv[cluster.place()] = ddv[cluster.place()].max(position);
             }
             stands
         };
@@ -413,7 +413,7 @@ impl Hc3i {
         };
         let Gathering { position, attempt, mut vectors, .. } = gathering;
         let mut ddv = self.whole(&vectors.ddv);
-        ddv[self.cluster.index()] = position;
+        ddv[self.cluster.place()] = position;
         vectors.ddv = ddv.into();
         let vectors = Arc::new(vectors);
         self.broadcast(Control::Commit { position, attempt, vectors: vectors.clone() }, host);

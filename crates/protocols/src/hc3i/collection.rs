@@ -15,7 +15,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Attempt, Claim, ClusterId, Position, Presence, ProcessId, Span, Time, To, Vectors};
+use faultline_core::{Attempt, Claim, GroupId, Position, Presence, ProcessId, Span, Time, To, Vectors};
 
 use super::config::{CollectBy, Rule};
 use super::message::{Collection, Control, Inventory, RestorableCheckpoint};
@@ -30,9 +30,9 @@ pub(super) struct Collecting {
     /// Without an initiator: whether this collection has yet to be decided.
     due: bool,
     /// The latest list from each cluster; at an initiator, the lists of this round.
-    stock: BTreeMap<ClusterId, Arc<Inventory>>,
+    stock: BTreeMap<GroupId, Arc<Inventory>>,
     /// Without an initiator: clusters that have sent a list since the last decision.
-    heard: BTreeSet<ClusterId>,
+    heard: BTreeSet<GroupId>,
 }
 
 impl Hc3i {
@@ -113,7 +113,7 @@ impl Hc3i {
             return None;
         }
         let mut incarnations: Vec<_> = self.clusters().map(|cluster| self.history.known(cluster)).collect();
-        incarnations[self.cluster.index()] = self.position.incarnation;
+        incarnations[self.cluster.place()] = self.position.incarnation;
         let covered_only = self.obeys(Rule::CollectsOnCovered);
         let covered = self.kept.iter().filter(|kept| self.is_covered(kept) || !covered_only);
         let checkpoints = covered.map(|kept| (kept.checkpoint(), kept.vectors.clone())).collect();
@@ -193,7 +193,7 @@ impl Hc3i {
 
     /// For the defect that does not wait for all clusters: a cluster that has sent no list counts as never rolling
     /// back.
-    fn make_up_for_silent(&self, stock: &mut BTreeMap<ClusterId, Arc<Inventory>>) {
+    fn make_up_for_silent(&self, stock: &mut BTreeMap<GroupId, Arc<Inventory>>) {
         let incarnations = stock[&self.cluster].incarnations.clone();
         let never_rolls_back =
             Arc::new(Inventory { incarnations, checkpoints: Vec::from([never_rolling_back()]) });
@@ -206,7 +206,7 @@ impl Hc3i {
     /// has not joined yet count as undone, which is the safe assumption. A cluster that has left never rolls back.
     fn complete_inventories(
         &self,
-        received: &BTreeMap<ClusterId, Arc<Inventory>>,
+        received: &BTreeMap<GroupId, Arc<Inventory>>,
     ) -> Option<Vec<Arc<Inventory>>> {
         let without = |checkpoints| Some(Arc::new(Inventory { incarnations: Vec::new(), checkpoints }));
         let list = |cluster| match self.presence(cluster) {
@@ -224,10 +224,10 @@ impl Hc3i {
     /// that others include. Rollbacks of clusters that have left are ignored, since clusters that joined later do not
     /// know about them.
     fn decision(&self, stock: &[Arc<Inventory>]) -> Option<Arc<Collection>> {
-        let incarnations = stock[self.cluster.index()].incarnations.clone();
-        let counts = |cluster: &ClusterId| self.presence(*cluster) != Presence::Left;
+        let incarnations = stock[self.cluster.place()].incarnations.clone();
+        let counts = |cluster: &GroupId| self.presence(*cluster) != Presence::Left;
         let agree = stock.iter().filter(|told| !told.incarnations.is_empty()).all(|told| {
-            let same = |it: ClusterId| told.incarnations[it.index()] == incarnations[it.index()];
+            let same = |it: GroupId| told.incarnations[it.place()] == incarnations[it.place()];
             told.incarnations == incarnations || self.clusters().filter(counts).all(same)
         });
         let mut worst = worst_line(stock);
@@ -250,14 +250,14 @@ impl Hc3i {
             self.broadcast(Control::Collect { round, collection: collection.clone() }, host);
         }
         let recovering = matches!(self.phase, Phase::Recovering(_) | Phase::Serving);
-        if recovering || collection.incarnations[self.cluster.index()] != self.position.incarnation {
+        if recovering || collection.incarnations[self.cluster.place()] != self.position.incarnation {
             return;
         }
         self.copies.note_all_collected(&collection.worst);
         if self.history.collect_all(&collection.worst) {
             self.write_record(None, now, host);
         }
-        let mut below = collection.worst[self.cluster.index()].position.sn;
+        let mut below = collection.worst[self.cluster.place()].position.sn;
         if !self.obeys(Rule::CollectsBelowWorst) {
             below = below.next();
         }
@@ -288,8 +288,8 @@ impl Hc3i {
         let keeps_at_worst = self.obeys(Rule::KeepsLogAtWorst);
         let removed = Arc::make_mut(&mut log).retain(|entry| {
             let cluster = self.cluster_of(entry.id.to);
-            let worst = collection.worst[cluster.index()].position.sn;
-            let aware = self.history.known(cluster) >= collection.incarnations[cluster.index()]
+            let worst = collection.worst[cluster.place()].position.sn;
+            let aware = self.history.known(cluster) >= collection.incarnations[cluster.place()]
                 || !self.obeys(Rule::CollectsLogAware);
             let settled = |at: Position| {
                 !self.is_undone(cluster, at) && (at.sn < worst || !keeps_at_worst && at.sn == worst)
@@ -322,9 +322,9 @@ fn worst_line(stock: &[Arc<Inventory>]) -> Vec<Checkpoint> {
     while moved {
         moved = false;
         for cluster in 0..stock.len() {
-            let undone = |&(from, position): &(ClusterId, Position)| {
-                from.index() != cluster
-                    && position.sn >= line_at(from.index(), line[from.index()]).position.sn
+            let undone = |&(from, position): &(GroupId, Position)| {
+                from.place() != cluster
+                    && position.sn >= line_at(from.place(), line[from.place()]).position.sn
             };
             let clean = |place: &usize| {
                 checkpoint_at(cluster, *place)

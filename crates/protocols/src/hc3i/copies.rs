@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Boot, ClusterId, ImageName, Membership, ProcessId, Role, Time, To};
+use faultline_core::{Boot, GroupId, ImageName, Membership, ProcessId, Role, Time, To};
 
 use super::config::{Config, Defect, Rule};
 use super::history::{ClusterHistory, History};
@@ -38,7 +38,7 @@ enum ListFor {
     Inquiry {
         from: ProcessId,
         epoch: Epoch,
-        cluster: ClusterId,
+        cluster: GroupId,
     },
     Offer {
         owner: ProcessId,
@@ -103,7 +103,7 @@ impl Copies {
         &mut self,
         from: ProcessId,
         epoch: Epoch,
-        cluster: ClusterId,
+        cluster: GroupId,
         host: &mut ProtocolHost,
     ) {
         self.lists.push_back(ListFor::Inquiry { from, epoch, cluster });
@@ -301,7 +301,7 @@ impl Hc3i {
 
     fn parts_of(
         &self,
-        cluster: ClusterId,
+        cluster: GroupId,
         images: Vec<(ImageName, Arc<Head>)>,
         reported: impl Fn(&ImageName) -> bool,
     ) -> Vec<(ImageName, Arc<Head>)> {
@@ -314,7 +314,7 @@ impl Hc3i {
         &mut self,
         from: ProcessId,
         epoch: Epoch,
-        cluster: ClusterId,
+        cluster: GroupId,
         past: &ClusterHistory,
         now: Time,
         host: &mut ProtocolHost,

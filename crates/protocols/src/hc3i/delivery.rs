@@ -7,7 +7,7 @@
 use alloc::sync::Arc;
 
 use faultline_core::{
-    Attempt, Claim, ClusterId, Incarnation, MessageId, Payload, Position, ProcessId, Sn, Time, To,
+    Attempt, Claim, GroupId, Incarnation, MessageId, Payload, Position, ProcessId, Sn, Time, To,
 };
 
 use super::config::{Defect, Forcing, Piggyback, Rule};
@@ -130,7 +130,7 @@ impl Hc3i {
     /// Applies rule 10, step by step.
     fn arrived_between(
         &mut self,
-        cluster: ClusterId,
+        cluster: GroupId,
         mut arrival: Arrival,
         now: Time,
         host: &mut ProtocolHost,
@@ -269,7 +269,7 @@ impl Hc3i {
 }
 
 /// Raises the greatest position delivered from `cluster` in the incarnation of `position`.
-fn raise(delivered: &mut Arc<[(ClusterId, Position)]>, cluster: ClusterId, position: Position) {
+fn raise(delivered: &mut Arc<[(GroupId, Position)]>, cluster: GroupId, position: Position) {
     let key = (cluster, position.incarnation);
     match delivered.binary_search_by_key(&key, |&(it, at)| (it, at.incarnation)) {
         Ok(place) if delivered[place].1 >= position => {}

@@ -5,7 +5,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use faultline_core::{ClusterId, Incarnation, Position, Sn};
+use faultline_core::{GroupId, Incarnation, Position, Sn};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::machines::Checkpoint;
@@ -44,14 +44,14 @@ pub struct History {
 
 impl History {
     /// Creates histories in which only that of `cluster` is known.
-    pub fn about(cluster: ClusterId, past: &Arc<ClusterHistory>) -> History {
+    pub fn about(cluster: GroupId, past: &Arc<ClusterHistory>) -> History {
         let mut history = History::default();
         history.extend(cluster, past);
         history
     }
 
     /// Returns the history of `cluster`.
-    pub fn of(&self, cluster: ClusterId) -> Arc<ClusterHistory> {
+    pub fn of(&self, cluster: GroupId) -> Arc<ClusterHistory> {
         Arc::new(ClusterHistory {
             rollbacks: self.rollbacks(cluster).into(),
             collected: self.collected(cluster),
@@ -59,38 +59,38 @@ impl History {
     }
 
     /// Returns the rollbacks of `cluster`, ascending by incarnation.
-    pub fn rollbacks(&self, cluster: ClusterId) -> &[(Incarnation, Sn)] {
-        self.rollbacks.get(cluster.index()).map_or(&[], Vec::as_slice)
+    pub fn rollbacks(&self, cluster: GroupId) -> &[(Incarnation, Sn)] {
+        self.rollbacks.get(cluster.place()).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the newest announced incarnation of `cluster`.
-    pub fn known(&self, cluster: ClusterId) -> Incarnation {
+    pub fn known(&self, cluster: GroupId) -> Incarnation {
         known(self.rollbacks(cluster))
     }
 
     /// Returns the checkpoint of `cluster` before which everything was collected.
-    pub fn collected(&self, cluster: ClusterId) -> Checkpoint {
-        self.collected.get(cluster.index()).copied().unwrap_or_default()
+    pub fn collected(&self, cluster: GroupId) -> Checkpoint {
+        self.collected.get(cluster.place()).copied().unwrap_or_default()
     }
 
     /// Returns whether a rollback undid an event (a send or a delivery) at `position` of `cluster`, after the
     /// checkpoint of that position was taken.
-    pub fn undid_after(&self, cluster: ClusterId, position: Position) -> bool {
+    pub fn undid_after(&self, cluster: GroupId, position: Position) -> bool {
         later(self.rollbacks(cluster), position.incarnation).any(|restored| restored <= position.sn)
     }
 
     /// Returns whether a rollback undid the checkpoint `position` of `cluster` itself.
-    pub fn undid_checkpoint(&self, cluster: ClusterId, position: Position) -> bool {
+    pub fn undid_checkpoint(&self, cluster: GroupId, position: Position) -> bool {
         undid_checkpoint(self.rollbacks(cluster), position)
     }
 
     /// Records a rollback of `cluster`.
-    pub fn rolled_back(&mut self, cluster: ClusterId, incarnation: Incarnation, to: Sn) {
+    pub fn rolled_back(&mut self, cluster: GroupId, incarnation: Incarnation, to: Sn) {
         self.add_rollbacks(cluster, &[(incarnation, to)]);
     }
 
     /// Records that everything older than `checkpoint` of `cluster` was collected.
-    pub fn collect(&mut self, cluster: ClusterId, checkpoint: Checkpoint) {
+    pub fn collect(&mut self, cluster: GroupId, checkpoint: Checkpoint) {
         if checkpoint > self.collected(cluster) {
             *at(Arc::make_mut(&mut self.collected), cluster) = checkpoint;
         }
@@ -99,27 +99,27 @@ impl History {
     /// Records, for every cluster, that everything older than its entry in `checkpoints` was collected. Returns
     /// whether anything was new.
     pub fn collect_all(&mut self, checkpoints: &Arc<Vec<Checkpoint>>) -> bool {
-        let clusters = || (0..checkpoints.len() as u16).map(ClusterId);
-        let compared = |cluster: ClusterId| checkpoints[cluster.index()].cmp(&self.collected(cluster));
+        let clusters = || (0..checkpoints.len() as u16).map(GroupId);
+        let compared = |cluster: GroupId| checkpoints[cluster.place()].cmp(&self.collected(cluster));
         if !clusters().any(|it| compared(it).is_gt()) {
             return false;
         }
         if checkpoints.len() >= self.collected.len() && clusters().all(|it| compared(it).is_ge()) {
             self.collected = checkpoints.clone();
         } else {
-            clusters().for_each(|it| self.collect(it, checkpoints[it.index()]));
+            clusters().for_each(|it| self.collect(it, checkpoints[it.place()]));
         }
         true
     }
 
     /// Adds all new entries. Returns whether they include a rollback.
-    pub fn extend(&mut self, cluster: ClusterId, past: &ClusterHistory) -> bool {
+    pub fn extend(&mut self, cluster: GroupId, past: &ClusterHistory) -> bool {
         self.collect(cluster, past.collected);
         self.add_rollbacks(cluster, &past.rollbacks)
     }
 
     /// Adds rollbacks. Returns whether any of them was new.
-    fn add_rollbacks(&mut self, cluster: ClusterId, others: &[(Incarnation, Sn)]) -> bool {
+    fn add_rollbacks(&mut self, cluster: GroupId, others: &[(Incarnation, Sn)]) -> bool {
         let mine = self.rollbacks(cluster);
         let is_fresh = |entry: &&(Incarnation, Sn)| mine.iter().all(|known| known.0 != entry.0);
         let fresh: Vec<_> = others.iter().filter(is_fresh).copied().collect();
@@ -133,22 +133,22 @@ impl History {
     }
 
     /// Adds everything that `other` knows. Returns the clusters with a new rollback.
-    pub fn merge(&mut self, other: &History) -> Vec<ClusterId> {
+    pub fn merge(&mut self, other: &History) -> Vec<GroupId> {
         self.collect_all(&other.collected);
-        let news = |&it: &ClusterId| self.add_rollbacks(it, other.rollbacks(it));
+        let news = |&it: &GroupId| self.add_rollbacks(it, other.rollbacks(it));
         other.clusters().filter(news).collect()
     }
 
     /// Iterates over all clusters about which something may be known.
-    fn clusters(&self) -> impl Iterator<Item = ClusterId> + use<> {
-        (0..self.rollbacks.len().max(self.collected.len()) as u16).map(ClusterId)
+    fn clusters(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.rollbacks.len().max(self.collected.len()) as u16).map(GroupId)
     }
 
     /// Returns the part of `other` that can be true: it omits rollbacks past what is known to have been collected.
     /// A cluster that rolled back that far did not know about the collection, and must be told.
     pub fn believable(&self, mut other: History) -> History {
         for (index, rollbacks) in other.rollbacks.iter_mut().enumerate() {
-            let collected = self.collected(ClusterId(index as u16)).position;
+            let collected = self.collected(GroupId(index as u16)).position;
             let breaks = |&(incarnation, to): &(Incarnation, Sn)| {
                 incarnation > collected.incarnation && to < collected.sn
             };
@@ -173,9 +173,9 @@ impl Serialize for History {
     /// Serializes a sequence of [`ClusterHistory`], without trailing clusters about which nothing is known.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let is_known =
-            |it: &ClusterId| !self.rollbacks(*it).is_empty() || self.collected(*it) != Checkpoint::default();
+            |it: &GroupId| !self.rollbacks(*it).is_empty() || self.collected(*it) != Checkpoint::default();
         let last = self.clusters().filter(is_known).last();
-        let known = (0..last.map_or(0, |it| it.0 + 1)).map(ClusterId);
+        let known = (0..last.map_or(0, |it| it.0 + 1)).map(GroupId);
         serializer.collect_seq(
             known.map(|it| Known { rollbacks: self.rollbacks(it), collected: self.collected(it) }),
         )
@@ -198,11 +198,11 @@ impl From<Vec<ClusterHistory>> for History {
 }
 
 /// Returns the entry of a cluster, creating it if necessary.
-fn at<T: Default>(all: &mut Vec<T>, cluster: ClusterId) -> &mut T {
-    if all.len() <= cluster.index() {
-        all.resize_with(cluster.index() + 1, T::default);
+fn at<T: Default>(all: &mut Vec<T>, cluster: GroupId) -> &mut T {
+    if all.len() <= cluster.place() {
+        all.resize_with(cluster.place() + 1, T::default);
     }
-    &mut all[cluster.index()]
+    &mut all[cluster.place()]
 }
 
 fn known(rollbacks: &[(Incarnation, Sn)]) -> Incarnation {
@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    const F: ClusterId = ClusterId(2);
+    const F: GroupId = GroupId(2);
 
     fn rolled_back_to_3_then_2() -> History {
         let mut history = History::default();
@@ -263,13 +263,13 @@ mod tests {
         assert_eq!(mine.merge(&other), []);
         assert_eq!(mine, other);
         assert_eq!(mine.known(F), Incarnation(2));
-        assert_eq!(mine.known(ClusterId(9)), Incarnation(0));
+        assert_eq!(mine.known(GroupId(9)), Incarnation(0));
     }
 
     #[test]
     fn a_history_survives_its_encoding() {
         let mut history = rolled_back_to_3_then_2();
-        history.collect(ClusterId(0), Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) });
+        history.collect(GroupId(0), Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) });
         for known in [History::default(), history] {
             let bytes = postcard::to_allocvec(&known).unwrap();
             assert_eq!(postcard::from_bytes::<History>(&bytes).unwrap(), known);

@@ -4,7 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use faultline_core::{
-    Attempt, Cause, ClusterId, ImageName, Incarnation, MembershipVersion, MessageId, Payload, Position,
+    Attempt, Cause, GroupId, ImageName, Incarnation, MembershipVersion, MessageId, Payload, Position,
     ProcessId, Sn, Vectors,
 };
 use serde::{Deserialize, Serialize};
@@ -210,7 +210,7 @@ pub enum Control {
     /// A cluster rolled back. Carries the cluster's whole history.
     Alert {
         /// The cluster that rolled back.
-        cluster: ClusterId,
+        cluster: GroupId,
         /// All its rollbacks.
         past: Arc<ClusterHistory>,
     },
@@ -218,7 +218,7 @@ pub enum Control {
     /// Carries the tables of the cluster that answers.
     AlertRecorded {
         /// The cluster that answers.
-        cluster: ClusterId,
+        cluster: GroupId,
         /// The newest entry of the alert that is answered.
         incarnation: Incarnation,
         /// Tables of that cluster.
@@ -250,7 +250,7 @@ pub enum Control {
         /// The member's incarnation. The request is void if the cluster has begun a newer one.
         incarnation: Incarnation,
         /// The cluster that rolled back.
-        from: ClusterId,
+        from: GroupId,
         /// The checkpoint that it restored.
         position: Position,
     },
@@ -266,7 +266,7 @@ pub enum Control {
         /// Epoch of the round.
         epoch: Epoch,
         /// The recovering cluster.
-        cluster: ClusterId,
+        cluster: GroupId,
     },
     /// Answers [`Control::Prepare`] and [`Control::Inquire`].
     Reported {
@@ -287,7 +287,7 @@ pub enum Control {
         /// Epoch of the round.
         epoch: Epoch,
         /// The recovering cluster.
-        cluster: ClusterId,
+        cluster: GroupId,
         /// Its rollbacks, including the new one.
         past: Arc<ClusterHistory>,
     },

@@ -44,7 +44,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Boot, ClusterId, Counters, Footprint, Gauges, Host, ImageName, Incarnation, Input, Life,
+    Birth, Boot, ClusterId, Counters, Footprint, Gauges, GroupId, Host, ImageName, Incarnation, Input, Life,
     Membership, MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol,
     ProtocolTypes, Role, Sn, Time, To, Vectors,
 };
@@ -80,7 +80,7 @@ type Image = faultline_core::Image<Head, Saved>;
 pub struct Hc3i {
     me: ProcessId,
     /// The cluster that takes coordinated checkpoints; `OUTSIDE` for a storage server.
-    cluster: ClusterId,
+    cluster: GroupId,
     /// Whether every other cluster has handled the last rollback of this one. Until then, a message from another
     /// cluster may have been sent by a state that is about to be undone because of the rollback. Delivering it
     /// could make the rollbacks trigger each other endlessly.
@@ -105,7 +105,7 @@ pub struct Hc3i {
     /// first checkpoint, all processes share the empty vector.
     ddv: Arc<[Position]>,
     /// Greatest position delivered here from each cluster and incarnation, ascending (finding 5).
-    delivered: Arc<[(ClusterId, Position)]>,
+    delivered: Arc<[(GroupId, Position)]>,
     history: History,
     log: Arc<Log>,
     received: Arc<Received>,
@@ -465,7 +465,7 @@ impl Hc3i {
     fn broadcast(&self, message: Control, host: &mut ProtocolHost) {
         match self.config.scope {
             Scope::Process => {}
-            Scope::Cluster => host.control(To::Cluster(self.cluster), message),
+            Scope::Cluster => host.control(To::Cluster(ClusterId(self.cluster.0)), message),
             Scope::Federation => unreachable!("a federation that is one cluster has nothing to force"),
         }
     }
@@ -490,22 +490,22 @@ impl Hc3i {
 
     /// Returns the cluster of a process, in the protocol's own numbering of clusters.
     #[inline]
-    fn cluster_of(&self, process: ProcessId) -> ClusterId {
+    fn cluster_of(&self, process: ProcessId) -> GroupId {
         self.config.scope.group_of(&self.membership, process)
     }
 
-    fn members_of(&self, cluster: ClusterId) -> Arc<[ProcessId]> {
+    fn members_of(&self, cluster: GroupId) -> Arc<[ProcessId]> {
         self.config.scope.members(&self.membership, cluster)
     }
 
-    fn clusters(&self) -> impl Iterator<Item = ClusterId> + use<> {
-        (0..self.clusters).map(ClusterId)
+    fn clusters(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.clusters).map(GroupId)
     }
 
     /// Returns the position of another cluster on which this cluster's last checkpoint depends.
     #[inline]
-    fn dependency(&self, on: ClusterId) -> Position {
-        self.ddv.get(on.index()).copied().unwrap_or_default()
+    fn dependency(&self, on: GroupId) -> Position {
+        self.ddv.get(on.place()).copied().unwrap_or_default()
     }
 
     /// Returns a copy of the vector with all entries present.
@@ -523,7 +523,7 @@ impl Hc3i {
     }
 
     /// Returns whether another cluster's rollback undid an event there at `position`.
-    fn is_undone(&self, cluster: ClusterId, position: Position) -> bool {
+    fn is_undone(&self, cluster: GroupId, position: Position) -> bool {
         if self.has(Defect::UndoneOneTooLate) {
             return self.history.undid_checkpoint(cluster, position);
         }
@@ -596,7 +596,7 @@ fn merge_vectors(into: &mut Vectors, other: &Vectors) {
     if into.delivered.is_empty() {
         into.delivered = other.delivered.clone();
     } else if !other.delivered.is_empty() {
-        let mut greatest: BTreeMap<(ClusterId, Incarnation), Position> = BTreeMap::new();
+        let mut greatest: BTreeMap<(GroupId, Incarnation), Position> = BTreeMap::new();
         for &(cluster, position) in into.delivered.iter().chain(other.delivered.iter()) {
             let entry = greatest.entry((cluster, position.incarnation)).or_insert(position);
             *entry = position.max(*entry);

@@ -12,7 +12,7 @@
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
-use faultline_core::{Claim, ClusterId, Incarnation, Membership, Presence, ProcessId, Scope, Time};
+use faultline_core::{Claim, ClusterId, GroupId, Incarnation, Membership, Presence, ProcessId, Scope, Time};
 
 use super::config::Rule;
 use super::message::Control;
@@ -38,15 +38,15 @@ impl Leaving {
 }
 
 impl Hc3i {
-    pub(super) fn presence(&self, cluster: ClusterId) -> Presence {
+    pub(super) fn presence(&self, cluster: GroupId) -> Presence {
         match self.config.scope {
-            Scope::Cluster => self.membership.presence(cluster),
+            Scope::Cluster => self.membership.presence(ClusterId(cluster.0)),
             Scope::Process | Scope::Federation => Presence::Permanent,
         }
     }
 
     /// Iterates over the other clusters that are present.
-    pub(super) fn others(&self) -> impl Iterator<Item = ClusterId> + '_ {
+    pub(super) fn others(&self) -> impl Iterator<Item = GroupId> + '_ {
         self.clusters().filter(|&it| it != self.cluster && self.presence(it).is_present())
     }
 
@@ -57,7 +57,7 @@ impl Hc3i {
         }
         let mut purges = false;
         for cluster in self.clusters() {
-            match (old.clusters[cluster.index()].presence, self.presence(cluster)) {
+            match (old.presence(ClusterId(cluster.0)), self.presence(cluster)) {
                 (was, is) if was == is => {}
                 (_, Presence::Left) => {
                     purges = true;
@@ -75,7 +75,7 @@ impl Hc3i {
 
     /// Coordinator: tells a joining cluster about earlier rollbacks. During a recovery, the alerts at the end of
     /// the recovery do this.
-    fn greet(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
+    fn greet(&mut self, cluster: GroupId, now: Time, host: &mut ProtocolHost) {
         let has_past = self.history.known(self.cluster) > Incarnation(0);
         let is_recovering = matches!(self.phase, Phase::Recovering(_));
         if self.coordinates() && has_past && !is_recovering && self.obeys(Rule::TellsNewcomers) {
@@ -171,7 +171,7 @@ impl Hc3i {
     pub(super) fn maybe_release(&mut self, host: &mut ProtocolHost) {
         let members = self.members.len();
         let is_settled = self.settled && !self.alerts_are_outstanding();
-        let cluster = self.cluster;
+        let cluster = self.membership.cluster_of(self.me);
         let leaving = &mut self.coordination().leaving;
         if is_settled && leaving.unwanted.len() == members && !leaving.released {
             leaving.released = true;

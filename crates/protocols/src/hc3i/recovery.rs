@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Cause, Claim, ClusterId, ImageName, MembershipVersion, Position, ProcessId, Time, Vectors,
+    Cause, Claim, GroupId, ImageName, MembershipVersion, Position, ProcessId, Time, Vectors,
 };
 
 use super::checkpoint::Part;
@@ -139,7 +139,7 @@ impl Hc3i {
     }
 
     /// Returns a rollback of another cluster that undid messages whose delivery these vectors record.
-    pub(super) fn undone_in(&self, vectors: &Vectors) -> Option<(ClusterId, Position)> {
+    pub(super) fn undone_in(&self, vectors: &Vectors) -> Option<(GroupId, Position)> {
         let mut others = vectors.delivered.iter().copied();
         if !self.obeys(Rule::DeliveredDecides) {
             return self
@@ -153,7 +153,7 @@ impl Hc3i {
             .map(|(it, _)| self.last_rollback(it))
     }
 
-    fn last_rollback(&self, cluster: ClusterId) -> (ClusterId, Position) {
+    fn last_rollback(&self, cluster: GroupId) -> (GroupId, Position) {
         let &(incarnation, sn) = self.history.rollbacks(cluster).last().expect("a rollback undid something");
         (cluster, Position { incarnation, sn })
     }
@@ -380,7 +380,7 @@ impl Hc3i {
         self.position = Position { incarnation: target.incarnation, sn: target.sn() };
         let vectors = target.checkpoint.as_ref().map(|kept| kept.vectors.clone()).unwrap_or_default();
         let mut ddv = self.whole(&vectors.ddv);
-        ddv[self.cluster.index()] = self.position;
+        ddv[self.cluster.place()] = self.position;
         self.ddv = ddv.into();
         self.delivered = image.map_or_else(|| Arc::from([]), |image| image.head.vectors.delivered.clone());
         self.log = match image {

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Cause, Claim, ClusterId, ImageName, Incarnation, Membership, Position, ProcessId, Time, Vectors,
+    Attempt, Cause, Claim, GroupId, ImageName, Incarnation, Membership, Position, ProcessId, Time, Vectors,
 };
 
 use super::config::{Defect, Rule};
@@ -35,7 +35,7 @@ impl Hc3i {
     pub(super) fn asked_to_roll_back(
         &mut self,
         incarnation: Incarnation,
-        from: ClusterId,
+        from: GroupId,
         position: Position,
         now: Time,
         host: &mut ProtocolHost,
@@ -155,7 +155,7 @@ impl Hc3i {
         }
         if kept.is_empty() && (self.has_started() || !self.obeys(Rule::StartGate)) {
             let missing = self.missing_parts(&survey);
-            host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
+            host.claim(Claim::Unrecoverable { group: self.cluster, missing });
             return;
         }
         // Parts can outlive the tables, and failures are counted outside the nodes. Even if everything is lost, no
@@ -213,7 +213,7 @@ impl Hc3i {
             merge_vectors(&mut vectors, &head.vectors);
         }
         let mut ddv = self.whole(&vectors.ddv);
-        ddv[self.cluster.index()] = position;
+        ddv[self.cluster.place()] = position;
         Vectors { ddv: ddv.into(), ..vectors }
     }
 

@@ -243,6 +243,6 @@ impl TaskRecovery {
             attempt: faultline_core::Attempt(1),
         };
         let group = faultline_core::Scope::Process.group_of(&self.membership, owner);
-        host.claim(Claim::Unrecoverable { cluster: group, missing: Arc::from([(name, asked)]) });
+        host.claim(Claim::Unrecoverable { group, missing: Arc::from([(name, asked)]) });
     }
 }

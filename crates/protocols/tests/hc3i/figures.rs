@@ -142,7 +142,7 @@ fn alerts(federation: &Federation) -> Vec<String> {
         for claim in federation.claims(process) {
             if let Claim::Alerted { from, position } = claim {
                 let cluster = name(federation.cluster_of(process).index());
-                all.insert(format!("{cluster}: ({},{})", name(from.index()), position.sn.0));
+                all.insert(format!("{cluster}: ({},{})", name(from.place()), position.sn.0));
             }
         }
     }
@@ -204,7 +204,7 @@ impl Narrator<'_> {
                 format!("rolls back to CLC{} {}", checkpoint.sn.0, ddv(vectors))
             }
             Claim::Alerted { from, position } => {
-                format!("is alerted: {} rolled back to SN {}", name(from.index()), position.sn.0)
+                format!("is alerted: {} rolled back to SN {}", name(from.place()), position.sn.0)
             }
             Claim::Resent { id } => {
                 self.resends = Some(*id);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use faultline_checker::Verdict;
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_core::{Attempt, Claim, ImageName, Incarnation, Position, ProcessId, Sn};
+use faultline_core::{Attempt, Claim, GroupId, ImageName, Incarnation, Position, ProcessId, Sn};
 use faultline_protocols::hc3i::{Config, Control, Defects, ReplicateTo};
 
 use crate::harness::{c, p};
@@ -73,10 +73,10 @@ fn a_part_lost_everywhere_makes_the_cluster_unrecoverable() {
     federation.settle();
     federation.crash(p(1), Lost);
     federation.retry();
-    let Some(Claim::Unrecoverable { cluster, missing }) = unrecoverable(&federation, p(0)) else {
+    let Some(Claim::Unrecoverable { group, missing }) = unrecoverable(&federation, p(0)) else {
         panic!("the only replica is lost");
     };
-    assert_eq!((cluster, &missing[..]), (c(0), &[(first_part(p(0)), vec![p(0), p(1)])][..]));
+    assert_eq!((group, &missing[..]), (GroupId(0), &[(first_part(p(0)), vec![p(0), p(1)])][..]));
     assert_eq!(federation.wrong(), [""; 0], "and the checker agrees that it is lost");
 }
 
@@ -116,10 +116,10 @@ fn clusters_that_fail_together_with_lost_storage_report_missing_parts_and_holder
     federation.lose(&[c(0), c(1)], Lost);
     federation.retry();
     let expected = |owner: u32, holder: u32| (first_part(p(owner)), vec![p(owner), p(holder)]);
-    for (coordinator, cluster, parts) in
-        [(p(0), c(0), [expected(0, 2), expected(1, 3)]), (p(2), c(1), [expected(2, 0), expected(3, 1)])]
+    for (coordinator, group, parts) in
+        [(p(0), 0, [expected(0, 2), expected(1, 3)]), (p(2), 1, [expected(2, 0), expected(3, 1)])]
     {
-        let claim = Claim::Unrecoverable { cluster, missing: parts.into() };
+        let claim = Claim::Unrecoverable { group: GroupId(group), missing: parts.into() };
         assert_eq!(unrecoverable(&federation, coordinator), Some(claim));
     }
     let judgement = federation.judge();

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{Position, ProcessId, StorageFate, Time};
 use faultline_history::GroupId;
+use faultline_trace::duration::lasted;
+use faultline_trace::fault::describe_fault;
 use serde::Serialize;
 
-use crate::fault::describe_fault;
 use crate::names::{DisplayNames, checkpoint};
-use crate::text::lasted;
 use crate::timeline::{Message, TheftContent, TheftPath, Timeline};
 
 /// Limits above which a diagram omits items, with a note about each omission.
@@ -273,7 +273,7 @@ impl Diagram {
         });
         let faults = history.injections.iter().map(|it| Injected {
             at: micros(it.at),
-            text: describe_fault(&it.fault, names),
+            text: describe_fault(&it.fault, names.names()),
             no: it.no.0,
         });
         Diagram {

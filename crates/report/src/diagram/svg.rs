@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use faultline_trace::duration::{LONG, instant};
 use maud::{Markup, PreEscaped, html};
 
 use super::{Diagram, Fate, Kind, Mark, MessageLine};
-use crate::text::{LONG, instant};
 
 /// The stylesheet of the picture, with the colours of the page.
 const STYLE: &str =

@@ -173,17 +173,16 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayName
                 }
             }
             Claim::Alerted { from, position } => {
-                let first = alerts.entry((group, GroupId::claimed(*from), *position)).or_insert(at);
+                let first = alerts.entry((group, *from, *position)).or_insert(at);
                 *first = at.min(*first);
             }
             Claim::Aborted { position, attempt } => {
                 was_discarded.insert((group, *position, *attempt));
             }
-            Claim::Unrecoverable { cluster, missing } => {
-                let of = GroupId::claimed(*cluster);
-                if timeline.unrecoverable.iter().all(|(it, _)| *it != of) {
-                    timeline.unrecoverable.push((of, missing.clone()));
-                }
+            Claim::Unrecoverable { group: of, missing }
+                if timeline.unrecoverable.iter().all(|(it, _)| it != of) =>
+            {
+                timeline.unrecoverable.push((*of, missing.clone()));
             }
             _ => {}
         }
@@ -228,8 +227,8 @@ fn relate(
         let failed = rollback.failures.iter().map(|&it| timeline.failures[it].at).min();
         let alerted = match rollback.cause {
             Some(Cause::Alert { from, position }) => {
-                rollback.because_of = places.get(&(GroupId::claimed(from), position.incarnation)).copied();
-                alerts.get(&(rollback.group, GroupId::claimed(from), position)).copied()
+                rollback.because_of = places.get(&(from, position.incarnation)).copied();
+                alerts.get(&(rollback.group, from, position)).copied()
             }
             Some(Cause::Failure) | None => None,
         };

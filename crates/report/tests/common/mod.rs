@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use faultline_core::fault::{FaultState, LinkProperties, Outcome};
 use faultline_core::{
-    Attempt, Boot, Cause, Claim, ClusterId, Digest, EndedBy, Fact, FactNo, Fault, FaultNo, ImageName,
-    Incarnation, Life, MessageId, PlannedFault, Position, ProcessId, Promise, Promises, Role, Scope, Sn,
-    Span, StorageFate, Time, Trigger, Vectors, Witness,
+    Attempt, Boot, Cause, Claim, ClusterId, Digest, EndedBy, Fact, FactNo, Fault, FaultNo, GroupId,
+    ImageName, Incarnation, Life, MessageId, PlannedFault, Position, ProcessId, Promise, Promises, Role,
+    Scope, Sn, Span, StorageFate, Time, Trigger, Vectors, Witness,
 };
 use faultline_trace::manifest::{
     BackendKind, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, LinkMeasured, ProcessEntry,
@@ -129,7 +129,7 @@ enum Event {
     Checkpoint { cluster: usize, incarnation: u32 },
     Crash,
     LoseCluster,
-    Recover { cluster: usize, to: u32, alert: Option<(ClusterId, Position)> },
+    Recover { cluster: usize, to: u32, alert: Option<(GroupId, Position)> },
 }
 
 #[derive(Clone)]
@@ -419,7 +419,7 @@ impl World {
         self.post(Span::from_millis(span), Event::Recover { cluster, to, alert: None });
     }
 
-    fn recover(&mut self, cluster: usize, to: usize, alert: Option<(ClusterId, Position)>) {
+    fn recover(&mut self, cluster: usize, to: usize, alert: Option<(GroupId, Position)>) {
         let undone = Position::new(self.clusters[cluster].incarnation, self.clusters[cluster].sn);
         let incarnation = self.clusters[cluster].incarnation + 1;
         let it = &mut self.clusters[cluster];
@@ -455,7 +455,7 @@ impl World {
         }
         // The other cluster is alerted, re-sends what is needed, and rolls back if necessary.
         let other = 1 - cluster;
-        let from = ClusterId(cluster as u16);
+        let from = GroupId(cluster as u16);
         let heard = self.clusters[other].heard;
         if heard.sn >= Sn(saved.sn) && heard <= undone && heard.incarnation < Incarnation(incarnation) {
             let to = self.clusters[other].saved.iter().position(|it| it.heard.sn >= Sn(saved.sn));

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use faultline_core::fault::{LinkProperties, StorageFault};
 use faultline_core::{
     Attempt, Boot, Claim, Cluster, ClusterId, Digest, EndedBy, Fact, FactKind, FactNo, Fault, FaultNo,
-    Gauges, ImageName, Incarnation, Life, Member, Membership, MembershipVersion, NodeId, PlannedFault,
-    Position, ProcessId, Progress, Role, Sn, Span, StorageFate, Time, Trigger, Vectors, Witness,
+    Gauges, GroupId, ImageName, Incarnation, Life, Member, Membership, MembershipVersion, NodeId,
+    PlannedFault, Position, ProcessId, Progress, Role, Sn, Span, StorageFate, Time, Trigger, Vectors,
+    Witness,
 };
 use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor};
 
@@ -873,10 +874,10 @@ fn a_fault_at_the_last_fact_precedes_the_end() {
 fn a_cluster_that_cannot_be_restored_ends_the_run() {
     let name = ImageName { owner: P2, incarnation: Incarnation(0), sn: Sn(4), attempt: Attempt(1) };
     let missing: Arc<[(ImageName, Vec<ProcessId>)]> = Arc::new([(name, vec![P0, P2])]);
-    let claim = Claim::Unrecoverable { cluster: C1, missing: missing.clone() };
+    let claim = Claim::Unrecoverable { group: GroupId(1), missing: missing.clone() };
     let mut driver = TestDriver::begun(vec![(when(FactKind::Unrecoverable, None, 1), crash(P0))]);
     driver.stated(P2, Fact::Claim(Box::new(claim)), true);
-    assert_eq!(driver.take(), [Order::End(Outcome::Unrecoverable { cluster: C1, missing })]);
+    assert_eq!(driver.take(), [Order::End(Outcome::Unrecoverable { group: GroupId(1), missing })]);
 }
 
 #[test]

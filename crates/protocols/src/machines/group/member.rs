@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Boot, Claim, ClusterId, ImageName, Incarnation, Input, Machine, Position, ProcessId, Protocol, Scope,
-    Span, Time, To,
+    Boot, Claim, ClusterId, GroupId, ImageName, Incarnation, Input, Machine, Position, ProcessId, Protocol,
+    Scope, Span, Time, To,
 };
 
 use super::message::Message;
@@ -22,7 +22,7 @@ pub(crate) struct Group<P: Grouped> {
     pub(crate) me: ProcessId,
     pub(crate) view: View,
     /// The group's number.
-    pub(crate) number: ClusterId,
+    pub(crate) number: GroupId,
     pub(crate) members: Arc<[ProcessId]>,
     /// Holders of this process's parts.
     pub(crate) holders: Vec<ProcessId>,
@@ -98,7 +98,7 @@ impl<P: Grouped> Group<P> {
     pub(crate) fn broadcast(&self, message: P::Control, host: &mut dyn Machine<P>) {
         match self.view.scope() {
             Scope::Process => {}
-            Scope::Cluster => host.control(To::Cluster(self.number), message),
+            Scope::Cluster => host.control(To::Cluster(ClusterId(self.number.0)), message),
             Scope::Federation => {
                 for cluster in (0..self.view.membership.clusters.len()).map(|it| ClusterId(it as u16)) {
                     host.control(To::Cluster(cluster), message.clone());
@@ -219,6 +219,6 @@ impl<P: Grouped> Group<P> {
 
     /// Reports that a part is lost, and that no other process can supply it.
     pub(crate) fn unrecoverable(&self, missing: &[(ImageName, Vec<ProcessId>)], host: &mut dyn Machine<P>) {
-        host.claim(Claim::Unrecoverable { cluster: self.number, missing: missing.into() });
+        host.claim(Claim::Unrecoverable { group: self.number, missing: missing.into() });
     }
 }

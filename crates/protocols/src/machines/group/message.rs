@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use faultline_core::{ClusterId, ImageName, Incarnation, MembershipVersion, ProcessId};
+use faultline_core::{GroupId, ImageName, Incarnation, MembershipVersion, ProcessId};
 use serde::{Deserialize, Serialize};
 
 use crate::machines::Checkpoint;
@@ -32,7 +32,7 @@ pub enum Message {
         /// The attempt to restore.
         restore: RestoreNo,
         /// The recovering group.
-        group: ClusterId,
+        group: GroupId,
     },
     /// Answers [`Message::Gather`] and [`Message::Inquire`]: the group's parts that are durable at the sender.
     Stock {

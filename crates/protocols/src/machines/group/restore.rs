@@ -215,7 +215,7 @@ impl<P: Grouped> Group<P> {
             .iter()
             .filter_map(|owner| Some((newest_without(owner)?.part(*owner), asked(*owner))))
             .collect();
-        host.claim(Claim::Unrecoverable { cluster: self.number, missing });
+        host.claim(Claim::Unrecoverable { group: self.number, missing });
     }
 
     /// Member: prepares its part of the target.

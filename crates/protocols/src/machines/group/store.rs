@@ -12,7 +12,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Boot, ClusterId, ImageName, Incarnation, Machine, ProcessId, Role, Time, To};
+use faultline_core::{Boot, GroupId, ImageName, Incarnation, Machine, ProcessId, Role, Time, To};
 
 use super::message::{Message, RestoreNo};
 use super::view::View;
@@ -33,7 +33,7 @@ pub(crate) struct Store<P: Grouped> {
     pending: BTreeMap<ImageName, (Arc<ImageOf<P>>, ProcessId)>,
     pub(crate) writes: Writes<P>,
     /// Inquiries that wait for writes.
-    inquiries: Vec<(ProcessId, RestoreNo, ClusterId)>,
+    inquiries: Vec<(ProcessId, RestoreNo, GroupId)>,
     /// Owners' [`Message::Hold`] messages that arrived before the listing.
     holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
     secures: Vec<(ProcessId, ImageName)>,
@@ -164,7 +164,7 @@ impl<P: Grouped> Store<P> {
         &mut self,
         from: ProcessId,
         restore: RestoreNo,
-        group: ClusterId,
+        group: GroupId,
         view: &View,
     ) -> Answers {
         self.inquiries.push((from, restore, group));
@@ -188,13 +188,12 @@ impl<P: Grouped> Store<P> {
         if !self.is_listed {
             return Vec::new();
         }
-        let is_writing =
-            |group: ClusterId| self.writes.names().any(|name| view.group_of(name.owner) == group);
+        let is_writing = |group: GroupId| self.writes.names().any(|name| view.group_of(name.owner) == group);
         let early = !self.rules.answers_after_writes;
-        let due = |&(.., group): &(ProcessId, RestoreNo, ClusterId)| early || !is_writing(group);
+        let due = |&(.., group): &(ProcessId, RestoreNo, GroupId)| early || !is_writing(group);
         let (due, rest): (Vec<_>, Vec<_>) = self.inquiries.iter().copied().partition(due);
         self.inquiries = rest;
-        let answer = |(from, restore, group): (ProcessId, RestoreNo, ClusterId)| {
+        let answer = |(from, restore, group): (ProcessId, RestoreNo, GroupId)| {
             let is_asked_for = |name: &&ImageName| name.is_part() && view.group_of(name.owner) == group;
             let parts = self.here.keys().filter(is_asked_for).copied();
             (from, Message::Stock { restore, parts: parts.collect() })

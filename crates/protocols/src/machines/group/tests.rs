@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Boot, Claim, Cluster, ClusterId, Image, ImageName, Incarnation, Life, Machine, Member,
+    Attempt, Boot, Claim, Cluster, ClusterId, GroupId, Image, ImageName, Incarnation, Life, Machine, Member,
     Membership, MembershipVersion, NodeId, Position, ProcessId, ProtocolTypes, Role, Scope, Sn, To,
 };
 
@@ -277,6 +277,6 @@ fn losing_a_part_and_its_replica_is_reported_as_unrecoverable() {
     assert_eq!(federation.restored(), [None; 3]);
     let first = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
     let missing = Arc::from([(first.part(ALL[1]), Vec::from([ALL[1], ALL[2]]))]);
-    let expected = Claim::Unrecoverable { cluster: ClusterId(0), missing };
+    let expected = Claim::Unrecoverable { group: GroupId(0), missing };
     assert!(federation.claims.contains(&expected), "{:?}", federation.claims);
 }

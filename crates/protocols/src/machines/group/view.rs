@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faultline_core::{ClusterId, Incarnation, Member, Membership, ProcessId, Role, Scope};
+use faultline_core::{GroupId, Incarnation, Member, Membership, ProcessId, Role, Scope};
 
 /// A membership, with the numbers derived from it.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl View {
     pub(crate) fn new(scope: Scope, counted: Option<Role>, membership: Arc<Membership>) -> View {
         let mut incarnations = vec![Incarnation(0); scope.groups(&membership)];
         for rank in membership.with_role(Role::RANK) {
-            incarnations[scope.group_of(&membership, rank).index()].0 += failures(membership.member(rank));
+            incarnations[scope.group_of(&membership, rank).place()].0 += failures(membership.member(rank));
         }
         let of_ranks: u64 = incarnations.iter().map(|it| u64::from(it.0)).sum();
         let others = counted.into_iter().flat_map(|role| membership.with_role(role));
@@ -39,8 +39,8 @@ impl View {
     }
 
     /// Returns how often `group` has failed.
-    pub(crate) fn incarnation(&self, group: ClusterId) -> Incarnation {
-        self.incarnations[group.index()]
+    pub(crate) fn incarnation(&self, group: GroupId) -> Incarnation {
+        self.incarnations[group.place()]
     }
 
     /// Returns how often each group has failed, indexed by group.
@@ -48,11 +48,11 @@ impl View {
         &self.incarnations
     }
 
-    pub(crate) fn group_of(&self, process: ProcessId) -> ClusterId {
+    pub(crate) fn group_of(&self, process: ProcessId) -> GroupId {
         self.scope.group_of(&self.membership, process)
     }
 
-    pub(crate) fn members_of(&self, group: ClusterId) -> Arc<[ProcessId]> {
+    pub(crate) fn members_of(&self, group: GroupId) -> Arc<[ProcessId]> {
         self.scope.members(&self.membership, group)
     }
 

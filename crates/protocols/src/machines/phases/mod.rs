@@ -19,7 +19,7 @@ mod rounds;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
-use faultline_core::{ClusterId, Membership, MembershipVersion, MessageId, Payload, ProcessId, Role, Scope};
+use faultline_core::{GroupId, Membership, MembershipVersion, MessageId, Payload, ProcessId, Role, Scope};
 use serde::{Deserialize, Serialize};
 
 use super::group::View;
@@ -58,7 +58,7 @@ pub enum Message {
         /// The membership that the round assumes. A message to a life that its sender does not know is lost.
         membership: MembershipVersion,
         /// The set F: groups that have failed since the last closed round.
-        failed: Arc<[ClusterId]>,
+        failed: Arc<[GroupId]>,
     },
     /// Process to process, if the group of either has failed: the state of the shared channels (R9).
     Sync {

@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Boot, Claim, ClusterId, Host, Incarnation, Life, Membership, MessageId, ProcessId, Protocol,
-    Scope, To,
+    Birth, Boot, Claim, ClusterId, GroupId, Host, Incarnation, Life, Membership, MessageId, ProcessId,
+    Protocol, Scope, To,
 };
 
 use super::{Message, Orphan, Phase, view};
@@ -117,9 +117,9 @@ impl RecoveryProcess {
         {
             self.handled = round.incarnations;
         }
-        let groups = (0..self.handled.len()).map(|index| ClusterId(index as u16));
-        let failed: Arc<[ClusterId]> =
-            groups.filter(|group| self.view.incarnation(*group) > self.handled[group.index()]).collect();
+        let groups = (0..self.handled.len()).map(|index| GroupId(index as u16));
+        let failed: Arc<[GroupId]> =
+            groups.filter(|group| self.view.incarnation(*group) > self.handled[group.place()]).collect();
         self.begun = epoch;
         self.round = Some(Round {
             epoch,

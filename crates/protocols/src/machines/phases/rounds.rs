@@ -9,7 +9,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Claim, ClusterId, Host, MessageId, ProcessId, To};
+use faultline_core::{Claim, GroupId, Host, MessageId, ProcessId, To};
 
 use super::{Message, Orphan, Phase, Phases};
 use crate::machines::group::{Group, View};
@@ -38,7 +38,7 @@ pub(crate) struct Rounds {
 #[derive(Clone, Debug, Default)]
 struct Round {
     /// The failed groups, once the recovery process has announced them.
-    failed: Option<Arc<[ClusterId]>>,
+    failed: Option<Arc<[GroupId]>>,
     /// Whether this process has reported the state of its channels.
     is_synchronising: bool,
     /// Processes that have not reported the state of their channels yet.
@@ -129,7 +129,7 @@ impl Rounds {
     pub(crate) fn begin<P>(
         &mut self,
         epoch: u64,
-        failed: Arc<[ClusterId]>,
+        failed: Arc<[GroupId]>,
         group: &Group<P>,
         logs: &mut Logs<P>,
         phases: &mut Phases,

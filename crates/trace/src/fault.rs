@@ -1,13 +1,14 @@
-//! Descriptions of faults and triggers.
+//! Describes faults, their triggers, changes during a run, and links. Facts, reports and commands all use these words.
 
 use faultline_core::fault::{Change, LinkProperties, StorageFault};
-use faultline_core::{ClusterId, FactKind, Fault, StorageFate, Trigger};
+use faultline_core::{ClusterId, Fault, StorageFate, Trigger};
 
-use crate::names::DisplayNames;
-use crate::text::{instant, lasted};
+use crate::duration::{instant, lasted};
+use crate::names::RunNames;
+use crate::row::kind_name;
 
 /// Describes the effect of a fault.
-pub fn describe_fault(fault: &Fault, names: &DisplayNames) -> String {
+pub fn describe_fault(fault: &Fault, names: &RunNames) -> String {
     let lost = |storage: &StorageFate| match storage {
         StorageFate::Kept => "",
         StorageFate::Lost => ", and its storage is lost",
@@ -50,12 +51,12 @@ pub fn describe_fault(fault: &Fault, names: &DisplayNames) -> String {
 }
 
 /// Returns the words to add for processes that never return.
-pub(crate) fn for_good(returns: bool) -> &'static str {
+pub fn for_good(returns: bool) -> &'static str {
     if returns { "" } else { " for good" }
 }
 
 /// Describes a change that a user makes during the run.
-pub fn describe_change(change: &Change, names: &DisplayNames) -> String {
+pub fn describe_change(change: &Change, names: &RunNames) -> String {
     match change {
         Change::Link { from, to, properties } => {
             format!("{} is changed to {}", link(*from, *to, names), describe_link(properties))
@@ -70,7 +71,7 @@ pub fn describe_change(change: &Change, names: &DisplayNames) -> String {
 }
 
 /// Describes when a fault is due.
-pub fn describe_trigger(trigger: &Trigger, names: &DisplayNames) -> String {
+pub fn describe_trigger(trigger: &Trigger, names: &RunNames) -> String {
     match trigger {
         Trigger::At(at) => format!("at {}", instant(at.as_secs_f64())),
         Trigger::When { fact, cluster, process, occurrence } => {
@@ -79,7 +80,7 @@ pub fn describe_trigger(trigger: &Trigger, names: &DisplayNames) -> String {
                 (None, Some(cluster)) => format!(" of {}", names.cluster(*cluster)),
                 (None, None) => String::new(),
             };
-            format!("at {} {}{by}", ordinal(*occurrence), kind(*fact))
+            format!("at {} {}{by}", ordinal(*occurrence), kind_name(*fact))
         }
     }
 }
@@ -100,7 +101,7 @@ pub fn describe_link(link: &LinkProperties) -> String {
 }
 
 /// Names a link by its ends, and a cluster's internal network by the cluster.
-pub fn link(from: ClusterId, to: ClusterId, names: &DisplayNames) -> String {
+pub fn link(from: ClusterId, to: ClusterId, names: &RunNames) -> String {
     if from == to {
         format!("within {}", names.cluster(from))
     } else {
@@ -134,18 +135,10 @@ fn ordinal(number: u32) -> String {
     format!("the {number}{suffix}")
 }
 
-/// Names a kind of fact as in the resource's triggers.
-fn kind(fact: FactKind) -> String {
-    serde_json::to_value(fact)
-        .ok()
-        .and_then(|it| it.as_str().map(str::to_owned))
-        .unwrap_or_else(|| format!("{fact:?}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::Span;
+    use faultline_core::{FactKind, Span};
 
     #[test]
     fn ordinals_have_the_right_suffix() {
@@ -179,6 +172,6 @@ mod tests {
             process: None,
             occurrence: 3,
         };
-        assert_eq!(describe_trigger(&trigger, &DisplayNames::default()), "at the 3rd checkpointRequested");
+        assert_eq!(describe_trigger(&trigger, &RunNames::default()), "at the 3rd checkpointRequested");
     }
 }
