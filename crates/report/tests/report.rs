@@ -278,7 +278,10 @@ fn unplanned_failures_are_distinguished() {
     let recorded = RecordedRun { bundle: "slow", manifest: &manifest, trace: &trace, judgement: &judgement };
     let summary = Summary::new(recorded);
     let told: Vec<_> = summary.explanation.iter().map(|it| it.text.as_str()).collect();
-    assert!(told[0].starts_with("At 0.10 s, paris-0 and rennes-1 were declared failed and killed"), "{told:?}");
+    assert!(
+        told[0].starts_with("At 0.10 s, paris-0 and rennes-1 were declared failed and killed"),
+        "{told:?}"
+    );
     assert!(told[1].starts_with("At 0.40 s, paris-1 ended unexpectedly"), "{told:?}");
     assert!(told[2].starts_with("At 0.50 s, rennes-0 was lost together with its place"), "{told:?}");
     assert!(

@@ -90,7 +90,10 @@ fn a_process_fails_at_any_moment_of_a_checkpoint() {
     for coordination in [Coordination::Neighbours, Coordination::Global] {
         let plain = federation(1);
         let (from, until) = second_checkpoint(&plain, &coordinated(coordination));
-        assert!(until.0 - from.0 > 10_000_000, "the checkpoint takes longer than 5 ms, and its messages 5 ms");
+        assert!(
+            until.0 - from.0 > 10_000_000,
+            "the checkpoint takes longer than 5 ms, and its messages 5 ms"
+        );
         let step = if coordination == Coordination::Global { 1_000_000 } else { 300_000 };
         let mut runs = 0;
         for at in (from.0..until.0).step_by(step) {
