@@ -153,7 +153,7 @@ impl Defect {
             Rule::Satin(_) => &["satin"],
             Rule::Cck(_) => &["cck"],
             Rule::Composite(_) => &["hc3i", "hydee"],
-            Rule::Supervisor(_) => &["hc3i", "hydee", "tic"],
+            Rule::Supervisor(_) => &["hc3i", "hydee", "tic", "satin"],
         }
     }
 

@@ -53,11 +53,11 @@ pub(crate) fn with_valid_plan<V: Visitor>(
     Ok(match &spec.protocol {
         Asked::Cck(options) => {
             let config = protocol::cck(spec, options, defect)?;
-            visitor.visit(setup::<Cck>(federation, seed, config)?)
+            visitor.visit(setup::<Cck>(federation, seed, config, defect)?)
         }
         Asked::None(_) => match defect {
             Some(defect) => return Err(SetupError::ForeignDefect(defect)),
-            None => visitor.visit(setup::<NoProtocol>(federation, seed, ())?),
+            None => visitor.visit(setup::<NoProtocol>(federation, seed, (), None)?),
         },
         _ => return Err(SetupError::Stolen),
     })
@@ -67,6 +67,7 @@ fn setup<P>(
     federation: &Federation,
     seed: u64,
     config: P::Config,
+    defect: Option<Defect>,
 ) -> Result<Setup<Partition<P, Flow>>, SetupError>
 where
     P: PartitionProtocol<Config: Send + Sync> + 'static,
@@ -93,5 +94,7 @@ where
         speeds: of_each_rank(spec, Cluster::speed),
         cores: of_each_rank(spec, Cluster::cores),
     };
-    Ok(Setup::new(federation, seed, &extra, process))
+    let mut setup = Setup::new(federation, seed, &extra, process);
+    setup.supervisor.defects = Defect::of_supervisor(defect);
+    Ok(setup)
 }

@@ -24,7 +24,7 @@ macro_rules! defects {
         defects!(@ $defect, $protocol, $rule, None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))))
     };
     (tasks, $defect:expr, $protocol:ident, $rule:ident) => {
-        defects!(@ $defect, $protocol, $rule, None)
+        defects!(@ $defect, $protocol, $rule, None | Some((_, Rule::Supervisor(_))))
     };
     (@ $defect:expr, $protocol:ident, $rule:ident, $none:pat) => {
         match $defect.map(|it| (it, it.rule())) {

@@ -51,7 +51,12 @@ impl<P> TasksSetup<P>
 where
     P: Recovery<Config: Send + Sync> + 'static,
 {
-    fn of_tasks(federation: &Federation, seed: u64, config: P::Config) -> Result<Self, SetupError> {
+    fn of_tasks(
+        federation: &Federation,
+        seed: u64,
+        config: P::Config,
+        defect: Option<Defect>,
+    ) -> Result<Self, SetupError> {
         let spec = &federation.spec;
         let program = program(spec)?;
         let extra = P::extra_processes(&config);
@@ -66,7 +71,9 @@ where
             speeds: of_each_rank(spec, resource::Cluster::speed),
             cores: of_each_rank(spec, resource::Cluster::cores),
         };
-        Ok(Setup::new(federation, seed, &extra, place))
+        let mut setup = Setup::new(federation, seed, &extra, place);
+        setup.supervisor.defects = Defect::of_supervisor(defect);
+        Ok(setup)
     }
 }
 
@@ -110,19 +117,19 @@ pub(crate) fn with_valid_tasks<V: TasksVisitor>(
     Ok(match &spec.protocol {
         Asked::Tic(_) => {
             let config = protocol::theft(spec, theft::Record::Graph, defect)?;
-            visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config)?)
+            visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config, defect)?)
         }
         Asked::Sel(_) => {
             let config = protocol::theft(spec, theft::Record::Events, defect)?;
-            visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config)?)
+            visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config, defect)?)
         }
         Asked::Satin(_) => {
             let config = protocol::satin(defect)?;
-            visitor.visit(TasksSetup::<Satin>::of_tasks(federation, seed, config)?)
+            visitor.visit(TasksSetup::<Satin>::of_tasks(federation, seed, config, defect)?)
         }
         Asked::None(_) => match defect {
             Some(defect) => return Err(SetupError::ForeignDefect(defect)),
-            None => visitor.visit(TasksSetup::<NoProtocol>::of_tasks(federation, seed, ())?),
+            None => visitor.visit(TasksSetup::<NoProtocol>::of_tasks(federation, seed, (), None)?),
         },
         _ => return Err(SetupError::Tasks),
     })

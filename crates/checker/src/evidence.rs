@@ -121,9 +121,8 @@ impl<'a> Demands<'a> {
                     failed.entry((*process, *life)).or_insert(*at);
                 }
                 Fact::Detected { process, life } => {
-                    if !detected.insert((*process, *life)) {
-                        found.push(Contradiction::DetectedAgain(*process, *life));
-                    }
+                    let is_first = detected.insert((*process, *life));
+                    found.extend((!is_first).then_some(Contradiction::DetectedAgain(*process, *life)));
                 }
                 _ => {}
             }

@@ -366,8 +366,9 @@ impl Report {
 fn overtaken(overtakings: Overtakings) -> String {
     match overtakings {
         Overtakings::All => "all orders".to_owned(),
-        Overtakings::AtMost(0) => "nothing overtaken".to_owned(),
-        Overtakings::AtMost(most) => format!("at most {most} overtaken"),
+        Overtakings::AtMost(0) => "no step overtaken".to_owned(),
+        Overtakings::AtMost(1) => "at most 1 step overtaken".to_owned(),
+        Overtakings::AtMost(most) => format!("at most {most} steps overtaken"),
     }
 }
 

@@ -205,8 +205,11 @@ impl Mutant {
         mutant
     }
 
-    /// Runs a schedule, and records what it violates. Returns `None` if the code panics, or if the schedule cannot be
-    /// set up.
+    /// Runs a schedule, and records what it violates. Returns `None` if the code panics.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the schedule cannot be set up, because nothing would then search for the mutation.
     fn tries(&mut self, scenario: Scenario) -> Option<Trial> {
         self.runs += 1;
         let Ok(trial) = catch_unwind(AssertUnwindSafe(|| run(scenario))) else {
@@ -215,7 +218,7 @@ impl Mutant {
             self.found += 1;
             return None;
         };
-        let trial = trial.ok()?;
+        let trial = trial.unwrap_or_else(|error| panic!("{} cannot be searched for: {error}", self.mutation));
         let violated: BTreeSet<Property> = trial.violated().collect();
         if !violated.is_empty() {
             self.first.get_or_insert(self.runs);
@@ -242,6 +245,20 @@ mod tests {
         for (place, name) in listed.iter().enumerate() {
             assert!(mutations.iter().any(|it| it == name), "{name} is no mutation");
             assert!(!listed[..place].contains(name), "{name} is listed twice");
+        }
+    }
+
+    #[test]
+    fn every_mutation_can_be_enabled_in_each_protocol_that_runs_it() {
+        for mutation in Defect::mutations() {
+            for protocol in mutation.run_by() {
+                let protocol = protocol.parse().ok().unwrap_or_else(|| panic!("{protocol} is no protocol"));
+                let scenario = Scenario::new(0, Some(protocol), Some(mutation));
+                // The mutated code may panic, but not because the schedule cannot be set up.
+                if let Ok(Err(error)) = catch_unwind(AssertUnwindSafe(|| run(scenario))) {
+                    panic!("{mutation} in {protocol:?}: {error}");
+                }
+            }
         }
     }
 }

@@ -338,7 +338,8 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
             }
         }
     });
-    let stated_once: [(&str, fn(&Fact) -> bool); 3] = [
+    type Test = fn(&Fact) -> bool;
+    let stated_once: [(&str, Test); 3] = [
         ("injecting", |fact| matches!(fact, Fact::Injecting { .. })),
         ("failed", |fact| matches!(fact, Fact::Failed { .. })),
         ("detected", |fact| matches!(fact, Fact::Detected { .. })),
