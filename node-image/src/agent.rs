@@ -34,7 +34,7 @@ pub(crate) struct AgentArguments {
     /// Listen for other processes and serve metrics on this port; 0 means any port
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     node_port: u16,
-    /// Emulate links with traffic control, through the shaper (`faultline-node shape`) that listens at this socket in
+    /// Emulate links with traffic control, through the shaper (`faultline-node shape`) that listens on this socket in
     /// the same network namespace. Accepts supervisors once the shaper answers
     #[arg(long, value_name = "FILE")]
     shaper: Option<PathBuf>,

@@ -17,7 +17,7 @@ use crate::command_error::CommandError;
 Example:
   faultline-node shape --socket /run/faultline/shaper")]
 pub(crate) struct ShapeArguments {
-    /// Listen for requests at this socket
+    /// Listen for requests on this socket
     #[arg(long, value_name = "FILE")]
     socket: PathBuf,
 }

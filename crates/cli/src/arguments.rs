@@ -223,7 +223,7 @@ pub(crate) struct ImportArguments {
 
 /// Reproduce a published evaluation, and compare the results with the published ones.
 ///
-/// Runs every experiment on the simulator with many seeds, and judges every run; HydEE's ping-pong runs on real
+/// Runs the experiments on the simulator with one or more seeds, and judges every run; HydEE's ping-pong runs on real
 /// processes. Writes one page (index.html), tables as CSV and figures as SVG, and prints the findings: whether each
 /// result agrees, differs, or is under-specified in the paper.
 ///
@@ -367,12 +367,12 @@ pub(crate) enum Paper {
     /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012: ping-pong on real processes, the NAS kernels, and failure
     /// containment.
     Hydee,
-    /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012, table I: clusters of the NAS kernels. Runs nothing.
+    /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012, table I: clusters of the NAS kernels. Simulates no runs.
     HydeeTable1,
     /// Jafar, Krings, Gautier: Flexible Rollback Recovery in Dynamic Heterogeneous Grid Computing, 2009: TIC, SEL, and
     /// Satin.
     Tic,
-    /// Besseron, Jafar, Gautier, Roch and Besseron, Pigeon, Gautier, Jafar: CCK, 2006: figures 5 and 6, and 10 to 12.
+    /// Besseron, Jafar, Gautier, Roch; and Besseron, Pigeon, Gautier, Jafar: CCK, 2006: figures 5 and 6, and 10 to 12.
     Cck,
 }
 
@@ -712,8 +712,8 @@ Known defects require a build with the feature `defects`:
   cargo run --release --features defects -- fuzz --table --protocol hydee")]
 pub(crate) struct FuzzArguments {
     /// Generate only federations with this protocol (hc3i, hydee, spbc, fullLogging, pessimisticLogging, independent,
-    /// coordinated, chandyLamport, hierarchicalCoordinated, tic, sel, satin, cck), instead of HC3I, HydEE and the
-    /// coordinated baseline in turn
+    /// coordinated, chandyLamport, hierarchicalCoordinated, tic, sel, satin, cck), instead of HC3I, HydEE or the
+    /// coordinated baseline, chosen at random
     #[arg(long, value_name = "P")]
     pub(crate) protocol: Option<Protocol>,
     /// Run N schedules

@@ -89,7 +89,7 @@ pub(crate) fn require(size: Size) -> Result<(), CommandError> {
     )))
 }
 
-/// Returns the limits of this machine for a run of this size.
+/// Compares what a run of this size needs with the limits of this machine. Returns one finding for each limit.
 pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let number = |path: &str| read(path).split_whitespace().next().and_then(|it| it.parse::<u64>().ok());

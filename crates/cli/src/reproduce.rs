@@ -72,7 +72,7 @@ fn hydee_table1(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     if arguments.resume {
         return Err(CommandError::input(miette!(
             help = "omit `--resume`",
-            "`--resume` has no effect on `hydee-table1`, which runs nothing"
+            "`--resume` has no effect on `hydee-table1`, which simulates no runs"
         )));
     }
     let out = place(arguments, "faultline-hydee-table1")?;

@@ -15,7 +15,7 @@ use std::{env, fs, thread};
 use faultline_clustering::{Constraints, find};
 use graphs::Sample;
 
-/// The precision of the recorded sums, which are rounded to six digits.
+/// The precision of the recorded sums, which are rounded to six decimal places.
 const ROUNDED: f64 = 1e-6;
 
 /// Returns the best recorded sum of each graph, in points.

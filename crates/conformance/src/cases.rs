@@ -339,7 +339,7 @@ fn expect_full_when_told(driver: &mut impl Driver, mut scenario: Scenario, after
     assert_eq!(answers, [Observation::PersistFailed { by: FIRST, number: 1 }]);
 }
 
-/// The life that follows a loss of storage learns of the loss, and finds an empty storage. Later lives also learn of
+/// The life that follows a loss of storage learns of the loss, and finds empty storage. Later lives also learn of
 /// it, until one reports that its storage is complete.
 pub fn lost_storage_is_empty_and_the_loss_is_remembered(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(500));

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::statistics::Statistics;
 
-/// The name of a number.
+/// Identifies a statistic of a run, and the cluster or the kind of messages that it describes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measure {

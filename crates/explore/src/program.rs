@@ -121,7 +121,7 @@ pub struct Rank {
 /// Stands for the computation of a rank that has no messages, instead of the position of a message.
 const NO_MESSAGE: u32 = u32::MAX;
 
-/// The job that sends the message at this position of the program.
+/// The job that sends the message at this position in the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SendMessage(u32);
 

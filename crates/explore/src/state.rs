@@ -57,7 +57,7 @@ struct Pending<N: Hosted> {
 enum Body<N: Hosted> {
     /// A packet arrives.
     Packet { from: ProcessId, from_life: Life, to: ProcessId, to_life: Life, packet: Arc<PacketOf<N>> },
-    /// The oldest operation of a storage completes.
+    /// The oldest storage operation of a process completes.
     Store(ProcessId, Life),
     /// A computation ends.
     Compute(ProcessId, Life, JobNo, N::Job),
@@ -65,7 +65,7 @@ enum Body<N: Hosted> {
     Tell(ProcessId, Life, Arc<Membership>),
     /// The supervisor records that a process has started.
     Start(ProcessId, Life),
-    /// The supervisor learns that a storage is complete again.
+    /// The supervisor learns that the storage of a process is complete again.
     Refill(ProcessId, Life),
     /// The supervisor detects the end of a life.
     Detect(ProcessId, Life, Return),

@@ -55,7 +55,7 @@ pub enum Contradiction {
     NoResult(ProcessId, Life),
     /// The witness of a result names a position other than that of the result.
     ResultMisplaced(ProcessId, Life),
-    /// A storage reported a part as durable more often than its process had saved the part.
+    /// A node's storage reported a part as durable more often than its process had saved the part.
     NeverSaved {
         /// The process.
         process: ProcessId,

@@ -6,7 +6,7 @@ use faultline_core::{Fact, ImageName, Life, ProcessId};
 
 use crate::history::History;
 
-/// The state of a part in a storage.
+/// The state of a part in the storage of a process.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     /// A write has been requested, and neither completed nor cancelled.
@@ -16,7 +16,7 @@ struct Slot {
 }
 
 impl History<'_> {
-    /// Returns the parts that are durable in a storage at the end of the run, each with its holder: those that became
+    /// Returns the parts that are durable in the storage of a process at the end of the run, each with its holder: those that became
     /// durable, and that neither their holder has removed nor a fault has destroyed or corrupted since. Holders that
     /// are down, or whose cluster has left, are omitted.
     pub fn stored(&self) -> Vec<(ProcessId, ImageName)> {
@@ -42,7 +42,7 @@ impl History<'_> {
                             slot.durable = Some(life);
                         }
                     }
-                    // A storage performs its operations in order, so a part whose write has yet to complete is removed
+                    // Storage operations are performed in order, so a part whose write has yet to complete is removed
                     // as well.
                     Fact::Removed(name) => drop(slots.remove(&(process, *name))),
                     _ => {}

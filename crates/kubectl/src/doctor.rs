@@ -278,7 +278,7 @@ impl Examiner {
         for pod in left.map(|it| it.items).unwrap_or_default() {
             let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
         }
-        CommandError::machine("interrupted; the temporary pods were deleted")
+        CommandError::machine("interrupted; the deletion of the temporary pods was requested")
     }
 
     /// Returns why a pod could not be created, and the remedy.

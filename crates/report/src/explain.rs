@@ -396,7 +396,7 @@ impl Explainer<'_> {
         let (at, by, of) = (self.time(it.at), self.names.process(it.by), self.names.process(it.of));
         let mut text = match it.from {
             Some((position, saved)) => format!(
-                "At {at}, {by} took over the work of {of}, from its checkpoint {} (saved {} before).",
+                "At {at}, {by} took over the work of {of}, starting from {of}'s checkpoint {} (taken {} earlier).",
                 checkpoint(position),
                 lasted(it.at.since(saved))
             ),

@@ -141,7 +141,7 @@ pub enum FactsReadError {
     /// The file ends within the header.
     #[error("it ends within its header")]
     Header,
-    /// The file begins with different bytes.
+    /// The file does not begin with the magic bytes of a file of facts.
     #[error("its header is invalid")]
     Magic,
     /// The file has another format version.

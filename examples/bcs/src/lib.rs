@@ -11,7 +11,7 @@
 //! After a failure, *n* is the index of the failed process's newest checkpoint ([`line`]). The paper leaves messages in
 //! transit to the channels. Here, a sender keeps the messages that it has sent, including in its checkpoints, and
 //! re-sends them after each recovery. The receiver drops those that it has delivered ([`delivered`]). Each checkpoint
-//! exists only in the storage of its process, so the protocol does not survive the loss of a storage.
+//! exists only in the storage of its process, so the protocol does not survive the loss of that storage.
 
 pub mod delivered;
 mod line;

@@ -123,8 +123,11 @@ impl Report<'_> {
 
     fn deleting(&mut self, left: &[String]) {
         self.status.phase = Phase::Deleting;
-        let first = left.first().map_or("nothing", String::as_str);
-        self.set_message(&format!("waiting for the deletion of {} objects, including {first}", left.len()));
+        self.set_message(&match left {
+            [] => "waiting for the deletion of all objects".to_owned(),
+            [only] => format!("waiting for the deletion of {only}"),
+            [first, ..] => format!("waiting for the deletion of {} objects, including {first}", left.len()),
+        });
     }
 
     fn accepted(&mut self, validated: &Validated, observed: &Observed, applied: &Applied) {

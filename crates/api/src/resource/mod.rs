@@ -4,9 +4,9 @@
 //! of that check that an API server can run by itself. With the feature `rules`, tests evaluate them to check that both
 //! agree.
 //!
-//! Rules for these types, most of them enforced by API servers: enums are externally tagged with struct variants, or
-//! plain words; numbers are `u32`, `i64` or `f64`; strings, lists and maps are bounded; absent values are not
-//! serialised; unknown fields are errors.
+//! Rules for these types, most of them enforced by API servers: enums are externally tagged, with a struct in each
+//! variant, or plain words; numbers are `u32`, `u64`, `i64` or `f64`; strings, lists and maps are bounded; absent
+//! values are not serialised; unknown fields are errors.
 
 #![expect(unreachable_pub, reason = "the derive of KubeSchema repeats each struct inside a function")]
 

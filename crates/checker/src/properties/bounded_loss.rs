@@ -45,7 +45,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     }
     let slack = if history.context.common_clock { Span::ZERO } else { SLACK };
     for (number, group) in history.groups.numbered() {
-        // The resource states delays by cluster of the federation, which may differ from the group that rolls back
+        // The resource specifies a delay for each cluster. A cluster may differ from the group that rolls back
         // together.
         let stands_in = |it: &Vec<ProcessId>| group.members.first().is_some_and(|first| it.contains(first));
         let cluster = history.context.clusters.iter().position(stands_in);

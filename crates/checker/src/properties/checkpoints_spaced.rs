@@ -3,8 +3,8 @@
 //! rollback in between: how long it waited before it requested the next checkpoint.
 //!
 //! The delay after a rollback is not judged: the state is installed, and the rollback stated, some time after the delay
-//! begins. Once a coordinator has finished, its checkpoints are not judged either: a cluster that leaves takes one more at
-//! once.
+//! begins. Once a coordinator has finished, its checkpoints are not judged either: a cluster that leaves takes one more
+//! at once.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn judge(
 ) {
     let Claim::CheckpointRequested { position, .. } = *claimed.claim else { return };
     let Some((group, _)) = history.member(history.process_of(claimed.at)) else { return };
-    // The resource states delays by cluster of the federation, which may differ from the group that rolls back together.
+    // The resource specifies a delay for each cluster. A cluster may differ from the group that rolls back together.
     let first = history.groups[group].members.first();
     let cluster = first.and_then(|it| history.context.clusters.iter().position(|of| of.contains(it)));
     let Some(&every) = cluster.and_then(|it| every.get(it)) else { return };

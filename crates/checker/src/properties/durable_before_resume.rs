@@ -18,7 +18,7 @@ use faultline_history::{CheckpointName, GroupId, History, Part, Point, RestoredB
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::DurableBeforeResume);
     if history.tasks.is_some() {
-        return finding; // a process restores an image that it finds in a storage, so the image is durable
+        return finding; // a process restores an image that it finds in storage, so the image is durable
     }
     let beginnings = beginnings(history);
     for (number, group) in history.groups.numbered() {

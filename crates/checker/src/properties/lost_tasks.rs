@@ -76,7 +76,7 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
             Fact::Claim(claim) => match **claim {
                 Claim::Committed { .. } => {
                     is_writing = false;
-                    // If a write took longer than tau, the time counts from the end of the write.
+                    // If a write took longer than tau, it is measured from the end of the write.
                     since = since.map(|it| if at.since(it) > limit { *at } else { it });
                 }
                 Claim::RolledBack { .. } => since = Some(*at),

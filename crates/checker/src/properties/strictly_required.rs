@@ -7,8 +7,8 @@
 //! between them was drained. The computation stops at tasks that the checkpoint contains, and at tasks that their
 //! partition has not executed in its current state, because it will execute them anyway. A value that was sent again
 //! before the recovery may still arrive; no fact states whether its task was required, so both outcomes are correct.
-//! The protocol claims when a partition joined and when a channel was drained. A false claim changes what is required,
-//! but not what is re-executed.
+//! The protocol claims that a partition has joined, and that a channel is drained. A false claim changes what is
+//! required, but not what is re-executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

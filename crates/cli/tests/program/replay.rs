@@ -65,7 +65,8 @@ fn nodes_of_a_simulation_repeat_their_actions_and_differences_are_found() {
         .stdout(contains("DIFFERS lyon-0"));
 }
 
-/// A fault waits for a fact of one process and crashes another. The first one is halted between its actions until then.
+/// A fault waits for a fact of one process and crashes another. The first
+/// process is halted at that fact until the fault has been injected.
 #[test]
 fn a_process_that_was_halted_for_a_fault_of_another_repeats_its_actions() {
     let place = TestDirectory::new();

@@ -97,7 +97,7 @@ mod tests {
             let when = first.when.as_ref().unwrap();
             assert_eq!((when.fact, &when.cluster, when.node), (FactKind::Taken, &thief.cluster, thief.node));
             assert_ne!((&thief.cluster, thief.node), (&successor.cluster, successor.node), "seed {seed}");
-            // Late enough that the successor learns of the failure, absorbs the work and saves it before it fails.
+            // Not before the first failure can be detected.
             assert!(second.at.unwrap().0 >= detect, "seed {seed}");
             let first_cluster = &federation.spec.clusters[0].name;
             let links = &federation.spec.links.as_ref().unwrap().pairs;

@@ -109,7 +109,8 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     federation
 }
 
-/// Makes the last cluster join late, unless replicas or successors need it.
+/// Makes the last cluster join late in a fifth of the federations, unless replicas or successors need the cluster from
+/// the start.
 fn joins_late(chance: &mut Chance, federation: &mut Federation, length: Span) {
     let at = chance.duration(Span::from_millis(1), length);
     if !chance.percent(20) {

@@ -231,7 +231,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: messages from other clusters can be delivered again.
+    /// Member: resumes the delivery of messages from other clusters.
     pub(super) fn settle(&mut self, incarnation: Incarnation, now: Time, host: &mut ProtocolHost) {
         let here = incarnation == self.position.incarnation && !matches!(self.phase, Phase::Recovering(_));
         if here && !self.settled {

@@ -30,7 +30,7 @@ impl faultline_core::Stamp for Stamp {
     }
 }
 
-/// Header of a part. Listings of a storage contain it.
+/// Header of a part. Storage listings contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// Dependencies of the part, from which a recovery chooses its target.
@@ -88,7 +88,7 @@ impl RestorableCheckpoint {
     }
 }
 
-/// Report from a member or a holder to a recovery.
+/// Report from a member or a holder to the coordinator of a recovery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecoveryReport {
     /// The reporter's tables; from a holder, only those that it keeps for the recovering cluster.

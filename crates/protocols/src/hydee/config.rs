@@ -94,7 +94,7 @@ rules! {
     SpillsDurable, without
         /// Logged messages are removed from memory before they are durable (R15).
         SpilledBeforeDurable;
-    /// A part is written to a storage only once the segments of its log are durable there (R15).
+    /// A part is written to storage only once the segments of its log are durable there (R15).
     SegmentsFirst, without
         /// A part of a checkpoint is written and replicated without its log segments (R15).
         SegmentsOutsideCheckpoint;

@@ -1,4 +1,4 @@
-//! Refilling a storage that was lost.
+//! Refilling storage that was lost.
 
 use alloc::collections::BTreeSet;
 

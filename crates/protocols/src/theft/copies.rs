@@ -84,7 +84,7 @@ pub(super) struct Answer {
 }
 
 impl Copies {
-    /// Describes a storage that is empty, or whose listing is awaited.
+    /// Describes storage that is empty, or whose listing is awaited.
     pub(super) fn new(is_listed: bool) -> Copies {
         Copies {
             names: BTreeMap::new(),

@@ -203,7 +203,7 @@ impl<P: Process> Worker<P> {
     ) -> Result<(), StoreError> {
         if self.fault == Some(StorageFault::Full) {
             return Err(StoreError::Write {
-                what: "to a storage that a fault has filled".into(),
+                what: "to storage that a fault has filled".into(),
                 source: io::ErrorKind::StorageFull.into(),
             });
         }

@@ -114,7 +114,7 @@ impl Journal {
 }
 
 impl<H: Wire, V: Wire> Store<H, V> {
-    /// Creates a storage that is lost with its process.
+    /// Creates storage that is lost with its process.
     pub(super) fn in_memory() -> Opened<H, V> {
         let journal = Journal { life: Life(0), file: None, unwritten: String::new() };
         Opened { store: Store::Memory(BTreeMap::new()), journal, record: None }

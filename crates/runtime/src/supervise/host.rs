@@ -317,9 +317,9 @@ impl<P: PlaceBackend> Host<'_, P> {
         dated(self.clock.now(), changes.into_iter().map(Report::Changed).collect())
     }
 
-    /// Replays a predecessor's reports to the state machine, and records the resulting orders. Afterwards,
-    /// all lives are declared failed, because processes end with their connection to the supervisor. Returns
-    /// the outcome if the run was already over.
+    /// Replays a predecessor's reports to the state machine, and records the resulting orders. Then declares all
+    /// lives failed, because a process exits when it loses its connection to the supervisor. If the run was already
+    /// over, returns its outcome instead.
     fn recall(
         &mut self,
         past: JournalContents,

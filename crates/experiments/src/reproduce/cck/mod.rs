@@ -79,7 +79,7 @@ struct Planned {
     /// Seconds from one checkpoint to the next; `None` for no checkpoints, and no protocol.
     tau: Option<f64>,
     sends_first: bool,
-    /// The write bandwidth of a storage, in megabytes per second.
+    /// The write bandwidth of the storage of each process, in megabytes per second.
     bandwidth: f64,
     faults: String,
 }

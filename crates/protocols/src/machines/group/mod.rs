@@ -62,7 +62,7 @@ pub(crate) trait Grouped: ProtocolTypes<Control: From<Message>, Head: Default> {
 /// The rules of the sub-machine. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// A part is written to a storage only once its companions are durable there.
+    /// A part is written to storage only once its companions are durable there.
     pub(crate) companions_first: bool,
     /// The companions of the kept part are kept.
     pub(crate) keeps_companions: bool,

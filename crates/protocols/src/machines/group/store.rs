@@ -6,7 +6,7 @@
 //! refused.
 //!
 //! A part of a checkpoint may need other images ([`Grouped::companions`]). It is written once they are durable in the
-//! same storage, so that a storage with the part also has its companions, and they are removed together with it.
+//! same storage, so that storage with the part also has its companions, and they are removed together with it.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) struct Store<P: Grouped> {
 }
 
 impl<P: Grouped> Store<P> {
-    /// Creates the view of a storage, and requests a listing of it.
+    /// Creates the view of the storage, and requests a listing of it.
     pub(super) fn new(
         placement: Placement,
         rules: Rules,

@@ -19,7 +19,7 @@ use super::{Channel, Content, Logging, Logs, Saved};
 use crate::machines::group::{Group, Message};
 use crate::machines::{ImageOf, Replication, Requires};
 
-/// Header of an image. Listings of a storage contain it.
+/// Header of an image. Storage listings contain it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// For a part: the log segments that belong to it.
