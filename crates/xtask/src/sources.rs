@@ -49,6 +49,7 @@ pub(crate) fn lints(repository: &Repository) -> Result<Problems, Box<dyn Error>>
 
 pub(crate) fn no_std(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
     let mut problems = Vec::new();
+    let files = files(repository)?;
     for package in repository.metadata.workspace_packages() {
         if NO_STD.contains(&package.name.as_str()) {
             let sources = package.manifest_path.with_file_name("src");
@@ -56,12 +57,10 @@ pub(crate) fn no_std(repository: &Repository) -> Result<Problems, Box<dyn Error>
             if !fs::read_to_string(&root)?.contains("\n#![no_std]\n") {
                 problems.push(format!("{root} uses the standard library"));
             }
-            let inside = |it: &&PathBuf| repository.root.join(it).starts_with(&sources);
-            for file in files(repository)?
-                .iter()
-                .filter(inside)
-                .filter(|it| it.extension().is_some_and(|it| it == "rs"))
-            {
+            let is_source = |it: &&PathBuf| {
+                it.extension().is_some_and(|it| it == "rs") && repository.root.join(it).starts_with(&sources)
+            };
+            for file in files.iter().filter(is_source) {
                 if takes_std(&fs::read_to_string(repository.root.join(file))?) && !is_for_tests(file) {
                     problems.push(format!("{} uses the standard library", file.display()));
                 }

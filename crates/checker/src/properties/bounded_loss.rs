@@ -10,14 +10,15 @@
 //! Under a protocol that restores a line by its numbers ([`Affected::Line`]), every process waits for the line after
 //! any failure, and no fact states when a process that did not have to roll back continues.
 
-use faultline_core::{Affected, Cause, Claim, Fault, Incarnation, Position, ProcessId, Promise, Span, Time};
+use faultline_core::{Affected, Cause, Claim, Fault, Incarnation, Position, Promise, Span, Time};
+use faultline_trace::manifest::Bounds;
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{Group, History, LifeEnd, Point, Rollback};
 
 /// How late the timers of real processes may fire.
-const SLACK: Span = Span::from_millis(500);
+pub(super) const SLACK: Span = Span::from_millis(500);
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::BoundedLoss);
@@ -45,11 +46,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     }
     let slack = if history.context.common_clock { Span::ZERO } else { SLACK };
     for (number, group) in history.groups.numbered() {
-        // The resource specifies a delay for each cluster. A cluster may differ from the group that rolls back
-        // together.
-        let stands_in = |it: &Vec<ProcessId>| group.members.first().is_some_and(|first| it.contains(first));
-        let cluster = history.context.clusters.iter().position(stands_in);
-        let Some(&Some(every)) = cluster.and_then(|it| bounds.checkpoint_every.get(it)) else { continue };
+        let Some(Some(every)) = checkpoint_every(history, bounds, group) else { continue };
         let limit = every + bounds.detect_after + slack;
         for (&incarnation, rollback) in &group.rollbacks {
             let Some(waited) = waited(history, group, incarnation, rollback) else { continue };
@@ -69,6 +66,20 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         }
     }
     finding
+}
+
+/// Returns the delay between the checkpoints of a group; the inner `None` if it takes no unforced checkpoints, the outer
+/// one if the resource does not specify it.
+///
+/// The resource specifies a delay for each cluster. A cluster may differ from the group that rolls back together.
+pub(super) fn checkpoint_every(
+    history: &History<'_>,
+    bounds: &Bounds,
+    group: &Group,
+) -> Option<Option<Span>> {
+    let first = group.members.first()?;
+    let cluster = history.context.clusters.iter().position(|it| it.contains(first))?;
+    bounds.checkpoint_every.get(cluster).copied()
 }
 
 /// Returns how long the coordinator let the application run since the restored checkpoint without requesting
@@ -152,6 +163,7 @@ fn is_mended(history: &History<'_>, group: &Group<'_>, end: &LifeEnd, now: Time)
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
+    use faultline_core::ProcessId;
     use faultline_trace::manifest::Bounds;
 
     /// A failure, at time `after` since the last checkpoint, of a cluster that takes a checkpoint every second and

@@ -9,13 +9,12 @@
 use std::collections::BTreeMap;
 
 use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
+use faultline_trace::manifest::Bounds;
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
+use crate::properties::bounded_loss::{SLACK, checkpoint_every};
 use faultline_history::{Claimed, History, Point};
-
-/// How much shorter a delay between facts of a real process may be than the delay between the events that they state.
-const SLACK: Span = Span::from_millis(500);
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::CheckpointsSpaced);
@@ -39,7 +38,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 if let Some((.., since)) = since
                     && !finishes.precede(history, (process, life), claimed.at)
                 {
-                    judge(history, &bounds.checkpoint_every, claimed, since, &mut finding);
+                    judge(history, bounds, claimed, since, &mut finding);
                 }
             }
             _ => {}
@@ -48,19 +47,11 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-fn judge(
-    history: &History<'_>,
-    every: &[Option<Span>],
-    claimed: &Claimed<'_>,
-    since: Time,
-    finding: &mut Findings,
-) {
+fn judge(history: &History<'_>, bounds: &Bounds, claimed: &Claimed<'_>, since: Time, finding: &mut Findings) {
     let Claim::CheckpointRequested { position, .. } = *claimed.claim else { return };
     let Some((group, _)) = history.member(history.process_of(claimed.at)) else { return };
-    // The resource specifies a delay for each cluster. A cluster may differ from the group that rolls back together.
-    let first = history.groups[group].members.first();
-    let cluster = first.and_then(|it| history.context.clusters.iter().position(|of| of.contains(it)));
-    let Some(&every) = cluster.and_then(|it| every.get(it)) else { return };
+    let Some(every) = checkpoint_every(history, bounds, &history.groups[group]) else { return };
+    // The delay between two facts of a real process may be shorter than that between the events that they state.
     let slack = if history.context.common_clock { Span::ZERO } else { SLACK };
     let waited = claimed.time.since(since);
     finding.instances += 1;

@@ -12,10 +12,8 @@ use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
 use crate::finding::{Breach, Findings};
+use crate::properties::bounded_loss::SLACK;
 use faultline_history::{CheckpointName, Group, History, RestoredBy, Source, StoredCopy};
-
-/// How late the timers of real processes may fire.
-const SLACK: Span = Span::from_millis(500);
 
 pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Findings) -> Findings {
     let slack = if history.context.common_clock { Span(1) } else { SLACK };
@@ -110,13 +108,7 @@ mod tests {
     fn found(wait: Span, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::new(1);
         run.0.context.common_clock = true;
-        let every = Some(Span::from_millis(100));
-        run.0.context.bounds = Some(Bounds {
-            checkpoint_every: vec![every],
-            detect_after: Span::ZERO,
-            collect_every: None,
-            delivered_within: None,
-        });
+        run.0.context.bounds = Some(bounds(1));
         run.begin(0, 1);
         let saved = [run.commit(0, 1, false), run.commit(0, 2, true)];
         run.0.wait(wait);
@@ -126,6 +118,16 @@ mod tests {
         let finding = check_alone(super::super::bounded_loss::check, &run.0);
         assert_eq!(finding.instances, 1);
         finding.wrong()
+    }
+
+    /// Each of these clusters should take a checkpoint every 100 ms.
+    fn bounds(clusters: usize) -> Bounds {
+        Bounds {
+            checkpoint_every: vec![Some(Span::from_millis(100)); clusters],
+            detect_after: Span::ZERO,
+            collect_every: None,
+            delivered_within: None,
+        }
     }
 
     #[test]
@@ -141,13 +143,7 @@ mod tests {
             let mut run = TaskRun::new(1);
             run.0.context.common_clock = true;
             run.0.context.halting = halting.iter().copied().collect();
-            let every = Some(Span::from_millis(100));
-            run.0.context.bounds = Some(Bounds {
-                checkpoint_every: vec![every],
-                detect_after: Span::ZERO,
-                collect_every: None,
-                delivered_within: None,
-            });
+            run.0.context.bounds = Some(bounds(1));
             run.begin(0, 1);
             let saved = run.commit(0, 1, false);
             run.0.kill(0, false);
@@ -174,13 +170,7 @@ mod tests {
     fn found_at_a_holder(is_lost: bool, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::new(2);
         run.0.context.common_clock = true;
-        let every = Some(Span::from_millis(100));
-        run.0.context.bounds = Some(Bounds {
-            checkpoint_every: vec![every; 2],
-            detect_after: Span::ZERO,
-            collect_every: None,
-            delivered_within: None,
-        });
+        run.0.context.bounds = Some(bounds(2));
         run.begin(0, 1);
         let first = run.commit(0, 1, false);
         let second = (run.0.image(0, 0, 2), run.0.witness(0));
