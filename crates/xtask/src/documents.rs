@@ -3,12 +3,16 @@
 //! Each document has a scratch directory, in which its `sh` blocks run command by command, in order, as printed, with
 //! the programs of `--programs` on the path. `DIR` stands for the newest record in that directory. [`EXCEPTIONS`]
 //! lists the commands that run in another form or elsewhere. An exception that matches no command is an error.
+//!
+//! [`PARALLEL`] documents run at the same time.
 
-use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
 use std::time::{Instant, SystemTime};
 
 use crate::Repository;
@@ -119,56 +123,94 @@ struct Printed {
     text: String,
 }
 
+/// How many documents run at the same time. Many of their commands wait, for processes and for links with latency.
+const PARALLEL: usize = 2;
+
 /// Runs the commands of all documents, or of those whose names contain one of `only`.
-#[expect(clippy::disallowed_methods, reason = "shows how long each command took")]
 pub(crate) fn run(repository: &Repository, programs: &Path, only: &[String]) -> Result<(), Box<dyn Error>> {
     let programs = programs
         .canonicalize()
         .map_err(|error| format!("no programs in {}: {error}; build them first", programs.display()))?;
-    let used: Vec<Cell<bool>> = EXCEPTIONS.iter().map(|_| Cell::new(false)).collect();
-    let (mut ran, mut elsewhere, mut failed) = (0, 0, Vec::new());
     let mut documents = documents(&repository.root)?;
     documents.retain(|name| only.is_empty() || only.iter().any(|it| name.contains(it.as_str())));
-    for document in &documents {
-        let commands = printed(&fs::read_to_string(repository.root.join(document))?)?;
-        if commands.is_empty() {
-            continue;
+    let pending = Mutex::new(documents.iter());
+    let work = || {
+        let mut performed = Vec::new();
+        loop {
+            let next = pending.lock().expect("no thread panics while it takes a document").next();
+            let Some(document) = next else { return Ok(performed) };
+            performed.push(perform(repository, &programs, document)?);
         }
-        let scratch = Scratch::new(repository, &programs, document)?;
-        for command in commands {
-            let exception = exception(document, &command.text);
-            if let Some(index) = exception {
-                used[index].set(true);
-            }
-            let instead = exception.map(|index| EXCEPTIONS[index].2);
-            let place = format!("{document}:{}", command.line);
-            let shown = command.text.lines().next().unwrap_or_default();
-            if let Some(In(where_it_runs)) = instead {
-                println!("elsewhere {place}  {shown}\n          {where_it_runs}");
-                elsewhere += 1;
-                continue;
-            }
-            let begun = Instant::now();
-            match scratch.perform(&command.text, instead)? {
-                Ok(()) => println!("ok {:>4} s {place}  {shown}", begun.elapsed().as_secs()),
-                Err(why) => {
-                    println!("FAILED    {place}  {shown}\n{why}");
-                    failed.push(place);
-                }
-            }
-            ran += 1;
-        }
+    };
+    let results: Vec<Result<Vec<Performed>, String>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..PARALLEL).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|it| it.join().expect("no thread panics")).collect()
+    });
+    let mut performed = Vec::new();
+    for result in results {
+        performed.extend(result?);
     }
-    let unused = EXCEPTIONS
-        .iter()
-        .zip(&used)
-        .filter(|((document, ..), used)| !used.get() && documents.iter().any(|it| it == document));
-    for ((document, begins, _), _) in unused {
-        println!("FAILED    {document} contains no command that begins with `{begins}`");
-        failed.push((*document).to_owned());
+    let ran: usize = performed.iter().map(|it| it.ran).sum();
+    let elsewhere: usize = performed.iter().map(|it| it.elsewhere).sum();
+    let mut failed: Vec<String> = performed.iter().flat_map(|it| it.failed.clone()).collect();
+    for (index, (document, begins, _)) in EXCEPTIONS.iter().enumerate() {
+        if documents.iter().any(|it| it == document) && !performed.iter().any(|it| it.used.contains(&index)) {
+            println!("FAILED    {document} contains no command that begins with `{begins}`");
+            failed.push((*document).to_owned());
+        }
     }
     println!("{ran} commands ran, {elsewhere} run elsewhere, {} failed", failed.len());
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
+}
+
+/// What became of the commands of a document.
+#[derive(Debug, Default)]
+struct Performed {
+    ran: usize,
+    elsewhere: usize,
+    /// The places of the commands that failed.
+    failed: Vec<String>,
+    /// The indices of the exceptions that applied.
+    used: BTreeSet<usize>,
+}
+
+/// Runs the commands of a document, in order.
+///
+/// # Errors
+///
+/// If a command cannot be started, or the document's commands cannot be told apart.
+#[expect(clippy::disallowed_methods, reason = "shows how long each command took")]
+fn perform(repository: &Repository, programs: &Path, document: &str) -> Result<Performed, String> {
+    let failure = |error: Box<dyn Error>| format!("{document}: {error}");
+    let mut performed = Performed::default();
+    let text = fs::read_to_string(repository.root.join(document)).map_err(|error| failure(error.into()))?;
+    let commands = printed(&text).map_err(failure)?;
+    if commands.is_empty() {
+        return Ok(performed);
+    }
+    let scratch = Scratch::new(repository, programs, document).map_err(failure)?;
+    for command in commands {
+        let exception = exception(document, &command.text);
+        performed.used.extend(exception);
+        let instead = exception.map(|index| EXCEPTIONS[index].2);
+        let place = format!("{document}:{}", command.line);
+        let shown = command.text.lines().next().unwrap_or_default();
+        if let Some(In(where_it_runs)) = instead {
+            println!("elsewhere {place}  {shown}\n          {where_it_runs}");
+            performed.elsewhere += 1;
+            continue;
+        }
+        let begun = Instant::now();
+        match scratch.perform(&command.text, instead).map_err(failure)? {
+            Ok(()) => println!("ok {:>4} s {place}  {shown}", begun.elapsed().as_secs()),
+            Err(why) => {
+                println!("FAILED    {place}  {shown}\n{why}");
+                performed.failed.push(place);
+            }
+        }
+        performed.ran += 1;
+    }
+    Ok(performed)
 }
 
 /// Returns the paths of README.md and of every document in `docs/`, relative to the repository's root.
