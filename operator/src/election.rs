@@ -1,8 +1,8 @@
 //! Elects the active operator with a lease, as the components of Kubernetes do.
 //!
-//! The active operator renews the lease. Another one takes it once the lease has not changed for its duration, as
-//! measured by the monotonic clock of the operator that waits. The times in the lease are for people: the clocks of
-//! machines may differ, and may be set while operators run.
+//! The active operator renews the lease. Another one takes it once the lease has not changed for
+//! [`Timing::duration`], as measured by the monotonic clock of the operator that waits. The times in the lease are for
+//! people: the clocks of machines may differ, and may be set while operators run.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ impl Election {
         Ok(true)
     }
 
-    /// Returns whether another operator's lease has not changed for its full duration.
+    /// Returns whether another operator's lease has not changed for [`Timing::duration`].
     fn has_expired(&mut self, spec: &LeaseSpec) -> bool {
         match &self.seen {
             Some((seen, since)) if seen == spec => since.elapsed() >= self.timing.duration,

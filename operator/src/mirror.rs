@@ -103,8 +103,8 @@ impl OwnedObjects {
         owned_objects
     }
 
-    /// Returns the objects in the mirrors whose chain of controllers leads to `federation`, whatever its spec is or
-    /// was.
+    /// Returns the objects in the mirrors whose chain of controllers leads to `federation`, regardless of its current
+    /// and earlier specs.
     pub fn by_owner<F: Resource>(
         federation: &F,
         sets: &Mirror<StatefulSet>,

@@ -32,7 +32,7 @@ const RESTORED_EVERY: Duration = Duration::from_secs(20);
 /// The outcome of applying the desired state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// An object that could not be created, which requires action by a user.
+    /// Why an object could not be created, if a user must act.
     pub obstacle: Option<Obstacle>,
     /// Changes by others that have been reverted.
     pub repaired: Vec<Drift>,
@@ -82,9 +82,9 @@ pub enum ApplyError {
 ///
 /// # Errors
 ///
-/// Fails if a request to the API server fails, or if the federation's key is lost or invalid. A refusal
-/// that keeps a set from being created is an obstacle, not an error. A supervisor that does not answer is asked again
-/// later.
+/// Fails if a request to the API server fails, or if the federation's key is lost, replaced or invalid. A refusal
+/// that keeps an object from being created is an obstacle, not an error. A supervisor that does not answer is not an
+/// error either: the next reconciliation repeats the request.
 pub async fn apply(
     validated: &Validated,
     observed: &Observed,
@@ -112,7 +112,8 @@ fn lacks_pods(validated: &Validated, observed: &Observed) -> bool {
     observed.phase() != Phase::Completed && running <= validated.nodes() as usize
 }
 
-/// Creates the objects that new pods need, if others have deleted them. Checks this from time to time.
+/// Creates the objects that new pods need, if others have deleted them. Checks this at most once per
+/// [`RESTORED_EVERY`].
 async fn restore(
     federation: &Federation,
     desired: &Desired,
@@ -418,7 +419,7 @@ async fn update_supervisor(
         && let Err(error) = supervisor.amend(amended).await
     {
         // The supervisor reports a refusal in its next status.
-        tracing::warn!(federation = federation.name_any(), %error, "the supervisor rejected the changed spec");
+        tracing::warn!(federation = federation.name_any(), %error, "the supervisor did not accept the changed spec");
     }
     for order in &desired.orders {
         match order {

@@ -16,10 +16,10 @@ use super::dereference::{Observed, Supervision, is_known};
 use super::validate::{Refusal, Validated};
 use crate::naming;
 
-/// Maximum number of a supervisor's events that become Kubernetes events. In longer runs, the last events are
+/// Number of a supervisor's first events that become Kubernetes events. In longer runs, the last [`LAST_EVENTS`] are
 /// reported as well.
 const MAX_EVENTS: u64 = 300;
-/// Number of final events that are always reported.
+/// Number of final events that are reported for every run that is over.
 const LAST_EVENTS: u64 = 3;
 /// Longest note of an event, in bytes.
 const MAX_NOTE: usize = 1024;

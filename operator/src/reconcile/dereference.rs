@@ -1,4 +1,5 @@
-//! Reads the existing objects of a federation, and its supervisor's status. Writes nothing.
+//! Reads the existing objects of a federation, and its supervisor's status. Writes nothing, except to restore a deleted
+//! key that this operator still knows.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -46,7 +47,7 @@ pub struct Observed {
 /// Status of a supervisor.
 #[derive(Clone, Debug, Default)]
 pub enum Supervision {
-    /// There is no supervisor yet, or it is no longer needed.
+    /// The supervisor's pod does not run, or is no longer needed.
     #[default]
     Absent,
     /// The pod runs, but the supervisor does not answer.
@@ -89,8 +90,8 @@ impl Observed {
         self.federation.status.as_ref().is_some_and(|it| it.holds(condition::PODS_READY))
     }
 
-    /// Returns whether the record of the run is lost: the application had started, and the supervisor does not know
-    /// it. The supervisor would otherwise run the federation again.
+    /// Returns whether the record of the run is lost: the application had started, and a new supervisor without that
+    /// record has taken over. The new supervisor would run the federation again.
     pub fn has_lost_record(&self) -> bool {
         let Supervision::Known(said) = &self.supervision else { return false };
         let begins = !matches!(said.phase, RunPhase::Judging | RunPhase::Completed | RunPhase::Failed);
@@ -104,7 +105,7 @@ impl Observed {
 ///
 /// # Errors
 ///
-/// Fails if a request to the API server fails, or if the federation's key is lost or invalid.
+/// Fails if a request to the API server fails, or if the federation's key is lost, replaced or invalid.
 pub async fn dereference(
     federation: &Arc<Federation>,
     made: &Federation,

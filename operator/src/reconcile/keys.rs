@@ -40,10 +40,10 @@ impl KnownKey {
 /// The reason why there is no key.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// The API server did not return it.
+    /// The API server did not return the secret.
     #[error("cannot read the secret {0}: {1}")]
     Read(String, #[source] kube::Error),
-    /// It cannot be created.
+    /// The secret cannot be created.
     #[error("cannot create the secret {0}: {1}")]
     Make(String, #[source] kube::Error),
     /// There are no random bytes for a new key.
@@ -54,7 +54,7 @@ pub enum KeyError {
         "the secret {0} already exists, but does not belong to this federation; delete it, or rename the federation"
     )]
     Foreign(String),
-    /// It was deleted, and the pods still depend on it.
+    /// The secret was deleted, and the pods still depend on it.
     #[error(
         "the secret {0}, which the pods of the federation use, was deleted; restore it unchanged, with the \
          federation as its controller, or delete the federation and apply it again"
@@ -91,8 +91,9 @@ impl KeyError {
     }
 }
 
-/// Returns the key of a federation. If the key was deleted and this operator still knows it, the key is restored.
-/// Otherwise a new key is created, unless `in_use` says that pods already depend on the lost key.
+/// Returns the key of a federation. If the secret does not exist and this operator still knows the key, restores the
+/// secret. If it does not know the key, creates a new one, unless `in_use` says that pods already depend on the lost
+/// key.
 ///
 /// # Errors
 ///

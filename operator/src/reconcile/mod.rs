@@ -121,7 +121,7 @@ async fn reconcile_steps(federation: Arc<Federation>, context: &Context) -> Resu
     let observed = dereference::dereference(&federation, &made, context).await?;
     let validated = match changed.map_or_else(|| validate(&federation, context), Err) {
         Ok(validated) => validated,
-        // Its processes continue unchanged.
+        // The processes of the run continue unchanged.
         Err(refusal) if !observed.sets.is_empty() => validate::unchanged(&made, refusal),
         Err(refusal) => {
             let situation = Situation::Rejected(refusal);

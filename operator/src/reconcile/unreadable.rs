@@ -22,11 +22,12 @@ use crate::naming;
 /// Field manager of this report. The rest of the status has another manager and stays unchanged.
 const MANAGER: &str = "faultline-operator-unreadable";
 
-/// Reports that a federation cannot be read because of `error`, once per generation.
+/// Reports that a federation cannot be read because of `error`, once per generation. If the federation is being
+/// deleted, deletes its objects instead.
 ///
 /// # Errors
 ///
-/// Fails if the API server rejects a write.
+/// Fails if a request to the API server fails.
 pub async fn unreadable(
     federation: &DeserializeGuard<Federation>,
     error: &str,

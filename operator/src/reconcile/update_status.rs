@@ -23,7 +23,7 @@ use crate::naming;
 
 /// Minimum mean time between two writes of a status.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Time between a write and one that only updates the progress.
+/// Minimum time between a write and one that only updates the progress.
 const PROGRESS: Duration = Duration::from_secs(2);
 /// Additional time per federation. Each write takes the API server tens of milliseconds of processor time, and other
 /// requests need time as well.
@@ -130,8 +130,8 @@ async fn write(
     });
     let parameters = PatchParams::apply(naming::FIELD_MANAGER).force();
     match api.patch_status(&federation.name_any(), &parameters, &Patch::Apply(patch)).await {
-        // The status of a federation that is gone is not needed.
         Ok(_) => Ok(()),
+        // The status of a federation that is gone is not needed.
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(error) => Err(error),
     }

@@ -11,9 +11,9 @@ use faultline_api::{Federation, Problem};
 pub struct Validated {
     /// The federation itself.
     pub federation: Federation,
-    /// Its pods, in groups that are created and lost together.
+    /// Its processes. Each group has a stateful set of its own.
     pub groups: Vec<Group>,
-    /// Reason why a change is refused; the federation continues as it was before.
+    /// Reason why a change is refused; the federation continues as before.
     pub refused: Option<Refusal>,
 }
 

@@ -61,7 +61,7 @@ pub struct Drift {
 /// A request from the supervisor, in terms of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SupervisorRequest {
-    /// Delete these objects, and wait for their successors.
+    /// Delete these objects.
     Delete {
         /// Name of the pod.
         pod: String,
@@ -131,7 +131,7 @@ where
     metadata.namespace = federation.namespace();
     metadata.labels = Some(naming::labels(federation));
     // Objects are deleted after their federation. They need not block its deletion, and the operator needs no right
-    // to do so.
+    // to make them block it.
     let owner =
         federation.controller_owner_ref(&()).map(|it| OwnerReference { block_owner_deletion: None, ..it });
     metadata.owner_references = Some(owner.into_iter().collect());
@@ -179,8 +179,8 @@ pub(super) fn hosts<'a>(validated: &'a Validated, observed: &'a Observed) -> Vec
     hosts
 }
 
-/// Returns the places of the processes, with a higher generation than the supervisor's; `None` if there is no
-/// supervisor, or if it already knows them.
+/// Returns the places of the processes, with a higher generation than the supervisor's; `None` if no supervisor
+/// responds, if it already knows them, or if the run is over.
 fn places(validated: &Validated, observed: &Observed) -> Option<Places> {
     let Supervision::Known(status) = &observed.supervision else { return None };
     if observed.phase() == Phase::Completed || observed.has_lost_record() {
