@@ -7,15 +7,16 @@ use faultline_api::supervision::{Amended, Amendment};
 use faultline_api::{Federation, Problem};
 use faultline_runtime::supervise::ChangeQueue;
 
-/// Compares each spec with the previous one, and requests the differences from the run.
+/// Compares each spec with the last accepted one, and requests the differences from the run.
 pub(crate) struct Amender {
     change_queue: ChangeQueue,
     state: Mutex<AmendState>,
 }
 
 struct AmendState {
-    /// The federation as the run accepted it, though changes may not be in effect yet.
+    /// The federation with the last accepted spec. Its changes may not be in effect yet.
     federation: Federation,
+    /// The outcome of the newest spec, which may have been refused.
     newest: Amendment,
 }
 
@@ -31,13 +32,14 @@ impl Amender {
         Amender { change_queue, state: Mutex::new(state) }
     }
 
-    /// Returns the outcome of the last accepted spec; `None` if only the spec in the file has been accepted.
+    /// Returns the outcome of the newest spec; `None` if none has arrived since the run started with its file.
     pub(crate) fn newest(&self) -> Option<Amendment> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Some(state.newest.clone()).filter(|it| it.generation > 0)
     }
 
-    /// Accepts a spec, unless a newer one is known. Returns the outcome of the newest spec.
+    /// Accepts or refuses a spec, unless this generation or a newer one is known. Returns the outcome of the newest
+    /// spec.
     pub(crate) fn amend(&self, said: Amended) -> Amendment {
         let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if said.generation <= state.newest.generation {

@@ -38,7 +38,7 @@ const RECORD: [&str; 3] = ["manifest.json", "federation.yaml", "facts"];
 /// Size in bytes of the buffer between packing and sending a record.
 const PIPE: usize = 256 << 10;
 
-/// State that the API exposes.
+/// State that the handlers of the API share.
 pub(crate) struct ApiState {
     /// The federation's key, from which both ends derive the keys for encrypted connections.
     pub(crate) key: String,

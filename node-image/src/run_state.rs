@@ -287,7 +287,7 @@ impl Observer for RunRecorder {
     }
 }
 
-/// Summarizes the features of the kernels that may be configured.
+/// Counts the places whose kernels support each feature; `None` if no place has a shaper.
 fn shaping(abilities: &BTreeMap<ProcessId, Abilities>) -> Option<Shaping> {
     let count = |can: fn(&Kernel) -> bool| abilities.values().filter(|it| can(&it.kernel)).count() as u32;
     let lacks = abilities.values().flat_map(|it| &it.lacks).map(|(what, why)| format!("{what} ({why})"));

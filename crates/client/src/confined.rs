@@ -27,7 +27,7 @@ pub fn pod(containers: Vec<Value>, volumes: Value, grace: u32) -> Value {
     })
 }
 
-/// Returns the security context of a container.
+/// Returns the security context of a container without capabilities, with a read-only root file system.
 pub fn container() -> Value {
     json!({
         "allowPrivilegeEscalation": false,

@@ -8,19 +8,21 @@ use std::collections::BTreeMap;
 use faultline_api::Federation;
 use kube::ResourceExt;
 
-/// The federation's UID.
+/// Label of a federation's objects: the federation's UID.
 pub const UID: &str = "faultline.dev/uid";
-/// The federation's name.
+/// Label of a federation's objects: the federation's name.
 pub const FEDERATION: &str = "faultline.dev/federation";
-/// The cluster's name; absent from objects outside all clusters.
+/// Label of a group's set and pods: the name of the cluster, or of the process outside all clusters. Absent from all
+/// other objects.
 pub const CLUSTER: &str = "faultline.dev/cluster";
-/// Purpose of a pod: [`Component`].
+/// Label of a pod: its purpose, usually a [`Component`].
 pub const COMPONENT: &str = "app.kubernetes.io/component";
-/// Pool of a Kubernetes node.
+/// Label of a Kubernetes node: the pool to which it belongs.
 pub const POOL: &str = "faultline.dev/pool";
 /// Label of namespaces whose pods may read the metrics of federations, if network policies are enforced.
 pub const SCRAPES: &str = "faultline.dev/scrapes";
-/// Hash of the object as last applied, so that the operator applies it again only after a change.
+/// Annotation of a stateful set: the hash of the set as last applied, so that the operator applies it again only after
+/// a change.
 pub const APPLIED: &str = "faultline.dev/applied";
 /// Finalizer of federations that the operator must still clean up.
 pub const FINALIZER: &str = "faultline.dev/cleanup";

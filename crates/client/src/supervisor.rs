@@ -76,7 +76,8 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// Fails if the supervisor cannot be reached, or refuses the request.
+    /// Fails if the supervisor cannot be reached, does not answer in time, or refuses the request, or if its answer is
+    /// not a status.
     pub async fn status(&self, event: u64) -> Result<Status, SupervisorError> {
         let body = self.ask(Method::GET, &format!("{STATUS}?after={event}"), Bytes::new()).await?;
         Ok(serde_json::from_slice(&body)?)
@@ -197,7 +198,7 @@ impl HttpResponse {
         Ok(body.map_err(SupervisorError::Body)?.to_bytes())
     }
 
-    /// Returns the next piece of the answer; `None` at the end.
+    /// Returns the next piece of the answer, or an error if the connection fails; `None` at the end.
     pub async fn piece(&mut self) -> Option<Result<Bytes, SupervisorError>> {
         loop {
             match self.body.frame().await?.map(hyper::body::Frame::into_data) {

@@ -7,7 +7,7 @@ use faultline_core::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Largest number of consecutive losses that are charged. It ensures that a link that loses every packet still
+/// Largest number of consecutive losses that delay a packet. It ensures that a link that loses every packet still
 /// delivers packets eventually.
 const LOSSES_IN_A_ROW: u64 = 100;
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// (`u32`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// Rates and classes (`sch_htb`).
+    /// Rates and classes (`sch_htb`), with queues (`sch_fifo`), assigned by address (`cls_u32`).
     pub htb: bool,
     /// Delay, jitter and loss (`sch_netem`).
     pub netem: bool,
@@ -22,7 +22,7 @@ pub enum ShapingSide {
     /// At the receiver. The sender's transport then observes a loss as such, rather than as a full queue on its own
     /// side.
     Receiver,
-    /// At the sender, if arriving packets cannot be distinguished or shaped.
+    /// At the sender, for kernels that cannot shape arriving packets.
     Sender,
     /// In the node's own delay line.
     Node,

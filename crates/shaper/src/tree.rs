@@ -6,7 +6,7 @@
 //!
 //! A sender's interface transmits packets at the link's bandwidth. A class with that rate emulates this at the
 //! sender, below a class that all other clusters share, as in [`crate::Interface`]. Delay and loss are applied at
-//! the receiver.
+//! the receiver if its kernel supports that (see [`ShapingSide`]).
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -33,7 +33,7 @@ const SHORTEST_QUEUE: u32 = 1000;
 const LONGEST_QUEUE: u32 = 10_000_000;
 /// Duration of a burst that an idle class may send at once: the resolution of the kernel's timers under load.
 const BURST: Span = Span::from_micros(250);
-/// Bytes per second if no bandwidth was requested: more than any link of a machine provides.
+/// Bytes per second of a class without a requested bandwidth: 100 Gbit/s, which is no limit in practice.
 const UNLIMITED: u64 = 12_500_000_000;
 /// Assumed bytes per second of a link without a bandwidth, to compute the length of its queue: 10 Gbit/s.
 const FAST: u64 = 1_250_000_000;
@@ -126,7 +126,8 @@ pub struct Tree {
 
 impl Tree {
     /// Creates the tree of a node in cluster `mine` for `kernel`. `links` returns the properties requested for the
-    /// link from one cluster to another. Packets are delayed at `place` if the kernel supports it.
+    /// link from one cluster to another. Packets are delayed at `place` if the kernel can delay arriving packets, and
+    /// otherwise on the side that [`Kernel::delays_at`] returns.
     ///
     /// # Panics
     ///
@@ -259,7 +260,8 @@ fn delay(link: LinkProperties, senders: u64) -> Option<Leaf> {
     (latency > Span::ZERO || loss_ppm > 0).then_some(Leaf::Delay(Delay { latency, jitter, loss_ppm, limit }))
 }
 
-/// Returns 1.5 times the number of packets of `bytes` that can be in transit from `senders` at the same time.
+/// Returns 1.5 times the number of packets of `bytes` that can be in transit from `senders` at the same time, but at
+/// least [`SHORTEST_QUEUE`] and at most [`LONGEST_QUEUE`].
 fn queue(link: LinkProperties, senders: u64, bytes: u128) -> u32 {
     let rate = if link.bandwidth == 0 { FAST } else { link.bandwidth };
     let longest = u128::from((link.latency + link.jitter).0);

@@ -132,7 +132,7 @@ pub(crate) fn passed(kernel: &Socket, interface: &str) -> Result<TrafficCounts, 
     Ok(TrafficCounts { leaving, arriving })
 }
 
-/// Returns the interface that has an address.
+/// Returns the name of the interface that has this address.
 pub(crate) fn interface_of(kernel: &Socket, address: Ipv4Addr) -> Result<String, ApplyError> {
     let failed =
         |source| ApplyError::Kernel { what: "get information", interface: address.to_string(), source };
@@ -209,7 +209,7 @@ impl Interface<'_> {
         Ok(changes)
     }
 
-    /// Redirects exactly the packets from these peers to the interface `to`.
+    /// Redirects exactly the packets from these peers to the interface `to`. Without `to`, stops redirecting packets.
     fn listen(&self, wanted: &BTreeMap<u16, Filter>, to: Option<Link>) -> Result<usize, ApplyError> {
         let queues = self.kernel.queues(self.link).map_err(self.failed("read the queueing disciplines"))?;
         let ingress = queues.iter().find(|it| it.parent == Handle::INGRESS);
@@ -218,7 +218,7 @@ impl Interface<'_> {
             return if to.is_none() { Ok(0) } else { Err(self.occupied(&other.kind, "ingress")) };
         }
         let Some(to) = to else {
-            // An ingress queueing discipline has no handle. It belongs to this crate if its filters do.
+            // All ingress queueing disciplines have the same handle. One belongs to this crate if its filters do.
             let ours = ingress.is_some() && !self.filters(Handle::ARRIVING, MatchField::AtSource)?.is_empty();
             if ours {
                 let removed = self.kernel.remove_discipline(self.link, Handle::INGRESS, Handle::ARRIVING);
@@ -303,7 +303,7 @@ impl Interface<'_> {
         Ok(1)
     }
 
-    /// Applies the queues at the ends of the classes.
+    /// Sets the queues of the classes that contain no other classes.
     fn set_leaves(&self, wanted: &Direction) -> Result<usize, ApplyError> {
         let queues = self.kernel.queues(self.link).map_err(self.failed("read the queues"))?;
         let mut changes = 0;

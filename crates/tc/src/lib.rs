@@ -45,7 +45,7 @@ pub enum TcError {
 ///
 /// # Errors
 ///
-/// Fails if the kernel rejects a request, or if another program shapes the interface.
+/// Fails if the interface does not exist, if the kernel rejects a request, or if another program shapes the interface.
 pub fn apply(interface: &str, tree: &Tree) -> Result<usize, TcError> {
     Ok(apply::apply(&open()?, interface, tree)?)
 }
@@ -59,11 +59,11 @@ pub fn passed(interface: &str) -> Result<TrafficCounts, TcError> {
     Ok(apply::passed(&open()?, interface)?)
 }
 
-/// Returns the interface with this address in the calling thread's network namespace.
+/// Returns the name of the interface with this address in the calling thread's network namespace.
 ///
 /// # Errors
 ///
-/// Fails if no interface has the address.
+/// Fails if no interface has the address, or if the kernel rejects a request.
 pub fn interface_of(address: Ipv4Addr) -> Result<String, TcError> {
     Ok(apply::interface_of(&open()?, address)?)
 }

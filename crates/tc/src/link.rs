@@ -80,7 +80,7 @@ impl Socket {
         Ok(named.collect())
     }
 
-    /// Returns the hardware address of an interface.
+    /// Returns the hardware address of an interface; `None` if the interface does not exist or has no such address.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Fails if the kernel rejects the request.
+    /// Fails if the interface does not exist, or if the kernel rejects the request.
     pub fn bring_up(&self, name: &str) -> io::Result<()> {
         let link = self.existing(name)?;
         self.perform(Request::new(RTM_SETLINK, Mode::Existing, &head(link, IFF_UP, IFF_UP)))
@@ -149,7 +149,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Fails if the kernel rejects the request.
+    /// Fails if the interface or the bridge does not exist, or if the kernel rejects the request.
     pub fn join(&self, name: &str, bridge: &str) -> io::Result<()> {
         let (link, bridge) = (self.existing(name)?, self.existing(bridge)?);
         self.perform(
@@ -173,7 +173,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Fails if the kernel rejects the request.
+    /// Fails if the interface does not exist, or if the kernel rejects the request.
     pub fn add_address(&self, name: &str, address: Ipv4Addr, length: u8) -> io::Result<()> {
         let Link(index) = self.existing(name)?;
         let mut head = [AF_INET, length, 0, 0, 0, 0, 0, 0];
@@ -182,7 +182,7 @@ impl Socket {
         self.perform(request.with(IFA_LOCAL, &address.octets()).with(IFA_ADDRESS, &address.octets()))
     }
 
-    /// Returns the name of the interface that has an address.
+    /// Returns the name of the interface that has this address; `None` if no interface has it.
     ///
     /// # Errors
     ///

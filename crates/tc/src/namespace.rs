@@ -148,11 +148,16 @@ pub fn prefix_of(process: ProcessId) -> Prefix {
     Prefix { address: Ipv4Addr::from(NETWORK | process.0 << LIFE_BITS), length: 32 - LIFE_BITS as u8 }
 }
 
-/// Runs `work` in a new network namespace, which is removed afterwards.
+/// Runs `work` on a new thread, in a new network namespace. The namespace is removed afterwards, unless `work` leaves a
+/// reference to it.
 ///
 /// # Errors
 ///
-/// Fails if the namespace cannot be created.
+/// Fails if the thread cannot be started, or if the namespace cannot be created.
+///
+/// # Panics
+///
+/// Panics if `work` does.
 pub fn isolated<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("namespace".into()).spawn_scoped(scope, || {

@@ -187,7 +187,8 @@ impl Socket {
         )))
     }
 
-    /// Returns the answers to a request, and whether they are inconsistent because something changed in between.
+    /// Returns the answers to a request. The first value is whether they are inconsistent, because the list changed
+    /// while it was read.
     fn ask(&self, request: Request, flags: u16) -> io::Result<(bool, Vec<Answer>)> {
         let sequence = self.sequence.get().wrapping_add(1);
         self.sequence.set(sequence);

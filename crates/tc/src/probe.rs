@@ -14,7 +14,7 @@ use crate::netlink::{Mode, Socket};
 use crate::traffic::{Discipline, Handle, MatchField, Target};
 use crate::{TcError, open};
 
-/// Name of the temporary interface.
+/// Names of the temporary interfaces.
 const SCRATCH: &str = "faultline-probe";
 const SCRATCH_PEER: &str = "faultline-peer";
 const SCRATCH_BRIDGE: &str = "faultline-br";
@@ -122,7 +122,7 @@ impl Probe {
         self.findings.contains(&(ability, Ok(())))
     }
 
-    /// Returns the features on which a [`Tree`] depends.
+    /// Returns the features on which a [`Tree`](faultline_shaper::Tree) depends.
     pub fn kernel(&self) -> Kernel {
         let all = |abilities: &[Ability]| abilities.iter().all(|&it| self.can(it));
         Kernel {

@@ -118,7 +118,7 @@ pub enum Discipline {
 pub struct Queue {
     /// Its handle; 0 if the kernel itself added it.
     pub handle: Handle,
-    /// Its parent: a class, or the root.
+    /// Its parent: a class, [`Handle::ROOT`] or [`Handle::INGRESS`].
     pub parent: Handle,
     /// Its kind, as `tc` names it.
     pub kind: String,

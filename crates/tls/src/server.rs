@@ -29,7 +29,7 @@ use tracing::debug;
 const HANDSHAKE: u8 = 0x16;
 /// Time within which a caller must send its first byte and complete the handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Largest number of accepted connections that wait for the server.
+/// Capacity of the queue of connections that are ready for the server. Further connections wait for room in it.
 const WAITING: usize = 64;
 
 /// A listener for TLS and plain connections on the same port. Handshakes take place in parallel, so that a
@@ -105,7 +105,7 @@ async fn accept(mut listener: TcpListener, acceptor: TlsAcceptor, done: mpsc::Se
                     let _ = done.send((connection, Peer { address, is_encrypted })).await;
                 }
                 Ok(Err(error)) => debug!(%address, %error, "the handshake with a caller failed"),
-                Err(_) => debug!(%address, "a caller sent nothing"),
+                Err(_) => debug!(%address, "a caller did not complete the handshake in time"),
             }
         });
     }
