@@ -44,9 +44,9 @@ pub struct Cluster {
 /// A namespace for one scenario.
 #[derive(Clone)]
 pub struct TestNamespace {
-    /// The cluster.
+    /// Client of the cluster.
     pub client: Client,
-    /// The namespace.
+    /// Name of the namespace.
     pub namespace: String,
 }
 
@@ -113,7 +113,7 @@ impl TestNamespace {
         Ok(())
     }
 
-    /// Returns the objects of a kind in this namespace.
+    /// Returns the API of the objects of a kind in this namespace.
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -271,7 +271,7 @@ impl TestNamespace {
         self.event_reasons().await
     }
 
-    /// Deletes a federation, and waits until no object that the operator created for it remains.
+    /// Deletes a federation, and waits until nothing [remains](TestNamespace::remains) of it.
     pub async fn delete(&self, name: &str) -> Result<(), Failure> {
         self.api::<Federation>().delete(name, &DeleteParams::default()).await?;
         let is_gone = |it: Option<&Federation>| it.is_none();
@@ -309,7 +309,7 @@ impl TestNamespace {
         Ok(pods.iter().map(|it| (it.name_any(), (it.uid(), restarts(it)))).collect())
     }
 
-    /// Returns the names of all remaining objects that the operator created for a federation.
+    /// Returns the kinds and names of the sets, pods, secrets, config maps and claims that remain of a federation.
     pub async fn remains(&self, name: &str) -> Result<Vec<String>, Failure> {
         async fn names<K>(api: Api<K>, of_it: &ListParams) -> Result<Vec<String>, Failure>
         where

@@ -29,7 +29,7 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    /// Creates the state for processes that belong to these groups. `ranks` of the processes are ranks.
+    /// Creates the state for processes that belong to these groups. `ranks` is the number of ranks among them.
     pub(crate) fn new(groups: impl Iterator<Item = GroupId>, ranks: usize) -> Completion {
         let restored: Vec<_> = groups.map(|group| (group, Incarnation(0))).collect();
         let finished = vec![None; restored.len()];

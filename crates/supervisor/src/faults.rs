@@ -233,7 +233,7 @@ impl Supervisor {
         }
     }
 
-    /// Closes a fault of the plan without injecting it.
+    /// Records that a fault of the plan is not injected, because it would have no effect.
     pub(crate) fn mark_ineffective(&mut self, index: usize, reason: Arc<str>, out: &mut Vec<Order>) {
         let entry = &mut self.plan.faults[index];
         entry.state = FaultState::Ineffective(reason.clone());

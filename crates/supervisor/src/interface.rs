@@ -50,7 +50,7 @@ faultline_core::defects! {
     ResultOfFailedCounts,
     /// A result counts although a rollback has undone it.
     ResultUndoneCounts,
-    /// The supervisor does not record that a cluster has started.
+    /// The supervisor does not record that a process has started.
     StartNotRecorded,
     /// The end of a life is not announced to the other processes.
     EndNotAnnounced,
@@ -60,7 +60,7 @@ faultline_core::defects! {
     AnnouncedTooEarly,
     /// A failure loses storage that should be kept.
     StorageAlwaysLost,
-    /// A replaced process counts as protected once it has started, whatever its storage lacks.
+    /// The storage of a replaced process counts as complete once the process is launched.
     RefillUnawaited,
 }
 

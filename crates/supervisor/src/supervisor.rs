@@ -40,8 +40,8 @@ pub struct Supervisor {
     pub(crate) completion: Completion,
     links_measured: bool,
     pub(crate) begun: Option<Time>,
-    /// Reference for the deadline and the times of faults: the start of the application (before that, the start of
-    /// the supervisor), postponed by the length of every pause.
+    /// Reference for the deadline and the times of faults: the start of the application, postponed by the length of
+    /// every pause. Before that, the start of the supervisor or the end of the last pause.
     pub(crate) origin: Time,
     /// Time at which the user paused the federation, if it is paused.
     pub(crate) paused: Option<Time>,
@@ -195,7 +195,7 @@ impl Supervisor {
     }
 
     /// Returns the time at which the supervisor wants a [`Report::Timeout`]. A time in the past means
-    /// immediately.
+    /// immediately; `None` means that it needs none, as after the end of the run.
     pub fn next_deadline(&self) -> Option<Time> {
         if self.outcome.is_some() {
             return None;

@@ -23,7 +23,7 @@ use crate::machine_load::of_children;
 const RECORD: &str = "FAULTLINE_BUILD_COST";
 /// The name of the row for crates that several causes need.
 const SHARED: &str = "needed by several";
-/// The name of the row for everything except the compiler.
+/// The name of the row for Cargo itself, and for compiling and running build scripts.
 const REST: &str = "Cargo and build scripts";
 /// The maximum number of crates that are listed for a cause.
 const NAMED: usize = 4;

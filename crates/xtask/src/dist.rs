@@ -28,7 +28,7 @@ const SUMS: &str = "SHA256SUMS";
 const SKIPPED: u8 = 77;
 
 /// Creates all release files in `dist` in the target directory. Reports the platforms for which this machine cannot
-/// build, and then exits with [`SKIPPED`]. Fails only if its own platform is one of them.
+/// build, and then exits with [`SKIPPED`]. Fails if its own platform is one of them.
 pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
     let target: &Path = repository.metadata.target_directory.as_ref();
     let dist = target.join("dist");

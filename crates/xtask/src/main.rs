@@ -12,8 +12,7 @@
 //! cargo xtask picture     runs the quick start, and draws docs/quickstart.svg from it
 //! ```
 //!
-//! Every check is a function from the repository to the problems found, and has a test that shows that it detects a
-//! problem.
+//! Every check is a function from the repository to the problems found.
 
 mod bench;
 mod build_cost;
@@ -59,8 +58,8 @@ enum Task {
         #[arg(long, value_name = "MB")]
         size_at_most: Option<f64>,
     },
-    /// Check the repository: layers, dependencies, sources, profiles, generated files, names of protocols, lists in the
-    /// documents, and phrases.
+    /// Check the repository: layers, dependencies, sources, profiles, names of protocols, dashboards, generated files,
+    /// lists in the documents, and phrases.
     Check,
     /// Test every query of the dashboards on a real Prometheus, which scrapes runs with faults.
     Dashboards {
@@ -81,8 +80,8 @@ enum Task {
     },
     /// Write the generated files.
     Generate,
-    /// Introduce small mistakes into protocols, composite and supervisor, one at a time, and print which property
-    /// detects each. Fails if a mistake is not detected, unless it is known to be harmless.
+    /// Introduce small mistakes into the protocols, the composite process and the supervisor, one at a time, and print
+    /// which property detects each. Fails if a mistake is not detected, unless it is known to be harmless.
     Mutants {
         /// Introduce only these mistakes.
         names: Vec<String>,

@@ -79,7 +79,7 @@ fn named(text: &str, names: &BTreeSet<String>) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Iterates over the identifiers of a line, as a whole and in parts, and over its single-word strings.
+/// Iterates over the identifiers of a line, as a whole and in parts, and over its string literals with their quotes.
 fn words(line: &str) -> impl Iterator<Item = String> + '_ {
     let whole = line.split(|it: char| !it.is_alphanumeric() && it != '_').map(str::to_owned);
     let parts = line.split(|it: char| !it.is_alphanumeric()).map(str::to_owned);

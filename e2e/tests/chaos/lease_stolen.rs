@@ -1,6 +1,6 @@
 //! Another holder takes the operator's lease while a federation runs, and never renews it. Its clock is an hour ahead.
-//! The operator stops being active, and takes the lease again once the lease has not changed for its duration, whatever
-//! the times in it say. The run is not affected.
+//! The operator stops being active. It takes the lease again once the lease has not changed for 15 s, regardless of the
+//! times in the lease. The run is not affected.
 
 use std::time::Duration;
 

@@ -280,7 +280,7 @@ fn a_silent_process_is_fenced_exactly_after_detect_after() {
     driver.now = BEGUN + Span(30);
     driver.heartbeat(P0, 1);
     driver.pass(BEGUN + Span(30 + DETECT_AFTER.0 - 1));
-    assert_eq!(driver.take(), [], "patience");
+    assert_eq!(driver.take(), [], "the time limit has not passed");
     driver.pass(BEGUN + Span(30) + DETECT_AFTER);
     let orders = driver.take();
     let failed = ended(P0, 1, StorageFate::Kept, EndedBy::Silence);

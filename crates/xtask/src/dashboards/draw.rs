@@ -10,9 +10,9 @@ use super::table::{Dashboard, Kind, PLAIN, Panel, Steps, fill};
 /// The size of a cell of Grafana's grid, in pixels.
 const CELL: (usize, usize) = (50, 30);
 const MARGIN: usize = 4;
-/// The number of instants in a graph.
+/// The maximum number of instants in a graph.
 const POINTS: f64 = 90.0;
-/// The maximum number of lines of a legend.
+/// The maximum number of series that a legend names.
 const LEGEND_LINES: usize = 4;
 /// The mean width of a letter in a legend, in pixels.
 const LETTER: f64 = 5.2;

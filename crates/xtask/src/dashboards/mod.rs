@@ -37,7 +37,8 @@ pub(crate) fn check(_: &Repository) -> Result<Problems, Box<dyn Error>> {
 }
 
 /// Carries out runs with faults under several protocols while a Prometheus scrapes them, and checks that every query
-/// of every dashboard has an answer. Then draws the dashboards into docs/ if `draws` is set.
+/// of every dashboard has an answer, unless it needs traffic control. Then draws the dashboards into docs/ if `draws`
+/// is set.
 #[expect(clippy::disallowed_methods, reason = "a Prometheus scrapes in real time, and does not announce it")]
 pub(crate) fn try_queries(repository: &Repository, draws: bool) -> Result<(), Box<dyn Error>> {
     let dir = repository.metadata.target_directory.join("dashboards").into_std_path_buf();
@@ -80,8 +81,8 @@ pub(crate) fn try_queries(repository: &Repository, draws: bool) -> Result<(), Bo
     Ok(())
 }
 
-/// Iterates over all queries of panels and annotations, in the form that Grafana sends if everything is selected,
-/// with the title of their panel or annotation.
+/// Iterates over all queries of panels and annotations that do not need traffic control, in the form that Grafana
+/// sends if everything is selected, with the title of their panel or annotation.
 fn queries() -> impl Iterator<Item = (&'static str, String)> {
     DASHBOARDS.into_iter().flat_map(|dashboard| {
         let panels = dashboard.panels().filter(|it| !it.needs_traffic_control);

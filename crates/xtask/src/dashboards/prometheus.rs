@@ -35,7 +35,7 @@ pub(super) struct Series {
     values: Vec<(f64, String)>,
 }
 
-/// A child process that is killed together with this program.
+/// A child process that is killed when this value is dropped.
 pub(super) struct Background(pub(super) Child);
 
 impl Prometheus {
@@ -64,7 +64,7 @@ impl Prometheus {
         Ok(Prometheus { targets, _program: program })
     }
 
-    /// Adds these pages to the targets that Prometheus scrapes.
+    /// Makes Prometheus scrape these pages, and no others.
     pub(super) fn scrape(&self, targets: &[Target]) -> Result<(), Box<dyn Error>> {
         let targets = targets.iter().map(|it| {
             let labels: BTreeMap<_, _> = it.labels.iter().cloned().collect();

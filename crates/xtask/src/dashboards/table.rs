@@ -54,7 +54,7 @@ pub(super) enum Kind {
     Number(Steps),
     /// The last value as a word: the word and the colour of each value.
     Word(&'static [(u32, &'static str, &'static str)]),
-    /// The legend of each series whose last value is not zero.
+    /// The legends of the series that currently have a value.
     Name,
     /// The last value of each series as a bar, coloured like a number.
     Bars(Steps),

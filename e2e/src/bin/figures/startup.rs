@@ -1,5 +1,5 @@
 //! Measures the time from `apply` until all pods are running and all links are emulated, compared with as many pods in
-//! plain sets. A federation should take no longer than its pods.
+//! plain sets. The operator should add almost nothing to the time that the pods themselves take.
 
 use std::time::{Duration, Instant};
 
@@ -174,7 +174,7 @@ async fn template(ns: &TestNamespace) -> Result<Value, Failure> {
     ns.api::<Secret>().create(&PostParams::default(), &secret).await?;
     let mut template: PodTemplateSpec = set.spec.ok_or("a set without a spec")?.template;
     let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
-    // The operator must not regard them as pods of a federation.
+    // The operator must not regard these pods as those of a federation.
     labels.insert("app.kubernetes.io/managed-by".into(), "figures".into());
     for volume in template.spec.iter_mut().flat_map(|it| it.volumes.iter_mut().flatten()) {
         if let Some(secret) = &mut volume.secret {
