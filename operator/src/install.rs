@@ -54,7 +54,7 @@ pub const RULES: &[Rule] = &[
     Rule { api_groups: [""], resources: &["events"], verbs: &["list"] },
 ];
 
-/// Rights of the operator in its own namespace: electing the active operator.
+/// Rights of the operator in its own namespace, for the election of the active operator.
 pub const LEASE_RULES: &[Rule] = &[Rule {
     api_groups: ["coordination.k8s.io"],
     resources: &["leases"],

@@ -1,5 +1,5 @@
-//! Checks that the chart renders to the content of `manifests/install.yaml`. Requires `helm` on the path, and
-//! therefore runs only on request: `cargo test -p faultline-operator --test chart -- --ignored`.
+//! Checks that the chart renders to the content of `manifests/install.yaml`, and that its options work. Requires `helm`
+//! on the path, and therefore runs only on request: `cargo test -p faultline-operator --test chart -- --ignored`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -64,8 +64,8 @@ pub enum ApplyError {
     /// The finalizer could not be changed.
     #[error("cannot change the finalizer: {0}")]
     Finalizer(#[source] kube::Error),
-    /// An object could not be created or changed.
-    #[error("cannot create {0}: {1}")]
+    /// An object could not be read, created or changed.
+    #[error("cannot create or change {0}: {1}")]
     Make(String, #[source] kube::Error),
     /// An object could not be deleted.
     #[error("cannot delete {0}: {1}")]
