@@ -22,7 +22,7 @@ pub enum ShapingSide {
     /// At the receiver. The sender's transport then observes a loss as such, rather than as a full queue on its own
     /// side.
     Receiver,
-    /// At the sender, for kernels that cannot shape arriving packets.
+    /// At the sender, if arriving packets cannot be distinguished or shaped.
     Sender,
     /// In the node's own delay line.
     Node,
@@ -38,7 +38,7 @@ impl Kernel {
         }
     }
 
-    /// Returns the properties of a link that a node must emulate itself.
+    /// Returns the properties of a link that a node must emulate itself. The kernel must have `htb`.
     pub const fn left_for_node(self, link: LinkProperties) -> LinkProperties {
         if self.netem {
             LinkProperties { latency: Span::ZERO, jitter: Span::ZERO, bandwidth: 0, loss_ppm: 0 }

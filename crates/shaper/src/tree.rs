@@ -6,7 +6,7 @@
 //!
 //! A sender's interface transmits packets at the link's bandwidth. A class with that rate emulates this at the
 //! sender, below a class that all other clusters share, as in [`crate::Interface`]. Delay and loss are applied at
-//! the receiver if its kernel supports that (see [`ShapingSide`]).
+//! the receiver or at the sender (see [`ShapingSide`]).
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
