@@ -1,4 +1,4 @@
-//! Alerts: telling other clusters about rollbacks, and learning of their rollbacks (section 3.4; rules 19 and 20).
+//! Alerts: telling other clusters about rollbacks, and learning of their rollbacks (section 3.4).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -242,7 +242,7 @@ impl Hc3i {
         }
     }
 
-    /// If a receiver began a new life, re-sends the messages that were in transit to its previous life (rule 3).
+    /// If a receiver began a new life, re-sends the messages that were in transit to its previous life.
     pub(super) fn watch_receivers(&mut self, old: &Membership, host: &mut ProtocolHost) {
         if matches!(self.phase, Phase::Recovering(_) | Phase::Serving) || !self.obeys(Rule::ResendsToNewLives)
         {

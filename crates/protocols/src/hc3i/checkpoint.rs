@@ -1,4 +1,4 @@
-//! Taking a checkpoint inside a cluster (section 3.1), with the second round that drains the channels (errata, B5).
+//! Taking a checkpoint inside a cluster (section 3.1), with a second round that drains the channels.
 //!
 //! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
 //! to the commit. It sends Drained only once its part is durable, both here and at its holders, so that a commit
@@ -94,7 +94,7 @@ pub(super) struct Gathering {
     awaited: BTreeSet<ProcessId>,
     expected: Vec<u64>,
     vectors: Vectors,
-    /// Whether all parts are durable, but the cluster's start has not been recorded yet (rule 18).
+    /// Whether all parts are durable, but the cluster's start has not been recorded yet.
     awaits_start: bool,
 }
 
@@ -203,7 +203,7 @@ impl Hc3i {
         self.send_to_coordinator(Control::Saved { position, attempt, sent }, now, host);
     }
 
-    /// Returns the DDV, raised by the queued messages that will be delivered after the commit (errata, B6).
+    /// Returns the DDV, raised by the queued messages that will be delivered after the commit.
     fn raised_ddv(&self) -> Arc<[Position]> {
         if !self.obeys(Rule::MergesRaises) || self.waiting.is_empty() {
             return self.ddv.clone();

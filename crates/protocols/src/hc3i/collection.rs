@@ -1,7 +1,7 @@
-//! Garbage collection (section 3.5; rule 21): removing the checkpoints and log entries that no recovery can need.
+//! Garbage collection (section 3.5): removing the checkpoints and log entries that no recovery can need.
 //!
 //! The deciding coordinator knows which checkpoints each cluster stores, and computes which of them each cluster would
-//! restore if all failed at the same time (finding 6: the closure of a union is the minimum of the closures). By
+//! restore if all failed at the same time (the closure of a union is the minimum of the closures). By
 //! default, the coordinator of the first cluster asks all others and decides for them. With
 //! [`CollectBy::EveryCluster`], the coordinator of each cluster decides for its own cluster, from what it has been
 //! told.

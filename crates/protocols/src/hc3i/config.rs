@@ -72,50 +72,49 @@ pub enum Forcing {
 }
 
 rules! {
-    /// A part contains the messages that were in transit inside the cluster (errata, B5).
+    /// A part contains the messages that were in transit inside the cluster.
     Drains, without
-        /// The checkpoint freezes but does not drain: no part contains the cluster's messages in transit (B5).
+        /// The checkpoint freezes but does not drain: no part contains the cluster's messages in transit.
         NoDrain;
-    /// A rollback discards the checkpoint in progress (B8).
+    /// A rollback discards the checkpoint in progress.
     AbortsCheckpoint, without
-        /// A rollback does not discard the checkpoint in progress (B8).
+        /// A rollback does not discard the checkpoint in progress.
         CheckpointNotAborted;
-    /// A message from an older incarnation is delivered unless a rollback undid it (B4).
+    /// A message from an older incarnation is delivered unless a rollback undid it.
     KeepsOlderIncarnations, without
-        /// Messages from all older incarnations are dropped, including those that no rollback undid (B4).
+        /// Messages from all older incarnations are dropped, including those that no rollback undid.
         OlderIncarnationsDropped;
-    /// A message that a rollback undid is dropped (B4).
+    /// A message that a rollback undid is dropped.
     DropsStale, without
-        /// Messages that a rollback undid are delivered (B4).
+        /// Messages that a rollback undid are delivered.
         StaleNotDropped;
-    /// The log is part of the checkpoint (finding 3).
+    /// The log is part of the checkpoint.
     SavesLog, without
-        /// The log is only in memory, as printed: "logged messages are used only if the sender doesn't rollback"
-        /// (finding 3).
+        /// The log is only in memory, as printed: "logged messages are used only if the sender doesn't rollback".
         LogOutsideCheckpoint;
-    /// The set of received messages is part of the checkpoint (B3).
+    /// The set of received messages is part of the checkpoint.
     SavesReceived, without
         /// The set of received messages is not part of the checkpoint.
         ReceivedOutsideCheckpoint;
-    /// Inside a cluster, a message from a later interval waits until its receiver reaches the interval (rule 8).
+    /// Inside a cluster, a message from a later interval waits until its receiver reaches the interval.
     KeepsFuture, without
-        /// Inside a cluster, messages from later intervals are dropped instead of being held back (rule 8).
+        /// Inside a cluster, messages from later intervals are dropped instead of being held back.
         FutureDropped;
-    /// A message acknowledged at or after the restored SN is re-sent (finding 2).
+    /// A message acknowledged at or after the restored SN is re-sent.
     ResendsAtRestored, without
-        /// Messages are re-sent only if acknowledged with an SN *greater* than the alert's, as printed (finding 2).
+        /// Messages are re-sent only if acknowledged with an SN *greater* than the alert's, as printed.
         ResendGreater;
-    /// A restored sender re-sends its unacknowledged messages (B3).
+    /// A restored sender re-sends its unacknowledged messages.
     ResendsOwn, without
-        /// A restored sender does not re-send its unacknowledged messages (B3).
+        /// A restored sender does not re-send its unacknowledged messages.
         NoOwnResend;
-    /// Inside a cluster, messages from an older incarnation are dropped (B4).
+    /// Inside a cluster, messages from an older incarnation are dropped.
     DropsOldWithin, without
-        /// Inside a cluster, messages from an older incarnation are delivered (B4).
+        /// Inside a cluster, messages from an older incarnation are delivered.
         OldWithinAccepted;
-    /// Acknowledgements in a restored log are checked against the table of rollbacks (B3).
+    /// Acknowledgements in a restored log are checked against the table of rollbacks.
     ChecksRestoredAcks, without
-        /// Acknowledgements in a restored log are not checked against the table of rollbacks (B3).
+        /// Acknowledgements in a restored log are not checked against the table of rollbacks.
         RestoredAcksUnchecked;
     /// Garbage collection keeps the checkpoint that a failure of all clusters would restore (section 3.5).
     CollectsBelowWorst, without
@@ -170,95 +169,95 @@ rules! {
     KeepsLogAtWorst, without
         /// Garbage collection also removes log entries acknowledged at the kept checkpoint (section 3.5 with `<=`).
         LogCollectedAtWorst;
-    /// A member takes part in a round only once it knows all lives involved (rule 12).
+    /// A member takes part in a round only once it knows all lives involved.
     KnowsLives, without
         /// A member takes part in a round although it does not know all lives involved: what it sends to the unknown
-        /// lives is lost (rule 12).
+        /// lives is lost.
         RoundWithoutLives;
-    /// A refilled holder receives the table of rollbacks with the parts (rule 17).
+    /// A refilled holder receives the table of rollbacks with the parts.
     RefillsNotes, without
         /// A refilled holder receives the parts, but not the table of rollbacks: an incarnation can be used twice.
         NotesNotRefilled;
-    /// A part contains its cluster's rollbacks (rule 17).
+    /// A part contains its cluster's rollbacks.
     SavesPast, without
         /// A part does not contain its cluster's rollbacks: they can be lost although the part survives.
         PastOutsideCheckpoint;
-    /// A member removes log entries only once it knows all rollbacks that undid their delivery (rule 21).
+    /// A member removes log entries only once it knows all rollbacks that undid their delivery.
     CollectsLogAware, without
         /// A member removes log entries before it knows of a rollback that undid their delivery.
         LogCollectedUnaware;
-    /// Members ignore rounds of an older epoch (rule 11).
+    /// Members ignore rounds of an older epoch.
     IgnoresOlderEpochs, without
-        /// Members follow rounds of an older epoch (rule 11).
+        /// Members follow rounds of an older epoch.
         OlderEpochsAccepted;
     /// A message is delivered only after the checkpoint that it forces (section 3.2).
     Forces, without
         /// A message is delivered without the checkpoint that it should force (section 3.2).
         NoForcedCheckpoint;
-    /// A cluster restores the newest checkpoint that contains nothing undone (finding 1).
+    /// A cluster restores the newest checkpoint that contains nothing undone.
     RestoresNewest, without
-        /// A cluster restarts from the checkpoint before the right one (finding 1).
+        /// A cluster restarts from the checkpoint before the right one.
         RestartBefore;
-    /// The delivered vector decides rollbacks (finding 5).
+    /// The delivered vector decides rollbacks.
     DeliveredDecides, without
-        /// The DDV decides rollbacks, as printed, instead of the delivered vector (finding 5).
+        /// The DDV decides rollbacks, as printed, instead of the delivered vector.
         PrintedLine;
-    /// Increases of the DDV caused by queued messages are merged at the commit (B6).
+    /// Increases of the DDV caused by queued messages are merged at the commit.
     MergesRaises, without
-        /// Increases of the DDV caused by queued messages are not merged at the commit (B6).
+        /// Increases of the DDV caused by queued messages are not merged at the commit.
         RaisesNotMerged;
-    /// A message that arrives during a checkpoint requests its own checkpoint afterwards (rule 7).
+    /// A message that arrives during a checkpoint requests its own checkpoint afterwards.
     RepeatsForce, without
-        /// A message that arrives during a checkpoint does not request its own checkpoint afterwards (rule 7).
+        /// A message that arrives during a checkpoint does not request its own checkpoint afterwards.
         ForceNotRepeated;
-    /// Messages that arrive during a recovery wait (rule 10).
+    /// Messages that arrive during a recovery wait.
     KeepsArrivals, without
-        /// Messages that arrive during a recovery are dropped (rule 10).
+        /// Messages that arrive during a recovery are dropped.
         ArrivalsDroppedWhileRecovering;
-    /// A rollback keeps the queues of a surviving process (rule 10).
+    /// A rollback keeps the queues of a surviving process.
     KeepsQueues, without
-        /// A rollback empties the queues of a surviving process (rule 10).
+        /// A rollback empties the queues of a surviving process.
         QueuesLostAtRollback;
-    /// Messages that were in transit to a life that has ended are re-sent to the next life (rule 3).
+    /// Messages that were in transit to a life that has ended are re-sent to the next life.
     ResendsToNewLives, without
-        /// Nothing is re-sent to a new life in another cluster unless an alert asks for it (rule 3).
+        /// Nothing is re-sent to a new life in another cluster unless an alert asks for it.
         ResendOnlyOnAlerts;
-    /// The table of rollbacks survives a crash (B4).
+    /// The table of rollbacks survives a crash.
     TablesDurable, without
-        /// The table of rollbacks is lost in a crash (B4).
+        /// The table of rollbacks is lost in a crash.
         TablesVolatile;
-    /// A holder that returns with empty storage is refilled (rule 17).
+    /// A holder that returns with empty storage is refilled.
     RefillsHolders, without
-        /// A holder that returns with empty storage is not refilled (rule 17).
+        /// A holder that returns with empty storage is not refilled.
         HolderNotRefilled;
-    /// The first checkpoint waits until the start of the cluster is durably recorded (rule 18).
+    /// The first checkpoint waits until the start of the cluster is durably recorded.
     StartGate, without
-        /// The first checkpoint does not wait until the start of the cluster is durably recorded (rule 18).
+        /// The first checkpoint does not wait until the start of the cluster is durably recorded.
         NoStartGate;
-    /// An alert is repeated until it is confirmed (rule 19).
+    /// An alert is repeated until it is confirmed.
     RetriesAlerts, without
-        /// Alerts are sent only once (rule 19).
+        /// Alerts are sent only once.
         AlertsNotRetried;
-    /// An alert carries the whole history of its cluster (rule 19).
+    /// An alert carries the whole history of its cluster.
     AlertsAll, without
-        /// An alert carries only the last entry of its cluster's history (rule 19).
+        /// An alert carries only the last entry of its cluster's history.
         OnlyLastEntry;
-    /// After a rollback, messages from other clusters wait until those clusters have handled its alert (B7).
+    /// After a rollback, messages from other clusters wait until those clusters have handled its alert.
     WaitsForSettled, without
         /// After a rollback, messages from other clusters are delivered before those clusters have handled its alert:
-        /// rollbacks can trigger each other endlessly (B7).
+        /// rollbacks can trigger each other endlessly.
         DeliversUnsettled;
-    /// A part counts as saved only once its replicas are durable (finding 6).
+    /// A part counts as saved only once its replicas are durable.
     DurableFirst, without
-        /// A part counts as saved before its replicas are durable (finding 6).
+        /// A part counts as saved before its replicas are durable.
         CommitBeforeCopies;
-    /// A recovery reports what is durable only once its writes have completed (rule 13).
+    /// A recovery reports what is durable only once its writes have completed.
     WriteBarrier, without
-        /// A recovery reports what it has in memory instead of waiting for its writes (rule 13).
+        /// A recovery reports what it has in memory instead of waiting for its writes.
         NoWriteBarrier;
-    /// A holder keeps the target separate from its own table, where it would mask the alert that follows (rule 15).
+    /// A holder keeps the target separate from its own table, where it would mask the alert that follows.
     SeparatesNotes, without
-        /// The target is entered into the holder's own table, where it masks the alert that follows (rule 15).
+        /// The target is entered into the holder's own table, where it masks the alert that follows.
         TargetMasksAlert;
     ; mutations
     /// A coordinator begins a recovery after every third checkpoint, although no process failed.

@@ -1,4 +1,4 @@
-//! This process's storage: its own parts, and the replicas that it keeps for others (section 3.1, rule 17).
+//! This process's storage: its own parts, and the replicas that it keeps for others (section 3.1).
 //!
 //! A holder answers in every phase, since a recovering cluster may depend on another recovering cluster.
 
@@ -18,7 +18,7 @@ use crate::machines::{Checkpoint, Reads, Refill, Writes};
 #[derive(Clone, Debug)]
 pub(super) struct Copies {
     /// Histories of the clusters whose parts are kept here. Kept separate from this process's own tables, where they
-    /// would mask the alerts that follow (rule 15).
+    /// would mask the alerts that follow.
     notes: History,
     pub(super) writes: Writes<Hc3i>,
     /// Purposes of the listings in progress, in order.
@@ -92,7 +92,7 @@ impl Copies {
         }
     }
 
-    /// Lists the storage for a recovery round, after all earlier writes (rule 13).
+    /// Lists the storage for a recovery round, after all earlier writes.
     pub(super) fn list_for_report(&mut self, epoch: Epoch, host: &mut ProtocolHost) {
         let unfinished = self.writes.names().copied().collect();
         self.lists.push_back(ListFor::Report { epoch, unfinished });
@@ -364,7 +364,7 @@ impl Hc3i {
         names.iter().for_each(|&name| host.delete(name));
     }
 
-    /// Handles new lives of holders: their storage, and messages in transit to them, may be lost (rule 17).
+    /// Handles new lives of holders: their storage, and messages in transit to them, may be lost.
     pub(super) fn watch_holders(&mut self, old: &Membership, now: Time, host: &mut ProtocolHost) {
         if matches!(self.phase, Phase::Serving) {
             return;

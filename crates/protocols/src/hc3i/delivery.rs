@@ -25,7 +25,7 @@ pub(super) struct Arrival {
     asked: Option<Position>,
 }
 
-/// Input from inside the cluster that arrived before this process reached its sender's position (rule 8).
+/// Input from inside the cluster that arrived before this process reached its sender's position.
 #[derive(Clone, Debug)]
 pub(super) enum Early {
     Application { id: MessageId, stamp: Stamp, payload: Payload },
@@ -127,7 +127,7 @@ impl Hc3i {
         }
     }
 
-    /// Applies rule 10, step by step.
+    /// Applies the checks listed in `docs/hc3i.md` ("Messages"), in order.
     fn arrived_between(
         &mut self,
         cluster: GroupId,
@@ -255,7 +255,7 @@ impl Hc3i {
     }
 
     /// Returns whether a logged message must be re-sent: it was never acknowledged, or the acknowledged delivery was
-    /// undone (finding 2: undone means at or after the restored SN).
+    /// undone, which means at or after the restored SN.
     pub(super) fn is_owed(&self, entry: &LogEntry) -> bool {
         let cluster = self.cluster_of(entry.id.to);
         entry.acknowledged.is_none_or(|position| {

@@ -1,4 +1,4 @@
-//! The sender's log of messages between clusters (section 3.3). Part of every checkpoint (errata, B3).
+//! The sender's log of messages between clusters (section 3.3). Part of every checkpoint.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

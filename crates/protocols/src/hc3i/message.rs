@@ -14,8 +14,8 @@ use super::log::Log;
 use super::received::Received;
 use crate::machines::Checkpoint;
 
-/// The stamp of an application message (section 3.2: "the current cluster's sequence number is piggy-backed"; the
-/// incarnation comes from finding 4). A re-sent message keeps its stamp.
+/// The stamp of an application message (section 3.2: "the current cluster's sequence number is piggy-backed"). The
+/// paper's messages carry no incarnation. A re-sent message keeps its stamp.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// Position of the sender when it sent the message.
@@ -145,7 +145,7 @@ pub struct Collection {
 /// Messages between processes under HC3I.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
-    // Checkpoints, inside a cluster (section 3.1, with the second round of B5).
+    // Checkpoints, inside a cluster (section 3.1, with a second round that drains the channels).
     /// Coordinator: freeze, and save the state.
     Request {
         /// Position of the requested checkpoint.
@@ -198,7 +198,7 @@ pub enum Control {
     },
 
     // Messages between clusters.
-    /// Receiver: the message was delivered (section 3.3). Carries the position at the delivery (finding 2).
+    /// Receiver: the message was delivered (section 3.3). Carries the position at the delivery.
     Acknowledge {
         /// Identity of the message.
         id: MessageId,
@@ -206,7 +206,7 @@ pub enum Control {
         position: Position,
     },
 
-    // Alerts (section 3.4, rule 19).
+    // Alerts (section 3.4).
     /// A cluster rolled back. Carries the cluster's whole history.
     Alert {
         /// The cluster that rolled back.
@@ -244,7 +244,7 @@ pub enum Control {
         incarnation: Incarnation,
     },
 
-    // Recovery, inside a cluster and to its holders (rules 11 to 16).
+    // Recovery, inside a cluster and to its holders (section 3.4).
     /// Member to coordinator: a rollback elsewhere undid a message that this member delivered.
     RollBack {
         /// The member's incarnation. The request is void if the cluster has begun a newer one.
@@ -258,7 +258,7 @@ pub enum Control {
     Prepare {
         /// Epoch of the round.
         epoch: Epoch,
-        /// The membership that the round assumes (rule 12: a round carries the lives).
+        /// The membership that the round assumes.
         membership: MembershipVersion,
     },
     /// Coordinator to a holder: report what you hold for this cluster.
@@ -319,7 +319,7 @@ pub enum Control {
         incarnation: Incarnation,
     },
 
-    // Replicas (section 3.1; rule 17).
+    // Replicas (section 3.1).
     /// Holder: this replica is durable.
     Stored(ImageName),
     /// Owner: send me this part.
@@ -357,7 +357,7 @@ pub enum Control {
         names: Arc<[ImageName]>,
     },
 
-    // Garbage collection (section 3.5, rule 21).
+    // Garbage collection (section 3.5).
     /// Initiator: asks what is stored. Without an initiator, coordinators report it without being asked.
     Ask {
         /// Number of the garbage collection.

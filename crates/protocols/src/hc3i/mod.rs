@@ -104,7 +104,7 @@ pub struct Hc3i {
     /// Direct dependencies vector (DDV) of the last checkpoint (section 3.2). Missing entries are zero: before the
     /// first checkpoint, all processes share the empty vector.
     ddv: Arc<[Position]>,
-    /// Greatest position delivered here from each cluster and incarnation, ascending (finding 5).
+    /// Greatest position delivered here from each cluster and incarnation, ascending.
     delivered: Arc<[(GroupId, Position)]>,
     history: History,
     log: Arc<Log>,

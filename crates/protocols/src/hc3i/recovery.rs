@@ -1,5 +1,5 @@
-//! A member's side of a recovery: it freezes, reports what it has, prepares the target, and restores it (section 3.4;
-//! rules 11 to 16). The coordinator's side is in `round`.
+//! A member's side of a recovery: it freezes, reports what it has, prepares the target, and restores it (section 3.4).
+//! The coordinator's side is in `round`.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -99,7 +99,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: enters a round, and reports what it has once all writes in progress have completed (rule 13).
+    /// Member: enters a round, and reports what it has once all writes in progress have completed.
     pub(super) fn prepare(&mut self, epoch: Epoch, membership: MembershipVersion, host: &mut ProtocolHost) {
         if epoch <= self.epoch && self.obeys(Rule::IgnoresOlderEpochs) {
             return;
@@ -158,7 +158,7 @@ impl Hc3i {
         (cluster, Position { incarnation, sn })
     }
 
-    /// Member: prepares the target: records its tables, fetches missing parts, and reads the image (rule 15).
+    /// Member: prepares the target: records its tables, fetches missing parts, and reads the image.
     pub(super) fn restore(
         &mut self,
         epoch: Epoch,
@@ -325,7 +325,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: installs the target and resumes (rule 16).
+    /// Member: installs the target and resumes.
     pub(super) fn resume(&mut self, epoch: Epoch, now: Time, host: &mut ProtocolHost) {
         if epoch != self.epoch {
             return;

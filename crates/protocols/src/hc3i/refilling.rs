@@ -1,4 +1,4 @@
-//! Replicas of older checkpoints that a recovery found missing (rule 17).
+//! Replicas of older checkpoints that a recovery found missing.
 //!
 //! A recovery copies the missing replicas of the checkpoint to restore before the cluster resumes. Replicas of older
 //! checkpoints are offered to their holders afterwards, and garbage collection does not rely on these checkpoints until

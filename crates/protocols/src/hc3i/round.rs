@@ -1,5 +1,5 @@
 //! The coordinator's side of a recovery: it collects reports, chooses what to restore, and tells the members to
-//! resume (section 3.4; rules 11 to 16).
+//! resume (section 3.4).
 //!
 //! Prepare to members, Inquire to holders -> Reported by all -> Restore to members, Note to holders -> copies
 //! to holders that lack them -> Ready from all -> Resume. Every message carries the epoch of the round and is
@@ -121,7 +121,7 @@ impl Hc3i {
     }
 
     /// Coordinator: chooses the newest checkpoint that is complete, not undone, and contains nothing that was undone
-    /// elsewhere (rule 14; finding 1: *that* checkpoint, not the one before).
+    /// elsewhere. The paper restarts from the checkpoint before it.
     fn choose(&mut self, now: Time, host: &mut ProtocolHost) {
         let round = self.coordination().round.as_mut().expect("a round is in progress");
         let (epoch, cause) = (round.epoch, round.cause);
@@ -261,7 +261,7 @@ impl Hc3i {
     }
 
     /// Coordinator: once all are ready and no member has failed since, the cluster resumes. If the restored state
-    /// lets the application act for the first time, this must be recorded first (rule 18).
+    /// lets the application act for the first time, this must be recorded first.
     pub(super) fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
             return;

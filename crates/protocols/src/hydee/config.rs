@@ -12,23 +12,23 @@ pub type Config = LoggingOptions<Defects>;
 rules! {
     /// A message that the receiver already has is not re-sent, including the last one (R3).
     SuppressesLast, without
-        /// The last message that the receiver already has is re-sent: Algorithm 2, line 14, compares with `<` (H1).
+        /// The last message that the receiver already has is re-sent: Algorithm 2, line 14, compares with `<`.
         LastReceivedResent;
     /// The recovery process counts orphans by message (R11).
     CountsMessages, without
-        /// The recovery process counts orphans per process instead of per message (H3).
+        /// The recovery process counts orphans per process instead of per message.
         CountsProcesses;
     /// The recovery process announces a level once all ranks have reported (R11).
     AnnouncesFirst, without
-        /// The recovery process announces no level until a count reaches zero (H4).
+        /// The recovery process announces no level until a count reaches zero.
         NoInitialLevel;
     /// A process that rolled back answers other failed clusters (R9).
     FailedAnswer, without
-        /// A process that rolled back does not answer another failed cluster (H5).
+        /// A process that rolled back does not answer another failed cluster.
         FailedDoNotAnswer;
     /// A restored log is re-sent to all processes that lack its messages (R10).
     SendsRestoredLog, without
-        /// A restored log is not re-sent to processes that did not roll back (H6).
+        /// A restored log is not re-sent to processes that did not roll back.
         RestoredLogNotSent;
     /// The log is part of the checkpoint (R2).
     SavesLog, without
@@ -40,7 +40,7 @@ rules! {
         SuppressedNotLogged;
     /// A peer removes from its log only what a checkpoint contains (R8).
     CollectsAtCheckpoint, without
-        /// Each message carries the current counts for garbage collection, instead of those at the checkpoint (H9).
+        /// Each message carries the current counts for garbage collection, instead of those at the checkpoint.
         CollectsAtPresent;
     /// Peers learn what a checkpoint contains once it is committed (R8).
     CollectsAfterCommit, without
@@ -48,7 +48,7 @@ rules! {
         CollectsBeforeCommit;
     /// Messages from older incarnations are dropped (R5).
     DropsOlderLives, without
-        /// Messages from older lives of a cluster are accepted (R5, H10).
+        /// Messages from older lives of a cluster are accepted (R5).
         NoLifeCheck;
     /// A message that has already been received is dropped (R5).
     DropsDuplicates, without

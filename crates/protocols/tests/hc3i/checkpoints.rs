@@ -95,7 +95,7 @@ fn a_checkpoint_in_doubt_that_lacks_a_part_is_not_restored() {
     assert_eq!(after_the_coordinator_failed(federation), (Position::new(2, 1), vec![]));
 }
 
-/// B5: a message that was sent before the request and arrives after it is part of the checkpoint.
+/// A message that was sent before the request and arrives after it is part of the checkpoint.
 #[test]
 fn messages_in_transit_are_part_of_the_checkpoint() {
     let mut federation = running(&[2], within(Defects::default()));
@@ -145,7 +145,7 @@ fn a_forced_checkpoint_restarts_the_timer() {
     assert_eq!(federation.protocol(p(1)).position().sn.0, 3);
 }
 
-/// B6: a message that arrives before a member's part is cut raises the vector of that same checkpoint.
+/// A message that arrives before a member's part is cut raises the vector of that same checkpoint.
 #[test]
 fn a_message_that_waits_before_the_cut_needs_no_checkpoint_of_its_own() {
     let mut federation = running(&[1, 2], config(Defects::default()));
@@ -160,7 +160,7 @@ fn a_message_that_waits_before_the_cut_needs_no_checkpoint_of_its_own() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// B8: the image that is being saved belongs to a state that the rollback undoes.
+/// The image that is being saved belongs to a state that the rollback undoes.
 #[test]
 fn a_rollback_discards_the_checkpoint_in_progress() {
     let mut federation = running(&[1, 2], config(Defects::default()));

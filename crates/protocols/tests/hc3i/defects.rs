@@ -2,8 +2,7 @@
 //! with the rule, in which case the checker must find no violation, and with the defect that omits the rule, in
 //! which case the checker must find the property violated.
 //!
-//! The rules are those of the errata (A1.9, A1.9b of the specification); the findings are the ten in the table of the
-//! errata.
+//! `docs/hc3i.md` describes the rules ("Differences from the paper", "Rules added after testing").
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
@@ -23,7 +22,7 @@ fn caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Fede
     assert!(broken.violated().contains(&property), "{defect:?} violates only {:?}", broken.violated());
 }
 
-/// Finding 2, in four events: send m1, forced CLC2, deliver m1, fail. The delivery is acknowledged with 2, and the
+/// Four events: send m1, forced CLC2, deliver m1, fail. The delivery is acknowledged with 2, and the
 /// alert contains 2.
 #[test]
 fn messages_acknowledged_at_the_restored_sn_are_re_sent() {
@@ -36,7 +35,7 @@ fn messages_acknowledged_at_the_restored_sn_are_re_sent() {
     });
 }
 
-/// B3: the delivery was undone after the checkpoint that contains its acknowledgement, and the sender fails before its
+/// The delivery was undone after the checkpoint that contains its acknowledgement, and the sender fails before its
 /// re-sent message has arrived.
 #[test]
 fn restored_acknowledgements_are_checked() {
@@ -54,7 +53,7 @@ fn restored_acknowledgements_are_checked() {
     });
 }
 
-/// Rule 3: p0 receives the alert first. It then sends to a life without knowing that this life has ended.
+/// p0 receives the alert first. It then sends to a life without knowing that this life has ended.
 #[test]
 fn messages_that_the_old_life_did_not_acknowledge_are_re_sent_to_the_new_one() {
     caught(Defect::ResendOnlyOnAlerts, Property::NoLoss, |defects| {
@@ -69,7 +68,7 @@ fn messages_that_the_old_life_did_not_acknowledge_are_re_sent_to_the_new_one() {
     });
 }
 
-/// Rule 7: m2 reaches p2 when p2's part of the checkpoint that m1 forces is already cut.
+/// m2 reaches p2 when p2's part of the checkpoint that m1 forces is already cut.
 #[test]
 fn a_message_that_arrives_during_a_checkpoint_requests_its_own_checkpoint_afterwards() {
     caught(Defect::ForceNotRepeated, Property::NoLoss, |defects| {
@@ -83,7 +82,7 @@ fn a_message_that_arrives_during_a_checkpoint_requests_its_own_checkpoint_afterw
     });
 }
 
-/// Finding 6: the replica is still in transit when its owner loses everything.
+/// The replica is still in transit when its owner loses everything.
 #[test]
 fn a_commit_waits_for_every_replica() {
     caught(Defect::CommitBeforeCopies, Property::DurableBeforeCommit, |defects| {
@@ -96,7 +95,7 @@ fn a_commit_waits_for_every_replica() {
     });
 }
 
-/// Rule 18: p1 fails before there is a first checkpoint.
+/// p1 fails before there is a first checkpoint.
 #[test]
 fn a_cluster_that_has_not_started_begins_from_its_configuration() {
     caught(Defect::NoStartGate, Property::UnrecoverableJustified, |defects| {
@@ -113,7 +112,7 @@ fn a_cluster_that_has_not_started_begins_from_its_configuration() {
     });
 }
 
-/// Rule 11: a `Prepare` message is overtaken by everything that follows it, including a whole recovery.
+/// A `Prepare` message is overtaken by everything that follows it, including a whole recovery.
 #[test]
 fn rounds_of_an_older_epoch_are_void() {
     caught(Defect::OlderEpochsAccepted, Property::NoLoss, |defects| {
@@ -130,7 +129,7 @@ fn rounds_of_an_older_epoch_are_void() {
     });
 }
 
-/// Rule 12: p2 does not know p1's new life yet, and sends to the old one.
+/// p2 does not know p1's new life yet, and sends to the old one.
 #[test]
 fn a_round_waits_until_its_members_know_each_others_lives() {
     caught(Defect::RoundWithoutLives, Property::NoLoss, |defects| {
@@ -149,7 +148,7 @@ fn a_round_waits_until_its_members_know_each_others_lives() {
     });
 }
 
-/// Rule 13: the only replica of p0's part is being written at p1 when the round begins.
+/// The only replica of p0's part is being written at p1 when the round begins.
 #[test]
 fn a_report_waits_for_the_writes_before_it() {
     caught(Defect::NoWriteBarrier, Property::UnrecoverableJustified, |defects| {
@@ -168,7 +167,7 @@ fn a_report_waits_for_the_writes_before_it() {
     });
 }
 
-/// Rule 15: p0 holds replicas for p1, and has delivered a message that p1's rollback undoes.
+/// p0 holds replicas for p1, and has delivered a message that p1's rollback undoes.
 #[test]
 fn a_target_does_not_mask_the_alert_that_follows() {
     caught(Defect::TargetMasksAlert, Property::NoGhost, |defects| {
@@ -180,7 +179,7 @@ fn a_target_does_not_mask_the_alert_that_follows() {
     });
 }
 
-/// Rule 17: the holder fails together with the replica for which a checkpoint waits.
+/// The holder fails together with the replica for which a checkpoint waits.
 #[test]
 fn a_new_life_of_a_holder_receives_its_replicas_again() {
     caught(Defect::HolderNotRefilled, Property::NoLoss, |defects| {
@@ -195,7 +194,7 @@ fn a_new_life_of_a_holder_receives_its_replicas_again() {
     });
 }
 
-/// Rule 17: cluster 0 rolls back three times without a failure, its holder loses its record of them, and then
+/// Cluster 0 rolls back three times without a failure, its holder loses its record of them, and then
 /// cluster 0 fails.
 #[test]
 fn a_refilled_holder_learns_of_the_rollbacks_too() {
@@ -239,7 +238,7 @@ fn a_part_contains_the_earlier_rollbacks_of_its_cluster() {
     });
 }
 
-/// B4: cluster 1 rolls back without a failure, acts, and fails: its next incarnation has a new number.
+/// Cluster 1 rolls back without a failure, acts, and fails: its next incarnation has a new number.
 #[test]
 fn the_table_of_rollbacks_is_durable() {
     caught(Defect::TablesVolatile, Property::MembersAgree, |defects| {
@@ -254,7 +253,7 @@ fn the_table_of_rollbacks_is_durable() {
     });
 }
 
-/// Rule 19: the first of two rollbacks undid m; its alert is lost, and the second one restored a later checkpoint.
+/// The first of two rollbacks undid m; its alert is lost, and the second one restored a later checkpoint.
 #[test]
 fn an_alert_carries_the_whole_history() {
     caught(Defect::OnlyLastEntry, Property::NoGhost, |defects| {
@@ -272,7 +271,7 @@ fn an_alert_carries_the_whole_history() {
     });
 }
 
-/// Rule 19: cluster 1 resumes while cluster 0 is down, so that there is no process to alert. When cluster 0 sends its
+/// Cluster 1 resumes while cluster 0 is down, so that there is no process to alert. When cluster 0 sends its
 /// own alert, p2 has not resumed yet, so that there is no answer that would inform cluster 0.
 #[test]
 fn an_alert_is_sent_until_it_is_confirmed() {
@@ -296,7 +295,7 @@ fn an_alert_is_sent_until_it_is_confirmed() {
     });
 }
 
-/// B7: just after its own rollback, each cluster receives a message from a state of the other cluster that is about
+/// Just after its own rollback, each cluster receives a message from a state of the other cluster that is about
 /// to be undone.
 #[test]
 fn rollbacks_do_not_trigger_each_other_endlessly() {

@@ -214,7 +214,7 @@ fn with_two_replicas_an_owner_and_a_holder_can_be_lost() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// Rule 10: "the queues of a surviving node survive its rollback".
+/// The queue of a process that did not fail survives its rollback.
 #[test]
 fn messages_that_arrive_during_a_recovery_wait() {
     let mut federation = running(&[1, 2], config(Defects::default()));
@@ -227,7 +227,7 @@ fn messages_that_arrive_during_a_recovery_wait() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// Rule 20: cluster 1 is recovering from its own failure when the alert arrives.
+/// Cluster 1 is recovering from its own failure when the alert arrives.
 #[test]
 fn an_alert_during_a_recovery_counts() {
     let mut federation = running(&[1, 2], config(Defects::default()));
@@ -246,7 +246,7 @@ fn an_alert_during_a_recovery_counts() {
     assert_eq!(federation.received(p(2)), ["done"]);
 }
 
-/// B4: a message from an older incarnation is valid unless the rollback undid its send.
+/// A message from an older incarnation is valid unless the rollback undid its send.
 #[test]
 fn a_message_from_before_the_restored_checkpoint_is_still_delivered() {
     let mut federation = running(&[1, 1], config(Defects::default()));
