@@ -21,6 +21,7 @@
 //! | `search` | further minimisation of the sum by dividing regions again and combining divisions |
 //! | `recluster` | changes of clusters that pay when the traffic shifts |
 //! | `follow` | identity of clusters across a change |
+//! | `chance` | random numbers from a fixed seed |
 //! | [`patterns`] | the traffic of the six NAS kernels that the HydEE paper divides into clusters, in closed form |
 
 mod balance;
@@ -146,7 +147,7 @@ impl Division {
 /// a single cluster of all processes, and one cluster per process.
 ///
 /// The criterion is the least sum of both shares with more than one cluster and, among equal sums, the fewest
-/// clusters. If a single cluster has an equally small sum (as when all processes exchange the same amount),
+/// clusters. If the sum of a single cluster is no greater (as when all processes exchange the same amount),
 /// dividing does not pay. The choice is then the division with the fewest clusters, and then the smallest
 /// rollback, among those within one point of the best division into several clusters.
 ///

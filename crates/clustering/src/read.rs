@@ -2,8 +2,8 @@
 //!
 //! *Edge list*: one line per channel, `from to bytes` or `from to bytes messages`, separated by spaces, tabs
 //! or commas. A line with a single word names a process, which may have no traffic. Text after `#` is a comment.
-//! If the first line begins with `from`, it names the columns. Processes are in the order of their first
-//! mention.
+//! A line that begins with `from to` before the first channel names the columns. Processes are in the order of their
+//! first mention.
 //!
 //! *METIS*: `processes edges [format]` in the first line, then one line per process with its neighbours, counted from
 //! one. Each is followed by the weight of the edge if the format ends in `1`. Lines that begin with `%` are comments.
@@ -134,7 +134,7 @@ pub enum ReadError {
 ///
 /// # Errors
 ///
-/// Returns a [`ReadError`] that names the line and the problem.
+/// Returns a [`ReadError`] that names the problem and, if there is one, its line.
 pub fn read(text: &str, form: GraphFormat) -> Result<Graph, ReadError> {
     match form {
         GraphFormat::EdgeList => edge_list(text),

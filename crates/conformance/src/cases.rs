@@ -577,7 +577,7 @@ pub fn a_lost_cluster_returns(driver: &mut impl Driver) {
     }
 }
 
-/// Number of messages that each process receives from every other process in [`steady_traffic`].
+/// Number of messages that each life of a process sends to every other process in [`steady_traffic`].
 const TRAFFIC: u32 = 60;
 
 /// Returns a time in milliseconds after the application began.

@@ -110,7 +110,7 @@ impl Observation {
     ///
     /// # Panics
     ///
-    /// Panics if the observation violates the contract.
+    /// Panics if a received message was sent by or for a life numbered 65,536 or more.
     pub fn to_fact(self) -> Fact {
         let (code, a, b, c) = match self {
             Started { boot, record } => (0, boot_code(boot), record, 0),

@@ -129,7 +129,7 @@ impl<P: Process> TestDriver<P> {
         }
     }
 
-    /// Handles the next deadline. Called when nothing is in transit.
+    /// Advances the time to the next deadline, and returns its event. Called when nothing is in transit.
     fn timeout(&mut self) -> (usize, In<P>) {
         let deadlines =
             self.processes.iter().enumerate().filter_map(|(it, at)| Some((at.next_deadline()?, it)));

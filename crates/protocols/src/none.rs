@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// One process without fault tolerance.
 #[derive(Clone, Debug)]
 pub struct NoProtocol {
-    /// Whether the federation had already failed when this life began.
+    /// Whether a process of the federation has failed.
     lost: bool,
 }
 
@@ -129,7 +129,7 @@ impl Recovery for NoProtocol {
     }
 }
 
-/// No fault tolerance for planned programs: every value is sent to its partition immediately.
+/// No fault tolerance for planned programs: every value that arrives is passed to its partition immediately.
 impl PartitionProtocol for NoProtocol {
     type Config = ();
     const FIFO: bool = false;

@@ -1,8 +1,8 @@
 //! A list, sorted by a key, whose copies share the items that they have in common.
 //!
 //! A checkpoint contains the tables of its process, and most of a table is the same in the next checkpoint. A
-//! copy of this list takes one key and one pointer per 256 items. A change copies the item's leaf of up to
-//! eight items, and the branch of up to 32 leaves that contains it, if another copy of the list still uses them.
+//! copy of this list takes one key and one pointer per branch of up to 256 items. A change copies the item's leaf of
+//! up to eight items, and the branch of up to 32 leaves that contains it, if another copy of the list still uses them.
 //! The memory of a sequence of checkpoints thus grows only with what is new in each of them.
 
 use alloc::sync::Arc;
@@ -190,7 +190,8 @@ impl<T: Keyed> SharedList<T> {
         self.branches.insert(place.branch + 1, (next[0].0, Arc::new(next)));
     }
 
-    /// Removes the items for which `is_needed` returns `false`. Leaves without such an item remain shared.
+    /// Removes the items for which `is_needed` returns `false`. Leaves without such an item
+    /// remain shared, unless items of the next leaf move into them.
     pub(crate) fn retain(&mut self, mut is_needed: impl FnMut(&T) -> bool) {
         let mut leaves: Branch<T> = Vec::new();
         let mut len = 0;

@@ -14,6 +14,9 @@
 //! | `queue` | events in the order of their times |
 //! | `defect` | known defects of a driver, which tests can enable |
 //! | `parallel` | many runs on many cores |
+//! | `sim_process` | the simulator's entry for a process |
+//! | `chance` | random choices |
+//! | `config`, `stats` | configuration and counts of a simulation |
 
 mod chance;
 mod config;

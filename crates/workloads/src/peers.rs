@@ -66,8 +66,8 @@ impl Peers {
         processes[place as usize]
     }
 
-    /// Returns a random rank, other than this one, among the `count` ranks of `cluster` that follow this
-    /// rank's position.
+    /// Returns a random rank, other than this one, among `count` successive ranks of `cluster`. In another cluster,
+    /// they begin at this rank's position; in its own cluster, after it.
     ///
     /// # Panics
     ///

@@ -1,6 +1,7 @@
 //! All applications as a single type, so that drivers are compiled only once.
 //!
-//! To add a message-passing program, add a variant to [`Config`], and handle it in [`Workload::new`].
+//! To add a message-passing program, add a variant to [`Config`], and handle it in [`Workload::new`],
+//! [`Config::validate`] and [`reference()`](crate::reference()).
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! Recovery: from the news of a failure to the restored line.
+//! Recovery: from the announcement of a failure to the restored line.
 
 use std::sync::Arc;
 

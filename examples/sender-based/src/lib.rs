@@ -59,8 +59,8 @@ pub enum Message {
     Settled { below: u32 },
     /// The sender has failed, and has restored the delivery of the receiver's messages with smaller numbers.
     Recover { below: u32 },
-    /// Answers `Recover`: all messages for its receiver, and the number of the first message that the sender has not
-    /// delivered.
+    /// Answers `Recover`: all messages for its receiver, whether the sender's log is complete, and the number of the
+    /// first message that the sender has not delivered.
     Log { log: Vec<Logged>, is_complete: bool, next: u32 },
 }
 

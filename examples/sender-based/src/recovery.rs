@@ -29,7 +29,8 @@ impl Replies {
 }
 
 impl SenderBased {
-    /// Restores the newest checkpoint in a later life. If there is none, no earlier life has acted.
+    /// Restores the newest checkpoint in a later life. Without one, the process restarts if no earlier life has acted,
+    /// and gives up otherwise.
     pub(crate) fn listed(&mut self, newest: Option<ImageName>, host: &mut dyn Host<SenderBased>) {
         match newest {
             Some(newest) => host.read(newest),

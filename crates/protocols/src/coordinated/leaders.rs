@@ -1,7 +1,7 @@
 //! Communication while a checkpoint is taken: between the coordinator and all processes, or between the
 //! coordinator and the leaders of clusters (L1, L2). A leader forwards the coordinator's commands to its
-//! cluster and answers once for all its members, so each step takes one message per cluster in each direction.
-//! Recoveries do not involve leaders.
+//! cluster and answers once for all its members, so each command takes one message per cluster, and so does each
+//! answer. Recoveries do not involve leaders.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

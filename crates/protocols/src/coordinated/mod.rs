@@ -86,7 +86,7 @@ pub const DEFECTS: [Defect; 5] = [
     Defect::RestartBefore,
 ];
 
-/// Known defects of the hierarchical variant: its own, and those of the rules that both variants share.
+/// Known defects of the hierarchical variant: its own, and most of those of the rules that both variants share.
 pub const DEFECTS_OF_LEADERS: [Defect; 6] = [
     Defect::LeaderCountsAlone,
     Defect::LeaderDrainsAlone,

@@ -34,7 +34,7 @@ pub(super) struct Rank {
     app_actions: VecDeque<AppAction>,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
-    /// Messages from processes that learned of a failure before this process did.
+    /// Messages that wait until this process has learned of a failure, or has recovered from its own.
     early: Vec<(ProcessId, Control)>,
 }
 
@@ -248,8 +248,8 @@ impl Rank {
         }
     }
 
-    /// Handles the commit: the application resumes, and the peers are told what the checkpoint contains, so that they
-    /// can remove it from their logs (R8). Earlier checkpoints are no longer needed.
+    /// Handles the commit: the application resumes, and the peers learn what the checkpoint contains, so that they can
+    /// remove it from their logs (R8). Earlier checkpoints are no longer needed.
     fn maybe_commit(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some((checkpoint, saved, committed)) = self.checkpoints.commit(now) else { return };
         self.position = checkpoint.position;

@@ -237,7 +237,8 @@ impl Hc3i {
             .then(|| Arc::new(Collection { incarnations, worst: Arc::new(worst) }))
     }
 
-    /// Removes everything that is not needed, unless a cluster has rolled back since the decision.
+    /// Removes everything that is not needed, unless this process's cluster is recovering, or a cluster has rolled back
+    /// since the decision.
     pub(super) fn collect(
         &mut self,
         from: ProcessId,

@@ -289,7 +289,8 @@ impl Hc3i {
         }
     }
 
-    /// Returns whether a failed write that will be repeated belongs to the cluster that asks what is durable.
+    /// Returns whether an incomplete write belongs to the cluster that asks what is durable: one that failed and will
+    /// be repeated, or one that began after the listing was requested.
     fn has_unfinished_writes_for(&self, purpose: &ListFor) -> bool {
         let asking = match purpose {
             ListFor::Report { .. } => self.cluster,

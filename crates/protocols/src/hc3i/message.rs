@@ -296,7 +296,7 @@ pub enum Control {
         /// Epoch of the round.
         epoch: Epoch,
     },
-    /// Member: a part that should be restored is no longer available anywhere.
+    /// Member: a part that should be restored is not available where it was expected.
     Vanished {
         /// Epoch of the round.
         epoch: Epoch,
@@ -322,12 +322,12 @@ pub enum Control {
     // Replicas (section 3.1).
     /// Holder: this replica is durable.
     Stored(ImageName),
-    /// Owner: send me this part.
+    /// Owner: requests this part.
     Fetch(ImageName),
     /// Holder: it does not have this part.
     Refused(ImageName),
-    /// Owner: the parts that the receiver should hold for it. Parts of older incarnations that are not listed are
-    /// void.
+    /// Owner: the parts that the receiver should hold for it. Parts that are not listed are void if they are of older
+    /// incarnations, or older than the collected checkpoint.
     Offer {
         /// The history of the owner's cluster.
         past: Arc<ClusterHistory>,

@@ -2,7 +2,7 @@
 //!
 //! Monnet, Morin, Badrinath: *Hybrid Checkpointing for Parallel Applications in Cluster Federations* (2003). The
 //! algorithm follows the paper's sections. If a printed rule loses messages, the code contains the corrected rule,
-//! and the printed one is a [`Defect`] that tests can enable.
+//! and the printed one is a [`Defect`] that tests can enable. `docs/hc3i.md` lists the corrected and the added rules.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -15,7 +15,10 @@
 //! | `refilling` | when a checkpoint whose replicas were lost counts as complete again (3.1) |
 //! | `collection` | removing what no recovery needs (3.5) |
 //! | `presence` | clusters that join and leave (7) |
+//! | `placement` | which processes hold replicas |
 //! | `history`, `log`, `received` | the three tables that the rules refer to |
+//! | `message` | stamps, protocol messages, and the contents of a part |
+//! | `config` | parameters, rules and known defects |
 //!
 //! The *coordinator* of a cluster is its lowest-numbered process. With [`Scope::Process`], each rank counts as a
 //! cluster. If [`Forcing::Never`] is set as well, checkpoints are independent, and only rollback propagation with logs

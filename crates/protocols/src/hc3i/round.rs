@@ -176,7 +176,7 @@ impl Hc3i {
         let uncovered =
             copied.flat_map(|it| uncovered(it, survey.parts(it.checkpoint()), &holders)).collect();
         if let Some(target) = kept.last_mut().filter(|_| awaits_copies) {
-            target.covered = true; // before the cluster resumes
+            target.covered = true; // Its replicas are confirmed before the cluster resumes.
         }
         let target = Arc::new(RollbackTarget {
             checkpoint,

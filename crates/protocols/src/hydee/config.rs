@@ -40,7 +40,7 @@ rules! {
         SuppressedNotLogged;
     /// A peer removes from its log only what a checkpoint contains (R8).
     CollectsAtCheckpoint, without
-        /// Each message carries the current counts for garbage collection, instead of those at the checkpoint.
+        /// Garbage collection uses the current counts instead of those at the checkpoint (R8).
         CollectsAtPresent;
     /// Peers learn what a checkpoint contains once it is committed (R8).
     CollectsAfterCommit, without
@@ -48,7 +48,7 @@ rules! {
         CollectsBeforeCommit;
     /// Messages from older incarnations are dropped (R5).
     DropsOlderLives, without
-        /// Messages from older lives of a cluster are accepted (R5).
+        /// Messages from older incarnations of a cluster are accepted (R5).
         NoLifeCheck;
     /// A message that has already been received is dropped (R5).
     DropsDuplicates, without

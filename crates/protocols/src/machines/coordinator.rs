@@ -60,7 +60,7 @@ impl Coordinator {
         self.gathering.as_mut()?.saved(from, checkpoint, sent)
     }
 
-    /// Counts a member's report that its part is durable. Returns whether all parts now are.
+    /// Counts a member's report that its part is durable. Returns whether all parts now are durable.
     pub(crate) fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint) -> bool {
         self.gathering.as_mut().is_some_and(|it| it.drained(from, checkpoint))
     }

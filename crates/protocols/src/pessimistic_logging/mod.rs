@@ -89,12 +89,12 @@ rules! {
         SuppressedNotLogged;
     /// A peer removes from its log only what a committed checkpoint contains (R8).
     CollectsAtCheckpoint, without
-        /// Each message carries the current counts for garbage collection, instead of those at the checkpoint (R8).
+        /// Garbage collection uses the current counts instead of those at the checkpoint (R8).
         CollectsAtPresent;
 }
 
-/// One delivery: the message, and its place among the receiver's sends (M1). The index of a determinant is the number
-/// of the delivery.
+/// One delivery: the message, and its place among the receiver's sends (M1). The number of the delivery follows from
+/// the determinant's place in its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Determinant {
     /// Sender of the message.

@@ -36,7 +36,7 @@ pub(super) struct Rank {
     unsent: Unsent,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
-    /// Messages from processes that learned of a failure before this process did.
+    /// Messages that wait until this process has learned of a failure, or has recovered from its own.
     early: Vec<(ProcessId, Control)>,
 }
 

@@ -5,7 +5,7 @@
 //! for Scalable Checkpointing* (SC 2013). Only a failed cluster rolls back. Since its program is channel-deterministic,
 //! it repeats the messages of each channel, whatever arrives first on other channels. Messages that other clusters
 //! already have are suppressed; messages that it had received are re-sent from their senders' logs. The rules S1 to S5,
-//! R5, R7 and R8 that the code cites are listed in `docs/baselines.md` and `docs/hydee.md`.
+//! R2, R5, R7, R8 and R15 that the code cites are listed in `docs/baselines.md` and `docs/hydee.md`.
 //!
 //! | part | purpose |
 //! | --- | --- |
@@ -53,11 +53,11 @@ rules! {
         SuppressedNotLogged;
     /// A peer removes from its log only what a committed checkpoint contains (R8).
     CollectsAtCheckpoint, without
-        /// Each message carries the current counts for garbage collection, instead of those at the checkpoint (R8).
+        /// Garbage collection uses the current counts instead of those at the checkpoint (R8).
         CollectsAtPresent;
     /// Messages from older incarnations of a cluster are dropped (R5).
     DropsOlderLives, without
-        /// Messages from older lives of a cluster are accepted (R5).
+        /// Messages from older incarnations of a cluster are accepted (R5).
         NoLifeCheck;
 }
 

@@ -324,8 +324,8 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.network.flights().iter().filter(|flight| which(flight)).count()
     }
 
-    /// Makes packets that a process sent before its failure arrive as long as their receiver does not know its next
-    /// life.
+    /// Makes packets that a process sent before its failure arrive as long as their receiver does not know the sender's
+    /// next life.
     pub(crate) fn let_output_survive(&mut self) {
         self.output_survives = true;
     }

@@ -22,8 +22,7 @@ fn caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Fede
     assert!(broken.violated().contains(&property), "{defect:?} violates only {:?}", broken.violated());
 }
 
-/// Four events: send m1, forced CLC2, deliver m1, fail. The delivery is acknowledged with 2, and the
-/// alert contains 2.
+/// Four events: send m1, forced CLC2, deliver m1, fail. The delivery is acknowledged with 2, and the alert contains 2.
 #[test]
 fn messages_acknowledged_at_the_restored_sn_are_re_sent() {
     caught(Defect::ResendGreater, Property::NoLoss, |defects| {

@@ -222,7 +222,7 @@ fn random_schedules_are_clean() {
 
 /// Prints which defects random schedules detect, and how often. `defects` asserts which of them must be detected.
 #[test]
-#[ignore = "takes a while; for the table in docs/hydee.md"]
+#[ignore = "takes a while; prints seeds for `SHOWN_BY`"]
 fn how_often_each_defect_is_found() {
     let count = setting("EXPLORE_COUNT", 200);
     let named = std::env::var("EXPLORE_DEFECTS").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Federations under HC3I for the tests of the simulator.
+//! Federations under HC3I for the tests and benchmarks of the simulator.
 
 use std::sync::Arc;
 

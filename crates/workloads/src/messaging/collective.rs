@@ -1,5 +1,5 @@
 //! Collectives as stages of sends and of receives from named sources: a binomial tree for broadcasts and
-//! reductions, rounds of doubling distance for barriers.
+//! reductions, rounds of doubling distance for barriers, direct messages for all-to-all.
 
 use alloc::vec;
 use alloc::vec::Vec;

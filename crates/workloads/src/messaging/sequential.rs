@@ -14,8 +14,8 @@ use super::{Performer, Program};
 ///
 /// # Panics
 ///
-/// Panics if the program breaks the rules of the messaging interface: if a rank sends to itself, or to a rank
-/// that does not exist.
+/// Panics if the program breaks the rules of the messaging interface, for example if a rank sends to itself, or to a
+/// rank that does not exist.
 pub fn sequential<P: Program>(
     config: &Arc<P::Config>,
     membership: &Membership,

@@ -23,7 +23,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Returns the defaults: a second of computation with two messages per step, a third of them between clusters.
+    /// Returns the defaults: a second of computation with two messages per step on average, 30 % of them between
+    /// clusters.
     fn default() -> Self {
         Config {
             steps: 100,

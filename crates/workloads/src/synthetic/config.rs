@@ -60,8 +60,8 @@ pub enum Traffic {
         cost: Span,
         /// Probability that a message goes to the next cluster.
         between: f64,
-        /// Number of ranks in a cluster to which each rank sends: those that follow its own position. `None`
-        /// means all.
+        /// Number of ranks in a cluster to which each rank sends: in its own cluster, those after it; in the next
+        /// cluster, those from its own position on. `None` means all.
         receivers: Option<u32>,
     },
 }

@@ -15,7 +15,8 @@
 //! * [`Traffic::Random`]: after each computation, a message to each cluster, with given, independent
 //!   probabilities.
 //! * [`Traffic::Exact`]: a given number of messages for each ordered pair of clusters, at uniformly random instants.
-//! * [`Traffic::Burst`]: messages as fast as possible, within the sender's cluster and, rarely, to the next.
+//! * [`Traffic::Burst`]: messages as fast as possible, within the sender's cluster or, with a given probability, to
+//!   the next.
 //!
 //! A cluster may take part in only a section of the program ([`Term`]). When a cluster leaves, all ranks that
 //! may have sent to it send it a farewell (`leave`): its ranks finish once all messages to them have arrived.

@@ -12,7 +12,8 @@ use crate::machines::Checkpoint;
 pub struct RestoreNo {
     /// The incarnation that the group is about to begin.
     pub incarnation: Incarnation,
-    /// Number of the attempt. A new one begins if a holder fails or a part is unavailable.
+    /// Number of the attempt. A new one begins if a holder outside the group begins a new life, or if a part is
+    /// unavailable.
     pub attempt: u32,
 }
 

@@ -8,7 +8,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `view` | what follows from the membership: incarnations |
+//! | `view` | what follows from the membership: incarnations and epochs |
 //! | `member` | a member: what it keeps, and the inputs that concern its storage |
 //! | `store` | this process's storage: its parts, and the replicas that it keeps for others |
 //! | `restore` | agreeing on what to restore, and restoring it |

@@ -198,8 +198,8 @@ impl<P: Grouped> Group<P> {
     }
 
     /// Coordinator: reports, for each member with a missing part, the newest checkpoint that lacks it, and the
-    /// processes that were asked. A checkpoint that was never complete may be newer than one that became incomplete
-    /// through a loss; both are reported.
+    /// processes that were asked. Members may lack parts of different checkpoints: one that was never complete may be
+    /// newer than one that became incomplete through a loss.
     fn give_up(&self, parts: &Survey<()>, host: &mut dyn Machine<P>) {
         let asked = |owner: ProcessId| {
             let holders = self.placement.holders(&self.view.membership, owner);

@@ -337,7 +337,8 @@ impl<P: Logging> Logs<P> {
         }
     }
 
-    /// Returns the peers in other groups to which this process has sent a message, or about which it knows anything.
+    /// Returns the peers in other groups to which this process has sent a message, or whose channel was settled,
+    /// resumed or restored.
     pub(crate) fn peers(&self) -> Vec<ProcessId> {
         self.sending.keys().copied().collect()
     }

@@ -1,5 +1,5 @@
-//! The recovery process (Algorithm 4; R1, R11, R12): it begins rounds, counts orphans, and releases messages phase by
-//! phase. It is outside all groups. If it fails, its replacement begins a new round.
+//! The recovery process (Algorithm 4; R1, R11, R12, R14): it begins rounds, counts orphans, and releases messages phase
+//! by phase. It is outside all groups. If it fails, its replacement begins a new round.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
