@@ -11,6 +11,7 @@ use faultline_api::samples::sample;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::{Condition, await_condition};
@@ -309,7 +310,8 @@ impl TestNamespace {
         Ok(pods.iter().map(|it| (it.name_any(), (it.uid(), restarts(it)))).collect())
     }
 
-    /// Returns the kinds and names of the sets, pods, secrets, config maps and claims that remain of a federation.
+    /// Returns the kinds and names of the sets, pods, secrets, config maps, claims and network policies that remain of a
+    /// federation.
     pub async fn remains(&self, name: &str) -> Result<Vec<String>, Failure> {
         async fn names<K>(api: Api<K>, of_it: &ListParams) -> Result<Vec<String>, Failure>
         where
@@ -326,6 +328,7 @@ impl TestNamespace {
         left.extend(names(self.api::<Secret>(), of_it).await?);
         left.extend(names(self.api::<ConfigMap>(), of_it).await?);
         left.extend(names(self.api::<PersistentVolumeClaim>(), of_it).await?);
+        left.extend(names(self.api::<NetworkPolicy>(), of_it).await?);
         Ok(left)
     }
 

@@ -16,10 +16,10 @@ pub(crate) fn write(repository: &Repository) -> Result<(), Box<dyn Error>> {
 }
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
-    let stale = |(name, content): &(String, String)| {
+    let is_current = |(name, content): &(String, String)| {
         fs::read_to_string(repository.root.join(name)).is_ok_and(|it| it == *content)
     };
-    let files = files(repository)?.into_iter().filter(|it| !stale(it));
+    let files = files(repository)?.into_iter().filter(|it| !is_current(it));
     Ok(files.map(|(name, _)| format!("{name} is outdated: run `cargo xtask generate`")).collect())
 }
 
