@@ -6,7 +6,7 @@ use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
     Application, Cck, Cloth, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec,
     Fibonacci, Heat, Jacobi, Link, Links, NQueens, Nas, Options, PingPong, Qap, Receive, ReplicateTo, Salted,
-    Sel, Simulator, Synthetic, TaskGraph, Tic, Traffic,
+    Sel, Simulator, Stealing, Synthetic, TaskGraph, Tic, Traffic,
 };
 use faultline_core::Span;
 
@@ -416,10 +416,19 @@ fn never_period() -> Period {
 /// Simplifies the network, the storage and the control plane.
 fn surroundings(spec: &FederationSpec) -> Smaller {
     let mut smaller = vec![
-        with(spec, |it| it.simulator = it.simulator.is_some().then(least_work_left_only)),
+        with(spec, |it| it.simulator = it.simulator.take().and_then(least_work_left_only)),
         with(spec, |it| it.storage = None),
         with(spec, |it| it.failures = None),
+        with(spec, |it| it.stealing = None),
+        with(spec, |it| it.schedule = None),
     ];
+    if let Some(stealing) = &spec.stealing {
+        let put = |stealing| with(spec, |it| it.stealing = Some(stealing));
+        smaller.extend([
+            put(Stealing { patience: None, ..stealing.clone() }),
+            put(Stealing { cluster_first: None, ..stealing.clone() }),
+        ]);
+    }
     if let Some(links) = &spec.links {
         smaller.push(with(spec, |it| it.links = None));
         let plain =
@@ -452,8 +461,11 @@ fn surroundings(spec: &FederationSpec) -> Smaller {
     smaller
 }
 
-fn least_work_left_only() -> Simulator {
-    Simulator { least_work_left: Some(0), ..Simulator::default() }
+/// Returns the options without all but the least work left, or `None` if no other option is left. Never adds one, so
+/// that a later candidate can remove this one, too.
+fn least_work_left_only(simulator: Simulator) -> Option<Simulator> {
+    let only = Simulator { least_work_left: simulator.least_work_left, ..Simulator::default() };
+    (simulator != Simulator::default()).then_some(only)
 }
 
 fn milliseconds(latency: u64) -> Link {
@@ -495,4 +507,70 @@ fn details(spec: &FederationSpec) -> Smaller {
         smaller.push(with(spec, |it| it.deadline = Some(Duration(short(Span(it.deadline().0 / 2))))));
     }
     smaller
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::Chance;
+    use crate::scenario::{Protocol, Scenario};
+
+    /// The number of seeds for each protocol.
+    const SEEDS: u64 = 40;
+
+    fn drawn() -> impl Iterator<Item = (Protocol, u64, Federation)> {
+        let of = |protocol| {
+            (0..SEEDS).map(move |seed| (protocol, seed, Scenario::new(seed, Some(protocol), None).federation))
+        };
+        Protocol::all().filter(|it| !it.is_custom()).flat_map(of)
+    }
+
+    /// Describes what a candidate simplified.
+    fn change(from: &Federation, to: &Federation) -> String {
+        let (from, to) = (faultline_api::to_yaml(from), faultline_api::to_yaml(to));
+        let lost = from.lines().filter(|it| !to.contains(it)).map(|it| format!("-{it}\n"));
+        let new = to.lines().filter(|it| !from.contains(it)).map(|it| format!("+{it}\n"));
+        lost.chain(new).collect()
+    }
+
+    #[test]
+    fn no_candidate_of_a_candidate_is_the_original() {
+        for (protocol, seed, federation) in drawn() {
+            for smaller in of(&federation) {
+                let leads_back = of(&smaller).contains(&federation);
+                assert!(!leads_back, "{protocol}, seed {seed}:\n{}", change(&federation, &smaller));
+            }
+        }
+    }
+
+    /// A search that accepts every candidate never returns to a federation, and ends with one that has no candidates.
+    #[test]
+    fn every_sequence_of_candidates_ends() {
+        /// Far more than any federation has parts to simplify.
+        const MOST: usize = 1_000;
+        for (protocol, seed, mut federation) in drawn() {
+            let chance = &mut Chance::new(seed);
+            let mut smaller = of(&federation);
+            let mut steps = 0;
+            while !smaller.is_empty() {
+                let next = chance.pick(&smaller);
+                smaller = of(&next);
+                steps += 1;
+                let ends = steps < MOST && !smaller.contains(&federation);
+                assert!(ends, "{protocol}, seed {seed}:\n{}", change(&federation, &next));
+                federation = next;
+            }
+        }
+    }
+
+    #[test]
+    fn the_waiting_time_of_thieves_becomes_the_default() {
+        let federation = Scenario::new(1, Some("tic".parse().unwrap()), None).federation;
+        let stealing = federation.spec.stealing.clone().expect("it is drawn");
+        assert!(stealing.patience.is_some());
+        let patient = Stealing { patience: None, ..stealing };
+        let all = of(&federation);
+        assert!(all.iter().any(|it| it.spec.stealing.is_none()));
+        assert!(all.iter().any(|it| it.spec.stealing.as_ref() == Some(&patient)));
+    }
 }
