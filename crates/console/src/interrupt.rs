@@ -7,7 +7,7 @@ use tracing::warn;
 
 use crate::command_error::Exit;
 
-/// Returns a flag that is set at the first interrupt or termination signal. A second interrupt ends the program
+/// Returns a flag that is set at the first interrupt or termination signal. A second such signal ends the program
 /// immediately.
 pub fn flag() -> Arc<AtomicBool> {
     faultline_runtime::interrupt::flag(Exit::Unknown as i32).unwrap_or_else(|error| {

@@ -6,6 +6,7 @@
 
 use std::any::type_name;
 use std::fmt::Write;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use faultline_api::Federation;
@@ -136,7 +137,8 @@ where
             Ok(Trial { scenario, stats, manifest, trace, judgement })
         };
         let scenario = Scenario { seed: tried.seed, federation: tried.federation.clone(), defect: None };
-        let shrunk = shrink_by(&run, &scenario, property, Steps::default(), |_, _| {})?.trial;
+        let shrunk =
+            shrink_by(&run, &scenario, property, Steps::default(), |_, _| ControlFlow::Continue(()))?.trial;
         let Trial { scenario: Scenario { seed, federation, .. }, manifest, trace, judgement, .. } = shrunk;
         Ok(SeedResult { seed, federation, judgement, repeats: tried.repeats, manifest, trace })
     }

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use faultline_conformance::Script;
@@ -131,6 +131,33 @@ fn an_interrupt_ends_a_run_normally() {
         let status = run.supervisor.wait().unwrap();
         assert!(status.success(), "{status}");
         assert!(run.nodes().is_empty(), "the supervisor ends after all nodes");
+    }
+}
+
+#[test]
+fn a_second_signal_of_either_kind_ends_a_program_that_ignores_the_first() {
+    let kinds = [Signal::SIGINT, Signal::SIGTERM];
+    for (first, second) in kinds.into_iter().flat_map(|first| kinds.map(|second| (first, second))) {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_probe-signals"));
+        let mut program = program.arg("3").stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+        let id = Pid::from_raw(program.id() as i32);
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        kill(id, first).unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "signalled");
+        kill(id, second).unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = program.try_wait().unwrap() {
+                break Some(status);
+            }
+            if begun.elapsed() > PATIENCE {
+                program.kill().unwrap();
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(status.and_then(|it| it.code()), Some(3), "{first} and {second}");
     }
 }
 

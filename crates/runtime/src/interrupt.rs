@@ -7,8 +7,8 @@ use std::{io, process, thread};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Returns a flag that the next interrupt or termination signal sets. A second interrupt ends the program
-/// immediately with `status`.
+/// Returns a flag that the next interrupt or termination signal sets. A second such signal ends the program immediately
+/// with `status`.
 ///
 /// # Errors
 ///
@@ -23,12 +23,15 @@ pub fn flag(status: i32) -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
     let wait = async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        let mut signalled = async || {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        signalled().await;
         raised.store(true, Ordering::Relaxed);
-        interrupt.recv().await;
+        signalled().await;
         process::exit(status)
     };
     thread::Builder::new().name("signals".into()).spawn(move || runtime.block_on(wait))?;

@@ -4,26 +4,28 @@
 //! The printed rule and its correction come from the protocol's document; the rest of the page comes from
 //! runs.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
-use faultline_fuzz::{Scenario, Steps, Trial, run, shrink};
+use faultline_fuzz::{Scenario, Shrunk, Steps, Trial, run, shrink};
 use faultline_report::page::document;
 use faultline_trace::Bundle;
 use maud::{Markup, html};
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
-use super::finding::{RenderedTrial, record, reproduce, violations};
-use super::table::{Detection, detect};
+use super::finding::{RenderedTrial, record, remove, reproduce, violations};
+use super::table::{self, Detection, detect};
 use super::{available, print_seed_on_panic, summary};
 use crate::arguments::{ErrataArguments, Format, FuzzArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::journal::{Head, Journal, RUNS};
 use crate::{files, interrupt, output};
+
+/// The effort to shrink a counterexample. The page is read more often than it is written.
+const STEPS: Steps = Steps { seeds: 24, trials: 20_000, last: 2_000 };
 
 /// A published protocol with errata.
 struct Paper {
@@ -112,29 +114,31 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     output::directory(&arguments.out)?;
     let interrupted = interrupt::flag();
     let head = Head::of(Searched { protocol: paper.protocol.to_owned(), runs: arguments.runs });
-    let (mut journal, known) = Journal::open(&arguments.out.join(RUNS), "page", &head, arguments.resume)?;
-    let known: Vec<Detection> = known;
-    let (mut body, mut missing) = (Vec::new(), 0);
+    let (journal, known) = Journal::open(&arguments.out.join(RUNS), "page", &head, arguments.resume)?;
+    let defects = entries.iter().map(|it| it.defects.len()).sum();
+    let mut page = Page { arguments, interrupted: &interrupted, journal, known, defects, reached: 0 };
+    let (mut body, mut incomplete) = (Vec::new(), 0);
     for (number, entry) in (1..).zip(&entries) {
         let mut shown = Vec::new();
         for &defect in &entry.defects {
             print_seed_on_panic(Some(defect));
-            let known = known.iter().find(|it| it.defect == defect.to_string());
-            shown.extend(counterexample(arguments, defect, known, &mut journal, &interrupted)?);
+            shown.extend(page.counterexample(defect)?);
         }
-        match shown.len() == entry.defects.len() {
-            true => body.push(section(paper, number, entry, &shown)),
-            false => missing += 1,
+        let is_missing = shown.len() < entry.defects.len();
+        let may_shrink = shown.iter().any(Counterexample::is_interrupted);
+        incomplete += usize::from(is_missing || may_shrink);
+        if !is_missing {
+            body.push(section(paper, number, entry, &shown));
         }
     }
-    journal.finish(missing == 0)?;
+    page.journal.finish(incomplete == 0)?;
     let content =
         document(&format!("{}: errata", paper.title), &[], front(arguments, paper, &entries, &body));
-    let page = output::write(&arguments.out, "errata.html", &content)?;
-    output::print(&format!("{}\n", page.display()))?;
-    if missing > 0 {
+    let file = output::write(&arguments.out, "errata.html", &content)?;
+    output::print(&format!("{}\n", file.display()))?;
+    if incomplete > 0 {
         anstream::eprintln!(
-            "interrupted: {missing} of {} entries are missing; the same command with `--resume` continues",
+            "interrupted: {incomplete} of {} entries are incomplete; the same command with `--resume` continues",
             entries.len()
         );
         return Ok(Exit::Unknown);
@@ -229,56 +233,91 @@ struct Found {
     property: Property,
     trial: Trial,
     bundle: PathBuf,
+    /// Whether the user interrupted the search for a smaller run.
+    is_interrupted: bool,
 }
 
-/// Searches for a counterexample, or returns the known one. Returns `None` if the search was interrupted.
-fn counterexample(
-    arguments: &ErrataArguments,
-    defect: Defect,
-    known: Option<&Detection>,
-    journal: &mut Journal,
-    interrupted: &AtomicBool,
-) -> Result<Option<Counterexample>, CommandError> {
-    let search = FuzzArguments {
-        runs: arguments.runs,
-        jobs: arguments.jobs,
-        defect: Some(defect),
-        quiet: arguments.quiet,
-        ..FuzzArguments::silent(Format::Text)
-    };
-    let bundle = arguments.out.join(defect.to_string());
-    if let Some(detection) = known {
-        let found = match detection.shown() {
-            Some((_, property)) => Some(Found { property, trial: recorded(&bundle, defect)?, bundle }),
-            None => None,
+impl Counterexample {
+    fn is_interrupted(&self) -> bool {
+        self.found.as_ref().is_some_and(|it| it.is_interrupted)
+    }
+}
+
+/// What the journal contains about a defect. The last entry of a defect counts.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Known {
+    detection: Detection,
+    /// Whether the record of its counterexample is the smallest one that the search finds.
+    is_shrunk: bool,
+}
+
+/// The page while its counterexamples are searched.
+struct Page<'a> {
+    arguments: &'a ErrataArguments,
+    interrupted: &'a AtomicBool,
+    journal: Journal,
+    known: Vec<Known>,
+    /// The number of defects on the page.
+    defects: usize,
+    /// The number of defects reached so far.
+    reached: usize,
+}
+
+impl Page<'_> {
+    /// Searches for a counterexample, or returns the known one. Returns `None` if the search was interrupted.
+    fn counterexample(&mut self, defect: Defect) -> Result<Option<Counterexample>, CommandError> {
+        let Page { arguments, interrupted, .. } = *self;
+        self.reached += 1;
+        let title = table::title(defect, self.reached, self.defects);
+        let search = FuzzArguments {
+            runs: arguments.runs,
+            jobs: arguments.jobs,
+            defect: Some(defect),
+            quiet: arguments.quiet,
+            ..FuzzArguments::silent(Format::Text)
         };
-        return Ok(Some(Counterexample { defect, detection: detection.clone(), found }));
-    }
-    if interrupted.load(Ordering::Relaxed) {
-        return Ok(None);
-    }
-    let detection = match detect(&search, defect, interrupted) {
-        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(None),
-        other => other?,
-    };
-    let found = match detection.shown() {
-        Some((seed, property)) => {
-            let scenario = Scenario::new(seed, None, Some(defect));
-            let steps = Steps { seeds: 24, trials: 20_000, last: 2_000 };
-            let shrunk =
-                shrink(&scenario, property, steps, summary::shrinking(&search)).map_err(files::unfit)?;
-            remove(&bundle)?;
-            record(&shrunk.trial, &bundle)?;
-            Some(Found { property, trial: shrunk.trial, bundle })
+        let bundle = arguments.out.join(defect.to_string());
+        let of_defect = |it: &&Known| it.detection.defect == defect.to_string();
+        let Known { detection, is_shrunk } = match self.known.iter().rfind(of_defect) {
+            Some(known) => known.clone(),
+            None if interrupted.load(Ordering::Relaxed) => return Ok(None),
+            None => {
+                let Some(detection) = detect(&search, defect, &title, interrupted)? else { return Ok(None) };
+                remove(&bundle)?;
+                let new = Known { is_shrunk: detection.shown().is_none(), detection };
+                self.journal.add(&new);
+                new
+            }
+        };
+        let Some((seed, property)) = detection.shown() else {
+            return Ok(Some(Counterexample { defect, detection, found: None }));
+        };
+        if is_shrunk {
+            let trial = run(recorded(&bundle, defect)?).map_err(files::unfit)?;
+            let found = Some(Found { property, trial, bundle, is_interrupted: false });
+            return Ok(Some(Counterexample { defect, detection, found }));
         }
-        None => None,
-    };
-    journal.add(&detection);
-    Ok(Some(Counterexample { defect, detection, found }))
+        // Continue with the smallest run of an interrupted search.
+        let scenario = match bundle.join("manifest.json").exists() {
+            true => recorded(&bundle, defect)?,
+            false => Scenario::new(seed, None, Some(defect)),
+        };
+        let progress = summary::shrinking(&search, &title, interrupted);
+        let Shrunk { trial, is_interrupted, .. } =
+            shrink(&scenario, property, STEPS, progress).map_err(files::unfit)?;
+        remove(&bundle)?;
+        record(&trial, &bundle)?;
+        if !is_interrupted {
+            self.journal.add(&Known { detection: detection.clone(), is_shrunk: true });
+        }
+        let found = Some(Found { property, trial, bundle, is_interrupted });
+        Ok(Some(Counterexample { defect, detection, found }))
+    }
 }
 
-/// Runs a recorded counterexample again.
-fn recorded(bundle: &Path, defect: Defect) -> Result<Trial, CommandError> {
+/// Returns the scenario of a recorded counterexample.
+fn recorded(bundle: &Path, defect: Defect) -> Result<Scenario, CommandError> {
     let manifest = Bundle::open(bundle).read_manifest().map_err(|error| {
         CommandError::path(
             "continue with",
@@ -289,17 +328,7 @@ fn recorded(bundle: &Path, defect: Defect) -> Result<Trial, CommandError> {
     })?;
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
         .map_err(|rejected| CommandError::input(*rejected))?;
-    run(Scenario { seed: manifest.seed, federation, defect: Some(defect) }).map_err(files::unfit)
-}
-
-/// Removes the record of an earlier run of this command.
-fn remove(bundle: &Path) -> Result<(), CommandError> {
-    match bundle.join("manifest.json").exists() {
-        true => fs::remove_dir_all(bundle).map_err(|error| {
-            CommandError::path("remove", bundle, error, "name another directory with `--out`")
-        }),
-        false => Ok(()),
-    }
+    Ok(Scenario { seed: manifest.seed, federation, defect: Some(defect) })
 }
 
 fn front(arguments: &ErrataArguments, paper: &Paper, entries: &[ErrataEntry], sections: &[Markup]) -> Markup {
@@ -347,8 +376,11 @@ fn example(paper: &Paper, example: &Counterexample) -> Markup {
         h3 { "With the switch " code { (defect.switch()) } }
         p { "Breaks " (detection.violating) " of " (detection.runs) " schedules: " (detection.share_text()) "." }
         @match found {
-            Some(Found { property, trial, bundle }) => {
+            Some(Found { property, trial, bundle, is_interrupted }) => {
                 p { strong { "Violated: " (property.statement()) ". " } }
+                @if *is_interrupted {
+                    p { "The search for a smaller counterexample was interrupted." }
+                }
                 ul { @for text in violations(trial, *property).iter().take(3) { li { (text) } } }
                 img style="width:100%" alt={ "Space-time diagram of the counterexample of " (defect.to_string()) } src=(data(&RenderedTrial::new(trial).picture()));
                 pre { (RenderedTrial::new(trial).text()) }

@@ -1,6 +1,8 @@
 //! A violation found by the search: shrunk, recorded, and with the command that reproduces it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use faultline_checker::{Context, Property, Violation};
 use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
@@ -37,17 +39,26 @@ pub(crate) struct Finding {
     pub(crate) picture: PathBuf,
     /// The command that reproduces it.
     pub(crate) reproduce: String,
+    /// Whether the user interrupted the search for a smaller run.
+    #[serde(rename = "interrupted")]
+    pub(crate) is_interrupted: bool,
 }
 
-/// Shrinks a violation, and records the shrunk run.
-pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Finding, CommandError> {
+/// Shrinks a violation, and records the shrunk run: the smallest one so far if the user interrupts the program.
+pub(crate) fn shrink(
+    found: &Observed,
+    arguments: &FuzzArguments,
+    interrupted: &AtomicBool,
+) -> Result<Finding, CommandError> {
     let scenario = Scenario::new(found.seed, arguments.protocol, arguments.defect).set(&arguments.set);
     let property = found.decisive_violation().or(found.violated.first().copied());
+    let mut is_interrupted = false;
     let (trial, texts) = match property {
         Some(property) if !arguments.no_shrink => {
-            let progress = summary::shrinking(arguments);
+            let progress = summary::shrinking(arguments, "", interrupted);
             let shrunk =
                 shrink_scenario(&scenario, property, Steps::default(), progress).map_err(files::unfit)?;
+            is_interrupted = shrunk.is_interrupted;
             let texts = violations(&shrunk.trial, property);
             (shrunk.trial, texts)
         }
@@ -62,6 +73,9 @@ pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Find
         }
     };
     let dir = place(arguments, found.seed);
+    if arguments.resume && is_of_seed(&dir, found.seed) {
+        remove(&dir)?;
+    }
     let picture = record(&trial, &dir)?;
     let shown = RenderedTrial::new(&trial);
     Ok(Finding {
@@ -73,6 +87,7 @@ pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Find
         reproduce: reproduce(&dir, &trial),
         bundle: dir,
         picture,
+        is_interrupted,
     })
 }
 
@@ -129,6 +144,22 @@ pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, CommandError>
     output::write(dir, "transcript.txt", &shown.text())?;
     output::write(dir, "report.html", &faultline_report::page::render(recorded))?;
     output::write(dir, "diagram.svg", &shown.picture())
+}
+
+/// Returns whether the directory contains a violation that a search found with this seed.
+fn is_of_seed(dir: &Path, seed: u64) -> bool {
+    let name = Scenario::new(seed, None, None).federation.metadata.name;
+    Bundle::open(dir).read_manifest().is_ok_and(|it| Some(it.name) == name)
+}
+
+/// Removes the record of an earlier run of a command.
+pub(super) fn remove(bundle: &Path) -> Result<(), CommandError> {
+    match bundle.join("manifest.json").exists() {
+        true => fs::remove_dir_all(bundle).map_err(|error| {
+            CommandError::path("remove", bundle, error, "name another directory with `--out`")
+        }),
+        false => Ok(()),
+    }
 }
 
 /// Returns a new directory, unless the user named one.

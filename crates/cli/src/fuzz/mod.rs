@@ -49,15 +49,18 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     }
     search.is_kept = true;
     let found = search.first()?;
-    let kept = search.keep()?;
-    let finding = found.map(|trial| finding::shrink(&trial, arguments)).transpose()?;
+    let finding = found.map(|trial| finding::shrink(&trial, arguments, &interrupted)).transpose()?;
+    let kept = search.keep(finding.as_ref())?;
     let report = Report::new(&search, finding.as_ref());
     output::print(&match arguments.format {
         Format::Json => output::json(&report),
         Format::Text => summary::report(&report, arguments.quiet),
     })?;
     kept.iter().for_each(|it| anstream::eprintln!("{it}"));
-    Ok(report.verdict.into())
+    match finding {
+        Some(finding) if finding.is_interrupted => Ok(Exit::Unknown),
+        _ => Ok(report.verdict.into()),
+    }
 }
 
 /// Runs the scenario of a file, and prints what it violates.

@@ -15,6 +15,7 @@ use faultline_fuzz::{Coverage, Observed, Scenario, repeats, run};
 use faultline_sim::in_order;
 use serde::{Deserialize, Serialize};
 
+use super::finding::Finding;
 use super::summary::SearchProgress;
 use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
@@ -37,6 +38,10 @@ pub(super) struct Search<'a> {
     pub(super) took: Duration,
     /// Whether the state of the search is saved while it runs.
     pub(super) is_kept: bool,
+    /// The work that the progress names.
+    pub(super) title: String,
+    /// The coverage before the schedule that ended the search.
+    before_last: Option<Coverage>,
 }
 
 /// Identifies a search when it is resumed. The number of schedules is not part of it.
@@ -69,6 +74,8 @@ impl<'a> Search<'a> {
             before: 0,
             took: Duration::ZERO,
             is_kept: false,
+            title: defect.map(|it| it.to_string()).unwrap_or_default(),
+            before_last: None,
         }
     }
 
@@ -103,7 +110,7 @@ impl<'a> Search<'a> {
             if clean {
                 return ControlFlow::Continue(());
             }
-            found = Some(observed);
+            found = Some(observed.clone());
             ControlFlow::Break(())
         })?;
         Ok(found)
@@ -129,23 +136,23 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Writes the coverage of an interrupted search to its file, and returns a message that says how to continue.
-    /// Removes the file after any other search.
-    pub(super) fn keep(&self) -> Result<Option<String>, CommandError> {
+    /// Writes the coverage of an interrupted search to its file, and returns a message that says how to continue. The
+    /// file of a search that was interrupted while it shrank a violation does not contain the violating schedule, so
+    /// that a resumed search finds the violation again. Removes the file after any other search.
+    pub(super) fn keep(&self, finding: Option<&Finding>) -> Result<Option<String>, CommandError> {
         let path = self.kept();
         let wrong =
             |error: io::Error| CommandError::path("write", &path, error, "continue in a writable directory");
-        if !self.interrupted.load(Ordering::Relaxed) || self.ended_early().is_none() {
-            return match fs::remove_file(&path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => Err(wrong(error)),
-                _ => Ok(None),
-            };
-        }
-        write(&path, &self.head(), &self.coverage).map_err(wrong)?;
-        Ok(Some(format!(
-            "interrupted: the coverage is kept in {}; the same command with `--resume` continues",
-            path.display()
-        )))
+        let is_interrupted = self.interrupted.load(Ordering::Relaxed) && self.ended_early().is_some();
+        let (coverage, text) = match (finding, &self.before_last) {
+            (Some(finding), Some(before)) if finding.is_interrupted => {
+                (before, "the same command with `--resume` finds the violation again, and shrinks it further")
+            }
+            (None, _) if is_interrupted => (&self.coverage, "the same command with `--resume` continues"),
+            _ => return remove(&path).map(|()| None).map_err(wrong),
+        };
+        write(&path, &self.head(), coverage).map_err(wrong)?;
+        Ok(Some(format!("interrupted: the coverage is kept in {}; {text}", path.display())))
     }
 
     /// Returns the file of an interrupted search.
@@ -172,7 +179,7 @@ impl<'a> Search<'a> {
     /// Calls `take` with the observation of each run, in the order of the seeds.
     pub(super) fn each(
         &mut self,
-        mut take: impl FnMut(Observed) -> ControlFlow<()>,
+        mut take: impl FnMut(&Observed) -> ControlFlow<()>,
     ) -> Result<(), CommandError> {
         let (arguments, defect) = (self.arguments, self.defect);
         let begun = Instant::now();
@@ -180,7 +187,7 @@ impl<'a> Search<'a> {
         let begin = self.first_seed.saturating_add(self.before);
         let left = runs.saturating_sub(self.before);
         let seeds = (begin..=u64::MAX).take(usize::try_from(left).unwrap_or(usize::MAX));
-        let mut ticker = SearchProgress::new(arguments, self.before, defect);
+        let mut ticker = SearchProgress::new(arguments, self.before, &self.title);
         let work = |seed| {
             let scenario = Scenario::new(seed, arguments.protocol, defect).set(&arguments.set);
             observe(scenario, arguments.twice)
@@ -188,22 +195,27 @@ impl<'a> Search<'a> {
         let kept = self.is_kept.then(|| (self.kept(), self.head()));
         let mut kept_at = begun;
         let (coverage, interrupted) = (&mut self.coverage, self.interrupted);
+        let before_last = &mut self.before_last;
         let flow = in_order(self.jobs, seeds, work, |observed: Result<Observed, SetupError>| {
             let observed = match observed {
                 Ok(observed) => observed,
                 Err(error) => return ControlFlow::Break(Some(error)),
             };
-            coverage.add(&observed);
-            ticker.tick(coverage);
+            let is_last = take(&observed).is_break();
+            if is_last {
+                *before_last = Some(coverage.clone());
+            }
             if let Some((path, head)) = &kept
-                && kept_at.elapsed() >= KEPT_EVERY
+                && (is_last || kept_at.elapsed() >= KEPT_EVERY)
             {
                 // An error is ignored here. At the end of the search, it ends the program.
                 drop(write(path, head, coverage));
                 kept_at = Instant::now();
             }
+            coverage.add(&observed);
+            ticker.tick(coverage);
             let over = arguments.span.is_some_and(|span| begun.elapsed() >= Duration::from_nanos(span.0.0));
-            if take(observed).is_break() || over || interrupted.load(Ordering::Relaxed) {
+            if is_last || over || interrupted.load(Ordering::Relaxed) {
                 return ControlFlow::Break(None);
             }
             ControlFlow::Continue(())
@@ -222,6 +234,19 @@ fn write(path: &Path, head: &Head<Searched>, coverage: &Coverage) -> io::Result<
     let text = serde_json::to_string(&(head, coverage)).expect("a search can be written as JSON");
     fs::create_dir_all(RUNS)?;
     replace(path, &text)
+}
+
+/// Removes the state of a search, and its directory if nothing else is in it.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => {
+            // It is not empty if it contains the records of other runs.
+            drop(fs::remove_dir(RUNS));
+            Ok(())
+        }
+    }
 }
 
 /// Runs a scenario, and repeats it if its seed belongs to the share that is run twice.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use faultline_catalog::Defect;
 use faultline_checker::Verdict;
 use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, CoverageName, Shares, State, Trial};
@@ -24,15 +25,12 @@ pub(super) struct SearchProgress {
 
 impl SearchProgress {
     /// Shows a search that has already run `done` schedules.
-    pub(super) fn new(arguments: &FuzzArguments, done: u64, defect: Option<Defect>) -> SearchProgress {
+    pub(super) fn new(arguments: &FuzzArguments, done: u64, title: &str) -> SearchProgress {
         let progress = || match arguments.span {
             Some(span) => Progress::lasting(Duration::from_nanos(span.0.0)),
             None => Progress::counting(done, arguments.runs),
         };
-        SearchProgress {
-            progress: (!arguments.quiet).then(progress),
-            title: defect.map(|it| it.to_string()).unwrap_or_default(),
-        }
+        SearchProgress { progress: (!arguments.quiet).then(progress), title: title.to_owned() }
     }
 
     pub(super) fn tick(&mut self, coverage: &Coverage) {
@@ -42,17 +40,29 @@ impl SearchProgress {
     }
 }
 
-/// Prints the size of the shrunk scenario.
-pub(super) fn shrinking(arguments: &FuzzArguments) -> impl FnMut(u64, &Trial) + use<> {
+/// Prints the size of the shrunk scenario, until the user interrupts the program.
+pub(super) fn shrinking(
+    arguments: &FuzzArguments,
+    title: &str,
+    interrupted: &AtomicBool,
+) -> impl FnMut(u64, &Trial) -> ControlFlow<()> {
     let mut progress = (!arguments.quiet).then(Progress::new);
+    let title = if title.is_empty() { String::new() } else { format!("{title}: ") };
     move |trials, best| {
-        let Some(progress) = &mut progress else { return };
-        progress.show(|| {
-            let spec = &best.scenario.federation.spec;
-            let nodes: u32 = spec.clusters.iter().map(|it| it.nodes).sum();
-            let (faults, facts) = (spec.faults.len(), best.trace.len());
-            format!("shrinking: {nodes} processes, {faults} faults, {facts} facts after {trials} trials")
-        });
+        if let Some(progress) = &mut progress {
+            progress.show(|| {
+                let spec = &best.scenario.federation.spec;
+                let nodes: u32 = spec.clusters.iter().map(|it| it.nodes).sum();
+                let (faults, facts) = (spec.faults.len(), best.trace.len());
+                format!(
+                    "{title}shrinking: {nodes} processes, {faults} faults, {facts} facts after {trials} trials"
+                )
+            });
+        }
+        match interrupted.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -139,8 +149,9 @@ fn found(finding: &Finding) -> String {
     for it in &finding.texts {
         text.push_str(&format!("  - {it}\n"));
     }
+    let so_far = if finding.is_interrupted { " before the interruption" } else { "" };
     text.push_str(&format!(
-        "\nSmallest run found that violates it ({} facts):\n\n{}",
+        "\nSmallest run found{so_far} that violates it ({} facts):\n\n{}",
         finding.facts, finding.transcript
     ));
     text.push_str(&format!(

@@ -2,7 +2,7 @@
 //! document.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
@@ -74,8 +74,9 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
         output::print(HEAD)?;
     }
     let mut rows = Vec::new();
-    for defect in defects {
-        let detection = detect(arguments, defect, interrupted)?;
+    for (number, &defect) in (1..).zip(&defects) {
+        let title = title(defect, number, defects.len());
+        let Some(detection) = detect(arguments, defect, &title, interrupted)? else { break };
         if arguments.format == Format::Text {
             output::print(&row(&detection))?;
         }
@@ -88,16 +89,27 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
             format!("\nSeeds from {first}, {} for each defect.\n", arguments.runs)
         }
     })?;
+    if rows.len() < defects.len() {
+        anstream::eprintln!("interrupted: the table has {} of {} defects", rows.len(), defects.len());
+        return Ok(Exit::Unknown);
+    }
     Ok(Exit::Pass)
 }
 
-/// Runs a defect under every requested seed.
+/// Names a defect, with its place among those of the command, for the progress.
+pub(crate) fn title(defect: Defect, number: usize, of: usize) -> String {
+    format!("{defect} (defect {number} of {of})")
+}
+
+/// Runs a defect under every requested seed. Returns `None` if the user interrupts the search.
 pub(crate) fn detect(
     arguments: &FuzzArguments,
     defect: Defect,
+    title: &str,
     interrupted: &AtomicBool,
-) -> Result<Detection, CommandError> {
+) -> Result<Option<Detection>, CommandError> {
     let mut search = Search::new(arguments, Some(defect), interrupted);
+    title.clone_into(&mut search.title);
     let mut row = Detection {
         defect: defect.to_string(),
         seeds: None,
@@ -121,10 +133,11 @@ pub(crate) fn detect(
         }
         ControlFlow::Continue(())
     })?;
-    if let Some(reason) = search.ended_early() {
-        return Err(CommandError::machine(format!("the table is incomplete: {reason}")));
+    match search.ended_early() {
+        Some(_) if interrupted.load(Ordering::Relaxed) => Ok(None),
+        Some(reason) => Err(CommandError::machine(format!("the table is incomplete: {reason}"))),
+        None => Ok(Some(row)),
     }
-    Ok(row)
 }
 
 const HEAD: &str = "| defect | found after | violated | share of schedules |\n| --- | ---: | --- | ---: |\n";

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::common::{CRASH, TestDirectory, signal, small, wait_until};
+use faultline_catalog::defect;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -146,4 +148,92 @@ fn a_reproduction_shows_what_is_complete_and_repeats_nothing() {
     assert_eq!(after[..before.len()], before[..]);
     assert!(after.len() > before.len());
     assert_eq!(after.iter().collect::<BTreeSet<_>>().len(), after.len(), "nothing was run again: {after:?}");
+}
+
+#[test]
+fn a_search_interrupted_while_it_shrinks_keeps_the_smallest_run_so_far() {
+    if !defect::AVAILABLE {
+        return;
+    }
+    let place = TestDirectory::new();
+    let kept = "faultline-runs/fuzz-sel-no-query-0.interrupted";
+    let fuzz = ["fuzz", "--defect", "sel-no-query", "--runs", "50", "--jobs", "1", "--out", "found"];
+    let child = begun(&place, &fuzz);
+    // The search writes its state when it has found a violation.
+    wait_until(|| place.path(kept).exists(), || "no violation is found".to_owned());
+    signal(&child, "TERM");
+    let cut = child.wait_with_output().unwrap();
+    assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
+    assert!(
+        text(&cut.stdout).contains("Smallest run found before the interruption"),
+        "{}",
+        text(&cut.stdout)
+    );
+    assert!(text(&cut.stderr).contains("`--resume` finds the violation again"), "{}", text(&cut.stderr));
+    place.faultline(["check", "found", "-q"]).assert().code(1);
+    let size = || fs::read_to_string(place.path("found/transcript.txt")).unwrap().lines().count();
+    let before = size();
+    let resumed = place.faultline(fuzz.into_iter().chain(["--resume"])).assert().code(1);
+    resumed.stdout(contains("Smallest run found that violates it"));
+    assert!(size() < before, "{} {before}", size());
+    assert!(!place.path(kept).exists(), "the search is complete");
+}
+
+#[test]
+fn an_interrupted_page_of_errata_continues_with_the_counterexample_that_it_shrinks() {
+    if !defect::AVAILABLE {
+        return;
+    }
+    let place = TestDirectory::new();
+    let arguments = ["errata", "hydee", "--runs", "20", "--jobs", "1", "--out", "page"];
+    let journal = || -> Vec<Value> {
+        let text = fs::read_to_string(place.path("page/runs.jsonl")).unwrap_or_default();
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole.lines().skip(1).map(|it| serde_json::from_str(it).unwrap()).collect()
+    };
+    let of = |is_shrunk: bool| {
+        journal().into_iter().find(|it| it["isShrunk"] == is_shrunk && it["detection"]["seeds"].is_u64())
+    };
+    let child = begun(&place, &arguments);
+    wait_until(|| of(false).is_some(), || "no counterexample is found".to_owned());
+    signal(&child, "TERM");
+    let cut = child.wait_with_output().unwrap();
+    assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
+    assert!(text(&cut.stderr).contains("entries are incomplete; the same command"), "{}", text(&cut.stderr));
+    let before = journal();
+    let detection = of(false).unwrap()["detection"].clone();
+    let record = format!("page/{}", detection["defect"].as_str().unwrap());
+    let page = fs::read_to_string(place.path("page/errata.html")).unwrap();
+    assert!(page.contains("The search for a smaller counterexample was interrupted."));
+    place.faultline(["check", &record, "-q"]).assert().code(1);
+    let resume: Vec<&str> = arguments.into_iter().chain(["--resume"]).collect();
+    let child = begun(&place, &resume);
+    wait_until(|| of(true).is_some(), || "the counterexample is not shrunk".to_owned());
+    signal(&child, "TERM");
+    let again = child.wait_with_output().unwrap();
+    assert_eq!(again.status.code(), Some(3), "{}", text(&again.stderr));
+    let after = journal();
+    assert_eq!(after[..before.len()], before[..]);
+    assert_eq!(after[before.len()]["detection"], detection, "it is not searched again: {after:?}");
+    place.faultline(["check", &record, "-q"]).assert().code(1);
+    let page = fs::read_to_string(place.path("page/errata.html")).unwrap();
+    assert!(page.contains(record.trim_start_matches("page/")));
+}
+
+#[test]
+fn an_interrupted_table_has_the_rows_so_far() {
+    if !defect::AVAILABLE {
+        return;
+    }
+    let place = TestDirectory::new();
+    let mut child =
+        begun(&place, &["fuzz", "--table", "--protocol", "hydee", "--runs", "100", "--twice", "0"]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let first = lines.find(|it| it.starts_with("| `hydee-")).expect("the table has a first row");
+    signal(&child, "TERM");
+    let rows = 1 + lines.filter(|it| it.starts_with("| `hydee-")).count();
+    let cut = child.wait_with_output().unwrap();
+    assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
+    let told = format!("interrupted: the table has {rows} of ");
+    assert!(text(&cut.stderr).contains(&told), "{first} {}", text(&cut.stderr));
 }

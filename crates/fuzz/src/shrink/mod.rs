@@ -7,6 +7,8 @@
 
 mod candidates;
 
+use std::ops::ControlFlow;
+
 use faultline_catalog::SetupError;
 use faultline_checker::Property;
 
@@ -38,10 +40,12 @@ pub struct Shrunk {
     pub trial: Trial,
     /// The number of trials that the search took.
     pub trials: u64,
+    /// Whether the caller ended the search early. A smaller scenario may exist.
+    pub is_interrupted: bool,
 }
 
-/// Shrinks a scenario that violates `property`. Calls `progress` with the number of trials so far and each smaller
-/// scenario.
+/// Shrinks a scenario that violates `property`. Calls `progress` before each trial, with the number of trials so far and
+/// the smallest scenario. If it returns `Break`, the search ends with this scenario.
 ///
 /// # Errors
 ///
@@ -54,7 +58,7 @@ pub fn shrink(
     scenario: &Scenario,
     property: Property,
     steps: Steps,
-    progress: impl FnMut(u64, &Trial),
+    progress: impl FnMut(u64, &Trial) -> ControlFlow<()>,
 ) -> Result<Shrunk, SetupError> {
     shrink_by(&run, scenario, property, steps, progress)
 }
@@ -65,31 +69,22 @@ pub(crate) fn shrink_by(
     scenario: &Scenario,
     property: Property,
     steps: Steps,
-    mut progress: impl FnMut(u64, &Trial),
+    mut progress: impl FnMut(u64, &Trial) -> ControlFlow<()>,
 ) -> Result<Shrunk, SetupError> {
-    let mut search = Search { run, property, steps, trials: 0 };
-    let mut best = run(scenario.clone())?;
+    let best = run(scenario.clone())?;
     assert!(best.violated().any(|it| it == property), "the scenario violates {property:?}");
-    'smaller: loop {
-        for federation in candidates::of(&best.scenario.federation) {
-            if search.trials >= steps.trials {
-                break 'smaller;
-            }
-            if !faultline_api::validate(&federation).is_empty() {
-                continue;
-            }
-            let smaller = Scenario { federation, ..best.scenario.clone() };
-            if let Some(trial) = search.any(&smaller)? {
-                best = trial;
-                progress(search.trials, &best);
-                continue 'smaller;
-            }
-        }
-        break;
-    }
-    let shortest = search.shortest(best)?;
-    progress(search.trials, &shortest);
-    Ok(Shrunk { trial: shortest, trials: search.trials })
+    let progress = &mut progress;
+    let mut search = Search { run, property, steps, trials: 0, best, progress };
+    let outcome = match search.smallest() {
+        Ok(()) => search.shortest(),
+        ended => ended,
+    };
+    let is_interrupted = match outcome {
+        Ok(()) => false,
+        Err(Ended::Interrupted) => true,
+        Err(Ended::Failed(error)) => return Err(error),
+    };
+    Ok(Shrunk { trial: search.best, trials: search.trials, is_interrupted })
 }
 
 struct Search<'a> {
@@ -97,12 +92,40 @@ struct Search<'a> {
     property: Property,
     steps: Steps,
     trials: u64,
+    best: Trial,
+    progress: &'a mut dyn FnMut(u64, &Trial) -> ControlFlow<()>,
+}
+
+/// Why a search ended early.
+enum Ended {
+    Interrupted,
+    Failed(SetupError),
 }
 
 impl Search<'_> {
+    /// Replaces the best scenario with smaller ones, until none of its candidates violates the property.
+    fn smallest(&mut self) -> Result<(), Ended> {
+        'smaller: loop {
+            for federation in candidates::of(&self.best.scenario.federation) {
+                if self.trials >= self.steps.trials {
+                    return Ok(());
+                }
+                if !faultline_api::validate(&federation).is_empty() {
+                    continue;
+                }
+                let smaller = Scenario { federation, ..self.best.scenario.clone() };
+                if let Some(trial) = self.any(&smaller)? {
+                    self.best = trial;
+                    continue 'smaller;
+                }
+            }
+            return Ok(());
+        }
+    }
+
     /// Returns the first trial of the scenario that violates the property, with its own seed first and then with
     /// others.
-    fn any(&mut self, scenario: &Scenario) -> Result<Option<Trial>, SetupError> {
+    fn any(&mut self, scenario: &Scenario) -> Result<Option<Trial>, Ended> {
         let others = (0..self.steps.seeds).filter(|&it| it != scenario.seed);
         for seed in std::iter::once(scenario.seed).chain(others) {
             if let Some(trial) = self.violating(Scenario { seed, ..scenario.clone() })? {
@@ -113,22 +136,24 @@ impl Search<'_> {
     }
 
     /// Finds the seed with which the fewest facts precede the end of a violating run.
-    fn shortest(&mut self, best: Trial) -> Result<Trial, SetupError> {
-        let scenario = best.scenario.clone();
-        let mut shortest = best;
+    fn shortest(&mut self) -> Result<(), Ended> {
+        let scenario = self.best.scenario.clone();
         for seed in 0..self.steps.last {
             if let Some(trial) = self.violating(Scenario { seed, ..scenario.clone() })?
-                && trial.trace.len() < shortest.trace.len()
+                && trial.trace.len() < self.best.trace.len()
             {
-                shortest = trial;
+                self.best = trial;
             }
         }
-        Ok(shortest)
+        Ok(())
     }
 
-    fn violating(&mut self, scenario: Scenario) -> Result<Option<Trial>, SetupError> {
+    fn violating(&mut self, scenario: Scenario) -> Result<Option<Trial>, Ended> {
+        if (self.progress)(self.trials, &self.best).is_break() {
+            return Err(Ended::Interrupted);
+        }
         self.trials += 1;
-        let trial = (self.run)(scenario)?;
+        let trial = (self.run)(scenario).map_err(Ended::Failed)?;
         let violates = trial.violated().any(|it| it == self.property);
         Ok(violates.then_some(trial))
     }

@@ -1,8 +1,10 @@
 //! Every known defect is detected by a property. A checker that misses one is not good enough.
 
+use std::ops::ControlFlow;
+
 use faultline_catalog::Defect;
 use faultline_checker::Property;
-use faultline_fuzz::{Scenario, Steps, run, shrink};
+use faultline_fuzz::{Scenario, Steps, Trial, run, shrink};
 use faultline_protocols::{cck, hc3i, hydee, pessimistic_logging, satin, theft};
 
 /// The number of seeds within which each defect must be detected.
@@ -140,7 +142,7 @@ fn a_failing_scenario_shrinks_to_the_same_small_one_each_time() {
     let (seed, property) = first_violation(defect).expect("it is found");
     let scenario = Scenario::new(seed, None, Some(defect));
     let steps = Steps { seeds: 4, trials: 3000, last: 20 };
-    let shrunk = shrink(&scenario, property, steps, |_, _| {}).unwrap();
+    let shrunk = shrink(&scenario, property, steps, |_, _| ControlFlow::Continue(())).unwrap();
     let spec = &shrunk.trial.scenario.federation.spec;
     assert!(shrunk.trial.violated().any(|it| it == property));
     assert!(shrunk.trials <= steps.trials + steps.seeds + steps.last + 1);
@@ -154,6 +156,23 @@ fn a_failing_scenario_shrinks_to_the_same_small_one_each_time() {
     let file = faultline_api::parse("small.yaml", shrunk.trial.scenario.to_yaml().as_bytes()).unwrap();
     let again = run(Scenario { federation: file, ..shrunk.trial.scenario.clone() }).unwrap();
     assert_eq!(again.trace, shrunk.trial.trace);
-    let second = shrink(&scenario, property, steps, |_, _| {}).unwrap();
+    let second = shrink(&scenario, property, steps, |_, _| ControlFlow::Continue(())).unwrap();
     assert_eq!(second.trial.scenario, shrunk.trial.scenario);
+}
+
+#[test]
+fn shrinking_ends_with_the_best_scenario_so_far_if_the_caller_asks() {
+    let defect = Defect::Hc3i(hc3i::Defect::ResendGreater);
+    let (seed, property) = first_violation(defect).expect("it is found");
+    let scenario = Scenario::new(seed, None, Some(defect));
+    let faults = |it: &Scenario| it.federation.spec.faults.len();
+    let most = faults(&scenario);
+    let fewer = |_, best: &Trial| {
+        if faults(&best.scenario) < most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let shrunk = shrink(&scenario, property, Steps::default(), fewer).unwrap();
+    assert!(shrunk.is_interrupted && faults(&shrunk.trial.scenario) < most, "{:?}", shrunk.trial.scenario);
+    assert!(shrunk.trial.violated().any(|it| it == property));
+    let at_once = shrink(&scenario, property, Steps::default(), |_, _| ControlFlow::Break(())).unwrap();
+    assert_eq!((at_once.trials, &at_once.trial.scenario), (0, &scenario), "it keeps what it was given");
 }
