@@ -41,6 +41,9 @@ impl State {
 /// A name in the coverage: a constant, or read from the state of an interrupted search.
 pub type CoverageName = Cow<'static, str>;
 
+/// The outcome of a run that reached the memory limit of the program.
+const OUT_OF_MEMORY: &str = "out of memory";
+
 /// The results of a trial without its trace.
 #[derive(Clone, Debug)]
 pub struct Observed {
@@ -52,7 +55,7 @@ pub struct Observed {
     pub violated: Vec<Property>,
     /// The properties that could not be judged although they should have been.
     pub unjudged: Vec<Property>,
-    /// Whether a second run was equal; `None` if there was none.
+    /// Whether a second run was equal; `None` if there was none, or if one of the two reached the memory limit.
     pub repeats: Option<bool>,
     outcome: &'static str,
     protocol: CoverageName,
@@ -158,7 +161,7 @@ impl Observed {
                 Some(Outcome::Interrupted) | None => "interrupted",
                 Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
                 Some(Outcome::NotRepeated { .. }) => "not repeated",
-                Some(Outcome::OutOfMemory(_)) => "out of memory",
+                Some(Outcome::OutOfMemory(_)) => OUT_OF_MEMORY,
             },
             protocol: trial.scenario.federation.spec.protocol.name().to_owned().into(),
             events: trial.stats.events,
@@ -168,6 +171,11 @@ impl Observed {
             stated,
             hits: story.hits,
         }
+    }
+
+    /// Returns whether the run reached the memory limit of the program.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.outcome == OUT_OF_MEMORY
     }
 
     /// Returns whether the trial shows no problem.
@@ -204,6 +212,11 @@ impl Coverage {
     /// Returns the number of trials.
     pub fn runs(&self) -> u64 {
         self.runs
+    }
+
+    /// Returns the number of trials that reached the memory limit of the program, and therefore show nothing.
+    pub fn out_of_memory(&self) -> u64 {
+        self.outcomes.values().filter_map(|it| it.get(OUT_OF_MEMORY)).sum()
     }
 
     /// Returns the coverage in numbers.

@@ -24,7 +24,7 @@ use faultline_trace::{Bundle, BundleError, Manifest, RunNames, Trace};
 use crate::generate::federation_promised;
 use crate::scenario::Scenario;
 use crate::shrink::{Steps, shrink_by};
-use crate::trial::{self, Trial, UnjudgedRun};
+use crate::trial::{self, Trial, UnjudgedRun, is_out_of_memory};
 
 /// A protocol to test.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct SeedResult {
     /// The checker's judgement.
     pub judgement: Judgement,
     /// Whether a second run stated exactly the same facts. A protocol must not depend on a clock or on random
-    /// numbers.
+    /// numbers. Always true if the program reached its memory limit.
     pub repeats: bool,
     /// The description of the run without its facts.
     pub manifest: Manifest,
@@ -118,7 +118,9 @@ where
     pub fn try_seed(&self, seed: u64) -> Result<SeedResult, SetupError> {
         let scenario = Scenario { seed, federation: self.federation(seed), defect: None };
         let played = self.play(&scenario)?;
-        let repeats = self.play(&scenario)? == played;
+        let again = self.play(&scenario)?;
+        let is_limited = [&played, &again].iter().any(|it| is_out_of_memory(&it.run.manifest));
+        let repeats = is_limited || again == played;
         let Recording { manifest, trace, judgement } = played.run.judge();
         Ok(SeedResult { seed, federation: scenario.federation, judgement, repeats, manifest, trace })
     }

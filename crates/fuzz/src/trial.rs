@@ -5,6 +5,7 @@ use std::cell::Cell;
 use faultline_api::resource::Protocol as Asked;
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Property, Strictness};
+use faultline_core::fault::Outcome;
 use faultline_session::{Recording, Session, Simulator, UnjudgedRecording};
 use faultline_sim::Stats;
 use faultline_trace::{Manifest, Trace};
@@ -71,16 +72,26 @@ pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
     Ok(Trial { scenario, stats, manifest, trace, judgement })
 }
 
-/// Returns whether a second run of the same scenario is exactly equal.
+/// Returns whether a second run of the same scenario is exactly equal; `None` if one of the two reached the memory
+/// limit, whose time depends on the rest of the program.
 ///
 /// # Errors
 ///
 /// Returns an error if the federation cannot be set up.
-pub fn repeats(trial: &Trial) -> Result<bool, SetupError> {
+pub fn repeats(trial: &Trial) -> Result<Option<bool>, SetupError> {
+    if is_out_of_memory(&trial.manifest) {
+        return Ok(None);
+    }
     UNDER_WAY.set(Some(trial.scenario.seed));
     let UnjudgedRun { stats, run } = played(&trial.scenario)?;
     UNDER_WAY.set(None);
-    Ok(run.trace == trial.trace && run.manifest == trial.manifest && stats == trial.stats)
+    let is_equal = run.trace == trial.trace && run.manifest == trial.manifest && stats == trial.stats;
+    Ok((!is_out_of_memory(&run.manifest)).then_some(is_equal))
+}
+
+/// Returns whether a run ended because the program reached its memory limit.
+pub(crate) fn is_out_of_memory(manifest: &Manifest) -> bool {
+    matches!(manifest.outcome, Some(Outcome::OutOfMemory(_)))
 }
 
 /// The result of a scenario before judgement.

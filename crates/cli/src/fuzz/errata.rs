@@ -117,7 +117,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     let (journal, known) = Journal::open(&arguments.out.join(RUNS), "page", &head, arguments.resume)?;
     let defects = entries.iter().map(|it| it.defects.len()).sum();
     let mut page = Page { arguments, interrupted: &interrupted, journal, known, defects, reached: 0 };
-    let (mut body, mut incomplete) = (Vec::new(), 0);
+    let (mut body, mut incomplete, mut detections) = (Vec::new(), 0, Vec::new());
     for (number, entry) in (1..).zip(&entries) {
         let mut shown = Vec::new();
         for &defect in &entry.defects {
@@ -130,6 +130,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
         if !is_missing {
             body.push(section(paper, number, entry, &shown));
         }
+        detections.extend(shown.into_iter().map(|it| it.detection));
     }
     page.journal.finish(incomplete == 0)?;
     let content =
@@ -143,7 +144,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
         );
         return Ok(Exit::Unknown);
     }
-    Ok(Exit::Pass)
+    Ok(if table::print_out_of_memory(&detections) { Exit::Unknown } else { Exit::Pass })
 }
 
 /// Identifies the work in the journal.

@@ -116,10 +116,11 @@ struct Report<'a> {
 impl<'a> Report<'a> {
     fn new(search: &Search<'_>, finding: Option<&'a Finding>) -> Report<'a> {
         let seconds = search.took.as_secs_f64();
-        let (verdict, reason) = match (finding, search.ended_early()) {
-            (Some(_), _) => (Verdict::Fail, None),
-            (None, Some(reason)) => (Verdict::Unknown, Some(reason)),
-            (None, None) => match search.unusual() {
+        let open: Vec<String> = search.ended_early().into_iter().chain(search.out_of_memory()).collect();
+        let (verdict, reason) = match finding {
+            Some(_) => (Verdict::Fail, None),
+            None if !open.is_empty() => (Verdict::Unknown, Some(open.join("; "))),
+            None => match search.unusual() {
                 unusual if unusual.is_empty() => (Verdict::Pass, None),
                 unusual => (Verdict::Fail, Some(unusual.join("; "))),
             },

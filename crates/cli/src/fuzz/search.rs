@@ -95,6 +95,17 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// Returns how many schedules reached the memory limit, if any.
+    pub(super) fn out_of_memory(&self) -> Option<String> {
+        let limited = self.coverage.out_of_memory();
+        (limited > 0).then(|| {
+            format!(
+                "{limited} of {} schedules reached the memory limit; use a larger `--memory`",
+                self.coverage.runs()
+            )
+        })
+    }
+
     /// Returns how the outcomes of runs deviate from the known rates of their protocols. A protocol with a
     /// defect is not compared.
     pub(super) fn unusual(&self) -> Vec<String> {
@@ -253,6 +264,6 @@ fn remove(path: &Path) -> io::Result<()> {
 fn observe(scenario: Scenario, twice: u8) -> Result<Observed, SetupError> {
     let again = scenario.seed % 100 * 61 % 100 < u64::from(twice);
     let trial = run(scenario)?;
-    let repeated = if again { Some(repeats(&trial)?) } else { None };
+    let repeated = if again { repeats(&trial)? } else { None };
     Ok(Observed::new(&trial, repeated))
 }

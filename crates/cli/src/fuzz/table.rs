@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
+use faultline_report::explain::count;
 use serde::{Deserialize, Serialize};
 
 use super::available;
@@ -31,6 +32,9 @@ pub(crate) struct Detection {
     pub(crate) violating: u64,
     /// The number of runs.
     pub(crate) runs: u64,
+    /// The number of runs that reached the memory limit, and show nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) out_of_memory: u64,
     /// The first seed with a violation.
     pub(crate) first: Option<u64>,
     /// The first seed whose run violated a property other than a limit on cost, and that property.
@@ -93,7 +97,24 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
         anstream::eprintln!("interrupted: the table has {} of {} defects", rows.len(), defects.len());
         return Ok(Exit::Unknown);
     }
-    Ok(Exit::Pass)
+    Ok(if print_out_of_memory(&rows) { Exit::Unknown } else { Exit::Pass })
+}
+
+/// Prints how many schedules reached the memory limit. Returns whether any did.
+pub(crate) fn print_out_of_memory<'a>(detections: impl IntoIterator<Item = &'a Detection>) -> bool {
+    let limited: u64 = detections.into_iter().map(|it| it.out_of_memory).sum();
+    if limited > 0 {
+        anstream::eprintln!(
+            "out of memory: {} reached the memory limit; use a larger `--memory`",
+            count(limited, "schedule")
+        );
+    }
+    limited > 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Names a defect, with its place among those of the command, for the progress.
@@ -116,11 +137,13 @@ pub(crate) fn detect(
         property: None,
         violating: 0,
         runs: 0,
+        out_of_memory: 0,
         first: None,
         harmful: None,
     };
     search.each(|observed| {
         row.runs += 1;
+        row.out_of_memory += u64::from(observed.is_out_of_memory());
         if let Some(property) = observed.decisive_violation() {
             row.violating += 1;
             row.seeds.get_or_insert(row.runs);

@@ -55,6 +55,23 @@ fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
     assert_eq!((&report["coverage"]["runs"], &report["reason"]), (&6.into(), &Value::Null), "{report}");
 }
 
+#[test]
+fn a_search_that_reaches_its_memory_limit_is_unknown_and_names_the_option() {
+    let place = TestDirectory::new();
+    // Little more than the program uses before its first schedule.
+    let limit = ["--jobs", "1", "--memory", "12MiB"];
+    let search = ["fuzz", "--runs", "30"];
+    let told =
+        contains("UNKNOWN").and(contains("schedules reached the memory limit; use a larger `--memory`"));
+    place.faultline(search.into_iter().chain(limit)).assert().code(3).stdout(told);
+    assert!(!place.path("faultline-runs").exists(), "nothing was found");
+    if defect::AVAILABLE {
+        let table = ["fuzz", "--table", "--defect", "no-drain", "--runs", "30"];
+        let told = contains("reached the memory limit; use a larger `--memory`");
+        place.faultline(table.into_iter().chain(limit)).assert().code(3).stderr(told);
+    }
+}
+
 /// Builds of the whole workspace include the defects; builds of this crate alone do not.
 #[test]
 fn a_known_defect_is_found_shrunk_and_reproduced_or_this_build_says_how_to_enable_it() {
