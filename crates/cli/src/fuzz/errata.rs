@@ -35,8 +35,8 @@ struct Paper {
     /// The document with the printed rules, what they break, the corrected rules, and the switches that
     /// restore the printed ones.
     document: &'static str,
-    /// Schedules constructed by hand, for defects that random schedules rarely reach.
-    directed: &'static str,
+    /// Files with schedules constructed by hand, for defects that random schedules rarely reach.
+    directed: &'static [&'static str],
     /// The crate and the test executable that contain them.
     executable: (&'static str, &'static str),
     authors: &'static str,
@@ -50,7 +50,10 @@ const PAPERS: [Paper; 5] = [
         protocol: "hc3i",
         title: "HC3I",
         document: include_str!("../../../../docs/hc3i.md"),
-        directed: include_str!("../../../protocols/tests/hc3i/defects.rs"),
+        directed: &[
+            include_str!("../../../protocols/tests/hc3i/defects.rs"),
+            include_str!("../../../protocols/tests/hc3i/collection.rs"),
+        ],
         executable: ("faultline-protocols", "hc3i"),
         authors: "Monnet, Morin and Badrinath",
         publication: "Hybrid Checkpointing for Parallel Applications in Cluster Federations (2003)",
@@ -61,7 +64,10 @@ const PAPERS: [Paper; 5] = [
         protocol: "hydee",
         title: "HydEE",
         document: include_str!("../../../../docs/hydee.md"),
-        directed: include_str!("../../../protocols/tests/hydee/defects.rs"),
+        directed: &[
+            include_str!("../../../protocols/tests/hydee/defects.rs"),
+            include_str!("../../../protocols/tests/hydee/spill.rs"),
+        ],
         executable: ("faultline-protocols", "hydee"),
         authors: "Guermouche, Ropars, Snir and Cappello",
         publication: "HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI \
@@ -75,7 +81,7 @@ const PAPERS: [Paper; 5] = [
         protocol: "cck",
         title: "CCK",
         document: include_str!("../../../../docs/cck.md"),
-        directed: include_str!("../../../sim/tests/cck/defects.rs"),
+        directed: &[include_str!("../../../sim/tests/cck/defects.rs")],
         executable: ("faultline-sim", "cck"),
         authors: "Besseron, Jafar, Gautier, Roch and Pigeon",
         publication: "CCK: An Improved Coordinated Checkpoint/Rollback Protocol for Dataflow Applications in KAAPI \
@@ -91,7 +97,7 @@ const OF_TASKS: Paper = Paper {
     protocol: "",
     title: "",
     document: include_str!("../../../../docs/tic-sel.md"),
-    directed: include_str!("../../../sim/tests/tasks/defects.rs"),
+    directed: &[include_str!("../../../sim/tests/tasks/defects.rs")],
     executable: ("faultline-sim", "tasks"),
     authors: "Jafar, Krings and Gautier",
     publication: "Flexible Rollback Recovery in Dynamic Heterogeneous Grid Computing (2009)",
@@ -213,7 +219,7 @@ fn entries(paper: &Paper) -> Vec<ErrataEntry> {
 
 /// Returns the names of the tests in a cell.
 fn tests(paper: &Paper, cell: &str) -> Vec<String> {
-    let is_test = |word: &&str| paper.directed.contains(&format!("fn {word}()"));
+    let is_test = |word: &&str| directed_tests(paper).any(|it| test_name(it) == *word);
     cell.split('`').filter(is_test).map(str::to_owned).collect()
 }
 
@@ -403,8 +409,11 @@ fn directed(paper: &Paper, defect: Defect) -> Markup {
 }
 
 fn directed_tests(paper: &Paper) -> impl Iterator<Item = &'static str> {
-    let starts = paper.directed.match_indices("#[test]\n").map(|(start, _)| &paper.directed[start..]);
-    starts.map(|text| text.find("\n}\n").map_or(text, |end| &text[..end + 3]))
+    let of_file = |file: &'static str| {
+        let starts = file.match_indices("#[test]\n").map(move |(start, _)| &file[start..]);
+        starts.map(|text| text.find("\n}\n").map_or(text, |end| &text[..end + 3]))
+    };
+    paper.directed.iter().copied().flat_map(of_file)
 }
 
 /// A test, and how to run it.
@@ -474,7 +483,7 @@ mod tests {
                 PAPERS.iter().any(|it| it.document == paper.document && is_of(it.protocol, word))
             };
             let is_known =
-                |word: &&&str| is_of_another(word) || paper.directed.contains(&format!("fn {word}()"));
+                |word: &&&str| is_of_another(word) || !tests(paper, &format!("`{word}`")).is_empty();
             assert_eq!(switches.iter().find(|it| !is_known(it)), None, "of {}", paper.protocol);
             let own = switches.iter().filter(|it| is_of(paper.protocol, it)).count();
             assert_eq!(named.len(), own, "{named:?}");
@@ -482,6 +491,28 @@ mod tests {
         let of_hydee: Vec<Defect> = entries(&PAPERS[1]).into_iter().flat_map(|it| it.defects).collect();
         let missing: Vec<Defect> = Defect::of("hydee").filter(|it| !of_hydee.contains(it)).collect();
         assert_eq!(missing, []);
+    }
+
+    /// The list of defects that random schedules hardly ever reveal.
+    #[test]
+    fn every_defect_that_no_search_finds_has_a_directed_schedule() {
+        let searches = include_str!("../../../fuzz/tests/searches/defects.rs");
+        let (_, list) = searches.split_once("const DIRECTED: &[Defect] = &[").expect("there is a list");
+        let (list, _) = list.split_once("];").expect("it ends");
+        let of_page = |line: &str| {
+            let (protocol, variant) = line.trim().strip_prefix("Defect::")?.split_once('(')?;
+            let paper = PAPERS.iter().find(|it| it.protocol == protocol.to_lowercase())?;
+            let variant = variant.trim_end_matches("),").rsplit("::").next()?;
+            Some((paper, Defect::of(paper.protocol).find(|it| it.variant() == variant)?))
+        };
+        let listed: Vec<(&Paper, Defect)> = list.lines().filter_map(of_page).collect();
+        for protocol in ["hc3i", "hydee", "sel"] {
+            assert!(listed.iter().any(|(paper, _)| paper.protocol == protocol), "{protocol}: {list}");
+        }
+        for (paper, defect) in listed {
+            let text = directed(paper, defect).into_string();
+            assert!(text.contains("cargo test -p "), "{defect}: {text}");
+        }
     }
 
     #[test]

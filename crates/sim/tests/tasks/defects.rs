@@ -56,7 +56,6 @@ fn without_a_defect_there_is_no_violation() {
     for config in [tic, sel] {
         let clean = |it: &Federation| it.run::<TaskRecovery>(config(it, Defects::default()));
         assert_eq!(first(random().take(300), clean), None);
-        assert_eq!(first(storage_full(), clean), None);
         assert_eq!(first(successor_restarts(), clean), None);
     }
 }
@@ -64,12 +63,12 @@ fn without_a_defect_there_is_no_violation() {
 #[test]
 fn every_defect_of_tic_and_sel_is_found() {
     let mut unfound = Vec::new();
-    for defect in Defect::ALL {
+    let of_random = Defect::ALL.iter().filter(|it| **it != Defect::LogOutOfOrder);
+    for defect in of_random {
         let defects = Defects::only(*defect);
         let config = if defect.is_of_logs() { sel } else { tic };
         let schedules: Box<dyn Iterator<Item = Federation>> = match defect {
-            // Both require an order of events that random schedules rarely produce.
-            Defect::LogOutOfOrder => Box::new(storage_full()),
+            // It requires an order of events that random schedules rarely produce.
             Defect::HereAlone => Box::new(successor_restarts()),
             _ => Box::new(random().take(BOUND)),
         };
@@ -115,19 +114,24 @@ fn crash(process: u32, returns: bool) -> Fault {
     Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns }
 }
 
-/// Returns federations in which a node's storage is briefly full, so that it lacks a segment of the log,
-/// and its process fails later.
-fn storage_full() -> impl Iterator<Item = Federation> {
-    (10..120).step_by(3).flat_map(|saved| (1..12).map(move |shipped| (saved, shipped))).map(
-        |(saved, shipped)| {
+#[test]
+fn a_segment_counts_as_durable_only_after_all_earlier_ones() {
+    let schedules = || {
+        let moments = (10..120).step_by(3).flat_map(|saved| (1..12).map(move |shipped| (saved, shipped)));
+        moments.map(|(saved, shipped)| {
             let faults = vec![
+                // The process's storage is briefly full, so that a segment of its log is missing.
                 (when(FactKind::Saved, 0, saved), full(0, Span::from_millis(1))),
                 (when(FactKind::Shipped, 0, shipped), crash(0, true)),
             ];
             // No holder has the missing segment.
             Federation { faults, copies: (0, ReplicateTo::OtherCluster), ..three() }
-        },
-    )
+        })
+    };
+    let found = |defects| first(schedules(), |it| it.run::<TaskRecovery>(sel(it, defects)));
+    assert_eq!(found(Defects::default()), None);
+    let (schedule, shows) = found(Defects::only(Defect::LogOutOfOrder)).expect("a gap breaks the log");
+    println!("schedule {schedule}: {shows:?}");
 }
 
 /// Returns federations in which a process fails permanently right after it has stolen a task. Its successor
