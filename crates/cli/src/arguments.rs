@@ -434,6 +434,9 @@ pub(crate) struct CompareArguments {
 /// (runs.csv), the estimates (sweep.json) and the federation file of each setting (settings/), and prints a table.
 /// Names the setting with the smallest value of one quantity, and states how certain this is.
 ///
+/// Also records each setting's run with the first seed, with its report (records/). A record larger than an equal share
+/// of 256 MiB is left out.
+///
 /// If interrupted, keeps the completed runs; the same command with `--resume` continues, even with more seeds.
 ///
 /// Exits with 1 if a run violates a property, and with 3 if the sweep was interrupted.

@@ -1,7 +1,19 @@
 //! `faultline sweep`: runs one federation with many settings of its parameters.
 
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use faultline_api::Federation;
-use faultline_experiments::sweep::{Measured, Parameter, Plan, Sweep, page, quantities, text};
+use faultline_experiments::sweep::{
+    Links, Measured, Parameter, Plan, Setting, Sweep, page, quantities, text,
+};
+use faultline_report::RecordedRun;
+use faultline_report::page::render as report;
+use faultline_session::{Recording, UnjudgedRecording};
+use faultline_trace::Bundle;
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +26,15 @@ use crate::{files, interrupt, output};
 
 /// The directory of the federation files of the settings.
 const SETTINGS: &str = "settings";
+/// The directory of the records of the settings.
+const RECORDS: &str = "records";
+/// The report in a record.
+const REPORT: &str = "report.html";
+/// The maximum size of all records and reports together, in bytes. All settings have equal shares, so that the order in
+/// which runs complete does not affect which records are kept.
+const RECORDED: u64 = 256 << 20;
+/// A lower bound of the bytes that a fact takes in a record.
+const FACT: u64 = 8;
 
 /// Identifies a sweep in its journal.
 #[derive(PartialEq, Serialize, Deserialize)]
@@ -52,20 +73,26 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let runs: Vec<Measured> = runs;
     let interrupted = interrupt::flag();
     let total = plan.settings.len() as u64 * u64::from(*seeds);
+    let records = Records { out, most: RECORDED / plan.settings.len() as u64, failed: Mutex::default() };
+    let settings = plan.settings.clone();
+    let record = |setting: usize, recording| records.keep(setting, &settings[setting], recording);
     let mut progress = Progress::counting(runs.len() as u64, total);
-    let swept = Sweep::run(plan, (first_seed, *seeds), runs, jobs(arguments.jobs), &interrupted, |run| {
-        if !run.out_of_memory {
-            journal.add(run);
-        }
-        progress.advance();
-    });
+    let swept =
+        Sweep::run(plan, (first_seed, *seeds), runs, jobs(arguments.jobs), &interrupted, record, |run| {
+            if !run.out_of_memory {
+                journal.add(run);
+            }
+            progress.advance();
+        });
     drop(progress);
     let swept = swept.map_err(files::unfit)?;
     // The sweep can be continued with more seeds.
     journal.finish(false)?;
+    let linked = |setting: usize| records.link(setting, first_seed);
+    let links = Links { file: &path_of, record: &linked };
     let quantity = quantities().find(|it| it.name == arguments.best).expect("clap allows no other");
     let (json, csv) = (text::json(&swept, quantity), text::csv(&swept));
-    let page = page::render(&swept, quantity, &path_of);
+    let page = page::render(&swept, quantity, links);
     for (name, content) in [("index.html", &page), ("sweep.json", &json), ("runs.csv", &csv)] {
         output::write(out, name, content)?;
     }
@@ -76,7 +103,117 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
             format!("{}\n{}\n", text::text(&swept, quantity), out.join("index.html").display())
         }
     })?;
+    if let Some(error) = records.failed.lock().expect("no thread panics while it records").take() {
+        return Err(CommandError::path(
+            "record a run in",
+            &out.join(RECORDS),
+            error,
+            "free some space, or name another directory with `--out`",
+        ));
+    }
     print_missing(swept.missing() as u64);
     print_out_of_memory(swept.out_of_memory() as u64);
     Ok(Exit::of_runs(swept.has_failed(), swept.missing() + swept.out_of_memory() == 0))
+}
+
+/// Records the run of each setting with the first seed, within a limited size.
+struct Records<'a> {
+    /// The directory of `--out`.
+    out: &'a Path,
+    /// The maximum size of one record with its report, in bytes.
+    most: u64,
+    /// The first error while writing records.
+    failed: Mutex<Option<io::Error>>,
+}
+
+impl Records<'_> {
+    fn dir(&self, setting: usize) -> PathBuf {
+        self.out.join(RECORDS).join((setting + 1).to_string())
+    }
+
+    /// Writes the record and the report of a run, unless they are too large. Replaces those of an earlier run.
+    fn keep(&self, number: usize, setting: &Setting, recording: Recording) {
+        if let Err(error) = self.write(number, setting, recording) {
+            self.failed.lock().expect("no thread panics while it records").get_or_insert(error);
+        }
+    }
+
+    fn write(&self, number: usize, setting: &Setting, recording: Recording) -> io::Result<()> {
+        let dir = self.dir(number);
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        if recording.trace.len() as u64 * FACT > self.most {
+            return Ok(());
+        }
+        let Recording { mut manifest, trace, judgement } = recording;
+        manifest.federation = faultline_api::to_yaml(&setting.federation);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        manifest.started_unix_ms = now.as_millis() as u64;
+        let unjudged = UnjudgedRecording { manifest, trace, is_read: false };
+        let bundle = Bundle::create(&dir).map_err(io::Error::other)?;
+        unjudged.write(&bundle).map_err(io::Error::other)?;
+        let UnjudgedRecording { manifest, trace, .. } = &unjudged;
+        let shown = dir.display().to_string();
+        let page = report(RecordedRun { bundle: &shown, manifest, trace, judgement: &judgement });
+        if size(&dir)? + page.len() as u64 > self.most {
+            return fs::remove_dir_all(&dir);
+        }
+        fs::write(dir.join(REPORT), page)
+    }
+
+    /// Returns the path of a setting's report, relative to the page, if its run with this seed was recorded.
+    fn link(&self, setting: usize, seed: u64) -> Option<String> {
+        let dir = self.dir(setting);
+        let manifest = Bundle::open(&dir).read_manifest().ok()?;
+        (manifest.seed == seed && dir.join(REPORT).exists())
+            .then(|| format!("{RECORDS}/{}/{REPORT}", setting + 1))
+    }
+}
+
+/// Returns the size of all files in a directory, in bytes.
+fn size(dir: &Path) -> io::Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let about = entry.metadata()?;
+        sum += if about.is_dir() { size(&entry.path())? } else { about.len() };
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use faultline_experiments::compare::Made;
+
+    use super::*;
+
+    #[test]
+    fn a_record_above_its_share_is_left_out_and_replaces_an_earlier_one() {
+        let out = tempfile::tempdir().expect("a directory");
+        let text = faultline_api::samples::sample("quickstart").expect("it is one").text;
+        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("it is valid");
+        let setting = Setting { choice: vec![0], federation: federation.clone() };
+        let (_, recording) =
+            Made::recorded(&federation, 7, &AtomicBool::new(false)).expect("it can be set up");
+        let records = |most| Records { out: out.path(), most, failed: Mutex::default() };
+        let enough = records(8 << 20);
+        enough.keep(0, &setting, recording.clone());
+        assert_eq!(enough.link(0, 7).as_deref(), Some("records/1/report.html"));
+        assert_eq!(enough.link(0, 8), None, "the record has another seed");
+        let whole = size(&enough.dir(0)).expect("it was written");
+        let facts = recording.trace.len() as u64 * FACT;
+        assert!(facts < whole, "{facts} < {whole}");
+        // Both limits: before and after the record is written.
+        for most in [facts - 1, whole - 1] {
+            enough.keep(0, &setting, recording.clone());
+            let tight = records(most);
+            tight.keep(0, &setting, recording.clone());
+            assert_eq!((tight.link(0, 7), tight.dir(0).exists()), (None, false), "{most}");
+            assert!(tight.failed.lock().expect("unlocked").is_none());
+        }
+    }
 }

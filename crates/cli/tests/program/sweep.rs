@@ -49,6 +49,35 @@ fn a_grid_is_run_judged_and_reported() {
     place.faultline(["validate", &file]).assert().code(0);
     let page = fs::read_to_string(place.path("out/index.html")).unwrap();
     assert!(page.contains(&format!("settings/{best}.yaml")) && page.contains("class=\"cell\""), "a heat map");
+    // Every cell and row links to the report of its setting's first seed, whose record can be checked again.
+    for setting in 1..=6 {
+        let report = format!("records/{setting}/report.html");
+        assert!(page.contains(&format!("href=\"{report}\"><rect")), "the cell of {setting}");
+        let written = fs::read_to_string(place.path(&format!("out/{report}"))).unwrap();
+        assert!(written.contains("seed 3"), "{report}");
+        let mut checked = place.faultline(["check", &format!("out/records/{setting}"), "--format", "json"]);
+        let checked: Value = serde_json::from_slice(&checked.unwrap().stdout).unwrap();
+        assert_eq!((&checked["run"]["seed"], &checked["verdict"]), (&3.into(), &"pass".into()));
+    }
+}
+
+#[test]
+fn the_points_of_one_parameter_link_to_records_even_after_an_interruption() {
+    let place = place();
+    let run = |more: &[&str]| {
+        let set = ["sweep", "small.yaml", "--set", "protocol.hc3i.checkpointEvery=50ms,100ms,400ms"];
+        place.faultline(set.into_iter().chain(["--out", "out"]).chain(more.iter().copied()))
+    };
+    run(&["--seeds", "2"]).assert().code(0);
+    let page = fs::read_to_string(place.path("out/index.html")).unwrap();
+    let linked = |page: &str, file: &str| page.contains(&format!("href=\"{file}\"><circle"));
+    assert!((1..=3).all(|it| linked(&page, &format!("records/{it}/report.html"))), "{page}");
+    // A setting whose record was removed links to its federation file.
+    fs::remove_dir_all(place.path("out/records/2")).unwrap();
+    run(&["--seeds", "3", "--resume"]).assert().code(0);
+    let page = fs::read_to_string(place.path("out/index.html")).unwrap();
+    assert!(linked(&page, "records/1/report.html") && linked(&page, "settings/2.yaml"), "{page}");
+    assert!(!page.contains("records/2/"), "{page}");
 }
 
 #[test]

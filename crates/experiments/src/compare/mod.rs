@@ -131,10 +131,23 @@ impl Made {
         seed: u64,
         interrupted: &AtomicBool,
     ) -> Result<Made, SetupError> {
+        Ok(Made::recorded(federation, seed, interrupted)?.0)
+    }
+
+    /// Works like [`Made::simulated`], and also returns the record.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the federation cannot be set up.
+    pub fn recorded(
+        federation: &Federation,
+        seed: u64,
+        interrupted: &AtomicBool,
+    ) -> Result<(Made, Recording), SetupError> {
         let mut until = Until(interrupted);
         let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut until))?;
         let (recording, costs) = unjudged.judge_and(Costs::of);
-        Ok(Made::new(federation, &recording, costs))
+        Ok((Made::new(federation, &recording, costs), recording))
     }
 
     fn new(federation: &Federation, recording: &Recording, costs: Costs) -> Made {

@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
+use faultline_core::fault::Outcome;
+use faultline_session::Recording;
 use faultline_sim::in_order;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,6 +35,7 @@ use crate::compare::estimate::Estimate;
 use crate::compare::quantity::{QUANTITIES, Quantity, Unit};
 use crate::compare::{Made, Run};
 use crate::tally::{Ending, Tally};
+pub use page::Links;
 pub use parameter::{Parameter, ParameterError, PlaceError};
 
 /// The maximum number of settings of one sweep.
@@ -269,6 +272,9 @@ impl Sweep {
     /// every new run when it completes, in the order of settings and seeds. Once `interrupted` is set, no further
     /// runs start, and the sweep contains the completed ones.
     ///
+    /// Before that, calls `record` with each setting and the record of its run with the first seed, unless that run
+    /// was interrupted. These calls come from several threads, in any order.
+    ///
     /// # Errors
     ///
     /// Returns an error if a setting cannot be set up.
@@ -278,6 +284,7 @@ impl Sweep {
         mut runs: Vec<Measured>,
         jobs: NonZero<usize>,
         interrupted: &AtomicBool,
+        record: impl Fn(usize, Recording) + Sync,
         mut each: impl FnMut(&Measured),
     ) -> Result<Sweep, SetupError> {
         let (first, count) = seeds;
@@ -291,10 +298,11 @@ impl Sweep {
             .filter(|it| !made.contains(it));
         let work = |(setting, seed): (usize, u64)| {
             let federation = &plan.settings[setting].federation;
-            Ok(Measured::of(
-                setting,
-                Run::of(federation, seed, Made::simulated(federation, seed, interrupted)?.into()),
-            ))
+            let (made, recording) = Made::recorded(federation, seed, interrupted)?;
+            if seed == first && recording.manifest.outcome != Some(Outcome::Interrupted) {
+                record(setting, recording);
+            }
+            Ok(Measured::of(setting, Run::of(federation, seed, made.into())))
         };
         let flow = in_order(jobs, all, work, |run| match run {
             _ if interrupted.load(Ordering::Relaxed) => ControlFlow::Break(None),
