@@ -58,11 +58,6 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ("README.md", "faultline reproduce cck", Run("faultline reproduce cck --quick --seeds 1")),
     ("README.md", "faultline reproduce tic", Run("faultline reproduce tic --quick --seeds 1")),
     ("docs/tic-sel.md", "faultline reproduce tic", Run("faultline reproduce tic --quick --seeds 1")),
-    (
-        "README.md",
-        "faultline compare my.yaml --protocols hc3i,hydee --seeds 30",
-        Run("faultline compare my.yaml --protocols hc3i,hydee --seeds 5"),
-    ),
     ("README.md", "sudo faultline run my.yaml --links tc", AsRoot("faultline run my.yaml --links tc")),
     (
         "docs/clustering.md",
