@@ -92,10 +92,11 @@ pub trait Application: Clone + Debug + Sized {
     fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox);
     /// Handles the output of a job that has returned.
     fn computed(&mut self, done: <Self::Job as Job>::Output, out: &mut Outbox);
-    /// Returns the next job, if there is one. Not called again until that job has returned.
+    /// Returns the next job, if there is one. Not called again until that job has returned or a restore has discarded
+    /// it.
     fn next_job(&mut self) -> Option<Self::Job>;
-    /// Returns the current state, or `None` while the job in progress holds it. In that case, the composite asks
-    /// again once the job has returned.
+    /// Returns the current state, or `None` while the job in progress holds it. In that case, the composite asks again
+    /// after each event.
     fn snapshot(&self) -> Option<Arc<[Chunk]>>;
     /// Replaces the state with a saved one, or with the initial one if `chunks` is `None`. The output of a job in
     /// progress is discarded. A *salted* application mixes `salt` into everything that it sends after this call, so

@@ -222,8 +222,9 @@ impl<P: Protocol, A: Application> Node<P, A> {
         self.protocol.handle(input, now, &mut NodeHost { state: &mut self.state, out });
     }
 
-    /// Passes every send to the protocol, answers a pending snapshot request, then lets the application
-    /// continue. If the application has nothing to do, answers a pending rest request.
+    /// Passes every send to the protocol, answers a pending snapshot request, then lets the application continue. If
+    /// the application has nothing to do, answers a pending rest request. Finally states the result if it may be new,
+    /// and tells the protocol that the application has left.
     #[inline(always)]
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {
         self.show(now, out);
@@ -241,7 +242,7 @@ impl<P: Protocol, A: Application> Node<P, A> {
         }
     }
 
-    /// Passes every send to the protocol, and answers a pending snapshot request.
+    /// Passes every send and consumption to the protocol, and answers a pending snapshot request.
     #[inline(always)]
     fn show(&mut self, now: Time, out: &mut Out<Self>) {
         loop {

@@ -131,7 +131,7 @@ pub enum FaultModel {
 pub struct Promises {
     /// The unit that takes checkpoints and rolls back together.
     pub scope: Scope,
-    /// The groups that a failure rolls back.
+    /// The groups that a failure rolls back in addition to those in which a process failed.
     pub affected: Affected,
     /// The failures that the protocol survives.
     pub survives: FaultModel,

@@ -111,7 +111,7 @@ impl fmt::Display for Time {
 }
 
 impl fmt::Display for Span {
-    /// Uses the largest unit that keeps the number at one or more, with up to three decimals.
+    /// Uses the largest unit that keeps the number at one or more, with at most two decimals.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {
             0..1_000 => return write!(f, "{} ns", self.0),

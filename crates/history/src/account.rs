@@ -23,8 +23,8 @@ pub struct Account {
     pub groups: Vec<GroupAccount>,
     /// Rollbacks by group, then in the order of incarnations.
     pub rollbacks: Vec<RollbackAccount>,
-    /// The number of messages first sent from one group to another, by sender and then receiver. Includes
-    /// undone sends.
+    /// The number of messages sent from each group to each group, itself included, by sender and then receiver. A
+    /// message counts once, even if its send was undone.
     pub messages: Vec<Vec<u64>>,
 }
 
@@ -42,7 +42,7 @@ pub struct GroupAccount {
     pub aborted: u64,
     /// The longest time for which a checkpoint paused a member's application.
     pub frozen_longest: Span,
-    /// Rollbacks because a process of the group failed.
+    /// Rollbacks because a process of the group failed, and rollbacks without a claimed cause.
     pub rollbacks_by_failure: u64,
     /// Rollbacks because another group had rolled back.
     pub rollbacks_by_alert: u64,

@@ -610,7 +610,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Determines whether a message could still have been in transit at the end of the run.
+    /// Determines whether nothing was in transit at the end of the run.
     fn settle(&mut self) {
         let context = self.history.context;
         self.history.is_settled = match context.outcome {

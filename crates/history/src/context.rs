@@ -125,7 +125,7 @@ impl Context {
         let cluster = |process: ProcessId| self.clusters.iter().position(|it| it.contains(&process));
         let own = cluster(owner);
         let holders = holders.filter(|&it| it != owner);
-        // Processes at the same location count once.
+        // If replicas belong in other clusters, processes of one cluster count once.
         let places: BTreeSet<usize> = match self.copies?.kept_by {
             ReplicaHolders::SameCluster => {
                 holders.filter(|&it| cluster(it) == own).map(ProcessId::index).collect()
@@ -140,7 +140,7 @@ impl Context {
         Some(places.len())
     }
 
-    /// Returns the processes that take checkpoints together.
+    /// Returns the members of each group, by group.
     pub fn groups(&self) -> Vec<Vec<ProcessId>> {
         let mut all: Vec<ProcessId> = self.clusters.concat();
         all.sort_unstable();

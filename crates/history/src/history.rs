@@ -211,9 +211,9 @@ pub struct History<'a> {
     pub resent: Vec<(MessageId, Point)>,
     /// Every message that a process claims to have held until a checkpoint, in the same order.
     pub held: Vec<(MessageId, Point)>,
-    /// Every claim except those about a single message.
+    /// Every claim except `Resent`, `Forcing` and `Drained`, which have their own lists.
     pub claims: Vec<Claimed<'a>>,
-    /// The last result in each segment, by segment.
+    /// Every result that a process stated, by segment.
     pub results: Vec<(Point, Witness, Digest)>,
     /// The history of a program of tasks; `None` for processes that exchange messages.
     pub tasks: Option<Tasks>,

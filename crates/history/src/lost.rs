@@ -7,8 +7,9 @@
 //! nothing more precise is known. Time for which a checkpoint paused the process counts; time for which the user paused
 //! the whole federation does not.
 //!
-//! The lost work of a cluster's rollback is the sum over its processes. This module makes no judgements, and
-//! compares no clocks except the supervisor's with those of the processes that it ended.
+//! The lost work of a cluster's rollback is the sum over its processes. This module makes no judgements. The only clock
+//! that it compares with those of the processes is the supervisor's: for the start of the application, the ends of
+//! lives, and pauses.
 
 use std::collections::BTreeSet;
 
@@ -102,7 +103,7 @@ impl Pauses {
         Pauses(pauses)
     }
 
-    /// Returns the start and the end of every pause. A pause that has not ended ends at the greatest time.
+    /// Returns the start and the end of every pause. A pause without an end ends at [`Time::NEVER`].
     pub fn stretches(&self) -> impl Iterator<Item = (Time, Time)> {
         self.0.iter().copied()
     }

@@ -20,7 +20,8 @@ impl MessageNo {
 pub struct Message {
     /// The message's identity.
     pub id: MessageId,
-    /// The sends by the application: exactly one in a correct run.
+    /// The sends by the application: exactly one in a correct run, or one per execution if re-executions repeat
+    /// messages.
     pub sent: Points,
     /// The deliveries, in any state of the receiver.
     pub delivered: Points,
@@ -36,7 +37,7 @@ impl Message {
         (self.stamped != Point::NONE).then_some((self.position, self.stamped))
     }
 
-    /// Returns a later transmission with a different position.
+    /// Returns the last transmission with a position other than the first.
     pub fn restamped(&self) -> Option<(Position, Point)> {
         self.restamped.as_deref().copied()
     }

@@ -16,9 +16,9 @@ struct Slot {
 }
 
 impl History<'_> {
-    /// Returns the parts that are durable in the storage of a process at the end of the run, each with its holder: those that became
-    /// durable, and that neither their holder has removed nor a fault has destroyed or corrupted since. Holders that
-    /// are down, or whose cluster has left, are omitted.
+    /// Returns the parts that are durable in some storage at the end of the run, each with its holder: those that
+    /// became durable, and that neither their holder has removed nor a fault has destroyed or corrupted since. Omits
+    /// holders that are down, or whose cluster has left.
     pub fn stored(&self) -> Vec<(ProcessId, ImageName)> {
         let mut slots: BTreeMap<(ProcessId, ImageName), Slot> = BTreeMap::new();
         let mut previous = None;

@@ -29,7 +29,7 @@ pub struct Tasks {
     pub impossible: Vec<(Point, ImpossibleFact)>,
     /// Every end of the program, as stated by the process that ended it.
     pub ends: Vec<End>,
-    /// The number of tasks run and of stolen tasks returned.
+    /// The number of tasks run and of results merged.
     pub moves: u64,
     /// Every task that was run, once for each run.
     pub ran: Vec<TaskId>,

@@ -92,9 +92,7 @@ impl Display for Predicate<'_> {
                     TheftStep::Done => write!(f, "completed {task} for {victim}"),
                     TheftStep::Returned => write!(f, "sent the result of {task} to {victim}"),
                     TheftStep::Merged => write!(f, "merged the result of {task} from {thief}"),
-                    TheftStep::Receipted => {
-                        write!(f, "confirmed to {thief} that the result of {task} is durable")
-                    }
+                    TheftStep::Receipted => write!(f, "confirmed the result of {task} to {thief}"),
                     TheftStep::Forgotten => write!(f, "dropped {task} of {victim}"),
                     TheftStep::Voided => write!(f, "took {task} back from {thief}"),
                 }
@@ -196,7 +194,7 @@ fn describe_claim(claim: &Claim, names: &RunNames, f: &mut fmt::Formatter<'_>) -
             let (from, to) = (process(*from), process(*to));
             write!(
                 f,
-                "has for {to} everything that {from} had sent before recovery {}, except what was lost",
+                "received for {to} everything that {from} had sent before recovery {}, except what was lost",
                 epoch.0
             )
         }

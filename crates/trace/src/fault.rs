@@ -85,7 +85,7 @@ pub fn describe_trigger(trigger: &Trigger, names: &RunNames) -> String {
     }
 }
 
-/// Describes the properties of a link, without those that are not set.
+/// Describes a link: its latency, and all other properties that are set.
 pub fn describe_link(link: &LinkProperties) -> String {
     let mut parts = vec![link.latency.to_string()];
     if link.jitter.0 > 0 {

@@ -185,7 +185,7 @@ impl<W: Write> InputsWriter<W> {
     ///
     /// # Errors
     ///
-    /// Fails if a full buffer could not be written.
+    /// Fails if the entry is too long for a record, or if a full buffer could not be written.
     pub fn birth<P: Process>(&mut self, at: Time, birth: &Birth<P::Config>) -> io::Result<()> {
         let Birth { boot, membership, record, seed, .. } = birth;
         let (membership, record) = ((**membership).clone(), record.clone());
@@ -196,7 +196,7 @@ impl<W: Write> InputsWriter<W> {
     ///
     /// # Errors
     ///
-    /// Fails if a full buffer could not be written.
+    /// Fails if the entry is too long for a record, or if a full buffer could not be written.
     pub fn event<P: Process>(&mut self, at: Time, event: &In<P>) -> io::Result<()> {
         let entry: InputEntryOf<P> = match event {
             Event::Packet { from, packet } => InputEntry::Packet { from: *from, packet: packet.clone() },
@@ -216,7 +216,7 @@ impl<W: Write> InputsWriter<W> {
     ///
     /// # Errors
     ///
-    /// Fails if a full buffer could not be written.
+    /// Fails if the entry is too long for a record, or if a full buffer could not be written.
     pub fn actions<P: Process>(&mut self, at: Time, actions: &[ActionOf<P>]) -> io::Result<()> {
         self.write::<P>(at, &InputEntry::Did(actions.iter().map(RecordedAction::of::<P>).collect()))
     }

@@ -9,7 +9,7 @@
 //! | [`inputs`] | the file of one life's inputs, from which the life can be re-executed |
 //! | [`manifest`] | the description of a bundle's run apart from its facts |
 //! | [`bundle`] | the directory of a recorded run |
-//! | [`export`] | facts as JSON Lines and CSV |
+//! | [`export`] | facts as JSON Lines and CSV, and the communication graph |
 //! | [`row`] | a fact as a row of a table |
 //! | [`describe`] | facts in words |
 //! | [`fault`] | faults, triggers, changes and links in words |

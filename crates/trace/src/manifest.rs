@@ -56,7 +56,7 @@ pub struct Manifest {
     /// The longest time between failures caused by one fault that still count as simultaneous.
     #[serde(default = "at_once_within")]
     pub at_once_within: Span,
-    /// Links, one entry per ordered pair of clusters.
+    /// Links: one entry per ordered pair of clusters, and another for each change during the run.
     pub links: Vec<LinkEntry>,
     /// Results of the same federation without faults, if known.
     pub expected: Option<Expected>,
@@ -122,8 +122,8 @@ impl Manifest {
         all.filter(move |(_, it)| it.role == role).map(|(process, _)| process)
     }
 
-    /// Completes the manifest of a run that was cut short, which lacks the duration, later faults and the
-    /// states of faults. Takes them from the supervisor's facts, up to the last one recorded.
+    /// Completes the manifest of a run that was cut short, which lacks the duration, the faults added during the run,
+    /// and the states of all faults. Takes them from the supervisor's facts, up to the last one recorded.
     pub fn fill_in(&mut self, trace: &Trace) {
         if self.outcome.is_some() {
             return;

@@ -53,7 +53,7 @@ pub type Stream = Vec<(Time, Fact)>;
 pub struct Trace {
     /// One stream per life. The supervisor's has the key ([`ProcessId::SUPERVISOR`], 0).
     pub streams: BTreeMap<(ProcessId, Life), Stream>,
-    /// Flaws in the facts and in the run's description. Empty for a run kept in memory.
+    /// Flaws in the facts and in the run's description. Empty for a run in memory, unless its numbers have gaps.
     pub flaws: Vec<Flaw>,
 }
 

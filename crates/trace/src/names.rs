@@ -6,7 +6,7 @@ use faultline_core::{ClusterId, GroupId, ImageName, MessageId, ProcessId, Scope,
 
 use crate::manifest::Manifest;
 
-/// The names of a run. Whatever has no name is shown by its number: `p3`, `c1`.
+/// The names of a run. Processes and clusters without a name are shown by their numbers: `p3`, `c1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunNames {
     /// The names of processes, indexed by process.
@@ -62,7 +62,7 @@ impl RunNames {
         }
     }
 
-    /// Returns the display name of a message: sender, receiver and number.
+    /// Returns the display name of a message: sender, receiver, number, and the incarnation unless it is 0.
     pub fn message(&self, id: MessageId) -> String {
         let name = format!("{}->{} #{}", self.process(id.from), self.process(id.to), id.number);
         match id.incarnation.0 {
@@ -76,7 +76,8 @@ impl RunNames {
         self.tasks.get(&task).cloned().unwrap_or_else(|| format!("task {task}"))
     }
 
-    /// Returns the display name of a part of a checkpoint: its owner and position.
+    /// Returns the display name of a part of a checkpoint: its owner, its position, and the attempt if it was not the
+    /// first.
     pub fn part(&self, name: ImageName) -> String {
         let part = format!("{}@{}", self.process(name.owner), name.position());
         match name.attempt.0 {

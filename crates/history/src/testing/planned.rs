@@ -88,7 +88,7 @@ impl Partitions {
         self.0.claim(process, Claim::Committed { position, attempt, forced, frozen, vectors });
     }
 
-    /// Makes a process restore its part of a checkpoint in its next life.
+    /// Makes a process restore its part of a checkpoint.
     pub fn restored(&mut self, process: u32, epoch: u32, from: Position) {
         let name = self.0.image(process, from.incarnation.0, from.sn.0);
         let saved = self.0.trace.records().find_map(|it| match it.fact {

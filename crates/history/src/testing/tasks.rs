@@ -33,7 +33,7 @@ impl TaskRun {
         self.0.state(process, fact);
     }
 
-    /// Makes the first task spawn these tasks, and returns their names.
+    /// Makes the first task spawn this many tasks, and returns their identities.
     pub fn begin(&mut self, process: u32, spawned: u32) -> Vec<TaskId> {
         self.spawn(process, TaskId::MAIN, spawned);
         (0..spawned).map(|index| TaskId::MAIN.child(index)).collect()

@@ -233,10 +233,10 @@ impl Bundle {
             .map_err(|source| BundleError::Write { path, source })
     }
 
-    /// Seals the facts of a life that has ended, unless they are already sealed. Removes an incomplete record
-    /// at the end: the process was killed while writing it, so the fact had no effect yet. `incomplete`
-    /// states that the life may have stated facts that are missing here. Creates a file without facts for a
-    /// life that has none.
+    /// Seals the facts of a life that has ended, unless they are already sealed. Removes an incomplete record at the
+    /// end: the process was killed while writing it, so the fact had no effect yet. `incomplete` states that the life
+    /// may have stated facts that are missing here. Replaces a file that is missing or has no valid header by one
+    /// without facts.
     ///
     /// # Errors
     ///
