@@ -73,7 +73,7 @@ impl<'a> Demands<'a> {
     }
 
     /// Requires that every process was started, that its lives are numbered consecutively, and that each life has a
-    /// stream, which begins after its start.
+    /// stream, which in virtual time begins after its start.
     fn lives(&self, found: &mut Vec<Contradiction>) {
         let mut lives: BTreeMap<ProcessId, Vec<Life>> = BTreeMap::new();
         let known = (0..self.context.names.processes.len() as u32).map(ProcessId);
@@ -302,7 +302,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// If links are measured, requires that all of them have been measured before the application begins.
+    /// Requires that no link was measured in virtual time and, on real processes, that every initial link was measured
+    /// before the application began.
     fn links(&self, found: &mut Vec<Contradiction>) {
         if !self.context.measures_links {
             if self.context.links.iter().any(|it| it.measured.is_some()) {

@@ -19,7 +19,7 @@ pub enum Property {
     FaultsTookEffect,
     /// The processes of a lost cluster failed simultaneously.
     AtOnce,
-    /// The emulated links had the requested properties.
+    /// The emulated links had the requested delays.
     LinksAsAsked,
     /// Every rank's result equals that of a run without faults.
     SameResult,
@@ -107,7 +107,7 @@ pub enum Property {
     LogsCollected,
 }
 
-/// Whether properties of economy are judged.
+/// How waste is judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strictness {
     /// Waste is reported as a remark.
@@ -143,8 +143,8 @@ impl Property {
     }
 
     /// Returns the promise that a protocol must make to be judged by the property; `None` if every protocol owes it.
-    /// [`Property::MaximalLine`] and [`Property::MembersAgree`] depend on a promise only in part, and check this
-    /// themselves.
+    /// Other properties, such as [`Property::MaximalLine`] and [`Property::DurableBeforeResume`], depend on a promise
+    /// only in part, and check this themselves.
     pub fn promise(self) -> Option<Promise> {
         match self {
             Property::ForcedBeforeDelivery => Some(Promise::ForcedBeforeDelivery),

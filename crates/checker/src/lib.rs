@@ -3,9 +3,10 @@
 //! The checker reads only the [`History`] of a run: its facts, and the context that no fact states ([`Context`]). Each
 //! property under [`properties`] reports what it judged and what it found. Clocks do not order facts of different
 //! processes: facts are related by streams, restores, message identities and incarnations. Times of different processes
-//! are compared only in virtual time, where all processes read one clock ([`Context::common_clock`]), and by
-//! [`Property::BoundedLoss`], to excuse a checkpoint that could not be taken. A protocol's reports about itself
-//! ([`faultline_core::Claim`]) are judged, or name what is to be judged; they are never evidence.
+//! are compared only in virtual time, where all processes read one clock ([`Context::common_clock`]), and by two
+//! properties: [`Property::AtOnce`], which includes the uncertainty of the clocks, and [`Property::BoundedLoss`], to
+//! excuse a checkpoint that could not be taken. A protocol's reports about itself ([`faultline_core::Claim`]) are
+//! judged, or name what is to be judged; they are never evidence.
 
 mod evidence;
 pub mod finding;

@@ -289,12 +289,14 @@ impl Breach {
             ),
             Breach::ResumedBeforeDurable { group: by, position, owner, copies } => {
                 let copies = match copies {
-                    DurableCopies::None => "no copy".to_owned(),
-                    DurableCopies::NoneAtOwner => "none at its owner".to_owned(),
-                    DurableCopies::Only { found, replicas } => format!("{found} of {replicas} copies"),
+                    DurableCopies::None => "durable nowhere".to_owned(),
+                    DurableCopies::NoneAtOwner => "not durable at its owner".to_owned(),
+                    DurableCopies::Only { found, replicas } => {
+                        format!("durable at only {found} of {replicas} holders")
+                    }
                 };
                 format!(
-                    "{} resumed from checkpoint {position} with {copies} of the part of {} durable",
+                    "{} resumed from checkpoint {position} although the part of {} was {copies}",
                     group(by),
                     process(owner)
                 )
@@ -495,8 +497,8 @@ impl Breach {
                 )
             }
             Breach::LogNotRemoved { process: of, removed, due, since } => format!(
-                "{} had removed {removed} messages from its log by the end, but no recovery could need {due} of them \
-                 after {:.2} s",
+                "{} had removed {removed} messages from its log by the end, but no recovery could need {due} \
+                 messages in it after {:.2} s",
                 names.process(of),
                 since.as_secs_f64()
             ),
@@ -587,7 +589,7 @@ fn impossible(what: ImpossibleFact, names: &Context) -> String {
         ImpossibleFact::TookBack { task } => format!("took back {}, which it had not lent", name(task)),
         ImpossibleFact::Dropped { task } => format!("dropped {}, which it did not have", name(task)),
         ImpossibleFact::OwedNothing { task, theft } => {
-            format!("owed nothing for {} ({})", name(task), named(theft))
+            format!("completed or returned {}, for which it owed nothing ({})", name(task), named(theft))
         }
         ImpossibleFact::Unfinished { task, theft, returned, left } => {
             let what = if returned { "returned" } else { "completed" };
@@ -730,7 +732,7 @@ fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
     let contents = if words.is_empty() { String::new() } else { format!(", with {}", words.join(", ")) };
     let remedy = remedies.first().map(|it| format!("{it}, or ")).unwrap_or_default();
     let limit = mebibytes(used.bound);
-    // With real processes, only the supervisor has a limit.
+    // With real processes, the supervisor enforces the limit.
     let (who, higher) = match names.measures_links {
         true => ("supervisor", "raise `--memory` (the limit of a supervisor in a pod is fixed)"),
         false => ("program", "raise `--memory`"),

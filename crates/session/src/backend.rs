@@ -15,8 +15,8 @@ pub trait Backend {
     /// Returns the kind of backend for the manifest.
     fn kind(&self) -> BackendKind;
 
-    /// Runs a federation to its end. Returns the facts as a trace, or `None` if the backend has written them into the
-    /// bundle.
+    /// Runs a federation to its end. Returns how the run ended, and its facts as a trace, or `None` if the backend has
+    /// written them into the bundle.
     ///
     /// # Errors
     ///

@@ -99,7 +99,8 @@ impl<'a> Session<'a> {
         Session { trusted: Some(defect), ..self }
     }
 
-    /// Also records the inputs of processes if the backend supports it. Affects only [`Session::record`].
+    /// Also records the inputs of processes if the backend supports it. Affects only runs that are recorded in a
+    /// bundle.
     #[must_use]
     pub fn with_inputs(self, records_inputs: bool) -> Session<'a> {
         Session { records_inputs, ..self }
@@ -111,9 +112,9 @@ impl<'a> Session<'a> {
         Session { resumed: manifest, ..self }
     }
 
-    /// Returns the manifest of the run before it begins. It depends only on the federation, the seed and the backend:
-    /// drafted again from the `federation.yaml`, seed and backend of a record, it equals the manifest with which the
-    /// run began.
+    /// Returns the manifest of the run before it begins. Apart from what [`Session::of_text`] sets, it depends only on
+    /// the federation, the seed and the backend: drafted again from the `federation.yaml`, seed and backend of a
+    /// record, it equals the manifest with which the run began.
     ///
     /// # Errors
     ///

@@ -108,7 +108,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// Fails if the bundle cannot be read.
+    /// Fails as [`UnjudgedRecording::read`] does.
     pub fn read(bundle: &Bundle) -> Result<Recording, BundleError> {
         Ok(UnjudgedRecording::read(bundle)?.judge())
     }

@@ -68,8 +68,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns the delay between the checkpoints of a group; the inner `None` if it takes no unforced checkpoints, the outer
-/// one if the resource does not specify it.
+/// Returns the delay between the checkpoints of a group; the inner `None` if it takes no unforced checkpoints, the
+/// outer one if the resource does not specify it.
 ///
 /// The resource specifies a delay for each cluster. A cluster may differ from the group that rolls back together.
 pub(super) fn checkpoint_every(

@@ -25,7 +25,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         return finding;
     }
     let mut finishes = Finishes::default();
-    // The last commit: who stated it, and when.
+    // The process and the life that stated the last commit, and its time.
     let mut committed: Option<(ProcessId, Life, Time)> = None;
     for claimed in &history.claims {
         let process = history.process_of(claimed.at);
@@ -61,12 +61,12 @@ fn judge(history: &History<'_>, bounds: &Bounds, claimed: &Claimed<'_>, since: T
     }
 }
 
-/// The places of the facts that lives have finished.
+/// For each life, the position of its first fact `finished`.
 #[derive(Default)]
 struct Finishes(BTreeMap<(ProcessId, Life), usize>);
 
 impl Finishes {
-    /// Returns whether the life had finished by this fact of it.
+    /// Returns whether the life had stated `finished` before the fact at `at`.
     fn precede(&mut self, history: &History<'_>, life: (ProcessId, Life), at: Point) -> bool {
         let first = self.0.entry(life).or_insert_with(|| {
             let stream = history.trace.streams.get(&life);

@@ -1,5 +1,5 @@
-//! A checkpoint is committed only once every part is durable at its owner and at every holder (errata, finding 6).
-//! Garbage collection depends on this.
+//! A checkpoint is committed only once every part is durable at its owner and at every holder. Garbage collection
+//! depends on this.
 //!
 //! The federation states how many replicas there are, and which processes may hold them. The assignment of parts to
 //! holders is a fixed function that the checker does not know. It considers all processes that ever reported a part of

@@ -1,7 +1,6 @@
-//! HC3I section 3.2: a message from another cluster whose position is newer than the receiver's dependencies
-//! vector is delivered only after the checkpoint that it forces. Checkpoints taken after a delivery account
-//! for it: the vector that decides rollbacks covers every delivery that the checkpoint contains (errata,
-//! B11).
+//! HC3I section 3.2: a message from another cluster whose position is newer than the receiver's dependencies vector is
+//! delivered only after the checkpoint that it forces. Checkpoints taken after a delivery account for it: the vector
+//! that decides rollbacks covers every delivery that the checkpoint contains.
 //!
 //! The position is the piggybacked one that the composite observed. The vectors are the self-reported ones of the
 //! checkpoint that the receiver last committed or restored, which the other members must confirm (see `members_agree`).

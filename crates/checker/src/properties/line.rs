@@ -23,7 +23,8 @@ struct OfGroup {
 
 /// Returns an instant: whatever no recovery could need at that instant must have been removed by the end of the run.
 /// The time left allows for two collections. Returns `None` if there is no such instant: the protocol does not collect,
-/// the run did not complete, or it ended too soon after the last fault or before a lost storage was complete again.
+/// the run did not complete in virtual time, clusters joined or left, the record is flawed, or the run ended too soon
+/// after the last fault, the last rollback, or the last time that a lost storage became complete again.
 pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
     let context = history.context;
     let every = context.bounds.as_ref()?.collect_every?;
@@ -39,7 +40,7 @@ pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
     (since >= calm).then_some(since)
 }
 
-/// Returns when the last fault and the last rollback were over.
+/// Returns when the last fault and the last rollback were over, and the last lost storage was complete again.
 fn calm_since(history: &History<'_>) -> Time {
     let restores = history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores());
     let is_protected =

@@ -1,4 +1,4 @@
-//! The emulated links had the requested properties: otherwise the run does not show what it was meant to show.
+//! The emulated links had the requested delays; otherwise the run does not show what it was meant to show.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! The recovery line is maximal (I6): no cluster rolls back further than necessary. [`super::rollback_caused`] judges
+//! The recovery line is maximal: no cluster rolls back further than necessary. [`super::rollback_caused`] judges
 //! whether the cluster had to roll back at all.
 //!
 //! Judged from witnesses, never from the protocol's vectors. A committed checkpoint is *dirty* if one of its parts

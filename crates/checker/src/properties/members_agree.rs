@@ -1,6 +1,6 @@
-//! The processes of a cluster agree (I4): every member that commits a checkpoint states the same attempt, kind and
-//! vectors, and every member that rolls back under one incarnation restores the same checkpoint. Along a member's
-//! history, incarnations and SNs only increase; SNs increase by one if the protocol promises dense numbering.
+//! The processes of a cluster agree: every member that commits a checkpoint states the same attempt, kind and vectors,
+//! and every member that rolls back under one incarnation restores the same checkpoint. Along a member's history,
+//! incarnations and SNs only increase; SNs increase by one if the protocol promises dense numbering.
 
 use faultline_core::{Claim, Position, ProcessId, Promise, Sn};
 

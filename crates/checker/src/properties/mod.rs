@@ -1,5 +1,5 @@
-//! The properties, one per file. Each counts what it judged, and reports what it found and what it could not
-//! judge.
+//! The properties, one per file, and code that they share. Each counts what it judged, and reports what it found and
+//! what it could not judge.
 
 mod at_once;
 mod bounded_loss;

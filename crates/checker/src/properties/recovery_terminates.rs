@@ -1,10 +1,9 @@
-//! Recovery terminates (I9): one failure makes a cluster roll back at most as often as it had checkpoints to
-//! roll back to.
+//! Recovery terminates: one failure makes a cluster roll back at most as often as it had checkpoints to roll back to.
 //!
 //! The rollbacks that belong to one failure are self-reported: each cluster names the rollback that made its own
 //! necessary. A cluster that resumes before all others have rolled back may have to follow them again, which can repeat
-//! a few times. This property requires that such an echo ends (errata, B7). Under protocols that do not promise
-//! progress, an endless echo is only a remark.
+//! a few times. This property requires that such an echo ends. Under protocols that do not promise progress, an endless
+//! echo is only a remark.
 
 use faultline_core::{Cause, Incarnation};
 

@@ -1,6 +1,6 @@
-//! Collection is safe (I7): no process rolls back to a checkpoint that it claimed to have collected. If a
-//! rollback had to pass over a checkpoint because it was collected, `maximal_line` detects it; if a log entry was
-//! collected too early, `no_loss` does.
+//! Collection is safe: no process rolls back to a checkpoint that it claimed to have collected. If a rollback had to
+//! pass over a checkpoint because it was collected, `maximal_line` detects it; if a log entry was collected too early,
+//! `no_loss` does.
 
 use faultline_core::{Claim, Sn};
 

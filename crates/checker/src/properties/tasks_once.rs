@@ -1,6 +1,5 @@
-//! Every task of a program contributes to the result exactly once (L1, C1): no process runs, lends or returns
-//! a task that it does not have, and the process that ends the program has used the outcome of every task
-//! that was spawned.
+//! Every task of a program contributes to the result exactly once: no process runs, lends or returns a task that it
+//! does not have, and the process that ends the program has used the outcome of every task that was spawned.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{TaskId, Theft, TheftStep};

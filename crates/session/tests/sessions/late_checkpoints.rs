@@ -1,5 +1,5 @@
-//! The bound on lost work of planned programs, in whole runs: it is met exactly, and a bound that is slightly tighter is
-//! violated.
+//! The bound on lost work of planned programs, in whole runs: it is met exactly, and a bound that is slightly tighter
+//! is violated.
 
 use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::Span;

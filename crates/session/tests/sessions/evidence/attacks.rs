@@ -21,7 +21,8 @@ type Stream = (ProcessId, Life);
 /// A change to a record, and the reason that the verdict must give.
 pub(crate) struct Attack {
     pub(crate) name: String,
-    /// Texts, at least one of which the reasons must contain. Empty if the record cannot be read at all.
+    /// Texts, at least one of which the reasons must contain. Empty if any reason will do, or if the record cannot be
+    /// read at all.
     pub(crate) told: &'static [&'static str],
     pub(crate) act: Act,
 }
@@ -100,7 +101,7 @@ impl Attacks {
         });
     }
 
-    /// Removes the supervisor's facts of a kind, either all or the first.
+    /// Removes the supervisor's first fact of a kind.
     fn without(&mut self, name: &str, told: &'static [&'static str], is_it: fn(&Fact) -> bool) {
         let removed = move |trace: &mut Trace| {
             let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();

@@ -26,7 +26,8 @@ fn judged(dir: &Path) -> (&'static str, Vec<String>) {
     }
 }
 
-/// Tries all attacks on the record of a simulated sample. If `FAULTLINE_TABLE` names a file, appends the results to it.
+/// Tries all attacks on the record of a simulated sample. If `FAULTLINE_TABLE` is set, writes the results to a file
+/// whose name begins with its value.
 fn withstands(name: &str) {
     let text = sample(name).expect("there is such a sample").text;
     let federation = faultline_api::parse("sample.yaml", text.as_bytes()).unwrap();
