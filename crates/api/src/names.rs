@@ -23,7 +23,8 @@ impl Names {
         Names::with_extra(spec, &spec.protocol.extra_processes())
     }
 
-    /// Like [`Names::of`], with these processes in addition to the ranks instead of those that the resource requires.
+    /// Works like [`Names::of`], but with these processes in addition to the ranks instead of those that the resource
+    /// requires.
     pub fn with_extra(spec: &FederationSpec, roles: &[Role]) -> Names {
         let mut first = 0;
         let clusters = spec

@@ -5,7 +5,7 @@
 //!
 //! Random choices:
 //! * times between failures: from the entry's distribution, in order of time until the deadline;
-//! * a node in `any` cluster: every process of the federation is equally likely, or every cluster if the node is given;
+//! * a node in `any` cluster: every rank is equally likely, or every cluster if the node is given;
 //! * a node of a given cluster: every node is equally likely;
 //! * the ends of a link: first the sending cluster, then the receiving cluster among the others.
 //!
@@ -35,8 +35,8 @@ pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
     plan_among(federation, &Names::of(&federation.spec), seed)
 }
 
-/// Like [`plan`], for the processes in `names`, which may include other processes outside the clusters than the
-/// resource requires.
+/// Works like [`plan`], but for the processes in `names`, which may include other processes outside the clusters than
+/// the resource requires.
 pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<PlannedFault> {
     plan_by_entry(&federation.spec, names, seed).into_iter().map(|(_, planned)| planned).collect()
 }

@@ -1,7 +1,7 @@
 //! Quantities with a unit: `5ms`, `100Mbit`, `64KiB`, `0.1%`.
 //!
 //! Each type parses from and prints to a string, so that files, the command line and API servers agree on its meaning.
-//! A number without a unit is an error.
+//! A number without a unit is an error, except 0.
 
 use std::borrow::Cow;
 use std::fmt;

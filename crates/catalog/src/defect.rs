@@ -45,7 +45,7 @@ pub enum Rule {
 
 macro_rules! defects {
     ($($(#[$doc:meta])* $variant:ident($code:ident, $rule:ident) $protocol:literal $prefix:literal $all:expr;)*) => {
-        /// A known defect of a protocol.
+        /// A known defect, or a mutation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Defect {
             $($(#[$doc])* $variant($code::Defect),)*

@@ -328,7 +328,7 @@ pub fn with_valid<V: Visitor>(
     }
 }
 
-/// Does the same as [`with_valid`], for a federation that runs a program of tasks.
+/// Works like [`with_valid`], but for a federation that runs a program of tasks.
 ///
 /// # Errors
 ///
@@ -416,7 +416,8 @@ pub fn with_valid_messages<V: MessagesVisitor>(
     })
 }
 
-/// Returns clusters in the order of the resource: their processes node by node, then all other processes.
+/// Returns the membership before the run: the processes of the clusters in the order of the resource, node by node,
+/// then all other processes.
 fn membership(spec: &FederationSpec, extra: &[Role]) -> Membership {
     let mut members = Vec::new();
     let mut join = |cluster, role| {

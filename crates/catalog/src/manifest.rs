@@ -92,12 +92,12 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     })
 }
 
-/// The number of bytes that may wait at a sender with limited bandwidth before a message to the coordinator. By the time
-/// a partition acknowledges a checkpoint, its part has left; only values that it has sent since may wait.
+/// The number of bytes that may wait at a sender with limited bandwidth before a message to the coordinator. By the
+/// time a partition acknowledges a checkpoint, its part has left; only values that it has sent since may wait.
 const QUEUED: u64 = 10_000_000;
 
 /// Returns the longest time that a message between a cluster and the coordinator of planned programs takes in virtual
-/// time; `None` if it is unbounded.
+/// time; `None` for other programs, or if it is unbounded.
 fn delivered_within(spec: &FederationSpec) -> Option<Span> {
     let (link, simulator) = (spec.links().between(), spec.simulator());
     let is_bounded = link.loss_ppm == 0 && simulator.handling.is_none();

@@ -17,8 +17,8 @@ use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
 
 /// Evaluates to the protocol's defects with `$defect` enabled. If the protocol does not have that defect, returns an
-/// error from the enclosing function. Defects of the composite and the supervisor are enabled elsewhere, and exist only
-/// if processes exchange messages.
+/// error from the enclosing function. Defects of the supervisor, and of the composite, which exists only if processes
+/// exchange messages, are enabled elsewhere.
 macro_rules! defects {
     (messages, $defect:expr, $protocol:ident, $rule:ident) => {
         defects!(@ $defect, $protocol, $rule, None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))))

@@ -93,7 +93,7 @@ pub(crate) fn of_each_rank(spec: &FederationSpec, of: fn(&resource::Cluster) -> 
 ///
 /// # Errors
 ///
-/// Fails if the federation is invalid, or if its processes exchange messages.
+/// Fails if the federation is invalid, if its processes exchange messages, or if its tasks are assigned in advance.
 pub fn with_tasks<V: TasksVisitor>(
     federation: &Federation,
     seed: Option<u64>,

@@ -15,8 +15,7 @@ use tokio::io::unix::AsyncFd;
 /// that machine; other machines have [other values](Clock::elsewhere) for the same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Clock {
-    /// Reading of the monotonic clock at the epoch, in nanoseconds. Negative if the machine was started
-    /// later.
+    /// Reading of the monotonic clock at the epoch, in nanoseconds. Negative if the machine started after the epoch.
     epoch: i64,
 }
 

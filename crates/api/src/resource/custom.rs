@@ -39,7 +39,7 @@ fn keep_parameters(schema: &mut Schema) {
 /// Why parameters were rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidParameter {
-    /// The parameter; `None` if it is missing or unknown.
+    /// The parameter; `None` if it is missing, or if the problem concerns no single parameter.
     pub parameter: Option<String>,
     /// Description of the problem.
     pub message: String,
@@ -166,8 +166,8 @@ impl Custom {
         }
     }
 
-    /// Returns the shared options with the protocol's own defaults; `None` if the protocol has no `checkpointEvery`,
-    /// or is not registered.
+    /// Returns the shared options with the protocol's own defaults; `None` if the protocol has no `checkpointEvery`, is
+    /// not registered, or has invalid parameters.
     pub(super) fn checkpointing(&self) -> Option<Checkpointing> {
         let known = protocol(&self.name)?;
         let all = (known.parameters.complete)(&self.parameters).ok()?;

@@ -1,7 +1,7 @@
 //! Faults: each entry is one trigger (`at`, `when`, `mtbf`) and one action (`crash`, `pause`, …).
 //!
 //! The two are optional fields of one flat struct rather than enums, so that an entry reads as one line and an API
-//! server can validate it. [`Fault::trigger`] and [`Fault::action`] return them as enums.
+//! server can validate it. [`Fault::triggers`] and [`Fault::actions`] return them as enums.
 
 use faultline_core::{FactKind, StorageFate};
 use kube::KubeSchema;

@@ -189,8 +189,8 @@ impl Protocol {
         }
     }
 
-    /// Returns the names that can be compared for applications of this family: all protocols that can protect them, with
-    /// `none` last, and `every-message` for messages or `cck-global` for tasks.
+    /// Returns the names that can be compared for applications of this family: all protocols that can protect them,
+    /// with `none` last, and `every-message` for messages or `cck-global` for tasks.
     pub fn compared(family: Family) -> Vec<&'static str> {
         let protects = |it: &Known| (it.with_defaults)().family().is_none_or(|own| own == family);
         let mut names: Vec<_> = KNOWN.iter().filter(|it| protects(it)).map(|it| it.name).collect();

@@ -105,7 +105,7 @@ impl Preset {
 impl Link {
     /// Returns the properties, with those that are not set taken from the preset, or from `base` if there is no preset.
     ///
-    /// If a latency is set without a jitter, the jitter of `base` is limited to that latency.
+    /// If a latency is set without a jitter, the jitter of the preset or of `base` is limited to that latency.
     pub fn over(&self, base: LinkProperties) -> LinkProperties {
         let base = self.preset.map_or(base, Preset::properties);
         let latency = self.latency.map_or(base.latency, |it| it.0);

@@ -34,7 +34,7 @@ impl<T: Serialize + DeserializeOwned + JsonSchema + 'static> Parameters for T {}
 
 /// A protocol that a federation file can name: `protocol: { custom: { name: …, … } }`.
 pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static {
-    /// The name in files: lower-case letters, digits and hyphens, different from that of any other protocol.
+    /// The name in files: at most 40 lower-case letters, digits and hyphens, different from that of any other protocol.
     const NAME: &'static str;
     /// The protocol's requirement on a program's re-execution. Determines the applications of random federations.
     const DEMAND: Demand = if Self::REPEATS { Demand::AnyOrder } else { Demand::Nothing };
@@ -53,7 +53,7 @@ pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static 
 
 /// An application that a federation file can name: `application: { custom: { name: …, … } }`.
 pub trait CustomApplication: 'static {
-    /// The name in files: lower-case letters, digits and hyphens.
+    /// The name in files: at most 40 lower-case letters, digits and hyphens.
     const NAME: &'static str;
     /// Fields of the file other than the name.
     type Parameters: Parameters;

@@ -23,6 +23,10 @@ use children::Children;
 /// # Errors
 ///
 /// Fails if the run cannot be performed.
+///
+/// # Panics
+///
+/// Panics if `command` is empty, or if the number of names differs from the number of processes.
 pub fn run(
     command: Vec<OsString>,
     options: RunOptions,
@@ -39,6 +43,10 @@ pub fn run(
 /// # Errors
 ///
 /// Fails if the run cannot be performed.
+///
+/// # Panics
+///
+/// Panics if `command` is empty, or if the number of names differs from the number of processes.
 pub fn run_in_namespaces(
     command: Vec<OsString>,
     options: RunOptions,

@@ -21,7 +21,7 @@ pub(crate) struct Page {
     pub(crate) delays: Delays,
     /// Values of the entire run, on the supervisor's page.
     pub(crate) run: Option<RunValues>,
-    /// Whether the run has ended. Properties of links are then omitted.
+    /// Whether the run has ended. Latencies of links are then omitted.
     pub(crate) over: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Uptime {
 /// A fault of the plan, and its state.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultEntry {
-    /// Kind of the fault, as named in the federation file.
+    /// Kind of the fault, as named in the federation file, or `storage` for every storage fault.
     pub(crate) kind: &'static str,
     pub(crate) is_injected: bool,
     pub(crate) state: FaultState,

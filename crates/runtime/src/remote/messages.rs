@@ -62,7 +62,7 @@ pub(crate) enum ToPlace {
     Clock(u64),
     /// A piece of a life's file of facts.
     Facts { life: Life, offset: u64, bytes: Vec<u8> },
-    /// A life has ended unexpectedly, and all its facts have been sent.
+    /// A life has ended without an order to the agent, and all its facts have been sent.
     Ended { life: Life, status: String, last_output: String },
     /// All facts of the lives at this place up to this one have been sent, and those lives have ended.
     Sent { upto: Life },

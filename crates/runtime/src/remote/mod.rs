@@ -42,7 +42,7 @@ pub struct RemoteOptions {
     pub sum: Sum,
 }
 
-/// Performs a run at the places announced at `registry`. Returns once no process is hosted.
+/// Performs a run at the places announced at `place_registry`. Returns once no process is hosted.
 ///
 /// The supervisor writes its input to a journal next to the record. A restarted program passes an existing
 /// journal as `past`, and resumes the run. All processes then begin new lives, because lives end with their

@@ -1,7 +1,7 @@
 //! Stable storage of one node: a worker thread in front of a [`store::Store`].
 //!
-//! Requests are performed in order, so that a listing reflects every earlier write, and completions arrive in
-//! the same order. Emulated costs of a request (limited write bandwidth, injected slowness) take real time.
+//! Requests are performed in order, so that a listing reflects every earlier write, and completions arrive in the same
+//! order. Emulated costs of a request (latency, limited write bandwidth, injected slowness) take real time.
 
 mod slots;
 mod store;
@@ -39,7 +39,7 @@ pub struct StorageOptions {
     pub kind: StorageKind,
     /// Limit on writes, in bytes per second; 0 means unlimited.
     pub write_bandwidth: u64,
-    /// Additional time per write, besides the transfer.
+    /// Least time per write, in addition to the transfer at `write_bandwidth`.
     pub latency: Span,
 }
 
@@ -195,7 +195,7 @@ impl<P: Process> Worker<P> {
         })
     }
 
-    /// Writes, then waits for as long as the limited bandwidth and an injected slowness require.
+    /// Writes, then waits for as long as the latency, the limited bandwidth and an injected slowness require.
     fn write(
         &mut self,
         bytes: u64,
