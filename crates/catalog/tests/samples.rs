@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_api::resource::StorageKind;
+use faultline_api::resource::{Protocol, ReplicateTo, StorageKind};
 use faultline_api::samples::{SAMPLES, sample};
 use faultline_api::{Federation, parse};
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
@@ -187,10 +187,8 @@ fn a_storage_server_belongs_to_no_cluster() {
         }
     }
     let mut federation = federation("quickstart");
-    let faultline_api::resource::Protocol::Hc3i(hc3i) = &mut federation.spec.protocol else {
-        panic!("the quick start runs HC3I")
-    };
-    hc3i.replicate_to = Some(faultline_api::resource::ReplicateTo::SharedStorage);
+    let Protocol::Hc3i(hc3i) = &mut federation.spec.protocol else { panic!("the quick start runs HC3I") };
+    hc3i.replicate_to = Some(ReplicateTo::SharedStorage);
     federation.spec.storage.as_mut().expect("the quick start states it").kind = StorageKind::Memory;
     with_setup(&federation, None, Look).expect("it is valid");
 }
@@ -201,4 +199,32 @@ fn invalid_federations_are_not_set_up() {
     federation.spec.clusters[0].nodes = 0;
     let error = with_setup(&federation, None, Simulate).err().expect("there are no nodes");
     assert!(error.to_string().contains("spec.clusters[0].nodes"), "{error}");
+}
+
+/// The federation file names the processes that a protocol adds to the ranks, so that faults can refer to them.
+#[test]
+fn the_names_of_a_federation_cover_every_process() {
+    struct Count;
+    impl Visitor for Count {
+        type Output = Vec<Role>;
+        fn visit<N: Hosted>(self, setup: Setup<N>) -> Vec<Role> {
+            let roles = setup.membership.members.iter().map(|it| it.role);
+            roles.filter(|&it| it != Role::RANK).collect()
+        }
+    }
+    let mut federations: Vec<Federation> = SAMPLES.iter().map(|it| federation(it.name)).collect();
+    for (replicas, servers) in [(0, Some(2)), (1, None), (1, Some(3))] {
+        let mut planned = federation("cck");
+        let Protocol::Cck(cck) = &mut planned.spec.protocol else { panic!("the sample runs CCK") };
+        cck.replicate_to = Some(ReplicateTo::SharedStorage);
+        (cck.replicas, cck.servers) = (Some(replicas), servers);
+        federations.push(planned);
+    }
+    for federation in federations {
+        let expected = federation.spec.protocol.extra_processes();
+        match with_setup(&federation, None, Count) {
+            Ok(roles) => assert_eq!(roles, expected, "{:?}", federation.spec.protocol),
+            Err(error) => panic!("{:?}: {error}", federation.spec.protocol),
+        }
+    }
 }

@@ -158,9 +158,7 @@ impl Writer<'_> {
                     TheftStep::Done => format!("completes {task} for {victim}"),
                     TheftStep::Returned => format!("sends the result of {task} to {victim}"),
                     TheftStep::Merged => format!("merges the result of {task} from {thief}"),
-                    TheftStep::Receipted => {
-                        format!("confirms to {thief} that the result of {task} is durable")
-                    }
+                    TheftStep::Receipted => format!("confirms the result of {task} to {thief}"),
                     TheftStep::Forgotten => format!("drops {task} of {victim}"),
                     TheftStep::Voided => format!("takes {task} back from {thief}"),
                 };

@@ -25,7 +25,7 @@ use crate::memory::Stream;
 use crate::seal::{MARK, SEAL_LEN, Seal, SealedBy, Sealer};
 
 const MAGIC: [u8; 8] = *b"FLFACTS\x03";
-const HEADER_LEN: usize = 16;
+pub(crate) const HEADER_LEN: usize = 16;
 const RECORD_HEADER_LEN: usize = 8;
 const LONGEST_BODY: usize = 0x00FF_FFFF;
 /// The size in bytes at which the buffer is flushed automatically.

@@ -285,10 +285,14 @@ impl Protocol {
 
     /// Returns the processes that the protocol needs in addition to the ranks, in order.
     pub fn extra_processes(&self) -> Vec<Role> {
-        let keeps_copies =
-            |it: Checkpointing| it.replicas > 0 && it.replicate_to == ReplicateTo::SharedStorage;
-        let server = self.checkpointing().is_some_and(keeps_copies).then_some(Role::STORAGE_SERVER);
-        self.known().and_then(|it| it.helper).into_iter().chain(server).collect()
+        let shared = self.checkpointing().filter(|it| it.replicate_to == ReplicateTo::SharedStorage);
+        let servers = match (shared, self) {
+            (None, _) => 0,
+            (Some(it), Protocol::Cck(cck)) => it.replicas.max(cck.servers.unwrap_or(it.replicas)) as usize,
+            (Some(it), _) => usize::from(it.replicas > 0),
+        };
+        let servers = (0..servers).map(|_| Role::STORAGE_SERVER);
+        self.known().and_then(|it| it.helper).into_iter().chain(servers).collect()
     }
 
     /// Returns the checkpoint options with defaults filled in; `None` if the protocol takes no checkpoints.

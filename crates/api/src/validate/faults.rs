@@ -11,8 +11,8 @@ use crate::resource::{ANY, ActionRef, Family, Fault, MAX_FAULTS, Mtbf, Protocol,
 const MAX_DRAWN: u64 = 10_000;
 
 /// Facts that processes report without a protocol.
-const UNPROTECTED_FACTS: [FactKind; 4] =
-    [FactKind::Sent, FactKind::Transmitted, FactKind::Delivered, FactKind::Finished];
+const UNPROTECTED_FACTS: [FactKind; 5] =
+    [FactKind::Sent, FactKind::Transmitted, FactKind::Delivered, FactKind::Computed, FactKind::Finished];
 
 /// Facts that processes of a program of tasks report without a protocol.
 const UNPROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
@@ -143,7 +143,7 @@ impl Check<'_> {
                 "use a fact that a process reports, such as `checkpointRequested` or `delivered`",
             );
         } else {
-            self.shared_options(path, when.fact);
+            self.stated(path, when.fact);
         }
         self.target(path, "cluster", &when.cluster, when.node);
         if when.occurrence == Some(0) {
@@ -156,7 +156,7 @@ impl Check<'_> {
     }
 
     /// Checks that some process can report this fact.
-    fn shared_options(&mut self, path: &str, fact: FactKind) {
+    fn stated(&mut self, path: &str, fact: FactKind) {
         if self.spec.is_planned() {
             return self.stated_by_plans(path, fact);
         }
@@ -182,7 +182,7 @@ impl Check<'_> {
             ),
             Family::Messages if !is_protected && !UNPROTECTED_FACTS.contains(&fact) => (
                 "this fact is never reported under the protocol `none`".into(),
-                "use `sent`, `transmitted`, `delivered` or `finished`",
+                "use `sent`, `transmitted`, `delivered`, `computed` or `finished`",
             ),
             _ => return,
         };

@@ -220,3 +220,14 @@ fn seeds_differ_and_entries_are_independent() {
     assert!(numbers.iter().copied().eq(0..both.len() as u32));
     assert_ne!(times(&both[alone.len()..])[0], times(&alone)[0]);
 }
+
+#[test]
+fn faults_wait_for_facts_that_processes_state_without_a_protocol() {
+    for (fact, is_stated) in [("sent", true), ("computed", true), ("finished", true), ("saved", false)] {
+        let mut federation =
+            federation(&format!("    - {{ when: {{ fact: {fact} }}, crash: {{ process: a-1 }} }}"));
+        federation.spec.protocol = Protocol::None(faultline_api::resource::Unprotected::default());
+        let problems = faultline_api::validate(&federation);
+        assert_eq!(problems.is_empty(), is_stated, "{fact}: {problems:?}");
+    }
+}

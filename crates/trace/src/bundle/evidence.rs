@@ -302,6 +302,18 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_whose_header_was_overwritten_is_sealed_as_incomplete() {
+        let (_dir, bundle) = record();
+        let mut bytes = fs::read(path(&bundle, FIRST)).unwrap();
+        bytes[0] ^= 1;
+        fs::write(path(&bundle, FIRST), bytes).unwrap();
+        bundle.seal(FIRST.0, FIRST.1, false).unwrap();
+        bundle.write_manifest(&example()).unwrap();
+        let read = bundle.read_trace().unwrap();
+        assert_eq!(read.flaws, [Flaw { stream: Some(FIRST), kind: FlawKind::Incomplete(0) }]);
+    }
+
+    #[test]
     fn facts_that_arrive_in_pieces_are_joined_and_missing_ones_are_reported() {
         let (_dir, whole) = record();
         let bytes = fs::read(path(&whole, FIRST)).unwrap();

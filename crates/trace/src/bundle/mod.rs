@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use faultline_core::{Life, Process, ProcessId};
 use thiserror::Error;
 
-use crate::facts::{FactsReadError, FactsWriter, read_facts, seal_of};
+use crate::facts::{FactsReadError, FactsWriter, HEADER_LEN, read_facts, seal_of};
 use crate::inputs::{InputsFile, InputsReadError, InputsWriter, read_inputs};
 use crate::manifest::FORMAT;
 use crate::memory::{Stream, Trace};
@@ -236,7 +236,8 @@ impl Bundle {
     /// Seals the facts of a life that has ended, unless they are already sealed. Removes an incomplete record at the
     /// end: the process was killed while writing it, so the fact had no effect yet. `incomplete` states that the life
     /// may have stated facts that are missing here. Replaces a file that is missing or has no valid header by one
-    /// without facts.
+    /// without facts, and states that facts are missing if the file was longer than a header: a process that is
+    /// killed while it writes the header has stated no facts.
     ///
     /// # Errors
     ///
@@ -245,7 +246,7 @@ impl Bundle {
     /// # Panics
     ///
     /// Panics if a stream that was just written to memory cannot be read, which only a bug can cause.
-    pub fn seal(&self, process: ProcessId, life: Life, incomplete: bool) -> Result<(), BundleError> {
+    pub fn seal(&self, process: ProcessId, life: Life, mut incomplete: bool) -> Result<(), BundleError> {
         let path = self.facts_path(process, life);
         let mut bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -255,6 +256,7 @@ impl Bundle {
         let file = match read_facts(&bytes) {
             Ok(file) => file,
             Err(_) => {
+                incomplete |= bytes.len() > HEADER_LEN;
                 kept = 0;
                 bytes.clear();
                 let mut writer = FactsWriter::new(&mut bytes, process, life);
