@@ -170,7 +170,7 @@ impl<'a> Builder<'a> {
     }
 
     fn read_stint(&mut self, stint: &Stint<'a>) {
-        let Stint { partition, host, life, stream, ref facts } = *stint;
+        let Stint { partition, host, life, stream, ref facts, .. } = *stint;
         let Some(facts) = facts else { return self.read(partition, life, stream) };
         let begin = if partition == host { 0 } else { facts.first().copied().unwrap_or(0) };
         let mut cursor = self.begin(partition, host, life, stream, (begin, true));
@@ -537,16 +537,8 @@ impl<'a> Builder<'a> {
         let completed = history.context.outcome == Some(Outcome::Completed);
         let given_up = given_up(history);
         let gone = history.supervision.gone(&history.context.clusters);
-        let ranks: u32 = history.context.clusters.iter().map(|it| it.len() as u32).sum();
         for index in 0..history.processes.len() {
             let process = ProcessId(index as u32);
-            // The partition of a permanently failed process continues in the next process that has not failed
-            // permanently.
-            let ring = (process.0..ranks).chain(0..process.0).map(ProcessId);
-            let host = match &history.planned {
-                Some(_) => ring.into_iter().find(|it| !gone.contains(it)).unwrap_or(process),
-                None => process,
-            };
             let range = history.processes[index].segments.clone();
             let ending = match history.segments[range.start as usize..range.end as usize].last() {
                 None if history.supervision.ends.iter().any(|end| end.process == process) => {
@@ -554,13 +546,15 @@ impl<'a> Builder<'a> {
                 }
                 None => Ending::Silent,
                 Some(last) => {
+                    // Another process, if it took over the partition last.
+                    let host = last.host;
                     let has_state = history.has_state(SegmentNo(range.end - 1));
                     let newer = history.supervision.newest_life(host).is_some_and(|life| life > last.life);
                     let dead = history.supervision.end_of(host, last.life).is_some();
                     let gap = history.trace.has_gap(host, last.life);
                     if gone.contains(&process) && history.planned.is_none() {
                         Ending::Gone
-                    } else if last.host != host {
+                    } else if gone.contains(&host) {
                         Ending::Unsettled
                     } else if last.is_rootless || gap {
                         Ending::Incomplete

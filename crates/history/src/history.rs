@@ -462,13 +462,8 @@ pub(crate) fn find_cut(
     witness: &Witness,
 ) -> Option<Point> {
     let fact = u32::try_from(witness.upto.0).ok()?;
-    let place = |process: ProcessId, host: ProcessId| (host < process, host);
     // The restore that begins a segment belongs to the segment, and so does a cut immediately after the restore.
-    let after = segments.partition_point(|it| {
-        (place(it.process, it.host), it.life, it.begin) <= (place(it.process, host), witness.life, fact)
-    });
-    let index = after.checked_sub(1)?;
-    let segment = &segments[index];
-    (segment.host == host && segment.life == witness.life && fact <= segment.end)
-        .then_some(Point { segment: SegmentNo(first + index as u32), fact })
+    let is_of_life = |it: &Segment| it.host == host && it.life == witness.life && it.begin <= fact;
+    let index = segments.iter().rposition(is_of_life)?;
+    (fact <= segments[index].end).then_some(Point { segment: SegmentNo(first + index as u32), fact })
 }

@@ -278,6 +278,18 @@ impl Run {
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
     }
 
+    /// Injects the fault that ends this process permanently.
+    pub fn lose_for_good(&mut self, process: u32) {
+        let (storage, no) = (StorageFate::Kept, FaultNo(0));
+        let (of, life) = (p(process), self.states[&process].life);
+        self.supervisor(Fact::Injecting {
+            no,
+            fault: Box::new(Fault::Crash { process: of, storage, returns: false }),
+        });
+        self.supervisor(Fact::Failed { process: of, life, storage, by: EndedBy::Fault(no) });
+        self.supervisor(Fact::Detected { process: of, life });
+    }
+
     /// For this span, makes the storage of `process` corrupt everything that is read from it.
     pub fn spoil(&mut self, process: u32, span: Span) {
         let fault = Fault::Storage { process: p(process), how: StorageFault::Corrupt, span: Some(span) };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_core::{
     Attempt, Claim, Fact, Incarnation, MessageId, PlannedTask, Position, Promise, Promises, Scope, Span,
-    TaskId, Vectors,
+    TaskId, Vectors, Witness,
 };
 
 use super::{Run, p};
@@ -100,9 +100,20 @@ impl Partitions {
         self.0.state(process, fact);
     }
 
-    pub fn joined(&mut self, partition: u32, epoch: u32, slot: Position) {
+    /// Makes a process take over the partition of another one in the initial state.
+    pub fn absorbed(&mut self, host: u32, partition: u32, epoch: u32) {
+        self.0.state(host, Fact::Absorbed(Box::new((p(partition), None, Witness::default()))));
+        self.joined_at(host, partition, epoch, Position::default());
+    }
+
+    /// Makes a partition that another process has taken over join a recovery.
+    pub fn joined_at(&mut self, host: u32, partition: u32, epoch: u32, slot: Position) {
         let (partition, epoch) = (p(partition), Incarnation(epoch));
-        self.0.claim(partition.0, Claim::RecoveryJoined { partition, epoch, slot });
+        self.0.claim(host, Claim::RecoveryJoined { partition, epoch, slot });
+    }
+
+    pub fn joined(&mut self, partition: u32, epoch: u32, slot: Position) {
+        self.joined_at(partition, partition, epoch, slot);
     }
 
     pub fn drained(&mut self, from: u32, to: u32, epoch: u32) {

@@ -1,8 +1,8 @@
 //! Traces of programs of tasks, built step by step.
 
 use faultline_core::{
-    Attempt, Claim, Digest, Fact, ImageName, Life, ProcessId, Promise, Promises, Scope, Span, TaskId, Theft,
-    TheftStep, Witness,
+    Attempt, Claim, Digest, Fact, ImageName, Life, Promise, Promises, Scope, Span, TaskId, Theft, TheftStep,
+    Witness,
 };
 
 use super::{Run, p};
@@ -97,14 +97,7 @@ impl TaskRun {
         self.state(process, Fact::Finished(Box::new((witness, Digest([1; 16])))));
     }
 
-    /// Injects the fault that ends this process permanently.
     pub fn lose_for_good(&mut self, process: u32) {
-        use faultline_core::{EndedBy, Fault, FaultNo, StorageFate};
-        let (storage, no) = (StorageFate::Kept, FaultNo(0));
-        let fault = Box::new(Fault::Crash { process: ProcessId(process), storage, returns: false });
-        self.0.supervisor(Fact::Injecting { no, fault });
-        let life = self.0.states[&process].life;
-        self.0.supervisor(Fact::Failed { process: p(process), life, storage, by: EndedBy::Fault(no) });
-        self.0.supervisor(Fact::Detected { process: p(process), life });
+        self.0.lose_for_good(process);
     }
 }
