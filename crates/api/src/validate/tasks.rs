@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use faultline_core::Span;
+use faultline_core::{ProcessId, Role, Span};
 
 use super::Check;
 use crate::flow::flow;
@@ -192,8 +192,21 @@ impl Check<'_> {
         let permanent = (0u16..).zip(&spec.clusters).filter(|(_, it)| it.is_permanent());
         let mut stay: BTreeSet<u32> =
             permanent.flat_map(|(id, _)| names.processes_of(faultline_core::ClusterId(id))).collect();
+        let helpers = spec.protocol.extra_processes();
+        // Storage servers and ranks take over the replicas of a storage server.
+        let is_unique = |it: ProcessId| {
+            let helper = it.0.checked_sub(names.ranks()).and_then(|index| helpers.get(index as usize));
+            helper.is_some_and(|role| *role != Role::STORAGE_SERVER)
+        };
         for (entry, planned) in plan_by_entry(spec, &names, spec.seed()) {
             match planned.fault {
+                faultline_core::Fault::Crash { process, returns: false, .. } if is_unique(process) => {
+                    return self.problem(
+                        path(entry),
+                        format!("no process can take over from `{}`", names.process(process)),
+                        "omit `returns`, so that the process is restarted",
+                    );
+                }
                 faultline_core::Fault::Crash { process, returns: false, .. } => {
                     stay.remove(&process.0);
                 }

@@ -191,6 +191,27 @@ fn some_process_is_left() {
 }
 
 #[test]
+fn the_recovery_process_returns() {
+    let jacobi = "jacobi: { rows: 4, columns: 4, size: 8, iterations: 10 }";
+    let with = |process: &str| {
+        let protocol = "cck: { tau: 1s, replicateTo: sharedStorage }";
+        let fault = format!("{{ at: 1s, crash: {{ process: {process}, returns: false }} }}");
+        faulty(&fault).replace(TIC, protocol).replace(FIBONACCI, jacobi).replace(TUNED[1].0, "")
+    };
+    assert_eq!(
+        error(&with("recovery-process")),
+        (
+            8,
+            "no process can take over from `recovery-process`".into(),
+            "omit `returns`, so that the process is restarted".into()
+        )
+    );
+    // Other servers or ranks hold the replicas.
+    let server = with("storage-server");
+    assert!(parse("federation.yaml", server.as_bytes()).is_ok(), "{server}");
+}
+
+#[test]
 fn clusters_join_a_program_of_tasks_and_do_not_leave() {
     let late = ("nodes: 2, speed: 50", "nodes: 2, joinsAfter: 2s, speed: 50");
     for protocol in [TIC, "sel: {}", "satin: {}", NONE] {
