@@ -13,6 +13,7 @@
 //! | [`plan`] | the tasks of each partition of an iterative program, and the values that partitions send |
 //! | [`unrolled`] | a program whose tasks spawn others, in a form that can be planned |
 //! | [`partition`] | a process that runs partitions of a plan, and its interface to protocols |
+//! | [`partition_map`] | the process that runs each partition |
 //! | [`reference`](mod@reference) | sequential execution, one task after another: the result, and the size of a program |
 #![no_std]
 
@@ -20,6 +21,7 @@ extern crate alloc;
 
 pub mod graph;
 pub mod partition;
+pub mod partition_map;
 pub mod plan;
 pub mod program;
 pub mod programs;
@@ -30,6 +32,7 @@ pub mod unrolled;
 
 pub use graph::{Graph, GraphEvent};
 pub use partition::{Partition, PartitionConfig};
+pub use partition_map::PartitionMap;
 pub use plan::Plan;
 pub use program::{Access, Call, Data, Frame, Mode, Op, Outcome, Program, Use};
 pub use recovery::{Recovery, successor};

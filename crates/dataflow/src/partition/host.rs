@@ -13,6 +13,7 @@ use super::protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol
 use super::rerun::Rerun;
 use super::share::{Executed, Share};
 use super::{Inner, Partition, PartitionMessage, Running};
+use crate::partition_map::PartitionMap;
 use crate::plan::{Plan, Value};
 use crate::program::Program;
 
@@ -32,6 +33,14 @@ impl<P: PartitionProtocol, G: Program> ProtocolHost<'_, P, G> {
             .get_mut(&partition)
             .unwrap_or_else(|| panic!("partition {partition} runs elsewhere"))
     }
+
+    fn send(&mut self, process: ProcessId, from: ProcessId, to: ProcessId, message: P::Control) {
+        if process == self.inner.me {
+            self.inner.unseen.push_back(PartitionInput::Control { from, to, message });
+        } else {
+            self.inner.say(process, PartitionMessage::Protocol { from, to, message }, self.out);
+        }
+    }
 }
 
 impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, G> {
@@ -47,12 +56,12 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
                 self.out,
             );
         }
-        let address = self.inner.address(to);
-        if address == self.inner.me {
-            self.inner.unseen.push_back(PartitionInput::Control { from, to, message });
-        } else {
-            self.inner.say(address, PartitionMessage::Protocol { from, to, message }, self.out);
-        }
+        let host = self.inner.partition_map.host_of(to);
+        self.send(host, from, to, message);
+    }
+
+    fn set_map(&mut self, map: PartitionMap) {
+        self.inner.partition_map = map;
     }
 
     fn runs(&self, partition: ProcessId) -> bool {
@@ -171,11 +180,11 @@ impl<P: PartitionProtocol, G: Program> Machine<P> for ProtocolHost<'_, P, G> {
     fn control(&mut self, to: To, message: P::Control) {
         let from = self.inner.me;
         match to {
-            To::One(to) => self.tell(from, to, message),
+            To::One(to) => self.send(to, from, to, message),
             To::Cluster(cluster) => {
                 for to in self.inner.membership.processes_of(cluster).clone().iter() {
                     if *to != from {
-                        self.tell(from, *to, message.clone());
+                        self.send(*to, from, *to, message.clone());
                     }
                 }
             }

@@ -35,9 +35,9 @@ use faultline_core::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::partition_map::PartitionMap;
 use crate::plan::{Plan, TaskNo, Value};
 use crate::program::{Call, Mode, Outcome, Program};
-use crate::recovery::successor;
 use crate::task_process::TaskJob;
 pub use help::HelpNo;
 use help::{Help, Helping};
@@ -78,6 +78,8 @@ struct Inner<P: PartitionProtocol, G: Program> {
     me: ProcessId,
     life: Life,
     membership: Arc<Membership>,
+    /// The processes to which messages for partitions are sent. Changes with a recovery, not with the membership.
+    partition_map: PartitionMap,
     program: Arc<G>,
     plan: Arc<Plan>,
     window: u32,
@@ -167,6 +169,7 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
             me,
             life,
             membership: membership.clone(),
+            partition_map: PartitionMap::default(),
             program: config.program.clone(),
             plan: config.plan.clone(),
             window: config.window.max(1),
@@ -325,14 +328,6 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// Returns the process that currently hosts a partition, or the process itself if it runs none.
-    fn address(&self, of: ProcessId) -> ProcessId {
-        match self.membership.member(of).role {
-            Role::RANK => successor(&self.membership, of),
-            _ => of,
-        }
-    }
-
     fn run(&mut self, partition: ProcessId, mut share: Share) {
         share.keep_recent(self.recent_steps);
         self.jobs.retain(|it| it.partition != partition);
@@ -476,7 +471,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         out: &mut Out<Partition<P, G>>,
     ) {
         self.fact(FactKind::Transmitted, || Fact::Transmitted { id, position: Position::default() }, out);
-        let to = self.address(id.to);
+        let to = self.partition_map.host_of(id.to);
         if to == self.me {
             return self.unseen.push_back(PartitionInput::Arrived(Delivery { id, value, content }));
         }

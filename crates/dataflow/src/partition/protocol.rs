@@ -11,6 +11,7 @@ use faultline_core::{
 };
 
 use super::share::Executed;
+use crate::partition_map::PartitionMap;
 use crate::plan::{Plan, Value};
 
 /// A protocol for planned programs, one instance per process. It acts on the partitions that the process runs
@@ -120,9 +121,11 @@ pub struct RerunOptions {
 pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     /// Returns the program's plan.
     fn plan(&self) -> &Plan;
-    /// Sends a message to a partition, or to a process that runs none. Between two partitions, it arrives
-    /// after all values that were sent before it.
+    /// Sends a message to a partition, or to a process outside the clusters. Between two partitions, it arrives after
+    /// all values that were sent before it. [`Machine::control`] sends a message to a process instead.
     fn tell(&mut self, from: ProcessId, to: ProcessId, message: P::Control);
+    /// Sets the host of each partition, to which messages and values for the partition are sent from now on.
+    fn set_map(&mut self, map: PartitionMap);
     /// Returns whether the partition runs here.
     fn runs(&self, partition: ProcessId) -> bool;
     /// Passes a value to its partition, and to the partition's re-execution. Duplicates are dropped.

@@ -2,18 +2,21 @@
 //!
 //! The epoch of a recovery is the version of a membership, which is durable, and the same for all processes. A
 //! restarted coordinator asks all processes which checkpoint is valid. If no process knows that a checkpoint is valid,
-//! no process has deleted an older checkpoint because of it.
+//! no process has deleted an older checkpoint because of it. It also asks for the newest map of partitions. A process
+//! that runs a partition knows the map that assigns the partition to it.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Attempt, Birth, Boot, Claim, Incarnation, Membership, Position, ProcessId, Role, Time};
+use faultline_core::{
+    Attempt, Birth, Boot, Claim, Incarnation, Membership, Position, ProcessId, Role, Time, To,
+};
 use faultline_dataflow::partition::PartitionHost;
 
 use super::Cck;
 use super::config::{Config, Coordination, Defect};
-use super::message::Message;
+use super::message::{EpochMap, Message};
 
 /// State of the process that coordinates checkpoints and recoveries.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub(super) struct Coordinator {
     valid: Option<Position>,
     /// The number of lives begun plus the number of processes that never return, as of the last recovery.
     lives: u64,
+    /// Where partitions run since the last recovery.
+    current_map: EpochMap,
     activity: Activity,
     /// Whether the application has begun. Before that, not every partition can be reached.
     has_begun: bool,
@@ -57,6 +62,7 @@ impl Coordinator {
             epoch: Incarnation(0),
             valid: is_first.then(Position::default),
             lives: if is_first { membership.members.len() as u64 } else { 0 },
+            current_map: EpochMap::default(),
             activity: Activity::Idle,
             has_begun: !is_first,
             due: now + config.interval,
@@ -105,14 +111,17 @@ impl Coordinator {
         }
         let asked: Vec<ProcessId> = others().filter(|(_, it)| !it.gone).map(|(it, _)| it).collect();
         for it in &asked {
-            host.tell(self.me, *it, Message::Survey(self.epoch));
+            host.control(To::One(*it), Message::Survey(self.epoch));
         }
         self.activity = Activity::Surveying(asked.into_iter().collect(), Position::default());
     }
 
     fn recover(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
         let valid = self.valid.unwrap_or_default();
-        self.broadcast(&Message::Recover(self.epoch, valid), host);
+        let map = self.current_map.map.update(&self.membership);
+        self.current_map = EpochMap { epoch: self.epoch, map: map.clone() };
+        host.set_map(map.clone());
+        self.broadcast(&Message::Recover(self.epoch, valid, map), host);
         self.activity = Activity::Recovering(self.partitions());
         if self.config.defects.has(Defect::CheckpointDuringRerun) {
             (self.activity, self.due) = (Activity::Idle, now);
@@ -141,8 +150,13 @@ impl Coordinator {
     ) {
         let any_epoch = self.config.defects.has(Defect::NoRecoveryEpoch);
         match (message, &mut self.activity) {
-            (Message::Known(epoch, known), Activity::Surveying(missing, newest)) if epoch == self.epoch => {
+            (Message::Known(epoch, known, current_map), Activity::Surveying(missing, newest))
+                if epoch == self.epoch =>
+            {
                 *newest = (*newest).max(known);
+                if current_map.epoch > self.current_map.epoch {
+                    self.current_map = current_map;
+                }
                 missing.remove(&from);
                 if missing.is_empty() {
                     self.valid = Some(*newest);

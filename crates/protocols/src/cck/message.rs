@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use faultline_core::{Image, ImageName, Incarnation, Position};
+use faultline_dataflow::PartitionMap;
 use faultline_dataflow::partition::Executed;
 use faultline_dataflow::plan::Value;
 use serde::{Deserialize, Serialize};
@@ -25,12 +26,15 @@ pub enum Message {
     Stopped(Position),
     /// With global coordination, coordinator to all partitions: all states are saved.
     Resume(Position),
-    /// Restarted coordinator to all processes: which checkpoint is valid?
+    /// Restarted coordinator to all processes: which checkpoint is valid, and where does each partition run? The
+    /// receiver does not take part in older recoveries from now on.
     Survey(Incarnation),
-    /// Answer to [`Survey`](Message::Survey): the newest checkpoint that the sender knows to be valid.
-    Known(Incarnation, Position),
-    /// Coordinator to all partitions: a recovery begins. Partitions without a state restore this checkpoint.
-    Recover(Incarnation, Position),
+    /// Answer to [`Survey`](Message::Survey): the newest checkpoint that the sender knows to be valid, and the newest
+    /// map that it knows.
+    Known(Incarnation, Position, EpochMap),
+    /// Coordinator to all partitions: a recovery begins. From now on, partitions run where the map states.
+    /// Partitions without a state restore this checkpoint.
+    Recover(Incarnation, Position, PartitionMap),
     /// To a partition to which this one sends: the tasks that this one has executed. It sends all later values after
     /// this message.
     Flush(Incarnation, Executed),
@@ -44,6 +48,15 @@ pub enum Message {
     Fetch(ImageName),
     /// The sender does not have this image.
     Absent(ImageName),
+}
+
+/// The map of partitions since one recovery.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EpochMap {
+    /// The epoch of the recovery.
+    pub epoch: Incarnation,
+    /// The process that runs each partition.
+    pub map: PartitionMap,
 }
 
 /// The part of an image that a listing of the storage shows.

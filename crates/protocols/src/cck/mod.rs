@@ -31,7 +31,7 @@ use alloc::vec::Vec;
 use faultline_core::process::Gauges;
 use faultline_core::{
     Birth, Boot, Incarnation, Membership, Position, ProcessId, Promise, Promises, ProtocolTypes, Role, Scope,
-    Span, Time,
+    Span, Time, To,
 };
 use faultline_dataflow::partition::{Delivery, Executed, PartitionHost, PartitionInput, PartitionProtocol};
 use faultline_dataflow::plan::Value;
@@ -39,7 +39,7 @@ use faultline_dataflow::plan::Value;
 use checkpoint::CheckpointRound;
 pub use config::{Config, Coordination, Defect, Defects};
 use coordinator::Coordinator;
-use message::{Head, ImageOf, Message};
+use message::{EpochMap, Head, ImageOf, Message};
 use recovery::ImageSearch;
 use stored::StoredImages;
 
@@ -59,10 +59,23 @@ pub struct Cck {
     stored: StoredImages,
     /// A survey that cannot be answered before the storage has been listed.
     surveyed: Option<(ProcessId, Incarnation)>,
+    /// The epoch of the newest survey. A restarted coordinator relies on the answers, so this process takes part in no
+    /// older recovery.
+    promised: Incarnation,
+    /// Where partitions run since the last recovery.
+    current_map: EpochMap,
     /// Announced recoveries whose membership has not reached this process yet.
-    announced: Vec<(ProcessId, Incarnation, Position)>,
+    announced: Vec<Announced>,
     /// The partitions that run here, or are about to.
     locals: BTreeMap<ProcessId, LocalPartition>,
+}
+
+/// A recovery in which a partition of this process is to take part.
+#[derive(Clone, Debug)]
+struct Announced {
+    partition: ProcessId,
+    valid: Position,
+    current_map: EpochMap,
 }
 
 /// A partition that runs here, or is about to.
@@ -152,6 +165,8 @@ impl PartitionProtocol for Cck {
             coordinator: None,
             stored: StoredImages::default(),
             surveyed: None,
+            promised: Incarnation(0),
+            current_map: EpochMap::default(),
             announced: Vec::new(),
             locals: BTreeMap::new(),
             config,
@@ -189,19 +204,19 @@ impl PartitionProtocol for Cck {
                 let is_one_slot = self.config.defects.has(Defect::OneSlot);
                 match self.stored.written(name, is_one_slot, host) {
                     Some(by) if by == self.me => self.stored(name, self.me, now, host),
-                    Some(by) => host.tell(self.me, by, Message::Durable(name)),
+                    Some(by) => host.control(To::One(by), Message::Durable(name)),
                     None => {}
                 }
             }
             PartitionInput::PersistFailed(name) => self.stored.refused(name, now),
             PartitionInput::Read { name, image } => {
-                self.stored.read(self.me, name, image.as_ref(), host);
+                self.stored.read(name, image.as_ref(), host);
                 self.read(name, image.as_ref(), host);
             }
             PartitionInput::Listed(images) => {
                 self.stored.listed(images);
                 if let Some((by, epoch)) = self.surveyed.take() {
-                    host.tell(self.me, by, Message::Known(epoch, self.stored.valid));
+                    self.answer_survey(by, epoch, host);
                 }
             }
             PartitionInput::Membership(membership) => {
@@ -285,12 +300,11 @@ impl Cck {
             return coordinator.handle_message(from, message, now, host);
         }
         match message {
-            Message::Survey(epoch) if self.stored.is_listed => {
-                host.tell(self.me, from, Message::Known(epoch, self.stored.valid));
-            }
+            Message::Survey(epoch) if self.stored.is_listed => self.answer_survey(from, epoch, host),
             Message::Survey(epoch) => self.surveyed = Some((from, epoch)),
-            Message::Recover(epoch, valid) => {
-                self.announced.push((to, epoch, valid));
+            Message::Recover(epoch, valid, map) => {
+                let current_map = EpochMap { epoch, map };
+                self.announced.push(Announced { partition: to, valid, current_map });
                 self.begin_announced(host);
             }
             Message::Durable(name) => self.stored(name, from, now, host),
@@ -306,6 +320,11 @@ impl Cck {
             // Addressed to the coordinator only.
             Message::Ack(_) | Message::Known(..) | Message::Done(_) => {}
         }
+    }
+
+    fn answer_survey(&mut self, by: ProcessId, epoch: Incarnation, host: &mut dyn PartitionHost<Self>) {
+        self.promised = self.promised.max(epoch);
+        host.control(To::One(by), Message::Known(epoch, self.stored.valid, self.current_map.clone()));
     }
 
     /// Records that a checkpoint is valid, so that older ones are not needed.

@@ -12,14 +12,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Cause, Claim, Image, ImageName, Incarnation, Position, ProcessId, Role, Scope, Vectors,
+    Attempt, Cause, Claim, Image, ImageName, Incarnation, Position, ProcessId, Role, Scope, To, Vectors,
 };
 use faultline_dataflow::partition::{Delivery, Executed, PartitionHost};
 use faultline_dataflow::plan::Value;
 
 use super::config::Defect;
 use super::message::{ImageOf, Message};
-use super::{Cck, LocalPartition};
+use super::{Announced, Cck, LocalPartition};
 
 /// The search for the image that a partition restores.
 #[derive(Clone, Debug)]
@@ -33,21 +33,24 @@ impl Cck {
     /// Begins the recoveries whose membership this process knows.
     pub(super) fn begin_announced(&mut self, host: &mut dyn PartitionHost<Self>) {
         let version = self.membership.version.0;
-        let known = self.announced.extract_if(.., |(_, epoch, _)| u64::from(epoch.0) <= version);
-        for (partition, epoch, valid) in known.collect::<Vec<_>>() {
-            self.begin_recovery(partition, epoch, valid, host);
+        let known = self.announced.extract_if(.., |it| u64::from(it.current_map.epoch.0) <= version);
+        for it in known.collect::<Vec<_>>() {
+            self.begin_recovery(it, host);
         }
     }
 
     fn begin_recovery(
         &mut self,
-        partition: ProcessId,
-        epoch: Incarnation,
-        valid: Position,
+        Announced { partition, valid, current_map }: Announced,
         host: &mut dyn PartitionHost<Self>,
     ) {
-        if self.locals.entry(partition).or_default().epoch >= epoch {
+        let epoch = current_map.epoch;
+        if self.locals.entry(partition).or_default().epoch >= epoch || epoch < self.promised {
             return;
+        }
+        if self.current_map.epoch < epoch {
+            host.set_map(current_map.map.clone());
+            self.current_map = current_map;
         }
         self.abort_checkpoint(partition, host);
         self.note_valid(partition, valid);
@@ -121,7 +124,7 @@ impl Cck {
         let all = (0..).map(ProcessId).zip(self.membership.members.iter());
         let others = all.filter(|(it, member)| *it != self.me && !member.gone && holds(member.role));
         let asked: BTreeSet<ProcessId> = others.map(|(it, _)| it).collect();
-        asked.iter().for_each(|it| host.tell(self.me, *it, Message::Fetch(name)));
+        asked.iter().for_each(|it| host.control(To::One(*it), Message::Fetch(name)));
         loading.asked = Some(asked);
         self.give_up_if_lost(name, host);
     }

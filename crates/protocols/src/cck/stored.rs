@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{ImageName, Position, ProcessId, Span, Time};
+use faultline_core::{ImageName, Position, ProcessId, Span, Time, To};
 use faultline_dataflow::partition::PartitionHost;
 
 use super::Cck;
@@ -104,7 +104,6 @@ impl StoredImages {
     /// Sends an image that was read to the processes that fetched it.
     pub(super) fn read(
         &mut self,
-        me: ProcessId,
         name: ImageName,
         image: Option<&Arc<ImageOf>>,
         host: &mut dyn PartitionHost<Cck>,
@@ -112,7 +111,7 @@ impl StoredImages {
         for (_, by) in self.asked.extract_if(.., |it| it.0 == name) {
             match image {
                 Some(image) => host.send_image(by, image.clone()),
-                None => host.tell(me, by, Message::Absent(name)),
+                None => host.control(To::One(by), Message::Absent(name)),
             }
         }
     }

@@ -184,19 +184,63 @@ fn a_lost_cluster_returns_or_is_absorbed() {
 
 #[test]
 fn the_successor_of_a_cluster_fails_in_turn() {
-    for (cluster, successor) in [(0, 2), (1, 4), (2, 0)] {
+    for (cluster, successor) in [(0, 2), (0, 3), (1, 4), (1, 5), (2, 0), (2, 1)] {
         for fate in FATES {
-            for occurrence in [1, 2] {
-                let successor = ProcessId(successor);
-                let mut federation = federation(6);
-                federation.faults = vec![
-                    (when(FactKind::Ran, successor, 20), lose(cluster, (StorageFate::Kept, false))),
-                    (when(FactKind::Absorbed, successor, occurrence), crash(successor, fate)),
-                ];
-                survives(
-                    &federation,
-                    coordinated(Coordination::Neighbours),
-                    &(cluster, successor, fate, occurrence),
+            let successor = ProcessId(successor);
+            let mut federation = federation(6);
+            federation.faults = vec![
+                (when(FactKind::Ran, successor, 20), lose(cluster, (StorageFate::Kept, false))),
+                (when(FactKind::Absorbed, successor, 1), crash(successor, fate)),
+            ];
+            survives(&federation, coordinated(Coordination::Neighbours), &(cluster, successor, fate));
+        }
+    }
+}
+
+#[test]
+fn the_partitions_of_a_lost_cluster_go_to_different_processes() {
+    for cluster in 0..3 {
+        let first = ProcessId(u32::from(cluster) * 2);
+        let mut federation = federation(11);
+        federation.faults = vec![(when(FactKind::Ran, first, 25), lose(cluster, (StorageFate::Lost, false)))];
+        let ended = survives(&federation, coordinated(Coordination::Neighbours), &cluster);
+        let absorbed = ended.facts.iter().filter(|it| matches!(it.fact, Fact::Absorbed(_)));
+        let by: BTreeSet<ProcessId> = absorbed.map(|it| it.process).collect();
+        assert_eq!(by.len(), 2, "cluster {cluster}: {by:?}");
+    }
+}
+
+/// The new life of the coordinator knows neither the valid checkpoint nor where partitions run. The others tell it.
+#[test]
+fn the_coordinator_fails_after_partitions_have_moved() {
+    for lost in 0..RANKS {
+        for next in 0..RANKS {
+            let by = ProcessId((lost.max(next) + 1) % RANKS);
+            let by = if by.0 == lost.min(next) { ProcessId((by.0 + 1) % RANKS) } else { by };
+            let gone = |it| crash(ProcessId(it), (StorageFate::Kept, false));
+            let mut federation = federation(12);
+            // The coordinator fails while the partition moves, and once it has moved; then another process fails.
+            federation.faults = vec![
+                (when(FactKind::Ran, by, 20), gone(lost)),
+                (when(FactKind::RecoveryStarted, by, 1), crash(COORDINATOR, (StorageFate::Lost, true))),
+                (when(FactKind::Ran, by, 40), crash(COORDINATOR, (StorageFate::Lost, true))),
+                (when(FactKind::Ran, by, 50), gone(next)),
+            ];
+            if lost == next {
+                federation.faults.pop();
+            }
+            let ended = survives(&federation, coordinated(Coordination::Neighbours), &(lost, next));
+            // A partition moves again only if its process fails in turn.
+            let absorbed = ended.facts.iter().filter_map(|it| match &it.fact {
+                Fact::Absorbed(absorbed) => Some((absorbed.0, it.process)),
+                _ => None,
+            });
+            let absorbed: BTreeSet<_> = absorbed.collect();
+            for (partition, process) in &absorbed {
+                let moved = absorbed.iter().filter(|it| it.0 == *partition);
+                assert!(
+                    moved.clone().count() == 1 || moved.clone().any(|it| it.1 == ProcessId(next)),
+                    "{partition} at {process}: {absorbed:?}"
                 );
             }
         }
@@ -208,7 +252,7 @@ fn processes_fail_permanently_until_one_is_left() {
     let mut federation = federation(7);
     let gone = |it: u32| {
         let fault = crash(ProcessId(it), (StorageFate::Kept, false));
-        (when(FactKind::Ran, ProcessId(5), 10 + 9 * it), fault)
+        (when(FactKind::Ran, ProcessId(5), 10 + 9 * it + 2 * it * it), fault)
     };
     federation.faults = (0..5).map(gone).collect();
     // Replicas move with the partitions.
