@@ -281,6 +281,36 @@ fn a_storage_server_fails_and_then_a_process_that_needs_it() {
 }
 
 #[test]
+fn a_storage_server_never_returns() {
+    let config =
+        cck::Config { replicate_to: ReplicateTo::SharedStorage, ..coordinated(Coordination::Neighbours) };
+    for (fact, occurrence) in
+        [(FactKind::Saved, 2), (FactKind::Durable, 3), (FactKind::CheckpointCommitted, 1)]
+    {
+        for servers in [1, 2] {
+            let mut federation = federation(8);
+            let gone = |it| Fault::Crash {
+                process: ProcessId(RANKS + 1 + it),
+                storage: StorageFate::Lost,
+                returns: false,
+            };
+            let first = when(fact, ProcessId(1), occurrence);
+            federation.faults = (0..servers).map(|it| (first.clone(), gone(it))).collect();
+            let late =
+                (when(FactKind::Ran, ProcessId(0), 55), crash(ProcessId(0), (StorageFate::Lost, true)));
+            federation.faults.push(late);
+            let config = cck::Config { replicas: 1, ..config.clone() };
+            let ended = survives(&federation, config, &(fact, servers));
+            // Checkpoints continue to be taken, with replicas at the server that is left, or at other ranks.
+            let committed =
+                ended.facts.iter().rev().find(|it| it.fact.kind() == FactKind::CheckpointCommitted);
+            let last = ended.facts.last().expect("there are facts").at;
+            assert!(committed.is_some_and(|it| last.since(it.at) < Span::from_millis(200)), "{fact:?}");
+        }
+    }
+}
+
+#[test]
 fn cloth_survives_the_same_faults() {
     let task_time = Span::from_millis(2);
     let program = Flow::Cloth(Cloth { rows: 3, columns: 4, size: 3, iterations: 30, task_time });
