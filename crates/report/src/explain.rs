@@ -97,13 +97,24 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
     told
 }
 
-/// Describes how many tasks were run, stolen, and run more than once.
+/// Describes how many tasks were run, stolen, and re-executed.
 fn tasks(tasks: Tasks) -> String {
-    let Tasks { tasks, again, stolen } = tasks;
+    let Tasks { tasks, again, rerun, stolen } = tasks;
     let stolen = stolen.map_or_else(String::new, |it| format!("; {} stolen", was(it, "task")));
     let mut text = format!("{} run{stolen}.", was(tasks, "task"));
     if again > 0 {
-        text.push_str(&format!(" {} run more than once because of failures.", was(again, "task")));
+        let times = count(again, "time");
+        text.push_str(&format!(" Because of failures, tasks were re-executed {times}"));
+        match (again - rerun, rerun) {
+            (_, 0) => {}
+            (0, _) => text.push_str(", all by processes that kept their states"),
+            (restored, kept) => text.push_str(&format!(
+                ": {} in restored states, and {} by processes that kept their states",
+                count(restored, "time"),
+                count(kept, "time")
+            )),
+        }
+        text.push('.');
     }
     text
 }
@@ -509,4 +520,24 @@ pub fn count(number: u64, thing: &str) -> String {
 
 fn was(number: u64, thing: &str) -> String {
     format!("{} {}", count(number, thing), if number == 1 { "was" } else { "were" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn re_executions_are_divided_by_what_became_of_the_states() {
+        let said = |again, rerun| tasks(Tasks { tasks: 9, again, rerun, stolen: None });
+        assert_eq!(said(0, 0), "9 tasks were run.");
+        assert_eq!(said(1, 0), "9 tasks were run. Because of failures, tasks were re-executed 1 time.");
+        insta::assert_snapshot!(
+            said(3, 3),
+            @"9 tasks were run. Because of failures, tasks were re-executed 3 times, all by processes that kept their states."
+        );
+        insta::assert_snapshot!(
+            said(213, 154),
+            @"9 tasks were run. Because of failures, tasks were re-executed 213 times: 59 times in restored states, and 154 times by processes that kept their states."
+        );
+    }
 }

@@ -94,7 +94,8 @@ fn tasks(history: &History<'_>) -> Option<Tasks> {
     if let Some(planned) = &history.planned {
         let runs = planned.tasks.values().map(|it| it.ran.len() as u64).filter(|runs| *runs > 0);
         let (tasks, all) = runs.fold((0, 0), |(tasks, all), runs| (tasks + 1, all + runs));
-        return Some(Tasks { tasks, again: all - tasks, stolen: None });
+        let rerun = planned.reruns.len() as u64;
+        return Some(Tasks { tasks, again: all - tasks + rerun, rerun, stolen: None });
     }
     let stolen = history.tasks.as_ref()?;
     let different: BTreeSet<_> = stolen.ran.iter().collect();
@@ -102,6 +103,7 @@ fn tasks(history: &History<'_>) -> Option<Tasks> {
     Some(Tasks {
         tasks: different.len() as u64,
         again: (stolen.ran.len() - different.len()) as u64,
+        rerun: 0,
         stolen: (!stolen.thefts.is_empty()).then(|| merged.count() as u64),
     })
 }
@@ -360,5 +362,30 @@ impl Message {
             Some((last, known)) if at.since(*last) <= TOGETHER && *known != again => *known = true,
             _ => self.transmitted.push((at, again)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_history::testing::planned::Partitions;
+
+    #[test]
+    fn executions_in_other_processes_than_the_failed_one_count() {
+        let mut run = Partitions::new(2);
+        let slot = run.checkpoint(0, 1);
+        run.executed(0, 1, &[], &[]);
+        run.executed(0, 2, &[], &[1]);
+        run.executed(1, 3, &[], &[]);
+        run.0.kill(1, false);
+        run.restored(1, 5, slot);
+        run.joined(1, 5, slot);
+        run.joined(0, 5, slot);
+        run.rerun(0, 1, 1, 5);
+        run.rerun(0, 2, 1, 5);
+        run.executed(1, 3, &[], &[]);
+        // Each partition has also executed a task before the checkpoint.
+        let expected = Tasks { tasks: 5, again: 3, rerun: 2, stolen: None };
+        assert_eq!(tasks(&run.0.history()), Some(expected));
     }
 }

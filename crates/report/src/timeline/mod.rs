@@ -83,8 +83,10 @@ pub struct Takeover {
 pub struct Tasks {
     /// The number of different tasks that were run.
     pub tasks: u64,
-    /// Runs of tasks beyond the first run of each.
+    /// Executions of tasks beyond the first one of each, in failed processes and in others.
     pub again: u64,
+    /// The number of these in processes that kept their states, because others had lost values.
+    pub rerun: u64,
     /// The number of stolen tasks whose result was used; `None` if tasks are assigned in advance.
     pub stolen: Option<u64>,
 }
