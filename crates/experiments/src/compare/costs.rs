@@ -43,13 +43,13 @@ pub struct Costs {
 pub struct TaskCosts {
     /// The number of different tasks that were run.
     pub tasks: u64,
-    /// Runs of tasks beyond the first run of each task.
+    /// Executions of tasks beyond the first one of each task, in failed processes and in others.
     pub again: u64,
-    /// The duration of these repeated runs, in seconds.
+    /// The duration of these repeated executions, in seconds.
     pub again_seconds: f64,
     /// Stolen tasks whose result was used.
     pub thefts: u64,
-    /// Tasks that surviving processes re-executed because others had failed.
+    /// Tasks that surviving processes re-executed because others had failed. Part of `again`.
     pub rerun: u64,
     /// Tasks that the surviving processes would have re-executed after a global rollback.
     pub global: u64,
@@ -145,8 +145,14 @@ impl TaskCosts {
         let mut runs: Vec<(Time, TaskId, u32)> = Vec::new();
         let ranks = history.trace.streams.iter().filter(|((process, _), _)| is_rank(history, *process));
         for (at, fact) in ranks.flat_map(|(_, stream)| stream) {
-            if let Fact::Ran { task, cost_us, .. } = fact {
-                runs.push((*at, *task, *cost_us));
+            match fact {
+                Fact::Ran { task, cost_us, .. } => runs.push((*at, *task, *cost_us)),
+                // The process itself had executed the task before.
+                Fact::Rerun { cost_us, .. } => {
+                    costs.again += 1;
+                    costs.again_seconds += f64::from(*cost_us) / 1e6;
+                }
+                _ => {}
             }
         }
         runs.sort_by_key(|it| it.0);
@@ -350,6 +356,25 @@ mod tests {
         run.ran(0, first, 0);
         let expected = TaskCosts { tasks: 2, again: 1, again_seconds: 0.001, ..TaskCosts::default() };
         assert_eq!(costs(&run.0).tasks, Some(expected));
+    }
+
+    #[test]
+    fn re_executions_by_processes_that_kept_their_states_count() {
+        let mut run = faultline_history::testing::planned::Partitions::new(2);
+        let slot = run.checkpoint(0, 1);
+        run.executed(0, 1, &[], &[1]);
+        run.executed(0, 2, &[], &[]);
+        run.executed(1, 3, &[], &[]);
+        run.0.kill(1, false);
+        run.restored(1, 5, slot);
+        run.joined(1, 5, slot);
+        run.joined(0, 5, slot);
+        run.rerun(0, 1, 1, 5);
+        run.executed(1, 3, &[], &[]);
+        let tasks = costs(&run.0).tasks.expect("it is a program of tasks");
+        // Each partition has also executed a task before the checkpoint.
+        assert_eq!((tasks.tasks, tasks.again, tasks.again_seconds), (5, 2, 0.002));
+        assert_eq!((tasks.rerun, tasks.global), (1, 2));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub enum Unit {
 pub(super) const TOOK_EFFECT: &str = "faultsTookEffect";
 
 /// All quantities, in the order of the table: those without faults come first.
-pub const QUANTITIES: [Quantity; 18] = [
+pub const QUANTITIES: [Quantity; 19] = [
     Quantity {
         name: "overheadPercent",
         title: "longer than unprotected",
@@ -189,8 +189,21 @@ pub const QUANTITIES: [Quantity; 18] = [
         of: |run, _| run.costs.tasks.map(|it| 100.0 * it.again as f64 / it.tasks.max(1) as f64),
     },
     Quantity {
+        name: "globalRollbackPercent",
+        title: "tasks re-executed, estimated global rollback",
+        unit: Unit::Percent,
+        faulty: true,
+        drawn: false,
+        family: Some(Family::Tasks),
+        of: |run, _| {
+            let tasks = run.costs.tasks.filter(|it| it.global > 0)?;
+            let by_failed = tasks.again.saturating_sub(tasks.rerun);
+            Some(100.0 * (by_failed + tasks.global) as f64 / tasks.tasks.max(1) as f64)
+        },
+    },
+    Quantity {
         name: "rerunPercent",
-        title: "re-executed without failing, share of a global rollback",
+        title: "re-executed without failing, share of an estimated global rollback",
         unit: Unit::Percent,
         faulty: true,
         drawn: false,

@@ -155,6 +155,39 @@ spec:
 }
 
 #[test]
+fn an_assigned_program_is_compared_with_stolen_ones_and_a_global_rollback() {
+    let text = "apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: small }
+spec:
+  clusters: [{ name: lyon, nodes: 4 }, { name: nancy, nodes: 4 }]
+  protocol: { cck: { tau: 200ms, replicateTo: otherCluster } }
+  application: { jacobi: { rows: 4, columns: 8, size: 4, iterations: 30, taskTime: 10ms } }
+  failures: { detectAfter: 100ms, restartAfter: 50ms }
+  faults: [{ at: 700ms, crash: { cluster: lyon, node: 1 } }]
+";
+    let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("can be run");
+    let protocols = ["none", "cck", "tic", "sel", "satin"].map(str::to_owned).to_vec();
+    let settings = Settings { protocols, first_seed: 3, seeds: 2, jobs: NonZero::<usize>::MIN };
+    let compared = simulated(&federation, &settings);
+    let [none, cck, tic, sel, satin] = &compared.rows[..] else { panic!("five rows") };
+    for row in [cck, tic, sel, satin] {
+        assert_eq!((row.calm.pass, row.faulty.pass), (2, 2), "{row:?}");
+        assert!(row.values.contains_key("tasksRunAgainPercent"), "{row:?}");
+    }
+    assert_eq!((none.calm.pass, none.faulty.runs), (2, 0));
+    // The tasks that CCK re-executes are those of the failed process and those of the others. A rollback of all
+    // processes would re-execute more.
+    let (again, global) = (mean(cck, "tasksRunAgainPercent"), mean(cck, "globalRollbackPercent"));
+    let others = mean(cck, "rerunPercent");
+    assert!(0.0 < others && others < 100.0 && 0.0 < again && again < global, "{cck:?}");
+    assert!(!tic.values.contains_key("globalRollbackPercent"));
+    let text = text::text(&compared);
+    assert!(text.contains("tasks re-executed, estimated global rollback"), "{text}");
+    assert!(page::render(&compared).contains("estimated global rollback"));
+}
+
+#[test]
 fn an_interrupted_comparison_shows_its_results_and_resumes_to_the_same_comparison() {
     let (federation, settings) =
         small(HEAT, "  faults: [{ at: 600ms, crash: { cluster: lyon, node: 1 } }]\n");
