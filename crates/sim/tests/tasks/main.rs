@@ -7,9 +7,12 @@ mod evidence;
 mod federation;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{FactKind, Fault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{ClusterId, Fact, FactKind, Fault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_dataflow::programs::Flow;
+use faultline_dataflow::programs::queens::Queens;
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::{satin, theft};
+use faultline_trace::Record;
 
 use evidence::{named_differently, owned_twice, sent_too_early};
 use federation::{Ended, Federation};
@@ -78,6 +81,26 @@ fn without_fault_tolerance_the_first_failure_ends_the_run() {
     let ended = federation.run::<NoProtocol>(());
     assert!(matches!(ended.outcome, Outcome::Unrecoverable { .. }), "{:?}", ended.outcome);
     assert!(ended.ended > Time::ZERO);
+}
+
+#[test]
+fn a_cluster_that_joins_late_has_not_failed() {
+    let program = Flow::Queens(Queens { n: 6, depth: 3, task_time: Span::from_millis(10) });
+    let mut federation = Federation::new(3, vec![2, 2, 1], program);
+    federation.joins.push((ClusterId(1), Span::from_millis(50)));
+    // It has not joined when the members of the other one are announced.
+    federation.joins.push((ClusterId(2), Span::from_millis(100)));
+    let ended = federation.run::<NoProtocol>(());
+    assert_eq!((ended.outcome, &ended.digests[..]), (Outcome::Completed, &[federation.expected()][..]));
+    let late = |it: &&Record| it.process.0 >= 2 && matches!(it.fact, Fact::Ran { .. });
+    assert!(ended.facts.iter().any(|it| late(&it)), "the late processes steal tasks");
+    // The failure of one of them, once they are present, ends the run.
+    let late = Some(ClusterId(1));
+    let trigger = Trigger::When { fact: FactKind::Ran, cluster: late, process: None, occurrence: 1 };
+    let fault = Fault::Crash { process: ProcessId(2), storage: StorageFate::Kept, returns: true };
+    federation.faults.push((trigger, fault));
+    let ended = federation.run::<NoProtocol>(());
+    assert!(matches!(ended.outcome, Outcome::Unrecoverable { .. }), "{:?}", ended.outcome);
 }
 
 #[test]
