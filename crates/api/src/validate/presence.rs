@@ -46,7 +46,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a program of tasks. Clusters may join late under a protocol that can send them tasks, but cannot leave.
+    /// Checks a program of tasks. Clusters may join late if processes steal tasks, but cannot leave.
     fn presence_at_tasks(&mut self) {
         let spec = self.spec;
         let lends = matches!(
@@ -68,6 +68,12 @@ impl Check<'_> {
                     format!("{path}.joinsAfter"),
                     format!("{} does not support clusters that join or leave", spec.protocol.name()),
                     "choose the protocol `tic`, `sel`, `satin` or `none`, or omit `joinsAfter`",
+                );
+            } else if spec.is_planned() {
+                self.problem(
+                    format!("{path}.joinsAfter"),
+                    "tasks that are assigned in advance do not reach clusters that join late",
+                    "let processes steal tasks (`stealing: {}` instead of `schedule`), or omit `joinsAfter`",
                 );
             }
             if joins.0 == Span::ZERO {

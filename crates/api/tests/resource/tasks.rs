@@ -248,6 +248,29 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
 }
 
 #[test]
+fn clusters_do_not_join_a_program_that_is_assigned_in_advance() {
+    let late = ("nodes: 2, speed: 50, cores: 4", "nodes: 2, joinsAfter: 2s");
+    let stealing = "stealing: { patience: 2ms, clusterFirst: 0.5 }";
+    rejects(
+        [late, (TIC, NONE), (stealing, "schedule: {}")],
+        5,
+        "tasks that are assigned in advance do not reach clusters that join late",
+        "let processes steal tasks (`stealing: {}` instead of `schedule`), or omit `joinsAfter`",
+    );
+    let stolen = with([late, (TIC, NONE), (FIBONACCI, "jacobi: {}")]);
+    assert!(parse("federation.yaml", stolen.as_bytes()).is_ok());
+    let assigned = stolen.replace(stealing, "");
+    assert_eq!(error(&assigned).1, "tasks that are assigned in advance do not reach clusters that join late");
+    // Tasks of CCK are always assigned in advance.
+    rejects(
+        [late, (TIC, "cck: {}"), (stealing, "schedule: {}")],
+        5,
+        "cck does not support clusters that join or leave",
+        "choose the protocol `tic`, `sel`, `satin` or `none`, or omit `joinsAfter`",
+    );
+}
+
+#[test]
 fn messages_need_every_process_to_the_end() {
     let fault = "{ at: 1s, crash: { cluster: paris, node: 1, returns: false } }";
     let text = faulty(fault).replace(TIC, "hc3i: {}").replace(FIBONACCI, "heat: {}");
