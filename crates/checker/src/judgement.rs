@@ -152,7 +152,6 @@ impl Property {
             Property::ForcedPerTheft => Some(Promise::ForcedByThefts),
             Property::Contained => Some(Promise::Containment),
             Property::NeighboursOnly => Some(Promise::NeighboursOnly),
-            Property::StrictlyRequired => Some(Promise::StrictlyRequired),
             Property::OrphansFirst => Some(Promise::OrphansFirst),
             Property::PhasesAgree => Some(Promise::Phases),
             Property::RepeatedOrder => Some(Promise::RepeatedOrder),

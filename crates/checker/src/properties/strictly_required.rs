@@ -9,11 +9,15 @@
 //! before the recovery may still arrive; no fact states whether its task was required, so both outcomes are correct.
 //! The protocol claims that a partition has joined, and that a channel is drained. A false claim changes what is
 //! required, but not what is re-executed.
+//!
+//! Re-executing too much violates the property under every protocol, and also in a recovery that a newer one
+//! interrupted. Re-executing too little violates it only in a recovery that is over, and if the protocol promises
+//! [`Promise::StrictlyRequired`]: other protocols may find values in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Incarnation, ProcessId, TaskId};
+use faultline_core::{Incarnation, ProcessId, Promise, TaskId};
 
 use super::valid_checkpoints::cut_of;
 use crate::finding::{Breach, Findings, Gap};
@@ -23,9 +27,6 @@ use faultline_history::{History, Joined, MessageNo, Planned, Point};
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::StrictlyRequired);
     let Some(planned) = &history.planned else { return finding };
-    if !finding.property.is_judged(history.context) {
-        return finding;
-    }
     let last = planned.epochs().last().copied();
     for epoch in planned.epochs() {
         check_epoch(history, planned, epoch, is_over(history, epoch, last), &mut finding);
@@ -52,8 +53,8 @@ fn check_epoch(
     let context = history.context;
     let mut states: BTreeMap<ProcessId, State> = BTreeMap::new();
     for &partition in context.clusters.iter().flatten() {
-        // Some partitions had not joined when the next recovery began.
-        let Some(joined) = planned.joined.get(&(epoch, partition)) else { return };
+        // Some partitions had not joined when the next recovery began. They re-executed nothing.
+        let Some(joined) = planned.joined.get(&(epoch, partition)) else { continue };
         let Some(state) = State::of(history, partition, joined) else {
             return finding.unjudged(Gap::PartUnknown { owner: partition, position: joined.slot });
         };
@@ -74,7 +75,7 @@ fn check_epoch(
             );
         }
     }
-    if !is_over {
+    if !is_over || !context.promises.include(Promise::StrictlyRequired) {
         return;
     }
     let required = needed.required(|task, by| needed.may_arrive(&messages, task, by));
@@ -180,7 +181,11 @@ mod tests {
     /// Partition 0 executes two tasks after its checkpoint. The second one reads the first and sends to partition 1,
     /// which fails. Partition 0 then re-executes the tasks in `again`.
     fn wrong(again: &[u64], is_over: bool) -> Vec<Breach> {
-        let mut run = Partitions::new(2);
+        wrong_under(&[Promise::StrictlyRequired], again, is_over)
+    }
+
+    fn wrong_under(promises: &[Promise], again: &[u64], is_over: bool) -> Vec<Breach> {
+        let mut run = Partitions::promising(2, promises);
         run.executed(0, 1, &[], &[]);
         let slot = run.checkpoint(0, 1);
         run.commit(0, slot);
@@ -222,6 +227,40 @@ mod tests {
         assert_eq!(wrong(&[3], false), []);
         let wrong = wrong(&[3], true);
         assert!(matches!(wrong[..], [Breach::NotReexecuted { .. }]), "{wrong:?}");
+    }
+
+    #[test]
+    fn values_in_memory_excuse_re_executing_less_but_not_more() {
+        assert_eq!(wrong_under(&[], &[3], true), []);
+        let wrong = wrong_under(&[], &[2, 3, 4], true);
+        assert!(matches!(wrong[..], [Breach::NotRequired { .. }]), "{wrong:?}");
+    }
+
+    /// Partition 2 fails before it joins the recovery in which partition 0 re-executes the task `again` for partition 1.
+    fn interrupted(again: u64) -> Findings {
+        let mut run = Partitions::new(3);
+        let slot = run.checkpoint(0, 1);
+        run.commit(0, slot);
+        let id = run.executed(0, 3, &[], &[1])[0];
+        run.executed(0, 4, &[], &[]);
+        run.delivered(id);
+        run.0.kill(1, false);
+        run.restored(1, 5, slot);
+        run.joined(1, 5, slot);
+        run.joined(0, 5, slot);
+        run.drained(0, 1, 5);
+        run.rerun(0, again, 1, 5);
+        run.0.kill(2, false);
+        run.0.context.outcome = Some(Outcome::Deadline);
+        check_alone(check, &run.0)
+    }
+
+    #[test]
+    fn an_interrupted_recovery_is_judged_by_what_it_re_executed() {
+        let finding = interrupted(3);
+        assert_eq!((finding.instances, finding.violation_count()), (2, 0));
+        let wrong = interrupted(4).wrong();
+        assert!(matches!(wrong[..], [Breach::NotRequired { .. }]), "{wrong:?}");
     }
 
     #[test]
