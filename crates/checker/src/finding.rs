@@ -126,6 +126,10 @@ pub enum Breach {
         position: Position,
         owner: ProcessId,
     },
+    ValidPartRemoved {
+        holder: ProcessId,
+        part: ImageName,
+    },
     SentAndNotReceived {
         position: Position,
         message: MessageId,

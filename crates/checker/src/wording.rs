@@ -230,6 +230,12 @@ impl Breach {
                 process(by),
                 process(owner)
             ),
+            Breach::ValidPartRemoved { holder, part } => format!(
+                "{} removed the part of {} in the valid checkpoint {} before a newer checkpoint was complete",
+                process(holder),
+                process(part.owner),
+                part.position()
+            ),
             Breach::SentAndNotReceived { position, message: id } => format!(
                 "checkpoint {position} contains the send of {}, but {} had not received it",
                 names.message(id),

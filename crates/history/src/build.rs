@@ -11,7 +11,7 @@ use faultline_trace::{Stream, Trace};
 
 use super::groups::{CheckpointName, Commit, Groups, RestoredBy, StoredCopy};
 use super::messages::{MessageNo, Messages};
-use super::planned::{Joined, Planned, Rerun, Task};
+use super::planned::{Joined, Planned, Removed, Rerun, Task};
 use super::stints::{self, Stint};
 use super::supervision::Supervision;
 use super::tasks::{self, Absorption, Step, Tasks};
@@ -315,6 +315,7 @@ impl<'a> Builder<'a> {
                 cursor.segment.is_active = true;
                 self.last_movement = self.last_movement.max(time);
             }
+            Fact::Removed(part) => self.planned.removed.push(Removed { at, part: *part }),
             Fact::CheckpointMessage { position, from, to } => {
                 self.planned.coordinated.entry(*position).or_default().push((*from, *to, at));
             }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use faultline_core::{Incarnation, Position, ProcessId, TaskId};
+use faultline_core::{ImageName, Incarnation, Position, ProcessId, TaskId};
 
 use crate::history::Point;
 use crate::messages::MessageNo;
@@ -28,6 +28,17 @@ pub struct Planned {
     pub transmitted: BTreeMap<MessageNo, Vec<Point>>,
     /// The messages that coordinate each checkpoint: sender, receiver, and point of sending.
     pub coordinated: BTreeMap<Position, Vec<(ProcessId, ProcessId, Point)>>,
+    /// Every removal of a part of a checkpoint from a process's storage, in the order of processes and lives.
+    pub removed: Vec<Removed>,
+}
+
+/// A part of a checkpoint that a process removed from its storage.
+#[derive(Clone, Copy, Debug)]
+pub struct Removed {
+    /// The fact that states the removal.
+    pub at: Point,
+    /// The removed part.
+    pub part: ImageName,
 }
 
 /// A task that was executed.

@@ -1,24 +1,27 @@
 //! A checkpoint of partitions is valid only once every partition has saved its part (CCK long paper): it is declared
 //! valid, or restored, only after all parts are durable.
 //!
+//! The newest valid checkpoint is kept (K3): a process removes its copy of a part of a valid checkpoint only once all
+//! parts of a newer checkpoint are durable. A checkpoint behind which a recovery restarted is not the newest valid one.
+//!
 //! A process states its actions before others can observe them, so the reports on which validity depends are in the
 //! trace; if all processes read one clock, they also precede it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{Attempt, Position, ProcessId, Time};
 
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
-use faultline_history::{CheckpointName, History, Message, Part, Point};
+use faultline_history::{CheckpointName, History, Message, Part, Planned, Point, StoredCopy};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::ValidCheckpoints);
-    if history.planned.is_none() {
-        return finding;
-    }
+    let Some(planned) = &history.planned else { return finding };
     let context = history.context;
-    for (position, (time, at)) in valid(history) {
+    let valid = valid(history);
+    check_removals(history, planned, &valid, &mut finding);
+    for (position, (time, at)) in valid {
         for &partition in context.clusters.iter().flatten() {
             finding.instances += 1;
             let copies = part_of(history, partition, position).map_or(&[][..], |it| &it.copies);
@@ -38,6 +41,46 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         }
     }
     finding
+}
+
+/// Judges every removal of a part of a valid checkpoint.
+fn check_removals(
+    history: &History<'_>,
+    planned: &Planned,
+    valid: &BTreeMap<Position, (Time, Point)>,
+    finding: &mut Findings,
+) {
+    let context = history.context;
+    let removed = planned.removed.iter().filter(|it| valid.contains_key(&it.part.position()));
+    for removed in removed {
+        let (position, time) = (removed.part.position(), history.time(removed.at));
+        let is_in_time = |it: &StoredCopy| !context.common_clock || it.time <= time;
+        let is_complete = |position: Position| {
+            let mut partitions = context.clusters.iter().flatten();
+            partitions
+                .all(|it| part_of(history, *it, position).is_some_and(|it| it.copies.iter().any(is_in_time)))
+        };
+        let newer = history.groups.iter().flat_map(|it| it.checkpoints.keys()).map(|it| it.position);
+        let newer: BTreeSet<Position> = newer.filter(|it| *it > position).collect();
+        finding.instances += 1;
+        if newer.into_iter().any(is_complete) || is_abandoned(planned, position) {
+            continue;
+        }
+        let mut processes = (0..history.processes.len() as u32).map(ProcessId);
+        if let Some(process) = processes.find(|it| history.trace.has_gap_of(*it)) {
+            finding.unjudged(Gap::FactsMissing { process });
+            continue;
+        }
+        let holder = history.process_of(removed.at);
+        finding
+            .violated([history.source(removed.at)], Breach::ValidPartRemoved { holder, part: removed.part });
+    }
+}
+
+/// Returns whether a later recovery restarted from an older checkpoint, because no process that was left knew that this
+/// one was valid.
+fn is_abandoned(planned: &Planned, position: Position) -> bool {
+    planned.joined.iter().any(|((epoch, _), it)| *epoch > position.incarnation && it.slot < position)
 }
 
 /// Returns every checkpoint that a process declared valid or restored, with the first time and fact that show this.
@@ -101,6 +144,7 @@ mod tests {
     use crate::testing::check_alone;
     use crate::testing::finds;
     use crate::testing::planned::Partitions;
+    use faultline_core::Fact;
 
     #[test]
     fn every_partition_has_saved_its_part() {
@@ -120,6 +164,46 @@ mod tests {
         run.commit(0, position);
         let finding = check_alone(check, &run.0);
         finds!(finding, Breach::UsedBeforeDurable { owner: ProcessId(1), .. });
+    }
+
+    /// A process removes its part of a valid checkpoint once `parts` of 2 parts of the next one are durable.
+    fn removed(parts: u32) -> Partitions {
+        let mut run = Partitions::new(2);
+        run.0.context.common_clock = true;
+        let old = run.checkpoint(0, 1);
+        run.commit(0, old);
+        run.0.wait(faultline_core::Span::from_millis(1));
+        (0..parts).for_each(|it| drop(run.save(it, 0, 2)));
+        run.0.wait(faultline_core::Span::from_millis(1));
+        run.0.state(0, Fact::Removed(run.0.image(0, 0, 1)));
+        run
+    }
+
+    #[test]
+    fn a_valid_part_is_kept_until_a_newer_checkpoint_is_complete() {
+        let finding = check_alone(check, &removed(2).0);
+        assert_eq!((finding.instances, finding.violation_count()), (3, 0));
+        let mut run = removed(1);
+        finds!(check_alone(check, &run.0), Breach::ValidPartRemoved { holder: ProcessId(0), .. });
+        // The other part was not durable at the time of the removal.
+        run.0.wait(faultline_core::Span::from_millis(1));
+        run.save(1, 0, 2);
+        assert_eq!(check_alone(check, &run.0).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_checkpoint_that_never_became_valid_may_be_removed() {
+        let mut run = Partitions::new(2);
+        run.save(0, 0, 1);
+        run.0.state(0, Fact::Removed(run.0.image(0, 0, 1)));
+        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
+    }
+
+    #[test]
+    fn a_checkpoint_behind_which_a_recovery_restarted_may_be_removed() {
+        let mut run = removed(0);
+        run.joined(0, 5, Position::default());
+        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
     }
 
     #[test]
