@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
+use crate::content::Content;
 use crate::fact::Witness;
 use crate::footprint::Footprint;
 use crate::id::{Attempt, Incarnation, Position, ProcessId, Sn};
@@ -69,9 +70,13 @@ impl Chunk {
     }
 }
 
+/// Different contents have different outputs.
 impl fmt::Debug for Chunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes", self.len())
+        match self {
+            Chunk::Virtual(len) => write!(f, "{len} bytes"),
+            Chunk::Bytes(bytes) => Content(bytes).fmt(f),
+        }
     }
 }
 

@@ -22,6 +22,7 @@
 extern crate alloc;
 
 pub mod application;
+mod content;
 pub mod counters;
 mod defects;
 pub mod fact;

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
+use crate::content::Content;
 use crate::id::{Incarnation, ProcessId, finish};
 
 /// Identity of one application message: the channel, the incarnation of the sender's cluster when the message was
@@ -114,9 +115,13 @@ impl Payload {
     }
 }
 
+/// Different contents have different outputs.
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes", self.len())
+        match self {
+            Payload::Virtual(len) => write!(f, "{len} bytes"),
+            Payload::Inline(_) | Payload::Shared(_) => Content(self.bytes()).fmt(f),
+        }
     }
 }
 
