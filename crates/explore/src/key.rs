@@ -14,14 +14,12 @@ thread_local! {
     static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Returns the key of a value's `Debug` output and of `bytes`, the content that is not part of that output.
-pub(crate) fn key_of(value: &impl Debug, bytes: &[u8]) -> Key {
+/// Returns the key of a value.
+pub(crate) fn key_of(value: &impl Debug) -> Key {
     TEXT.with_borrow_mut(|text| {
         text.clear();
-        write!(text, "{value:?}|").expect("a string accepts every write");
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(text.as_bytes()).update(bytes);
-        truncated(&hasher)
+        write!(text, "{value:?}").expect("a string accepts every write");
+        truncated(blake3::Hasher::new().update(text.as_bytes()))
     })
 }
 
@@ -41,15 +39,27 @@ fn truncated(hasher: &blake3::Hasher) -> Key {
 
 #[cfg(test)]
 mod tests {
+    use faultline_core::{Chunk, Payload};
+
     use super::*;
 
     #[test]
     fn different_values_have_different_keys() {
-        let keys = [key_of(&1, b""), key_of(&2, b""), key_of(&1, b"2"), key_of(&12, b"")];
+        let keys = [key_of(&1), key_of(&2), key_of(&[1, 2]), key_of(&12)];
         let mut distinct = keys.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
         assert_eq!(distinct.len(), keys.len());
         assert_ne!(key_of_all(keys), key_of_all(keys.into_iter().rev()), "the order counts");
+    }
+
+    /// Queues, logs and images contain bytes that are opaque to protocols.
+    #[test]
+    fn different_bytes_of_the_same_length_have_different_keys() {
+        for len in [4, 100] {
+            let (ones, twos) = (vec![1; len], vec![2; len]);
+            assert_ne!(key_of(&[Payload::from_slice(&ones)]), key_of(&[Payload::from_slice(&twos)]));
+            assert_ne!(key_of(&Chunk::Bytes(ones.into())), key_of(&Chunk::Bytes(twos.into())));
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use faultline_catalog::Hosted;
 use faultline_core::application::Job as _;
 use faultline_core::fault::Outcome;
-use faultline_core::process::{ImageOf, In, Packet, PacketOf};
+use faultline_core::process::{ImageOf, In, PacketOf};
 use faultline_core::{
     Action, Birth, Boot, Event, Fact, FactKinds, ImageName, JobNo, Life, Membership, ProcessId, Role,
     StorageFate, Time, To,
@@ -203,11 +203,7 @@ impl<N: Hosted> Effects<N> {
                 }
                 Action::Send { to, packet } => {
                     let packet = Arc::new(packet);
-                    let content = match &*packet {
-                        Packet::Application { payload, .. } => payload.bytes(),
-                        Packet::Control(_) | Packet::Image(_) => &[],
-                    };
-                    let key = key_of(&packet, content);
+                    let key = key_of(&packet);
                     let receivers = match to {
                         To::One(to) => vec![to],
                         To::Cluster(cluster) => local.view.processes_of(cluster).to_vec(),
@@ -231,7 +227,7 @@ impl<N: Hosted> Effects<N> {
             requests.push(request);
         }
         if !facts.is_empty() {
-            local.stated = key_of_all([local.stated, local.life.0.into(), key_of(&facts, b"")]);
+            local.stated = key_of_all([local.stated, local.life.0.into(), key_of(&facts)]);
         }
         local.rekey();
         Effect { local: Arc::new(local), requests, facts, ends }
@@ -284,7 +280,7 @@ impl<N: Hosted> Local<N> {
 
     fn rekey(&mut self) {
         self.key = 0;
-        self.key = key_of(self, b"");
+        self.key = key_of(self);
     }
 
     fn end(&mut self, fate: StorageFate) {

@@ -3,6 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use faultline_api::Federation;
+use faultline_api::resource::Family;
 use faultline_catalog::{Hosted, Setup, manifest};
 use faultline_checker::{Context, Judgement, Property, Verdict, judge};
 use faultline_core::fault::Outcome;
@@ -28,7 +29,7 @@ pub struct Counterexample {
     pub judgement: Judgement,
     /// Whether the run ended: all ranks finished, or the protocol declared a cluster unrecoverable.
     pub has_ended: bool,
-    /// Whether the protocol promises that every run ends.
+    /// Whether every run must end: under all protocols except those for messages that do not promise progress.
     must_end: bool,
 }
 
@@ -81,7 +82,10 @@ impl Replay {
         manifest.plan = Vec::new();
         // An exploration may delay any message for as long as it likes.
         manifest.bounds.iter_mut().for_each(|it| it.delivered_within = None);
-        let must_end = Property::Progress.is_judged(&Context::from_manifest(&manifest));
+        // The bound on the time of progress is no promise of the protocols for programs of tasks, but their runs
+        // end.
+        let must_end = federation.spec.application.family() == Family::Tasks
+            || Property::Progress.is_judged(&Context::from_manifest(&manifest));
         Replay { membership: setup.membership.clone(), bounds, manifest, must_end }
     }
 

@@ -103,7 +103,7 @@ impl<N: Hosted> Search<'_, N> {
         for depth in 0.. {
             extent.depth = extent.depth.max(depth);
             for (place, state) in level.drain(..) {
-                if state.is_quiet() && judged.insert(state.stated()) {
+                if state.is_quiet() && judged.insert(state.completion()) {
                     extent.runs += 1;
                     let path = path(&steps, place);
                     match (self.judge)(&mut self.effects, &path) {
@@ -152,4 +152,75 @@ fn path(steps: &[Step], mut place: u32) -> Vec<Choice> {
     }
     path.reverse();
     path
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use faultline_catalog::{MessagesSetup, MessagesVisitor, Setup, with_valid_messages};
+    use faultline_core::{Protocol, Time};
+
+    use super::*;
+    use crate::bounds::Storage;
+    use crate::federation::federation;
+    use crate::program::{Program, Rank};
+
+    const BOUNDS: Bounds = Bounds {
+        crashes: 1,
+        timers: 1,
+        overtakings: Some(0),
+        storage: Storage::Any,
+        permanent: false,
+        states: 1_000_000,
+    };
+
+    struct Runs;
+
+    impl MessagesVisitor for Runs {
+        /// The number of runs judged, of quiet states that differ in facts or deadlines, and of those that differ in
+        /// facts.
+        type Output = (u64, usize, usize);
+
+        fn visit<P>(self, setup: MessagesSetup<P>) -> Self::Output
+        where
+            P: Protocol + Send + Sync + 'static,
+            P::Config: Send + Sync,
+        {
+            runs(&setup.hosting::<Rank>("0>1,1>0".parse::<Program>().unwrap()))
+        }
+    }
+
+    fn runs<N: Hosted>(setup: &Setup<N>) -> (u64, usize, usize) {
+        let mut effects = Effects::<N>::new(setup.process.clone());
+        let first = State::begun(setup.membership.clone(), &BOUNDS, &mut effects, &mut ());
+        let (mut stated, mut quiet) = (HashSet::new(), HashSet::new());
+        let mut visited = HashSet::from([first.key()]);
+        let mut rest = vec![first.clone()];
+        while let Some(state) = rest.pop() {
+            if state.is_quiet() {
+                let deadlines: Vec<Option<Time>> = state.deadlines().collect();
+                stated.insert(state.stated());
+                quiet.insert((state.stated(), state.ended.is_none().then_some(deadlines)));
+            }
+            let mut choices = Vec::new();
+            state.choices(&BOUNDS, &mut choices);
+            let following = choices.into_iter().map(|it| state.perform(it, &mut effects, &mut ()));
+            rest.extend(following.filter(|it| visited.insert(it.key())));
+        }
+        let mut extent = SearchExtent::default();
+        let (judge, progress) = (&mut |_: &mut _, _: &_| Run::Sound, &mut |_: &_| true);
+        let mut search = Search { bounds: BOUNDS, effects, judge, progress };
+        assert!(matches!(search.run(first, &mut extent), End::Exhausted));
+        (extent.runs, quiet.len(), stated.len())
+    }
+
+    /// The rest of a run depends on the states of the processes, which may differ although the same facts were stated.
+    #[test]
+    fn quiet_states_with_the_same_facts_and_different_deadlines_are_both_judged() {
+        let federation = federation("hc3i", 2, 1).unwrap();
+        let (judged, quiet, stated) = with_valid_messages(&federation, Some(0), None, Runs).unwrap();
+        assert!(quiet > stated, "{quiet} {stated}");
+        assert!(judged >= quiet as u64, "{judged} {quiet}");
+    }
 }

@@ -18,6 +18,7 @@ use crate::local::{Effect, Effects, ExploredEvent, Local, Request};
 pub(crate) struct State<N: Hosted> {
     locals: Vec<Arc<Local<N>>>,
     membership: Arc<Membership>,
+    membership_key: Key,
     /// Pending steps in the order in which they were requested, except overtaken ones.
     pending: Vec<Pending<N>>,
     /// Pending steps that other steps have overtaken. They may happen at any time.
@@ -87,9 +88,9 @@ enum Lane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The step at this position among the pending steps that can happen. Those before it are overtaken.
-    Next(u8),
+    Next(u16),
     /// The overtaken step at this position.
-    Overtaken(u8),
+    Overtaken(u16),
     /// A process fails.
     Crash { process: ProcessId, storage: StorageFate, output: Output, returns: Return },
     /// The next deadline of a process expires.
@@ -131,15 +132,15 @@ impl<N: Hosted> Pending<N> {
     fn new(body: Body<N>, content: Key) -> Pending<N> {
         let key = match &body {
             Body::Packet { from, from_life, to, to_life, .. } => {
-                key_of(&(0, from, from_life, to, to_life, content), b"")
+                key_of(&(0, from, from_life, to, to_life, content))
             }
-            Body::Store(process, life) => key_of(&(1, process, life), b""),
-            Body::Compute(process, life, no, job) => key_of(&(2, process, life, no, job), b""),
-            Body::Tell(process, life, _) => key_of(&(3, process, life, content), b""),
-            Body::Start(process, life) => key_of(&(4, process, life), b""),
-            Body::Refill(process, life) => key_of(&(5, process, life), b""),
-            Body::Detect(process, life, returns) => key_of(&(6, process, life, returns), b""),
-            Body::Restart(process) => key_of(&(7, process), b""),
+            Body::Store(process, life) => key_of(&(1, process, life)),
+            Body::Compute(process, life, no, job) => key_of(&(2, process, life, no, job)),
+            Body::Tell(process, life, _) => key_of(&(3, process, life, content)),
+            Body::Start(process, life) => key_of(&(4, process, life)),
+            Body::Refill(process, life) => key_of(&(5, process, life)),
+            Body::Detect(process, life, returns) => key_of(&(6, process, life, returns)),
+            Body::Restart(process) => key_of(&(7, process)),
         };
         Pending { key, body: Arc::new(body) }
     }
@@ -175,6 +176,7 @@ impl<N: Hosted> State<N> {
                 .map(|it| Arc::new(Local::new(ProcessId(it), membership.clone())))
                 .collect(),
             membership: membership.clone(),
+            membership_key: key_of(&membership),
             pending: Vec::new(),
             overtaken: Vec::new(),
             is_fifo: effects.is_fifo(),
@@ -203,7 +205,8 @@ impl<N: Hosted> State<N> {
     pub(crate) fn key(&self) -> Key {
         let left = self.left;
         let overtakings = left.overtakings.map_or(u128::MAX, u128::from);
-        let budgets = [left.crashes.into(), left.timers.into(), overtakings, self.stated];
+        let budgets = [left.crashes.into(), left.timers.into(), overtakings];
+        let supervisor = [self.membership_key, self.stated];
         let locals = self.locals.iter().map(|it| it.key);
         let counted = |pending: &[Pending<N>]| pending.len() as u128;
         let mut overtaken: Vec<Key> = self.overtaken.iter().map(|it| it.key).collect();
@@ -223,12 +226,32 @@ impl<N: Hosted> State<N> {
             pending.sort_unstable();
         }
         let counts = [counted(&self.pending), counted(&self.overtaken)];
-        key_of_all(budgets.into_iter().chain(counts).chain(locals).chain(pending).chain(overtaken))
+        let steps = pending.into_iter().chain(overtaken);
+        key_of_all(budgets.into_iter().chain(supervisor).chain(counts).chain(locals).chain(steps))
+    }
+
+    /// Returns the key of the complete run that [`State::complete`] makes of a quiet state. It consists of the facts
+    /// stated so far and of what the rest of the run depends on: nothing if the run has ended, otherwise the states of
+    /// all processes and of the supervisor. The remaining bounds are irrelevant.
+    pub(crate) fn completion(&self) -> Key {
+        if self.ended.is_some() {
+            return key_of_all(self.locals.iter().map(|it| it.stated()).chain([self.stated]));
+        }
+        let steps = self.pending.iter().chain(&self.overtaken).map(|it| it.key);
+        let supervisor = [self.membership_key, self.stated, self.pending.len() as u128];
+        key_of_all(supervisor.into_iter().chain(self.locals.iter().map(|it| it.key)).chain(steps))
     }
 
     /// Returns the key of all facts stated so far.
+    #[cfg(test)]
     pub(crate) fn stated(&self) -> Key {
-        key_of_all(self.locals.iter().map(|it| it.stated()).chain([self.stated, self.ended.is_some().into()]))
+        key_of_all(self.locals.iter().map(|it| it.stated()).chain([self.stated]))
+    }
+
+    /// Iterates over the next deadlines of all processes.
+    #[cfg(test)]
+    pub(crate) fn deadlines(&self) -> impl Iterator<Item = Option<Time>> + '_ {
+        self.locals.iter().map(|it| it.deadline())
     }
 
     /// Returns whether the run has ended, or no pending step can happen.
@@ -258,9 +281,9 @@ impl<N: Hosted> State<N> {
         }
         let most = self.left.overtakings.map_or(usize::MAX, |it| it as usize + 1);
         let possible = (0..self.pending.len()).filter(|&it| self.can_happen(it)).take(most).count();
-        choices.extend((0..possible.min(u8::MAX.into())).map(|it| Choice::Next(it as u8)));
+        choices.extend((0..possible).map(|it| Choice::Next(position(it))));
         let overtaken = (0..self.overtaken.len()).filter(|&it| self.can_follow(it));
-        choices.extend(overtaken.map(|it| Choice::Overtaken(it as u8)));
+        choices.extend(overtaken.map(|it| Choice::Overtaken(position(it))));
         let living = || (0..).map(ProcessId).zip(&self.locals).filter(|(_, it)| it.lives());
         if self.left.timers > 0 {
             let waiting = living().filter(|(_, it)| it.deadline().is_some());
@@ -466,7 +489,7 @@ impl<N: Hosted> State<N> {
     ) {
         let boot = self.locals[process.index()].next_boot();
         self.supervisor(Fact::LifeStarted { process, life, boot }, sink);
-        let key = key_of(&(8, life, &view), b"");
+        let key = key_of(&(8, life, &view));
         self.event(process, key, || ExploredEvent::Begin(life, view.clone()), effects, sink);
     }
 
@@ -495,7 +518,7 @@ impl<N: Hosted> State<N> {
             self.supervisor(Fact::Injecting { no, fault: Box::new(fault) }, sink);
         }
         self.supervisor(Fact::Failed { process, life, storage, by }, sink);
-        self.event(process, key_of(&(9, storage), b""), || ExploredEvent::End(storage), effects, sink);
+        self.event(process, key_of(&(9, storage)), || ExploredEvent::End(storage), effects, sink);
         if output == Output::Lost {
             let is_its = |it: &Pending<N>| matches!(&*it.body, Body::Packet { from, .. } if *from == process);
             self.pending.retain(|it| !is_its(it));
@@ -512,8 +535,8 @@ impl<N: Hosted> State<N> {
 
     fn announce(&mut self, mut membership: Membership) {
         membership.version = membership.version.next();
-        let content = key_of(&membership, b"");
-        self.membership = Arc::new(membership);
+        let content = key_of(&membership);
+        (self.membership, self.membership_key) = (Arc::new(membership), content);
         for (process, local) in (0..).map(ProcessId).zip(&self.locals) {
             if local.lives() {
                 let body = Body::Tell(process, local.life, self.membership.clone());
@@ -523,7 +546,7 @@ impl<N: Hosted> State<N> {
     }
 
     fn supervisor(&mut self, fact: Fact, sink: &mut impl Witnesses<N>) {
-        self.stated = key_of_all([self.stated, key_of(&fact, b"")]);
+        self.stated = key_of_all([self.stated, key_of(&fact)]);
         sink.states(ProcessId::SUPERVISOR, Life(0), &[fact]);
     }
 
@@ -561,6 +584,11 @@ impl<N: Hosted> State<N> {
             self.pending.push(pending);
         }
     }
+}
+
+/// Returns the position of a pending step as a choice names it.
+fn position(place: usize) -> u16 {
+    u16::try_from(place).expect("fewer than 65,536 steps are pending")
 }
 
 /// Keys of events without content.
