@@ -236,6 +236,9 @@ const FOLLOWED: usize = 8;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -245,6 +248,25 @@ mod tests {
         for (place, name) in listed.iter().enumerate() {
             assert!(mutations.iter().any(|it| it == name), "{name} is no mutation");
             assert!(!listed[..place].contains(name), "{name} is listed twice");
+        }
+    }
+
+    /// [`DIRECTED`] names tests as `FILE: FUNCTION`, which the compiler does not check.
+    #[test]
+    fn every_test_that_shows_a_mutation_exists() {
+        for (mutation, test) in DIRECTED {
+            let (file, function) = test.split_once(": ").unwrap_or_else(|| panic!("{mutation}: {test}"));
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{mutation}: {file}: {error}"));
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            let declared = lines.iter().position(|it| *it == format!("fn {function}() {{"));
+            let place = declared.unwrap_or_else(|| panic!("{mutation}: no test {function} in {file}"));
+            let attributes = lines[..place].iter().rev().take_while(|it| it.starts_with("#["));
+            let attributes: Vec<&&str> = attributes.collect();
+            assert_eq!(attributes, [&"#[test]"], "{mutation}: {function} in {file}");
+            let mut body = lines[place..].iter().take_while(|it| **it != "#[test]");
+            let variant = format!("Defect::{}", mutation.parse::<Defect>().unwrap().variant());
+            assert!(body.any(|it| it.contains(&variant)), "{mutation}: {function} does not enable it");
         }
     }
 
