@@ -6,9 +6,31 @@
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// The key of a value.
 pub(crate) type Key = u128;
+
+/// Hashes keys for a table. Keys are already hashes, so it only combines them.
+pub(crate) type Unhashed = BuildHasherDefault<KeyHasher>;
+
+/// Combines keys.
+#[derive(Default)]
+pub(crate) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are numbers");
+    }
+
+    fn write_u128(&mut self, key: u128) {
+        self.0 = self.0.rotate_left(32) ^ key as u64;
+    }
+}
 
 thread_local! {
     static TEXT: RefCell<String> = const { RefCell::new(String::new()) };

@@ -4,6 +4,7 @@
 //! for each pair of a process's state and an event, and looked up in all interleavings with steps of other processes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::mem;
 use std::sync::Arc;
 
 use faultline_catalog::Hosted;
@@ -15,24 +16,27 @@ use faultline_core::{
     StorageFate, Time, To,
 };
 
-use crate::key::{Key, key_of, key_of_all};
+use crate::key::{Key, Unhashed, key_of, key_of_all};
 
 /// A process with its storage and its view of the membership.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Local<N: Hosted> {
+    /// Depends on all other fields. Values that are not changed once they exist, such as images, have their own keys,
+    /// so that only the node is formatted after each event.
     pub(crate) key: Key,
     me: ProcessId,
     pub(crate) life: Life,
     /// `None` between two lives.
     node: Option<N>,
     pub(crate) view: Arc<Membership>,
+    view_key: Key,
     /// Whether the storage was lost, and is not yet complete again.
     replaced: bool,
     clock: Time,
-    images: BTreeMap<ImageName, Arc<ImageOf<N>>>,
+    images: BTreeMap<ImageName, (Key, Arc<ImageOf<N>>)>,
     record: Option<Arc<[u8]>>,
-    /// Pending operations of the storage, in order.
-    under_way: VecDeque<Operation<N>>,
+    /// Pending operations of the storage with their keys, in order.
+    under_way: VecDeque<(Key, Operation<N>)>,
     /// The key of all facts that the process has stated. Two states count as the same only if all processes
     /// have stated the same facts, so one judgement of a complete run covers all interleavings that lead to
     /// it.
@@ -91,8 +95,9 @@ pub(crate) struct Effect<N: Hosted> {
     pub(crate) ends: Option<Outcome>,
 }
 
-/// The number of effects beyond which all are dropped to save memory: each contains the state of a process.
-const MOST_EFFECTS: usize = 300_000;
+/// The number of effects in a generation. Effects that the last two generations did not use are dropped to save memory:
+/// each contains the state of a process.
+const GENERATION: usize = 150_000;
 
 /// The largest number of expired deadlines of a process that one event handles.
 const MOST_AT_ONCE: usize = 4;
@@ -100,12 +105,16 @@ const MOST_AT_ONCE: usize = 4;
 /// Computes effects, and caches them.
 pub(crate) struct Effects<N: Hosted> {
     config: Arc<N::Config>,
-    known: HashMap<(Key, Key), Arc<Effect<N>>>,
+    known: Known<N>,
+    /// The previous generation.
+    older: Known<N>,
 }
+
+type Known<N> = HashMap<(Key, Key), Arc<Effect<N>>, Unhashed>;
 
 impl<N: Hosted> Effects<N> {
     pub(crate) fn new(config: Arc<N::Config>) -> Effects<N> {
-        Effects { config, known: HashMap::new() }
+        Effects { config, known: Known::default(), older: Known::default() }
     }
 
     /// Returns whether packets of one channel arrive in order.
@@ -120,14 +129,18 @@ impl<N: Hosted> Effects<N> {
         event: Key,
         happening: impl FnOnce() -> ExploredEvent<N>,
     ) -> Arc<Effect<N>> {
-        if let Some(effect) = self.known.get(&(local.key, event)) {
+        let key = (local.key, event);
+        if let Some(effect) = self.known.get(&key) {
             return effect.clone();
         }
-        if self.known.len() >= MOST_EFFECTS {
-            self.known.clear();
+        let effect = match self.older.remove(&key) {
+            Some(effect) => effect,
+            None => Arc::new(self.compute(local, happening())),
+        };
+        if self.known.len() >= GENERATION {
+            self.older = mem::take(&mut self.known);
         }
-        let effect = Arc::new(self.compute(local, happening()));
-        self.known.insert((local.key, event), effect.clone());
+        self.known.insert(key, effect.clone());
         effect
     }
 
@@ -137,7 +150,8 @@ impl<N: Hosted> Effects<N> {
         let mut actions = Vec::new();
         let event = match happening {
             ExploredEvent::Begin(life, view) => {
-                (local.life, local.view) = (life, view);
+                local.life = life;
+                local.learn(view);
                 let birth = Birth {
                     me,
                     life,
@@ -163,7 +177,7 @@ impl<N: Hosted> Effects<N> {
             ExploredEvent::Stored => local.complete(),
             ExploredEvent::Computed(no, job) => Some(Event::Computed(no, job.run())),
             ExploredEvent::Told(view) => {
-                local.view = view.clone();
+                local.learn(view.clone());
                 Some(Event::Membership(view))
             }
             ExploredEvent::Ring => {
@@ -185,7 +199,7 @@ impl<N: Hosted> Effects<N> {
         let (mut requests, mut facts, mut ends) = (Vec::new(), Vec::new(), None);
         for action in actions {
             let mut store = |operation| {
-                local.under_way.push_back(operation);
+                local.under_way.push_back((key_of(&operation), operation));
                 Request::Store
             };
             let request = match action {
@@ -243,6 +257,7 @@ impl<N: Hosted> Local<N> {
             me,
             life: Life(0),
             node: None,
+            view_key: key_of(&view),
             view,
             replaced: false,
             clock: Time::ZERO,
@@ -278,9 +293,32 @@ impl<N: Hosted> Local<N> {
         self.stated
     }
 
+    fn learn(&mut self, view: Arc<Membership>) {
+        (self.view_key, self.view) = (key_of(&view), view);
+    }
+
     fn rekey(&mut self) {
-        self.key = 0;
-        self.key = key_of(self);
+        let Local {
+            key: _,
+            me,
+            life,
+            node,
+            view: _,
+            view_key,
+            replaced,
+            clock,
+            images,
+            record,
+            under_way,
+            stated,
+            has_finished,
+        } = &*self;
+        let rest = key_of(&(me, life, node, replaced, clock, record, has_finished));
+        let counts = [images.len() as Key, under_way.len() as Key];
+        let stored = images.values().map(|(key, _)| *key);
+        let operations = under_way.iter().map(|(key, _)| *key);
+        self.key =
+            key_of_all([rest, *view_key, *stated].into_iter().chain(counts).chain(stored).chain(operations));
     }
 
     fn end(&mut self, fate: StorageFate) {
@@ -296,15 +334,18 @@ impl<N: Hosted> Local<N> {
 
     /// Completes the oldest operation of the storage.
     fn complete(&mut self) -> Option<In<N>> {
-        match self.under_way.pop_front()? {
+        let (key, operation) = self.under_way.pop_front()?;
+        match operation {
             Operation::Persist(image) => {
                 let name = image.name;
-                self.images.insert(name, image);
+                self.images.insert(name, (key, image));
                 Some(Event::Persisted(name))
             }
-            Operation::Read(name) => Some(Event::Read { name, image: self.images.get(&name).cloned() }),
+            Operation::Read(name) => {
+                Some(Event::Read { name, image: self.images.get(&name).map(|(_, it)| it.clone()) })
+            }
             Operation::List => {
-                let heads = self.images.iter().map(|(&name, image)| (name, image.head.clone()));
+                let heads = self.images.iter().map(|(&name, (_, image))| (name, image.head.clone()));
                 Some(Event::Listed(heads.collect()))
             }
             Operation::Delete(name) => {

@@ -1,13 +1,12 @@
 //! The breadth-first search, whose first violation has the shortest run.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
 
 use faultline_catalog::Hosted;
 
 use crate::bounds::Bounds;
-use crate::key::Key;
+use crate::key::{Key, Unhashed};
 use crate::local::Effects;
 use crate::state::{Choice, State};
 
@@ -40,25 +39,7 @@ struct Step {
     choice: Choice,
 }
 
-/// A hasher that uses keys unchanged, because they are already hashes.
-#[derive(Default)]
-struct Unhashed(u64);
-
-impl Hasher for Unhashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are numbers");
-    }
-
-    fn write_u128(&mut self, key: u128) {
-        self.0 = key as u64;
-    }
-}
-
-type Keys = HashSet<Key, BuildHasherDefault<Unhashed>>;
+type Keys = HashSet<Key, Unhashed>;
 
 /// How a search ends.
 pub(crate) enum End {
