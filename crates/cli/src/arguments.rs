@@ -800,8 +800,8 @@ fn parameter(text: &str) -> Result<(String, Value), String> {
 /// fails next. The search is breadth first over distinct states, and every complete run is judged. It first visits the
 /// runs without overtakings, then those in which one packet, write or computation is overtaken, then two, and so on,
 /// until it has visited the given number of states. It ends at the first violation: no run with the same number of
-/// overtakings violates a property in fewer steps. PASS means that every run without overtakings was visited or, with
-/// `--overtakings`, every run within the bounds. The last lines state how far the search got.
+/// overtakings violates a property in fewer steps. PASS means that every run was visited or, with `--overtakings N`,
+/// every run with at most N overtakings; otherwise the verdict is UNKNOWN. The last lines state how far the search got.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -346,17 +346,16 @@ impl Report {
         self.levels.iter().map(|it| it.states).sum()
     }
 
-    /// Decides the verdict. A search that raises the number of overtakings until it reaches the limit on states
-    /// passes if it has visited all runs without overtakings. A search with a given number of overtakings passes only
-    /// if it has visited all runs. A search in which no run could be judged completely shows nothing.
+    /// Decides the verdict. A search passes only if it has visited all runs: with a given number of overtakings those
+    /// within it, otherwise those with any number. A search in which no run could be judged completely shows nothing.
     fn conclude(&mut self) -> Verdict {
-        let is_any_complete = self.levels.iter().any(|it| it.is_complete);
-        let is_last_complete = self.levels.last().is_some_and(|it| it.is_complete);
+        let covers_all = |it: &Level| it.is_complete && !(self.is_deepening && it.is_bounded);
+        let is_all_visited = self.levels.last().is_some_and(covers_all);
         let is_any_judged = self.levels.iter().any(|it| it.is_complete && it.runs > it.unknown);
         self.verdict = match self.finding {
             None if !is_any_judged => Verdict::Unknown,
             Some(_) => Verdict::Fail,
-            None if is_last_complete || self.is_deepening && is_any_complete => Verdict::Pass,
+            None if is_all_visited => Verdict::Pass,
             None => Verdict::Unknown,
         };
         self.verdict

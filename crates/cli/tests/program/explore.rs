@@ -26,13 +26,23 @@ fn a_small_state_space_is_visited_completely_and_a_larger_one_says_where_it_stop
     assert!(level["runs"].as_u64().unwrap() > 0 && level["depth"].as_u64().unwrap() > 0, "{report}");
     let report = explore(&["--overtakings", "all", "--states", "500"], 3);
     assert_eq!((&report["verdict"], &report["levels"][0]["isComplete"]), (&"unknown".into(), &false.into()));
-    // Without a limit on overtakings, the search explores as many as the limit on states permits.
-    let report = explore(&["--states", "20000", "--crashes", "0"], 0);
-    assert!(report["levels"].as_array().unwrap().len() > 1, "{report}");
+    // Without a limit on overtakings, the search visits runs with more and more of them. It passes only once no limit
+    // would permit another run.
+    for (states, code, verdict) in [("1000", 3, "unknown"), ("20000", 0, "pass")] {
+        let report = explore(&["--states", states, "--crashes", "0"], code);
+        let levels = report["levels"].as_array().unwrap();
+        let is_all = |level: &Value| level["isComplete"] == true && level["isBounded"] == false;
+        assert_eq!(
+            (report["verdict"] == verdict, code == 0),
+            (true, is_all(levels.last().unwrap())),
+            "{report}"
+        );
+        assert!(levels.len() > 1 && levels[0]["isComplete"] == true, "{report}");
+    }
     for (more, code, said) in [
         (
             ["--states", "1000", "--crashes", "0"],
-            0,
+            3,
             "at most 2 steps overtaken was visited, but not every run with more",
         ),
         (["--states", "500", "--overtakings", "all"], 3, "did not visit every run within the bounds"),
