@@ -270,8 +270,15 @@ impl<N: Hosted> State<N> {
     /// Returns whether a process can fail permanently: it is a rank, and another one remains.
     fn may_go(&self, process: ProcessId) -> bool {
         let is_rank = |it: ProcessId| self.membership.member(it).role == Role::RANK;
+        let is_undetected = |it: ProcessId| {
+            let steps = self.pending.iter().chain(&self.overtaken);
+            steps
+                .into_iter()
+                .any(|step| matches!(&*step.body, Body::Detect(of, _, Return::Gone) if *of == it))
+        };
+        let remains = |it: ProcessId| is_rank(it) && !self.membership.member(it).gone && !is_undetected(it);
         let mut others = (0..self.locals.len() as u32).map(ProcessId).filter(|&it| it != process);
-        is_rank(process) && others.any(|it| is_rank(it) && !self.membership.member(it).gone)
+        is_rank(process) && others.any(remains)
     }
 
     /// Appends the choices that the state offers.

@@ -60,3 +60,12 @@ fn failures_at_every_step_of_a_program_of_tasks_are_survived() {
         assert!(extent.runs > 50 && extent.runs > extent.unknown, "{extent:?}");
     }
 }
+
+/// One rank remains, even if a second one fails before the supervisor detects the first failure.
+#[test]
+fn not_all_ranks_of_a_program_of_tasks_fail_permanently() {
+    let bounds =
+        Bounds { crashes: 2, timers: 0, storage: Storage::Kept, permanent: true, states: 20_000, ..ORDERLY };
+    let Exploration { extent, .. } = explored("cck", (2, 1), "0>1", bounds);
+    assert!(extent.states >= bounds.states, "{extent:?}");
+}
