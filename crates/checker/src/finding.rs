@@ -268,6 +268,16 @@ pub enum Breach {
         process: ProcessId,
         since: Position,
     },
+    NewestNotAbsorbed {
+        by: ProcessId,
+        of: ProcessId,
+        newest: Position,
+    },
+    LogNotAbsorbed {
+        by: ProcessId,
+        of: ProcessId,
+        since: Position,
+    },
     EventNotWritten {
         process: ProcessId,
         waited: Span,

@@ -395,6 +395,16 @@ impl Breach {
                 "{} did not restore all of its log since checkpoint {since}, which was durable",
                 process(*by)
             ),
+            Breach::NewestNotAbsorbed { by, of, newest } => format!(
+                "{} did not absorb checkpoint {newest} of {}, the newest durable one",
+                process(*by),
+                process(*of)
+            ),
+            Breach::LogNotAbsorbed { by, of, since } => format!(
+                "{} did not absorb the whole log of {} since checkpoint {since}, which was durable",
+                process(*by),
+                process(*of)
+            ),
             Breach::EventNotWritten { process: by, waited } => format!(
                 "{} had run a task, but did not write its event for {waited}, longer than any of its writes took",
                 process(*by)

@@ -3,7 +3,8 @@
 //!
 //! The parts of this bound that the protocol controls are judged: a process writes an event to stable storage
 //! immediately, or as soon as earlier writes are complete; and a process whose storage survived restores its whole log
-//! up to the first gap. The duration of a write depends on the storage and the network, and is taken from the run
+//! up to the first gap. The successor of a process that never returns absorbs the longest log at any one holder. The
+//! duration of a write depends on the storage and the network, and is taken from the run
 //! itself.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +40,45 @@ pub(super) fn check(history: &History<'_>, mut finding: Findings) -> Findings {
             );
         }
     }
+    let gone = history.supervision.gone(&history.context.clusters);
+    for absorption in history.tasks.iter().flat_map(|it| &it.absorptions) {
+        let (of, at) = (absorption.of, history.source(absorption.at));
+        let Some(life) = history.supervision.newest_life(of) else { continue };
+        let Some(stream) = history.trace.streams.get(&(of, life)) else { continue };
+        finding.instances += 1;
+        let mut images = images(history, &durable, of, life, stream);
+        if let Some((number, waited)) = too_late(stream, &images) {
+            finding.violated(
+                [Source { process: of, life, number: FactNo(number) }],
+                Breach::EventNotWritten { process: of, waited },
+            );
+        }
+        let end = history.supervision.end_of_life(at.process, at.life);
+        let is_left = |it: &Stored| {
+            !gone.contains(&it.holder) && !history.supervision.may_have_lost(it.holder, it.life, end)
+        };
+        let holders: BTreeSet<ProcessId> = durable.values().flatten().map(|it| it.holder).collect();
+        let longest = holders.into_iter().filter_map(|holder| {
+            for image in &mut images {
+                let stored = durable.get(&image.name).map_or(&[][..], Vec::as_slice);
+                image.is_durable = stored.iter().any(|it| it.holder == holder && is_left(it));
+            }
+            newest(&images)
+        });
+        if let Some(newest) = longest.max().filter(|it| absorption.image < Some(*it)) {
+            finding.violated([at], Breach::LogNotAbsorbed { by: at.process, of, since: newest.position() });
+        }
+    }
     finding
+}
+
+/// An image in stable storage.
+#[derive(Clone, Copy)]
+struct Stored {
+    holder: ProcessId,
+    /// The holder's life in which the image became durable.
+    life: Life,
+    at: Time,
 }
 
 /// An image that a process has written in one life: a checkpoint, or a segment of the log.
@@ -56,12 +95,12 @@ struct Written {
 }
 
 /// Returns where each image became durable, and when.
-fn durable(history: &History<'_>) -> BTreeMap<ImageName, Vec<(ProcessId, Time)>> {
+fn durable(history: &History<'_>) -> BTreeMap<ImageName, Vec<Stored>> {
     let mut all: BTreeMap<ImageName, Vec<_>> = BTreeMap::new();
-    for (&(process, _), stream) in &history.trace.streams {
-        for (at, fact) in stream {
+    for (&(holder, life), stream) in &history.trace.streams {
+        for &(at, ref fact) in stream {
             if let Fact::Durable(name) = fact {
-                all.entry(*name).or_default().push((process, *at));
+                all.entry(*name).or_default().push(Stored { holder, life, at });
             }
         }
     }
@@ -70,7 +109,7 @@ fn durable(history: &History<'_>) -> BTreeMap<ImageName, Vec<(ProcessId, Time)>>
 
 fn images(
     history: &History<'_>,
-    durable: &BTreeMap<ImageName, Vec<(ProcessId, Time)>>,
+    durable: &BTreeMap<ImageName, Vec<Stored>>,
     process: ProcessId,
     life: Life,
     stream: &Stream,
@@ -85,10 +124,11 @@ fn images(
             return None;
         }
         let stored = durable.get(&name).map_or(&[][..], Vec::as_slice);
-        let others: BTreeSet<ProcessId> = stored.iter().map(|it| it.0).filter(|it| *it != process).collect();
-        let is_durable = stored.iter().any(|it| it.0 == process);
+        let others: BTreeSet<ProcessId> =
+            stored.iter().map(|it| it.holder).filter(|it| *it != process).collect();
+        let is_durable = stored.iter().any(|it| it.holder == process);
         // The last holder's answer takes time to arrive.
-        let answered = stored.iter().map(|it| it.1).max().map(|it| it + slowest.unwrap_or_default() * 2);
+        let answered = stored.iter().map(|it| it.at).max().map(|it| it + slowest.unwrap_or_default() * 2);
         Some(Written {
             name,
             upto: if witness.life == life { witness.upto.0 } else { 0 },
@@ -185,5 +225,56 @@ mod tests {
         assert!(matches!(wrong[0], Breach::EventNotWritten { .. }), "{wrong:?}");
         // Earlier writes had not completed.
         assert_eq!(found([true, true, false], Span::from_millis(1_100), 1), []);
+    }
+
+    /// Process 0 never returns. It has written a checkpoint and two segments of its log; `durable` says which of them
+    /// process 1 stores. Process 1 absorbs the image with the number `absorbed`.
+    fn found_at_a_successor(durable: [bool; 3], wait: Span, absorbed: Option<usize>) -> Vec<Breach> {
+        let mut run = TaskRun::promising(2, &[Promise::EventsLogged]);
+        run.0.context.common_clock = true;
+        run.begin(0, 4);
+        let mut images: Vec<(ImageName, Witness)> = Vec::new();
+        for (attempt, is_durable) in (1..).zip(durable) {
+            let name = ImageName { attempt: Attempt(attempt), ..run.0.image(0, 0, 1) };
+            let witness = run.0.witness(0);
+            run.state(0, Fact::Saved(Box::new((name, witness, 0))));
+            run.0.durable(0, name);
+            if is_durable {
+                run.0.wait(Span::from_millis(5));
+                run.0.durable(1, name);
+            }
+            images.push((name, witness));
+            run.ran(0, TaskId::MAIN.child(attempt), 0);
+        }
+        run.0.wait(wait);
+        run.ran(0, TaskId::MAIN.child(0), 0);
+        run.lose_for_good(0);
+        let image = absorbed.map(|it| images[it]);
+        let (name, witness) = image.map_or_else(Default::default, |(name, witness)| (Some(name), witness));
+        run.state(1, Fact::Absorbed(Box::new((ProcessId(0), name, witness))));
+        let finding = check_alone(super::super::bounded_loss::check, &run.0);
+        assert_eq!(finding.instances, 1);
+        finding.wrong()
+    }
+
+    #[test]
+    fn a_successor_absorbs_the_whole_log_that_a_holder_stores() {
+        let is_wrong = |durable, absorbed| {
+            let wrong = found_at_a_successor(durable, Span::ZERO, absorbed);
+            assert!(wrong.iter().all(|it| matches!(it, Breach::LogNotAbsorbed { .. })), "{wrong:?}");
+            !wrong.is_empty()
+        };
+        assert!(!is_wrong([true; 3], Some(2)));
+        assert!(is_wrong([true; 3], Some(1)));
+        assert!(is_wrong([true, false, false], None));
+        // Nothing after a gap is absorbed, and the storage of process 0 is gone with it.
+        assert!(!is_wrong([true, false, true], Some(0)));
+        assert!(!is_wrong([false; 3], None));
+    }
+
+    #[test]
+    fn a_process_that_never_returns_wrote_events_at_once() {
+        let wrong = found_at_a_successor([true; 3], Span::from_millis(1_100), Some(2));
+        assert!(matches!(wrong[..], [Breach::EventNotWritten { process: ProcessId(0), .. }]), "{wrong:?}");
     }
 }

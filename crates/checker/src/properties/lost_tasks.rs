@@ -3,7 +3,8 @@
 //!
 //! The protocol controls two parts of this bound: when a process takes its next checkpoint (tau after the last one or,
 //! if its write took longer than tau, tau after the write completed), and that it restores the newest surviving
-//! checkpoint, at the process or at a holder. The duration of a write depends on the storage and the network.
+//! checkpoint, at the process or at a holder. The same applies to the successor of a process that never returns, which
+//! absorbs that checkpoint. The duration of a write depends on the storage and the network.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use faultline_trace::manifest::Bounds;
 
 use crate::finding::{Breach, Findings};
 use crate::properties::bounded_loss::SLACK;
-use faultline_history::{CheckpointName, Group, History, RestoredBy, Source, StoredCopy};
+use faultline_history::{Group, History, Source, StoredCopy};
 
 pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Findings) -> Findings {
     let slack = if history.context.common_clock { Span(1) } else { SLACK };
@@ -27,8 +28,10 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
             let life = Life(at.life.0.saturating_sub(1));
             let Some(stream) = history.trace.streams.get(&(process, life)) else { continue };
             finding.instances += 1;
-            if let Some(newer) = passed_over(history, group, restored, &gone) {
-                finding.violated([at], Breach::NewestNotRestored { process, newest: newer });
+            let earlier = |it: Position| it.incarnation < at.life.incarnation();
+            let position = restored.checkpoint.map(|it| it.position);
+            if let Some(newest) = passed_over(history, group, position, earlier, at, &gone) {
+                finding.violated([at], Breach::NewestNotRestored { process, newest });
             }
             if let Some((number, waited)) = too_late(history, process, stream, tau + slack) {
                 finding.violated(
@@ -38,27 +41,47 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
             }
         }
     }
+    for absorption in history.tasks.iter().flat_map(|it| &it.absorptions) {
+        let (of, at) = (absorption.of, history.source(absorption.at));
+        let cluster = history.context.clusters.iter().position(|it| it.contains(&of));
+        let Some(&Some(tau)) = cluster.and_then(|it| bounds.checkpoint_every.get(it)) else { continue };
+        finding.instances += 1;
+        let position = absorption.image.map(|it| it.position());
+        let group = history.groups.iter().find(|it| it.members.first() == Some(&of));
+        if let Some(newest) = group.and_then(|it| passed_over(history, it, position, |_| true, at, &gone)) {
+            finding.violated([at], Breach::NewestNotAbsorbed { by: at.process, of, newest });
+        }
+        let last = history.supervision.newest_life(of);
+        let stream = last.and_then(|life| Some((life, history.trace.streams.get(&(of, life))?)));
+        if let Some((life, stream)) = stream
+            && let Some((number, waited)) = too_late(history, of, stream, tau + slack)
+        {
+            finding.violated(
+                [Source { process: of, life, number: FactNo(number) }],
+                Breach::ProcessCheckpointOverdue { process: of, waited, every: tau },
+            );
+        }
+    }
     finding
 }
 
-/// Returns the newest checkpoint of earlier lives that is still durable at the process or at one of its holders, unless
-/// this checkpoint or a newer one was restored.
+/// Returns the newest of the `eligible` checkpoints that is still durable at the process or at one of its holders when
+/// the fact `source` states which one was restored; `None` if that is this one or a newer one.
 fn passed_over(
     history: &History<'_>,
     group: &Group<'_>,
-    restored: &RestoredBy,
+    restored: Option<Position>,
+    eligible: impl Fn(Position) -> bool,
+    source: Source,
     gone: &BTreeSet<ProcessId>,
 ) -> Option<Position> {
-    let source = history.source(restored.at);
     let before = history.supervision.end_of_life(source.process, source.life);
     let is_left = |it: &StoredCopy| {
         !gone.contains(&it.holder) && !history.supervision.may_have_lost(it.holder, it.life, before)
     };
-    let earlier = |name: &CheckpointName| name.position.incarnation < source.life.incarnation();
-    let all = group.checkpoints.iter().filter(|(name, _)| earlier(name));
+    let all = group.checkpoints.iter().filter(|(name, _)| eligible(name.position));
     let left = all.filter(|(_, it)| it.parts[0].copies.iter().any(is_left)).map(|it| it.0.position);
-    let restored = restored.checkpoint.map_or(Position::default(), |it| it.position);
-    left.max().filter(|it| restored < *it)
+    left.max().filter(|it| restored.unwrap_or_default() < *it)
 }
 
 /// Checks whether a life ran for longer than `limit` after its last checkpoint without writing another one. Returns the
@@ -191,5 +214,52 @@ mod tests {
         assert_eq!(found_at_a_holder(false, 0), [wrong]);
         assert_eq!(found_at_a_holder(false, 1), []);
         assert_eq!(found_at_a_holder(true, 0), []);
+    }
+
+    /// Process 0 never returns; checkpoint 2 is durable at both others. Checks the absorption of the image with the
+    /// number `absorbed` by process 1.
+    fn found_at_a_successor(wait: Span, is_lost: bool, absorbed: Option<usize>) -> Vec<Breach> {
+        let mut run = TaskRun::new(3);
+        run.0.context.common_clock = true;
+        run.0.context.bounds = Some(bounds(3));
+        run.begin(0, 1);
+        let saved = [run.commit(0, 1, false), run.commit(0, 2, true)];
+        for holder in [1, 2] {
+            run.0.durable(holder, saved[0].0);
+        }
+        run.0.durable(2, saved[1].0);
+        run.0.wait(wait);
+        run.ran(0, TaskId::MAIN.child(0), 0);
+        run.lose_for_good(0);
+        if is_lost {
+            run.0.kill(2, true);
+        }
+        let image = absorbed.map(|it| saved[it]);
+        let (name, witness) = image.map_or_else(Default::default, |(name, witness)| (Some(name), witness));
+        run.state(1, Fact::Absorbed(Box::new((ProcessId(0), name, witness))));
+        let finding = check_alone(super::super::bounded_loss::check, &run.0);
+        assert_eq!(finding.instances, 1);
+        finding.wrong()
+    }
+
+    #[test]
+    fn a_successor_absorbs_the_newest_checkpoint_at_any_holder() {
+        let newest = |sn| Position::new(0, sn);
+        let wrong = |sn| Breach::NewestNotAbsorbed { by: ProcessId(1), of: ProcessId(0), newest: newest(sn) };
+        assert_eq!(found_at_a_successor(Span::ZERO, false, Some(1)), []);
+        assert_eq!(found_at_a_successor(Span::ZERO, false, Some(0)), [wrong(2)]);
+        assert_eq!(found_at_a_successor(Span::ZERO, false, None), [wrong(2)]);
+        // The storage of process 0 is gone with it.
+        assert_eq!(found_at_a_successor(Span::ZERO, true, Some(0)), []);
+        assert_eq!(found_at_a_successor(Span::ZERO, true, None), [wrong(1)]);
+    }
+
+    #[test]
+    fn a_process_that_never_returns_took_a_checkpoint_every_tau() {
+        let wrong = found_at_a_successor(Span::from_millis(110), false, Some(1));
+        assert!(
+            matches!(wrong[..], [Breach::ProcessCheckpointOverdue { process: ProcessId(0), .. }]),
+            "{wrong:?}"
+        );
     }
 }
