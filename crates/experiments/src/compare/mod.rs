@@ -43,7 +43,7 @@ use crate::tally::Ending;
 
 pub use crate::tally::Tally;
 pub use costs::{Costs, Outage, TaskCosts};
-use estimate::Estimate;
+use estimate::{Estimate, FEW};
 use protocols::{under, without_absent, without_faults};
 use quantity::Quantity;
 
@@ -241,11 +241,23 @@ pub struct Row {
     pub faulty: Tally,
     /// Values by name of the quantity. A quantity that no run has is missing.
     pub values: BTreeMap<&'static str, Estimate>,
+    /// The value of each run, by name of the quantity, for quantities with fewer than [`FEW`](estimate::FEW) runs.
+    pub points: BTreeMap<&'static str, Vec<f64>>,
     /// How the processes spent their time, summed over all runs: those with faults, if there are any, otherwise those
     /// without.
     pub time: TimeByActivity,
     /// The period of the checkpoint timer, if a message forced every checkpoint in the runs without faults.
     pub timer_never_fired: Option<String>,
+}
+
+impl Row {
+    /// Adds the values of a quantity, one for each run that has it.
+    fn add(&mut self, quantity: &Quantity, values: Vec<f64>) {
+        self.values.extend(Estimate::of(values.iter().copied()).map(|it| (quantity.name, it)));
+        if (1..FEW).contains(&values.len()) {
+            self.points.insert(quantity.name, values);
+        }
+    }
 }
 
 /// One run.
@@ -400,6 +412,7 @@ impl Bench<'_, '_, '_> {
             calm: Tally::default(),
             faulty: Tally::default(),
             values: BTreeMap::new(),
+            points: BTreeMap::new(),
             time: TimeByActivity::default(),
             timer_never_fired: None,
         };
@@ -424,7 +437,7 @@ impl Bench<'_, '_, '_> {
         for quantity in Quantity::of_family(federation.spec.application.family()) {
             let runs = if quantity.faulty { &faulty } else { &calm };
             let values = runs.iter().filter_map(|it| (quantity.of)(it, native.get(&it.seed).copied()));
-            row.values.extend(Estimate::of(values).map(|it| (quantity.name, it)));
+            row.add(quantity, values.collect());
         }
         row.timer_never_fired = period(federation)
             .filter(|(_, period)| {

@@ -51,7 +51,7 @@ pub fn render(it: &Comparison) -> String {
         p.prose {
             "Every protocol runs the same application with the same seeds, once without faults and once with those in "
             "the file. Every run is judged by the same checker. Numbers are means over the seeds, with the 95 % confidence "
-            "interval of the mean, or, for fewer than " (FEW) " runs, their range."
+            "interval of the mean. For fewer than " (FEW) " runs, the tables show their range, and the picture each run as a point."
             @if let Some(unprotected) = &it.unprotected {
                 " The unprotected application without faults takes "
                 (super::quantity::Unit::Seconds.text(unprotected)) ". Every overhead is relative to it, seed by seed."
@@ -143,10 +143,11 @@ fn panel(it: &Comparison, quantity: &Quantity) -> Markup {
                             @let start = NAME + scale(value.mean() - half);
                             @let end = NAME + scale(value.mean() + half);
                             path.whisker d={ "M" (start) " " (y + 8.0) "v6m0 -3H" (end) "m0 -3v6" } {}
-                        } @else if value.spread.runs > 1 && value.spread.runs < FEW {
-                            // With few runs, the extreme values are drawn instead of an interval.
-                            circle.run cx=(NAME + scale(value.spread.least)) cy=(y + 11.0) r="2.4" {}
-                            circle.run cx=(NAME + scale(value.spread.most)) cy=(y + 11.0) r="2.4" {}
+                        } @else if value.spread.runs > 1 {
+                            // Few runs have no interval; each is a point instead.
+                            @for &run in row.points.get(quantity.name).into_iter().flatten() {
+                                circle.run cx=(NAME + scale(run)) cy=(y + 11.0) r="2.4" { title { (quantity.unit.brief(run)) } }
+                            }
                         }
                         text.end x=(PANEL) y=(y + 15.0) { (quantity.unit.brief(value.mean())) }
                     }
@@ -251,4 +252,105 @@ fn explanations() -> Markup {
 /// Rounds a coordinate to a tenth of a pixel.
 fn n(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use faultline_api::resource::{Family, Protocol};
+    use faultline_report::TimeByActivity;
+
+    use super::super::Tally;
+    use super::super::estimate::Estimate;
+    use super::*;
+
+    /// A row in which every quantity has these values.
+    fn row(protocol: &str, family: Family, values: &[f64]) -> Row {
+        let mut row = Row {
+            protocol: protocol.to_owned(),
+            options: format!("{protocol}: {{}}"),
+            cannot: None,
+            left_out: Vec::new(),
+            cannot_with_faults: None,
+            calm: Tally::default(),
+            faulty: Tally::default(),
+            values: BTreeMap::new(),
+            points: BTreeMap::new(),
+            time: TimeByActivity::default(),
+            timer_never_fired: None,
+        };
+        for quantity in Quantity::of_family(family) {
+            row.add(quantity, values.to_vec());
+        }
+        row
+    }
+
+    fn comparison(protocols: &[&str], values: &[f64]) -> Comparison {
+        let family = Family::Messages;
+        Comparison {
+            name: "made".to_owned(),
+            backend: BackendKind::Simulate,
+            application: "heat".to_owned(),
+            family,
+            ranks: 6,
+            clusters: 2,
+            has_faults: true,
+            first_seed: 1,
+            seeds: values.len() as u32,
+            unprotected: Estimate::of(values.iter().copied()),
+            rows: protocols.iter().map(|it| row(it, family, values)).collect(),
+            missing: 0,
+            out_of_memory: 0,
+        }
+    }
+
+    /// Returns the positions of the points in each panel of a picture.
+    fn points(picture: &str) -> Vec<Vec<&str>> {
+        let panels = picture.split("<g transform").skip(1);
+        panels
+            .map(|panel| {
+                panel
+                    .split("<circle class=\"run\" cx=\"")
+                    .skip(1)
+                    .filter_map(|it| it.split('"').next())
+                    .collect()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn below_five_seeds_every_run_is_a_point() {
+        let three = picture(&comparison(&["hc3i"], &[1.0, 2.0, 4.0])).into_string();
+        let drawn = points(&three);
+        assert!(!drawn.is_empty() && !three.contains("class=\"whisker\""), "{three}");
+        for panel in drawn {
+            let mut places = panel.clone();
+            places.dedup();
+            assert_eq!((panel.len(), places.len()), (3, 3), "{panel:?}");
+        }
+        let five = picture(&comparison(&["hc3i"], &[1.0, 2.0, 4.0, 3.0, 2.0])).into_string();
+        assert!(points(&five).iter().all(Vec::is_empty) && five.contains("class=\"whisker\""), "{five}");
+        let one = picture(&comparison(&["hc3i"], &[1.0])).into_string();
+        assert!(points(&one).iter().all(Vec::is_empty), "the bar shows a single run: {one}");
+    }
+
+    #[test]
+    fn many_protocols_are_counted_in_the_heading_and_each_has_a_row_and_a_bar() {
+        let all: Vec<&str> = Protocol::compared(Family::Messages).into_iter().take(11).collect();
+        assert_eq!(all.len(), 11);
+        let it = comparison(&all, &[1.0, 2.0, 4.0]);
+        let page = render(&it);
+        assert!(page.contains("<h1>made: 11 protocols</h1>"), "{page}");
+        let bars = page.matches("<rect class=\"bar\"").count();
+        assert_eq!(bars, 11 * drawn(&it).len());
+        // Numbers outside the picture's box would be cut off.
+        let (width, height) = size(&it);
+        assert!(page.contains(&format!("viewBox=\"0 0 {width} {height}\"")));
+        for protocol in all {
+            assert!(page.contains(&format!("{protocol}: {{}}")), "{protocol}");
+        }
+        let few = render(&comparison(&["hc3i", "hydee"], &[1.0]));
+        assert!(few.contains("<h1>made: hc3i, hydee</h1>"), "{few}");
+    }
 }
