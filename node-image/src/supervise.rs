@@ -68,7 +68,7 @@ pub(crate) struct SuperviseArguments {
 
 /// Runs until a termination signal arrives.
 pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), CommandError> {
-    bound_memory(faultline_launch::bound(None));
+    bound_memory(faultline_runtime::memory::bound(None));
     let path = &arguments.federation;
     let bytes = fs::read(path)
         .map_err(|error| CommandError::input(format!("cannot read {}: {error}", path.display())))?;

@@ -39,7 +39,6 @@ mod live;
 mod local;
 mod log;
 mod machine;
-mod memory;
 mod paper;
 mod plugin;
 mod processes;
@@ -54,6 +53,8 @@ mod sweep;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use faultline_api::quantity::Size;
+use faultline_console::memory::set_limit;
 use faultline_console::{command_error, interrupt, output, progress, screen};
 
 pub use faultline_api::{quantity, resource};
@@ -109,7 +110,8 @@ impl Cli {
         command_error::explain();
         let arguments = Arguments::parse();
         log::begin(&arguments.command);
-        match memory::set_limit(arguments.memory).and_then(|()| perform(arguments.command)) {
+        let Arguments { command, memory } = arguments;
+        match set_limit(memory).and_then(|()| perform(command, memory)) {
             Ok(exit) => exit.into(),
             Err(CommandError { exit, report }) => {
                 anstream::eprintln!("{report:?}");
@@ -119,9 +121,9 @@ impl Cli {
     }
 }
 
-fn perform(command: Command) -> Result<Exit, CommandError> {
+fn perform(command: Command, memory: Option<Size>) -> Result<Exit, CommandError> {
     match command {
-        Command::Run(arguments) => run::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments, memory),
         Command::Fetch(arguments) => plugin::fetch(&arguments),
         Command::Simulate(arguments) => paper::simulate(&arguments),
         Command::Import(arguments) => paper::import(&arguments),

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use faultline_api::quantity::Size;
 use miette::miette;
 
 use crate::arguments::{DoctorArguments, FetchArguments, KubernetesArguments, OutputArguments, RunArguments};
@@ -16,7 +17,7 @@ use crate::command_error::{CommandError, Exit};
 const PROGRAM: &str = "kubectl-faultline";
 
 /// Executes `faultline run --backend kubernetes`.
-pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit, CommandError> {
     let RunArguments {
         file,
         backend: _,
@@ -37,6 +38,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     line.option("--repeat", Some(repeat.to_string()));
     line.option("--timeout", timeout.map(|it| it.to_string()));
     line.option("--out", out.as_ref());
+    line.option("--memory", memory.map(|it| it.to_string()));
     line.option("--format", Some(format.as_str()));
     line.flag("--quiet", (*quiet).into());
     line.flag("--verbose", *verbose);

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
+use faultline_api::quantity::Size;
 use faultline_console::repetition::Repetition;
 use faultline_shaper::{Kernel, ShapingSide};
 use faultline_trace::manifest::BackendKind;
@@ -17,10 +18,10 @@ use crate::runner::{LocalBackend, Runner};
 use crate::{doctor, interrupt, plugin};
 
 /// Executes `faultline run`.
-pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit, CommandError> {
     has_effect(arguments)?;
     let here = match arguments.backend {
-        BackendName::Kubernetes => return plugin::run(arguments),
+        BackendName::Kubernetes => return plugin::run(arguments, memory),
         BackendName::Simulate => LocalBackend::Simulator,
         BackendName::Local => {
             LocalBackend::Processes { kernel: links(arguments)?, metrics: metrics(arguments)? }

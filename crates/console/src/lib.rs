@@ -12,6 +12,7 @@
 //! | [`progress`] | progress of long operations |
 //! | [`examination`] | findings of `doctor` |
 //! | [`screen`] | the live view |
+//! | [`memory`] | the memory limit of the program |
 //! | [`output`] | the standard output |
 //! | [`interrupt`] | Ctrl-C |
 
@@ -19,6 +20,7 @@ pub mod arguments;
 pub mod command_error;
 pub mod examination;
 pub mod interrupt;
+pub mod memory;
 pub mod output;
 pub mod place;
 pub mod progress;

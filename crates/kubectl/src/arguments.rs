@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use faultline_api::quantity::Duration;
+use faultline_api::quantity::{Duration, Size};
 pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
 use faultline_console::arguments::{nodes, number};
 
@@ -86,6 +86,10 @@ pub(crate) struct RunArguments {
     /// Write the record to DIR instead of a new directory in `faultline-runs`
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Limit the memory of this program to SIZE, such as 2GiB. Judging a record that would exceed the limit is refused;
+    /// the supervisor in its pod has a limit of its own. Default: half of the machine's memory
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub(crate) memory: Option<Size>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     #[command(flatten)]

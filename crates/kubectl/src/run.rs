@@ -11,6 +11,7 @@ use faultline_api::resource::{FederationStatus, Phase, condition};
 use faultline_api::supervision::{self, Status};
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
+use faultline_console::memory::set_limit;
 use faultline_console::recording::Recording;
 use faultline_console::repetition::Repetition;
 use faultline_console::screen::{Row, Screen};
@@ -47,6 +48,7 @@ enum End {
 
 /// Executes `kubectl faultline run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
+    set_limit(arguments.memory)?;
     let federation = Source::of(arguments.file.as_deref())?.parse()?;
     let interrupted = interrupt::flag();
     let repetition = Repetition {

@@ -14,7 +14,7 @@ use faultline_runtime::memory;
 use faultline_runtime::metrics::ClusterNames;
 use faultline_runtime::supervise::{ChangeQueue, Names, UnexpectedEnd};
 use faultline_runtime::{Links, RunOptions, RunOutcome, StorageKind, StorageOptions};
-use faultline_session::{MemoryBound, RunEnd, memory_bound};
+use faultline_session::{BYTES_PER_FACT, MemoryBound, RunEnd, memory_bound};
 
 pub use node::{HostError, node};
 
@@ -51,16 +51,9 @@ pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
         metrics: None,
         interrupted: Arc::default(),
         memory: memory_bound().map(|it| MemoryBound { used: memory_of_all, ..it }),
+        fact_bytes: BYTES_PER_FACT,
         change_queue: ChangeQueue::default(),
     }
-}
-
-/// Returns the memory limit of this program: `bytes`, or half of the memory of the machine or of the control
-/// group.
-pub fn bound(bytes: Option<u64>) -> MemoryBound {
-    // If the available memory is unknown, there is no limit.
-    let half = || memory::available().map_or(u64::MAX, |it| it / 2);
-    MemoryBound { bytes: bytes.unwrap_or_else(half), used: || memory::used().unwrap_or(0) }
 }
 
 /// Returns the memory that this program and its descendants use, in bytes; 0 if it is unknown.

@@ -60,6 +60,7 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
         metrics: None,
         interrupted: Arc::default(),
         memory: None,
+        fact_bytes: 0,
         change_queue: ChangeQueue::default(),
     }
 }
@@ -95,6 +96,7 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
         metrics: None,
         interrupted: Arc::default(),
         memory: None,
+        fact_bytes: 0,
         change_queue: ChangeQueue::default(),
     }
 }

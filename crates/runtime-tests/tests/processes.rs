@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use faultline_conformance::Script;
-use faultline_core::{Fact, Life, ProcessId};
-use faultline_runtime::NodeOptions;
+use faultline_conformance::{Act, Script, Step};
+use faultline_core::fault::{MemoryContent, Outcome};
+use faultline_core::{Fact, Life, ProcessId, Span};
+use faultline_runtime::{NodeOptions, RunOptions, local};
+use faultline_runtime_tests::undisturbed;
+use faultline_supervisor::MemoryBound;
 use faultline_trace::Bundle;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -159,6 +162,37 @@ fn a_second_signal_of_either_kind_ends_a_program_that_ignores_the_first() {
         };
         assert_eq!(status.and_then(|it| it.code()), Some(3), "{first} and {second}");
     }
+}
+
+#[test]
+fn a_run_ends_before_its_facts_exceed_the_memory_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut steps = Vec::new();
+    for process in [0, 1].map(ProcessId) {
+        let mut step = |after, acts| steps.push(Step { process, life: None, after, acts });
+        for tick in 1..600 {
+            step(Span::from_millis(100) * tick, vec![Act::Send(ProcessId(1 - process.0), 2)]);
+        }
+        step(Span::from_secs(60), vec![Act::Finish]);
+    }
+    let script = dir.path().join("script");
+    fs::write(&script, postcard::to_stdvec(&Script { steps, ..Script::default() }).unwrap()).unwrap();
+    let bundle = Bundle::create(dir.path().join("run")).unwrap();
+    // Room for 40 facts, of which an eighth is reserved.
+    let options = RunOptions {
+        memory: Some(MemoryBound { bytes: 4000, used: || 0 }),
+        fact_bytes: 100,
+        ..undisturbed(bundle.dir(), &[2], Span::from_secs(60))
+    };
+    let command = vec![env!("CARGO_BIN_EXE_probe-node").into(), script.into(), "any".into()];
+    let ended = local::run(command, options, &mut ()).unwrap();
+    let Outcome::OutOfMemory(used) = ended.outcome else { panic!("{:?}", ended.outcome) };
+    let facts = used.parts.iter().find(|it| it.content == MemoryContent::JudgedFacts).unwrap();
+    assert_eq!((used.bound, facts.bytes), (4000, 100 * facts.count));
+    assert!(facts.count >= 35, "{facts:?}");
+    assert!(ended.duration < Span::from_secs(30), "{:?}", ended.duration);
+    let recorded = bundle.read_trace().unwrap();
+    assert!(recorded.flaws.is_empty() && recorded.len() as u64 >= facts.count, "{:?}", recorded.flaws);
 }
 
 #[test]

@@ -5,8 +5,17 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use faultline_supervisor::MemoryBound;
+
 /// Mount point of the control groups (version 2).
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
+
+/// Returns the memory limit of a program: `bytes`, or half of the memory of the machine or of the control group.
+pub fn bound(bytes: Option<u64>) -> MemoryBound {
+    // If the available memory is unknown, there is no limit.
+    let half = || available().map_or(u64::MAX, |it| it / 2);
+    MemoryBound { bytes: bytes.unwrap_or_else(half), used: || used().unwrap_or(0) }
+}
 
 /// Returns the memory that this program uses at present, in bytes: its resident memory, excluding files such
 /// as the program itself. `None` if it is unknown.

@@ -36,7 +36,7 @@ pub use faultline_supervisor::MemoryBound;
 
 pub use backend::{Backend, PreparedRun, RunEnd};
 use memory::most_facts;
-pub use memory::{bound_memory, memory_bound};
+pub use memory::{BYTES_PER_FACT, bound_memory, memory_bound};
 pub use recording::{Recording, UnjudgedRecording};
 pub use simulator::{Observer, SimulationView, Simulator};
 
@@ -215,12 +215,10 @@ impl<'a> Session<'a> {
         ended.complete(&mut manifest);
         manifest.expected = manifest::expected(setup);
         bundle.write_manifest(&manifest).map_err(RunError::Record)?;
-        let is_read = trace.is_none();
-        let trace = match trace {
-            Some(trace) => trace,
-            None => bundle.read_trace_of(most_facts()).map_err(RunError::Record)?,
+        let Some(trace) = trace else {
+            return UnjudgedRecording::read_back(bundle, manifest, most_facts()).map_err(RunError::Record);
         };
-        Ok(UnjudgedRecording { manifest, trace, is_read })
+        Ok(UnjudgedRecording { manifest, trace, is_read: false })
     }
 
     fn draft_of<N: Hosted>(&self, setup: &Setup<N>, backend: BackendKind) -> Manifest {

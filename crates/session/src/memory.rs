@@ -14,6 +14,9 @@ const FACT: u64 = 3 * size_of::<(Time, Fact)>() as u64 / 2;
 /// 400,000 and 900,000 facts.
 const JUDGED_FACT: u64 = 200;
 
+/// The memory of a fact until it has been judged, in bytes.
+pub const BYTES_PER_FACT: u64 = FACT + JUDGED_FACT;
+
 /// The fraction of the limit that is reserved for the end of a run, as a divisor: adding up what fills the memory takes
 /// memory, too.
 const RESERVE: u64 = 8;
@@ -40,7 +43,14 @@ pub fn memory_bound() -> Option<MemoryBound> {
 
 /// Returns the number of facts that can be judged within the memory limit of this program.
 pub(crate) fn most_facts() -> u64 {
-    memory_bound().map_or(u64::MAX, |it| it.bytes / (FACT + JUDGED_FACT))
+    memory_bound().map_or(u64::MAX, |it| it.bytes / BYTES_PER_FACT)
+}
+
+/// Returns the memory use of a program that cannot judge a record with more than `most` facts.
+pub(crate) fn beyond(most: u64) -> MemoryUse {
+    let (bound, used) = memory_bound().map_or((0, 0), |it| (it.bytes, (it.used)()));
+    let facts = MemoryPart { content: MemoryContent::JudgedFacts, count: most, bytes: most * BYTES_PER_FACT };
+    MemoryUse { bound, used, parts: vec![facts] }
 }
 
 /// Watches the memory of the program during one run.
@@ -62,7 +72,7 @@ impl Watch {
     pub(crate) fn reached(&self, facts: u64, contents: impl FnOnce() -> Contents) -> Option<MemoryUse> {
         let MemoryBound { bytes: bound, used } = self.bound?;
         let used = used();
-        let judged_bytes = facts * (FACT + JUDGED_FACT);
+        let judged_bytes = facts * BYTES_PER_FACT;
         // The memory of the simulation is free again when the run is judged; that of the facts is not.
         let is_full = used >= bound - bound / RESERVE && used > self.before + self.before / RESERVE;
         let of_facts = if is_full || used >= bound {

@@ -1,13 +1,15 @@
 //! The record of a run, before and after its judgement.
 
+use std::sync::Arc;
+
 use faultline_api::Federation;
 use faultline_catalog::{Rederived, rederive};
 use faultline_checker::{Judgement, Property, Strictness, Verdict, contradiction, examined, judge_history};
-use faultline_core::fault::FaultState;
+use faultline_core::fault::{FaultState, Outcome};
 use faultline_history::{Account, Context, History};
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
-use crate::memory::most_facts;
+use crate::memory::{beyond, most_facts};
 
 /// The record of a run that has not been judged yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +51,31 @@ impl UnjudgedRecording {
         trace.flaws.extend(contradicted(doubts));
         manifest.fill_in(&trace);
         Ok(UnjudgedRecording { manifest, trace, is_read: true })
+    }
+
+    /// Reads the facts of a run that has just ended, at most `most`. If there are more, the result has no facts and
+    /// counts as out of memory, so that it is judged as unknown; the record itself remains as it is, for a program with
+    /// more memory.
+    pub(crate) fn read_back(
+        bundle: &Bundle,
+        manifest: Manifest,
+        most: u64,
+    ) -> Result<UnjudgedRecording, BundleError> {
+        match bundle.read_trace_of(most) {
+            Ok(trace) => Ok(UnjudgedRecording { manifest, trace, is_read: true }),
+            Err(BundleError::TooManyFacts { most, .. }) => Ok(UnjudgedRecording::too_large(manifest, most)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns what remains of a run with more than `most` facts, which this program cannot judge.
+    fn too_large(manifest: Manifest, most: u64) -> UnjudgedRecording {
+        let outcome = Some(Outcome::OutOfMemory(Arc::new(beyond(most))));
+        UnjudgedRecording {
+            manifest: Manifest { outcome, ..manifest },
+            trace: Trace::default(),
+            is_read: true,
+        }
     }
 
     /// Returns the flaws of the record, including contradictions between its facts, for commands that do not judge.
@@ -104,13 +131,19 @@ fn contradicted(sentences: Vec<String>) -> impl Iterator<Item = Flaw> {
 }
 
 impl Recording {
-    /// Reads and judges the record in a bundle.
+    /// Reads and judges the record in a bundle. A record with too many facts for this program's [memory
+    /// limit](crate::bound_memory) is unknown.
     ///
     /// # Errors
     ///
     /// Fails as [`UnjudgedRecording::read`] does.
     pub fn read(bundle: &Bundle) -> Result<Recording, BundleError> {
-        Ok(UnjudgedRecording::read(bundle)?.judge())
+        match UnjudgedRecording::read(bundle) {
+            Err(BundleError::TooManyFacts { most, .. }) => {
+                Ok(UnjudgedRecording::too_large(bundle.read_manifest()?, most).judge())
+            }
+            read => Ok(read?.judge()),
+        }
     }
 
     /// Returns whether the run is unknown only because no random fault of its federation took effect before the end.
@@ -131,5 +164,37 @@ impl Recording {
     /// Returns the costs of the run, in numbers.
     pub fn account(&self) -> Account {
         Account::of(&History::new(&self.trace, &Context::from_manifest(&self.manifest)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::{Session, Simulator};
+
+    #[test]
+    fn a_run_with_too_many_facts_is_unknown_and_its_record_stays() {
+        let text = faultline_api::samples::sample("quickstart").expect("it is one").text;
+        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("it is valid");
+        let dir = tempfile::tempdir().expect("a directory");
+        let bundle = Bundle::create(dir.path().join("run")).expect("a bundle");
+        let session = Session::new(&federation).of_text(text, UNIX_EPOCH);
+        let whole = session.record_simulated(&bundle, &mut Simulator::new(&mut ())).expect("it is recorded");
+        let facts = whole.trace.len() as u64;
+        let read = |most| {
+            let manifest = bundle.read_manifest().expect("a manifest");
+            UnjudgedRecording::read_back(&bundle, manifest, most).expect("it can be read").judge()
+        };
+        assert_eq!(read(facts).judgement.verdict, Verdict::Pass);
+        let many = read(facts - 1);
+        assert_eq!(many.judgement.verdict, Verdict::Unknown);
+        let because = many.judgement.reasons.join("; ");
+        assert!(
+            because.contains("its memory limit") && because.contains("facts and their judgement"),
+            "{because}"
+        );
+        assert_eq!(read(facts).manifest.outcome, Some(Outcome::Completed), "the record is unchanged");
     }
 }

@@ -82,8 +82,20 @@ fn it_receives_every_option_and_its_status_is_returned() {
             "run --repeat=2 --timeout=10m --format=text --verbose --verbose -- my.yaml",
         ),
         (
-            &["run", "--backend=kubernetes", "--seed=7", "--out=-dir", "-q", "-n", "ns", "--format", "json"],
-            "run --seed=7 --repeat=1 --out=-dir --format=json --quiet --namespace=ns",
+            &[
+                "run",
+                "--backend=kubernetes",
+                "--seed=7",
+                "--out=-dir",
+                "-q",
+                "-n",
+                "ns",
+                "--format",
+                "json",
+                "--memory",
+                "512MiB",
+            ],
+            "run --seed=7 --repeat=1 --out=-dir --memory=512MiB --format=json --quiet --namespace=ns",
         ),
         (
             &["fetch", "federation/quickstart", "--out", "here", "--context", "kind"],

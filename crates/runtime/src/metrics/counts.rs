@@ -49,6 +49,11 @@ impl Counts {
         slot(kind).map_or(0, |slot| self.facts[slot])
     }
 
+    /// Returns the number of stated facts of all kinds.
+    pub fn all(&self) -> u64 {
+        self.facts.iter().sum()
+    }
+
     /// Adds the counts of another life.
     pub fn add(&mut self, other: &Counts) {
         for (mine, theirs) in self.facts.iter_mut().zip(&other.facts) {

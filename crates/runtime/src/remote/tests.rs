@@ -217,6 +217,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
         names: Names { processes: processes.iter().map(ToString::to_string).collect(), ..Names::default() },
         info: None,
         memory: None,
+        fact_bytes: 0,
         seed: 1,
         links: Links::default(),
         storage: StorageOptions::default(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use faultline_core::fault::{LinkProperties, MemoryUse, Outcome, StorageFault};
+use faultline_core::fault::{LinkProperties, MemoryContent, MemoryPart, MemoryUse, Outcome, StorageFault};
 use faultline_core::{
     Boot, ClusterId, EndedBy, Fact, FactKind, FaultNo, Life, Membership, Presence, ProcessId, Span,
     StorageFate, Time, Trigger,
@@ -43,6 +43,8 @@ const HEARTBEAT_AT_LEAST_EVERY: Span = Span::from_millis(250);
 /// Interval between two status reports to the observer.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
 
+/// The fraction of the memory limit that is reserved for facts that no heartbeat has reported yet, as a divisor.
+const RESERVE: u64 = 8;
 /// Number of unexpected ends after which a process is not restarted again.
 const MOST_COLLAPSES: usize = 10;
 /// Free space below which a disk counts as full, in bytes.
@@ -281,11 +283,15 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Returns the program's memory use once it has reached the limit.
+    /// Returns the program's memory use once it has reached the limit, or once judging the run would come close to it.
     fn out_of_memory(&self) -> Option<MemoryUse> {
         let MemoryBound { bytes: bound, used } = self.options.memory?;
         let used = used();
-        (used >= bound).then(|| MemoryUse { bound, used, parts: vec![self.totals.logs()] })
+        let count = self.totals.facts();
+        let bytes = count * self.options.fact_bytes;
+        let facts = MemoryPart { content: MemoryContent::JudgedFacts, count, bytes };
+        let is_reached = used >= bound || bytes >= bound - bound / RESERVE;
+        is_reached.then(|| MemoryUse { bound, used, parts: vec![facts, self.totals.logs()] })
     }
 
     /// Passes reports to the state machine, and writes them to the journal. The journal must be flushed

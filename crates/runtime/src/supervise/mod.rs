@@ -67,6 +67,9 @@ pub struct RunOptions {
     pub interrupted: Arc<AtomicBool>,
     /// Memory limit, if any. A run that reaches it ends as out of memory.
     pub memory: Option<MemoryBound>,
+    /// Memory that judging the run takes per fact, in bytes. A run ends as out of memory before judging its facts would
+    /// exceed the limit. 0 if this program does not judge the run.
+    pub fact_bytes: u64,
     /// Changes requested during the run.
     pub change_queue: ChangeQueue,
 }

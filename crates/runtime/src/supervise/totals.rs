@@ -79,6 +79,11 @@ impl Totals {
         logs
     }
 
+    /// Returns the number of facts that all lives have reported in their heartbeats.
+    pub(super) fn facts(&self) -> u64 {
+        self.lives.values().map(|(counts, _)| counts.all()).sum()
+    }
+
     /// Returns the page.
     pub(super) fn exposition(&self) -> Arc<Exposition> {
         self.exposition.clone()

@@ -8,9 +8,13 @@ use miette::miette;
 use crate::command_error::CommandError;
 
 /// Sets the memory limit of every run of this program: the requested limit, or half of the machine's memory.
-pub(crate) fn set_limit(requested: Option<Size>) -> Result<(), CommandError> {
+///
+/// # Errors
+///
+/// Fails if no run could respect the requested limit.
+pub fn set_limit(requested: Option<Size>) -> Result<(), CommandError> {
     let checked = |requested| checked(requested, memory::available(), memory::used());
-    bound_memory(faultline_launch::bound(requested.map(checked).transpose()?));
+    bound_memory(memory::bound(requested.map(checked).transpose()?));
     Ok(())
 }
 
