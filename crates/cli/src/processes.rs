@@ -47,14 +47,17 @@ struct RecordedComparisonRun {
 }
 
 impl Evaluation<'_> {
-    /// Runs a small federation with the first `seeds` seeds, on real processes and on the simulator.
+    /// Runs a small federation with the first `seeds` seeds, on real processes and on the simulator. After an
+    /// interruption, the result contains the completed pairs; so it is with the other evaluations.
     pub(crate) fn with_simulator(self, seeds: u64) -> Result<Vec<Pair>, CommandError> {
         let mut progress = Progress::counting(0, seeds);
         let mut pairs = Vec::new();
         for seed in 1..=seeds {
-            let run = |here, on| self.run(here, on, FEDERATION, seed);
-            let RecordedComparisonRun { recording, is_known, .. } = run(&PROCESSES, "real")?;
-            let simulated = counts(&run(&LocalBackend::Simulator, "simulated")?.recording);
+            let run = |here, on| self.uninterrupted(here, on, FEDERATION, seed);
+            let Some(real) = run(&PROCESSES, "real")? else { break };
+            let Some(simulated) = run(&LocalBackend::Simulator, "simulated")? else { break };
+            let RecordedComparisonRun { recording, is_known, .. } = real;
+            let simulated = counts(&simulated.recording);
             pairs.push(Pair { seed, real: counts(&recording), simulated });
             progress.step("real processes and simulator", (seed, seeds), is_known);
         }
@@ -74,7 +77,8 @@ impl Evaluation<'_> {
         let mut all = Vec::new();
         for (run, setting) in (1..=runs).flat_map(|run| Setting::ALL.map(|it| (run, it))) {
             let name = format!("ping-pong-{processes}-{setting:?}").to_lowercase();
-            let kept = self.run(&PROCESSES, &name, &setting.text(processes, rounds), run.into())?;
+            let text = setting.text(processes, rounds);
+            let Some(kept) = self.uninterrupted(&PROCESSES, &name, &text, run.into())? else { break };
             let played = HalfRoundTrips::of(setting, processes, rounds, &kept.recording.run.trace);
             all.push(played.ok_or_else(|| {
                 CommandError::machine(format!("ping-pong did not finish; see {}", kept.dir.display()))
@@ -93,7 +97,8 @@ impl Evaluation<'_> {
         let mut real = RealRuns { cores, made: vec![Vec::new(); runs.len()] };
         for turn in 1..=turns {
             for (wanted, made) in runs.iter().zip(&mut real.made) {
-                let kept = self.run(&PROCESSES, &wanted.name, &wanted.text, turn.into())?;
+                let kept = self.uninterrupted(&PROCESSES, &wanted.name, &wanted.text, turn.into())?;
+                let Some(kept) = kept else { return Ok(real) };
                 let federation = faultline_api::parse(&wanted.name, wanted.text.as_bytes())
                     .map_err(|rejected| CommandError::input(*rejected))?;
                 let run = Made::of(&federation, &kept.recording.run);
@@ -107,6 +112,23 @@ impl Evaluation<'_> {
             }
         }
         Ok(real)
+    }
+
+    /// Performs a run; `None` if the user interrupted it.
+    fn uninterrupted(
+        self,
+        here: &LocalBackend,
+        name: &str,
+        text: &str,
+        seed: u64,
+    ) -> Result<Option<RecordedComparisonRun>, CommandError> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match self.run(here, name, text, seed) {
+            Err(_) if self.interrupted.load(Ordering::Relaxed) => Ok(None),
+            run => run.map(Some),
+        }
     }
 
     fn run(

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
-use faultline_experiments::reproduce::hydee::ping_pong::{CROWD, PAIR};
+use faultline_experiments::reproduce::hydee::ping_pong::{CROWD, PAIR, Setting};
 use faultline_experiments::reproduce::{
     Reproduction, Settings, cck, hydee, page, reality, reproduce as repeat, tic,
 };
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Paper, ReproduceArguments};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, Journal, RUNS, print_missing};
+use crate::journal::{Head, Journal, RUNS, print_missing, print_out_of_memory};
 use crate::paper::jobs;
 use crate::processes::Evaluation;
 use crate::progress::Progress;
@@ -96,11 +96,17 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let opened = work.open()?;
     // The runs on real processes come first, while this program does not load the machine otherwise.
     let evaluation = Evaluation { out: &out, interrupted: &interrupted, resume: *resume };
-    let pairs = match arguments.with_processes {
-        true => evaluation.with_simulator(if *quick { QUICK_PAIRS } else { PAIRS })?,
-        false => Vec::new(),
+    let wanted = match (arguments.with_processes, *quick) {
+        (false, _) => 0,
+        (true, false) => PAIRS,
+        (true, true) => QUICK_PAIRS,
     };
-    let mut done = work.repeat(opened, |store| repeat(settings, store))?;
+    let pairs = evaluation.with_simulator(wanted)?;
+    let missing = wanted - pairs.len() as u64;
+    let mut done = work.repeat(opened, |store| {
+        let done = repeat(settings, store);
+        Reproduction { missing: done.missing + missing, ..done }
+    })?;
     if !pairs.is_empty() {
         done.sections.push(reality::section(&pairs));
         let differ = pairs.iter().filter(|it| !it.agrees());
@@ -121,11 +127,20 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let opened = work.open()?;
     // The runs on real processes come first, while this program does not load the machine otherwise.
     let evaluation = Evaluation { out: &out, interrupted: &interrupted, resume: *resume };
-    let played = evaluation.ping_pong(PAIR, if *quick { QUICK_PING_PONG } else { PING_PONG })?;
-    let crowded = evaluation.ping_pong(CROWD, if *quick { QUICK_PING_PONG } else { CROWDED_PING_PONG })?;
-    let real = evaluation.hydee_runs(if *quick { QUICK_TURNS } else { TURNS })?;
+    let (few, many) =
+        if *quick { (QUICK_PING_PONG, QUICK_PING_PONG) } else { (PING_PONG, CROWDED_PING_PONG) };
+    let turns = if *quick { QUICK_TURNS } else { TURNS };
+    let played = evaluation.ping_pong(PAIR, few)?;
+    let crowded = evaluation.ping_pong(CROWD, many)?;
+    let real = evaluation.hydee_runs(turns)?;
+    let performed = played.len() + crowded.len() + real.made.iter().map(Vec::len).sum::<usize>();
+    let wanted = (few.0 + many.0) as usize * Setting::ALL.len() + turns as usize * real.made.len();
+    let missing = (wanted - performed) as u64;
     let measured = hydee::Measured { played, crowded, real };
-    let done = work.repeat(opened, |store| hydee::reproduce(settings, &measured, store))?;
+    let done = work.repeat(opened, |store| match missing {
+        0 => hydee::reproduce(settings, &measured, store),
+        _ => hydee::interrupted(settings, &measured.played, missing),
+    })?;
     write_results(&done, &out)
 }
 
@@ -190,7 +205,7 @@ impl Work<'_> {
             |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
         let done = run(&mut ResultStore::new(known, &mut keep, &mut tell, self.interrupted));
         drop(progress);
-        journal.finish(done.missing == 0)?;
+        journal.finish(done.missing == 0 && done.out_of_memory == 0)?;
         Ok(done)
     }
 }
@@ -210,5 +225,7 @@ fn write_results(done: &Reproduction, out: &Path) -> Result<Exit, CommandError> 
     output::print(&page::text(done))?;
     output::print(&format!("{}\n", out.join("index.html").display()))?;
     print_missing(done.missing);
-    Ok(Exit::of_runs(!done.judged.wrong.is_empty(), done.missing == 0))
+    print_out_of_memory(done.out_of_memory);
+    let is_complete = done.missing == 0 && done.out_of_memory == 0;
+    Ok(Exit::of_runs(!done.judged.wrong.is_empty(), is_complete))
 }

@@ -257,7 +257,8 @@ mod tests {
         for (mutation, test) in DIRECTED {
             let (file, function) = test.split_once(": ").unwrap_or_else(|| panic!("{mutation}: {test}"));
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
-            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{mutation}: {file}: {error}"));
+            let text =
+                fs::read_to_string(&path).unwrap_or_else(|error| panic!("{mutation}: {file}: {error}"));
             let lines: Vec<&str> = text.lines().map(str::trim).collect();
             let declared = lines.iter().position(|it| *it == format!("fn {function}() {{"));
             let place = declared.unwrap_or_else(|| panic!("{mutation}: no test {function} in {file}"));

@@ -237,3 +237,24 @@ fn an_interrupted_table_has_the_rows_so_far() {
     let told = format!("interrupted: the table has {rows} of ");
     assert!(text(&cut.stderr).contains(&told), "{first} {}", text(&cut.stderr));
 }
+
+#[test]
+fn an_evaluation_interrupted_on_real_processes_writes_a_page_with_what_is_missing() {
+    for arguments in [
+        &["reproduce", "hydee", "--quick", "--out", "out"][..],
+        &["reproduce", "hc3i", "--quick", "--seeds", "1", "--with-processes", "--out", "out"],
+    ] {
+        let place = TestDirectory::new();
+        let child = begun(&place, arguments);
+        let runs = || fs::read_dir(place.path("out/processes")).is_ok_and(|mut it| it.next().is_some());
+        wait_until(runs, || "no run on real processes begins".to_owned());
+        signal(&child, "INT");
+        let cut = child.wait_with_output().unwrap();
+        let said = text(&cut.stderr);
+        assert_eq!(cut.status.code(), Some(3), "{said}");
+        assert!(said.contains("runs are missing; the same command with `--resume` continues"), "{said}");
+        let page = fs::read_to_string(place.path("out/index.html")).unwrap();
+        assert!(page.contains("Interrupted: ") && page.contains("runs are missing"), "{page}");
+        assert!(place.path("out/runs.jsonl").exists(), "the journal is kept");
+    }
+}

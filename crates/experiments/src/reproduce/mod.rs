@@ -97,6 +97,8 @@ pub struct Reproduction {
     pub judged: Judged,
     /// Runs that are missing because of an interruption. The experiments that need them have no section.
     pub missing: u64,
+    /// Runs that ended because the program reached its memory limit. The experiments that need them have no section.
+    pub out_of_memory: u64,
 }
 
 /// The checker's judgements of many runs.
@@ -114,7 +116,7 @@ pub struct Judged {
     pub wrong: Vec<String>,
 }
 
-/// The error of interrupted work.
+/// The error of interrupted work, and of an experiment that lacks a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
@@ -143,14 +145,19 @@ fn all(
     for experiment in experiments {
         match experiment(&mut lab) {
             Ok(more) => sections.extend(more),
-            Err(Interrupted) => break,
+            Err(Interrupted) if lab.store.is_interrupted() => break,
+            // A run was out of memory. The other experiments do not need it.
+            Err(Interrupted) => {}
         }
     }
     let Lab { store, judged, .. } = lab;
     let (done, total) = store.progress();
-    debug_assert!(store.is_interrupted() || done == total, "{done} of {total} runs were completed");
-    let missing = if store.is_interrupted() { total.saturating_sub(done) } else { 0 };
-    Reproduction { paper, seeds: settings.seeds, quick: settings.quick, sections, judged, missing }
+    let out_of_memory = store.out_of_memory();
+    let is_cut = store.is_interrupted();
+    debug_assert!(is_cut || out_of_memory > 0 || done == total, "{done} of {total} runs were completed");
+    let missing = if is_cut { total.saturating_sub(done) } else { 0 };
+    let Settings { seeds, quick, .. } = settings;
+    Reproduction { paper, seeds, quick, sections, judged, missing, out_of_memory }
 }
 
 /// An experiment: performs its runs, and describes the results.
@@ -226,7 +233,8 @@ impl Lab<'_, '_> {
         runs.into_iter().map(close).collect()
     }
 
-    /// Returns the results of one setting with every seed.
+    /// Returns the results of one setting with every seed. A run that was out of memory is missing: what it did until
+    /// then is no result.
     fn results<R: RunResult>(
         &mut self,
         form: &str,
@@ -237,7 +245,8 @@ impl Lab<'_, '_> {
         let Settings { seeds, jobs, .. } = self.settings;
         let results = self.store.results((form, what), federation, 1..=u64::from(seeds), jobs, make);
         let results = results.unwrap_or_else(|it| panic!("the experiment {what} can be set up: {it}"));
-        if results.len() < seeds as usize { Err(Interrupted) } else { Ok(results) }
+        let is_whole = results.len() == seeds as usize && !results.iter().any(RunResult::is_out_of_memory);
+        if is_whole { Ok(results) } else { Err(Interrupted) }
     }
 }
 
@@ -254,5 +263,64 @@ impl Judged {
         if run.verdict != Verdict::Pass {
             self.wrong.push(format!("{what}, seed {}: {}", run.seed, run.reasons.join("; ")));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::stored::StoredResult;
+
+    /// A result of a run that was out of memory, or not.
+    #[derive(Clone, Copy, serde::Serialize, Deserialize)]
+    struct Made(bool);
+
+    impl RunResult for Made {
+        fn is_out_of_memory(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_run_out_of_memory_is_neither_wrong_nor_a_result() {
+        let federation = |steps: u32| {
+            hydee::parse(&format!(
+                "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata: {{ name: small }}\nspec:\n  \
+                 clusters: [{{ name: a, nodes: 2 }}]\n  protocol: {{ none: {{}} }}\n  \
+                 application: {{ heat: {{ steps: {steps}, stepTime: 1ms, state: 1KiB }} }}\n"
+            ))
+        };
+        let section = |id| Section {
+            id,
+            title: String::new(),
+            place: "",
+            text: Vec::new(),
+            findings: Vec::new(),
+            figures: Vec::new(),
+            tables: Vec::new(),
+        };
+        let full = |lab: &mut Lab<'_, '_>| {
+            lab.results("made", "full", &federation(1), |seed| Ok(Made(seed == 2)))?;
+            Ok(vec![section("full")])
+        };
+        let other = |lab: &mut Lab<'_, '_>| {
+            lab.results("made", "other", &federation(2), |_| Ok(Made(false)))?;
+            Ok(vec![section("other")])
+        };
+        let settings = Settings { seeds: 3, quick: true, jobs: NonZero::<usize>::MIN };
+        let (never, mut kept) = (AtomicBool::new(false), 0);
+        let mut keep = |_: &StoredResult| kept += 1;
+        let mut tell = |_: crate::stored::RunProgress<'_>| {};
+        let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &never);
+        let done = all(&HC3I, &[&full, &other], 2, settings, &mut store);
+        let ids: Vec<&str> = done.sections.iter().map(|it| it.id).collect();
+        assert_eq!((ids, done.out_of_memory, done.missing), (vec!["other"], 1, 0));
+        assert_eq!(done.judged.wrong, Vec::<String>::new());
+        assert!(page::render(&done).contains("Out of memory: 1 run reached"), "the page says so");
+        assert_eq!(kept, 5, "the run is repeated with `--resume`");
     }
 }

@@ -72,6 +72,11 @@ fn head(it: &Reproduction) -> Markup {
                 "Interrupted: " (count(it.missing, "run")) " are missing, and the experiments that need them are left out."
             } }
         }
+        @if it.out_of_memory > 0 {
+            ul.reasons { li {
+                "Out of memory: " (count(it.out_of_memory, "run")) " reached the limit, and the experiments that need them are left out."
+            } }
+        }
         @if !wrong.is_empty() {
             ul.reasons { @for it in wrong.iter().take(20) { li { (it) } } }
         }
@@ -161,6 +166,12 @@ pub fn text(it: &Reproduction) -> String {
         text.push_str(&format!(
             "interrupted: {} are missing, and the experiments that need them are left out\n",
             count(it.missing, "run")
+        ));
+    }
+    if it.out_of_memory > 0 {
+        text.push_str(&format!(
+            "out of memory: the experiments that need {} are left out\n",
+            count(it.out_of_memory, "run")
         ));
     }
     text

@@ -23,10 +23,10 @@ use faultline_api::Federation;
 use faultline_clustering::patterns::Pattern;
 use faultline_clustering::{Constraints, Division, find};
 
-use super::{Experiment, Lab, Paper, Reproduction, Settings, all};
+use super::{Experiment, Judged, Lab, Paper, Reproduction, Settings, all};
 use crate::stored::ResultStore;
 use calibration::Calibration;
-use ping_pong::{CROWD, HalfRoundTrips, PAIR};
+use ping_pong::{CROWD, HalfRoundTrips, PAIR, Setting};
 use real::RealRuns;
 
 /// Describes the paper on HydEE and this reproduction of its evaluation.
@@ -71,10 +71,33 @@ pub fn reproduce(settings: Settings, measured: &Measured, store: &mut ResultStor
     let real = |lab: &mut Lab<'_, '_>| Ok(vec![real::section(lab, &measured.real)?]);
     let all_of_them: [&Experiment<'_>; 5] =
         [&ping_pong, &predicted, &overhead, &containment::containment, &real];
+    all(&PAPER, &all_of_them, simulated(settings.quick), settings, store)
+}
+
+/// Describes an evaluation that was interrupted during its runs on real processes, of which `missing` were not
+/// performed. Without their measurements, nothing was simulated.
+pub fn interrupted(settings: Settings, played: &[HalfRoundTrips], missing: u64) -> Reproduction {
+    let Settings { seeds, quick, .. } = settings;
+    // The settings of ping-pong are compared turn by turn.
+    let turns = played.len() - played.len() % Setting::ALL.len();
+    let sections = if turns > 0 { vec![ping_pong::section(&played[..turns])] } else { Vec::new() };
+    let missing = missing + simulated(quick) * u64::from(seeds);
+    Reproduction {
+        paper: &PAPER,
+        seeds,
+        quick,
+        sections,
+        judged: Judged::default(),
+        missing,
+        out_of_memory: 0,
+    }
+}
+
+/// Returns the number of simulated settings.
+fn simulated(quick: bool) -> u64 {
     let counts = [calibration::settings(), real::settings()];
-    let of_size = [overhead::settings(settings.quick), containment::settings(settings.quick)];
-    let count = counts.into_iter().chain(of_size).sum::<usize>() as u64;
-    all(&PAPER, &all_of_them, count, settings, store)
+    let of_size = [overhead::settings(quick), containment::settings(quick)];
+    counts.into_iter().chain(of_size).sum::<usize>() as u64
 }
 
 const UNPROTECTED: &str = "{ none: {} }";
@@ -173,7 +196,7 @@ impl Kernel {
 
 #[cfg(test)]
 mod tests {
-    use super::ping_pong::{SIZES, Setting};
+    use super::ping_pong::SIZES;
     use super::*;
     use crate::compare::Made;
     use crate::stored::{RunProgress, StoredResult};
@@ -215,5 +238,18 @@ mod tests {
         assert_eq!(text(&again), text(&done));
         let page = super::super::page::render(&done);
         assert!(page.contains(PAPER.heading) && !page.contains("NaN"));
+    }
+
+    #[test]
+    fn an_evaluation_interrupted_on_real_processes_shows_whole_turns_and_counts_what_is_missing() {
+        let settings = Settings { seeds: 2, quick: true, jobs: NonZero::<usize>::MIN };
+        let played = Setting::ALL.map(|it| HalfRoundTrips { setting: it, halves: vec![20.0; SIZES.len()] });
+        let one_more = [&played[..], &played[..1]].concat();
+        for (played, sections) in [(&[][..], 0), (&played[..1], 0), (&played, 1), (&one_more, 1)] {
+            let done = interrupted(settings, played, 7);
+            assert_eq!((done.sections.len(), done.missing), (sections, 7 + 2 * simulated(true)));
+            let page = super::super::page::render(&done);
+            assert!(page.contains("Interrupted: ") && !page.contains("NaN"), "{page}");
+        }
     }
 }
