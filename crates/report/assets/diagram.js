@@ -111,7 +111,9 @@ function tell() {
   let some = 0;
   messages.forEach((m, i) => { if (passes[i] && shown[layerOf(m)] && (!past || past.has(i))) some++; });
   const number = n => n.toLocaleString("en-GB");
-  const what = past ? `; the causal past of ${nameOf(messages[past.of])} has ${number(past.size - 1)}, of ${past.lanes} processes, since ${moment(past.since, 4)}`
+  // If messages are omitted, their part of the causal past is unknown.
+  const least = data.notes.length ? "at least " : "", drawn = data.notes.length ? " of the drawn messages" : "";
+  const what = past ? `; the causal past of ${nameOf(messages[past.of])} has ${least}${number(past.size - 1)}${drawn}, of ${past.lanes} processes, since ${moment(past.since, 4)}`
     : missing ? `; no message has the name ${missing}` : "";
   document.getElementById("count").textContent = `${number(some)} of ${number(messages.length)} messages${what}`;
   document.getElementById("forget").hidden = !past;

@@ -16,7 +16,7 @@ const STYLE: &str =
 pub struct Options {
     /// The width in pixels.
     pub width: f64,
-    /// The height of a lane in pixels.
+    /// The height of a lane in pixels. With many processes, lanes are lower, so that the picture fits a page.
     pub lane: f64,
     /// Whether messages within clusters are drawn.
     pub within: bool,
@@ -33,6 +33,14 @@ impl Default for Options {
 
 /// The maximum number of messages that are drawn individually. Above it, shades show their density.
 const MOST_LINES: usize = 4000;
+/// The maximum height of all lanes together, in pixels.
+const LANES: f64 = 640.0;
+/// The maximum height of the gaps between clusters together, in pixels.
+const GAPS: f64 = 360.0;
+/// The height of a lane below which processes are not named, and checkpoints are ticks, in pixels.
+const LEAST_LANE: f64 = 9.0;
+/// The distance below which the names of clusters would overlap, in pixels.
+const NAME: f64 = 13.0;
 /// The width of a shaded column, in pixels.
 const COLUMN: f64 = 3.0;
 /// The number of different shades.
@@ -82,6 +90,8 @@ struct SvgDrawing<'a> {
     options: Options,
     begin: f64,
     scale: f64,
+    /// The height of the gap above each cluster.
+    gap: f64,
     height: f64,
 }
 
@@ -91,8 +101,11 @@ impl<'a> SvgDrawing<'a> {
         let margin = if options.part.is_some() { 0.0 } else { (end - begin) as f64 * 0.008 };
         let begin = begin as f64 - margin;
         let span = (end as f64 + margin - begin).max(1.0);
+        let lane = options.lane.min(LANES / diagram.lanes.len().max(1) as f64);
+        let gap = GAP.min(GAPS / diagram.clusters.len().max(1) as f64);
+        let scale = (options.width - LEFT - RIGHT) / span;
         let mut scene =
-            SvgDrawing { diagram, options, begin, scale: (options.width - LEFT - RIGHT) / span, height: 0.0 };
+            SvgDrawing { diagram, options: Options { lane, ..options }, begin, scale, gap, height: 0.0 };
         scene.height = scene.bottom() + AXIS + LEGEND;
         scene
     }
@@ -103,7 +116,7 @@ impl<'a> SvgDrawing<'a> {
 
     fn y(&self, lane: usize) -> f64 {
         let group = self.group(lane);
-        TOP + (lane as f64 + 0.5) * self.options.lane + group as f64 * GAP
+        TOP + (lane as f64 + 0.5) * self.options.lane + group as f64 * self.gap
     }
 
     fn group(&self, lane: usize) -> usize {
@@ -126,7 +139,7 @@ impl<'a> SvgDrawing<'a> {
         let right = self.options.width - RIGHT;
         let is_long = self.diagram.end as f64 / 1e6 >= LONG;
         html! {
-            @for at in ticks(self.begin, self.begin + (right - LEFT) / self.scale) {
+            @for at in ticks(self.begin, self.begin + (right - LEFT) / self.scale, is_long) {
                 @let x = n(self.x(at));
                 line.grid x1=(x) x2=(x) y1=(n(TOP - 8.0)) y2=(n(bottom)) {}
                 text.tick x=(x) y=(n(bottom + 15.0)) { @if is_long { (instant(at as f64 / 1e6)) } @else { (seconds(at)) } }
@@ -136,12 +149,19 @@ impl<'a> SvgDrawing<'a> {
     }
 
     fn labels(&self) -> Markup {
+        let edge = |first: usize| self.y(first) - self.options.lane / 2.0 - 2.0;
+        let mut last = f64::NEG_INFINITY;
+        let mut has_room = |first: usize| {
+            let has_room = edge(first) - last >= NAME;
+            last = if has_room { edge(first) } else { last };
+            has_room
+        };
         html! {
             @for (index, group) in self.diagram.clusters.iter().enumerate() {
-                text class={ "cluster c" (index % 6) } x="8" y=(n(self.y(group.first) - self.options.lane / 2.0 - 2.0)) {
-                    (group.name)
+                @if has_room(group.first) {
+                    text class={ "cluster c" (index % 6) } x="8" y=(n(edge(group.first))) { (group.name) }
                 }
-                @for lane in group.first..group.first + group.lanes {
+                @for lane in (group.first..group.first + group.lanes).filter(|_| self.options.lane >= LEAST_LANE) {
                     text.lane x=(n(LEFT - 8.0)) y=(n(self.y(lane) + 4.0)) { (self.diagram.lanes[lane]) }
                 }
             }
@@ -158,7 +178,7 @@ impl<'a> SvgDrawing<'a> {
     }
 
     fn stretches(&self) -> Markup {
-        let height = (self.options.lane * 0.46).max(3.0);
+        let height = (self.options.lane * 0.46).max(3.0).min(self.options.lane);
         let bar = |class: &str, lane: usize, from: i64, upto: i64, title: &str| {
             html! {
                 rect class=(class) x=(n(self.x(from))) y=(n(self.y(lane) - height / 2.0))
@@ -277,10 +297,11 @@ impl<'a> SvgDrawing<'a> {
         for it in self.diagram.checkpoints.iter().filter(|it| self.shown(it.at, it.at)) {
             seen[it.lane] += 1.0;
         }
-        let most = (self.options.width - LEFT - RIGHT) / (size * 5.0);
+        let is_low = self.options.lane < LEAST_LANE;
+        let most = if is_low { 0.0 } else { (self.options.width - LEFT - RIGHT) / (size * 5.0) };
         let tick = |it: &Mark| {
             let y = self.y(it.lane) - self.options.lane / 2.0;
-            format!("M{} {}v{}", n(self.x(it.at)), n(y), n(self.options.lane * 0.22))
+            format!("M{} {}v{}", n(self.x(it.at)), n(y), n((self.options.lane * 0.22).max(1.0)))
         };
         html! {
             @for it in &self.diagram.checkpoints {
@@ -369,12 +390,17 @@ fn cross(x: f64, y: f64, size: f64) -> Markup {
     html! { path.failure d={ "M" (a) " " (c) "L" (b) " " (d) "M" (a) " " (d) "L" (b) " " (c) } {} }
 }
 
-/// Returns about a dozen round times between two times.
-fn ticks(begin: f64, end: f64) -> Vec<i64> {
+/// Distances between ticks that are round in h:mm:ss, in seconds. The same as those of the page's script.
+const CLOCK: [f64; 13] =
+    [15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0, 86_400.0];
+
+/// Returns about a dozen round times between two times; times that are round on a clock if the run `is_long`.
+fn ticks(begin: f64, end: f64, is_long: bool) -> Vec<i64> {
     let rough = (end - begin) / 12.0;
     let magnitude = 10f64.powf(rough.max(1.0).log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|it| it * magnitude).into_iter().find(|it| *it >= rough);
-    let step = step.unwrap_or(10.0 * magnitude).max(1.0) as i64;
+    let clock = CLOCK.map(|it| it * 1e6).into_iter().find(|it| is_long && rough > 10e6 && *it >= rough);
+    let step = clock.or(step).unwrap_or(10.0 * magnitude).max(1.0) as i64;
     let first = (begin / step as f64).ceil() as i64;
     let last = (end / step as f64).floor() as i64;
     (first..=last).map(|it| it * step).collect()
@@ -397,8 +423,79 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_inside() {
-        assert_eq!(ticks(-100_000.0, 9_000_000.0), (0..=9).map(|it| it * 1_000_000).collect::<Vec<_>>());
-        assert_eq!(ticks(0.0, 5.0), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(
+            ticks(-100_000.0, 9_000_000.0, false),
+            (0..=9).map(|it| it * 1_000_000).collect::<Vec<_>>()
+        );
+        assert_eq!(ticks(0.0, 5.0, false), [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn ticks_of_long_runs_are_round_on_a_clock() {
+        let minutes = |times: Vec<i64>| times.into_iter().map(|it| it as f64 / 60e6).collect::<Vec<_>>();
+        assert_eq!(
+            minutes(ticks(0.0, 3600e6, true)),
+            (0..=12).map(|it| f64::from(it) * 5.0).collect::<Vec<_>>()
+        );
+        assert_eq!(minutes(ticks(0.0, 1500e6, true))[..3], [0.0, 5.0, 10.0]);
+        assert_eq!(minutes(ticks(0.0, 10.0 * 3600e6, true))[1], 60.0);
+        // A few seconds of a long run are shown in decimal steps.
+        assert_eq!(ticks(4000e6, 4012e6, true)[1], 4_001_000_000);
+    }
+
+    /// A diagram of two clusters with this number of processes in each, and with messages between them.
+    fn diagram(processes: usize, messages: usize) -> Diagram {
+        let line = |number: usize| MessageLine {
+            from: number % processes,
+            to: processes + number % processes,
+            sent: number as i64 * 100,
+            arrived: Some(number as i64 * 100 + 50),
+            fate: Fate::Delivered,
+            between: true,
+            number: number as u32,
+            incarnation: 0,
+            content: super::super::Content::Message,
+        };
+        let group =
+            |name: &str, first| super::super::Group { name: name.to_owned(), first, lanes: processes };
+        Diagram {
+            begin: 0,
+            end: messages as i64 * 100,
+            clusters: vec![group("paris", 0), group("rennes", processes)],
+            lanes: (0..2 * processes).map(|it| format!("process-{it}")).collect(),
+            messages: (0..messages).map(line).collect(),
+            checkpoints: Vec::new(),
+            outages: Vec::new(),
+            recoveries: Vec::new(),
+            undone: Vec::new(),
+            rollbacks: Vec::new(),
+            recovery_lines: Vec::new(),
+            faults: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn more_messages_than_lines_become_shades_and_fewer_stay_lines() {
+        let density = |it: &str| it.matches("class=\"density").count();
+        let lines = |it: &str| it.matches("class=\"message c").count();
+        let some = render(&diagram(3, MOST_LINES), Options::default());
+        assert_eq!((density(&some), lines(&some)), (0, 1));
+        let many = render(&diagram(3, MOST_LINES + 1), Options::default());
+        assert!(density(&many) > 0 && lines(&many) == 0, "{} {}", density(&many), lines(&many));
+        assert!(many.len() < some.len(), "shades take less space");
+    }
+
+    #[test]
+    fn many_lanes_are_low_enough_for_a_page() {
+        let of = |processes| {
+            let diagram = diagram(processes, 10);
+            SvgDrawing::new(&diagram, Options::default()).height
+        };
+        assert!(of(12) < of(13) + 26.0 && of(100) < 900.0, "{} {}", of(12), of(100));
+        let text = render(&diagram(100, 10), Options::default());
+        assert!(text.contains(">paris<") && text.contains(">rennes<") && !text.contains(">process-0<"));
+        assert!(render(&diagram(12, 10), Options::default()).contains(">process-0<"));
     }
 
     #[test]
