@@ -173,7 +173,9 @@ mod tests {
         let old = run.checkpoint(0, 1);
         run.commit(0, old);
         run.0.wait(faultline_core::Span::from_millis(1));
-        (0..parts).for_each(|it| drop(run.save(it, 0, 2)));
+        for part in 0..parts {
+            run.save(part, 0, 2);
+        }
         run.0.wait(faultline_core::Span::from_millis(1));
         run.0.state(0, Fact::Removed(run.0.image(0, 0, 1)));
         run
