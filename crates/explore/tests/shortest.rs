@@ -1,73 +1,150 @@
-//! Tests that the exploration finds known defects, each with a shortest run.
+//! Tests that the exploration finds known defects, each with a shortest run. The tables of `docs/explore.md` are the
+//! test data.
 
+use faultline_api::Federation;
+use faultline_api::resource::{Application, Family};
 use faultline_catalog::Defect;
 use faultline_checker::Property;
-use faultline_explore::{Bounds, Counterexample, Ending, Exploration, Program, Storage, explore, federation};
+use faultline_explore::{
+    Bounds, Counterexample, Ending, Exploration, Program, Storage, explore, federation, names,
+};
 
-/// Returns the shortest run that violates a property, the smallest bound on overtakings within which it
-/// exists, and the number of states visited.
-fn shortest(defect: &str, nodes: u32, program: &str, bounds: Bounds) -> Option<(u32, u64, Counterexample)> {
-    let defect: Defect = defect.parse().unwrap();
-    let federation = federation(defect.protocol(), 2, nodes).unwrap();
-    let program: Program = program.parse().unwrap();
-    let mut states = 0;
-    for overtakings in 0..=bounds.overtakings.unwrap() {
-        let bounds = Bounds { overtakings: Some(overtakings), ..bounds };
-        let Exploration { extent, end } =
-            explore(&federation, &program, bounds, Some(defect), &mut |_| true).unwrap();
-        states += extent.states;
-        match end {
-            Ending::Found(found) => return Some((overtakings, states, *found)),
-            Ending::Exhausted => {}
-            _ => return None,
-        }
-    }
-    None
+const PAGE: &str = include_str!("../../../docs/explore.md");
+
+/// A search for a defect, and its result as the page states it.
+struct Row {
+    defect: Defect,
+    federation: Federation,
+    program: Program,
+    bounds: Bounds,
+    steps: usize,
+    states: u64,
+    violated: String,
 }
 
-/// Messages acknowledged at the restored SN itself must be re-sent, which the paper's rule omits.
-#[test]
-fn the_printed_rule_for_re_sending_has_a_shortest_run() {
-    let bounds = Bounds {
-        crashes: 1,
-        timers: 1,
-        overtakings: Some(1),
-        storage: Storage::Kept,
-        permanent: false,
-        states: 300_000,
+/// The number of states up to which a search takes about a second.
+const SMALL: u64 = 15_000;
+
+/// Reads the rows of the tables of defects.
+fn rows() -> Vec<Row> {
+    let is_row = |it: &&str| it.starts_with("| `") && it.split('|').count() == 12;
+    let rows: Vec<Row> = PAGE.lines().filter(is_row).map(row).collect();
+    assert!(rows.len() > 80, "the page has {} rows", rows.len());
+    rows
+}
+
+fn row(line: &str) -> Row {
+    let cells: Vec<&str> = line.split('|').map(|it| it.trim().trim_matches('`')).collect();
+    let [_, defect, clusters, program, crashes, timers, overtakings, storage, steps, states, violated, _] =
+        cells[..]
+    else {
+        panic!("{line}");
     };
-    let (overtakings, _, found) = shortest("resend-greater", 1, "0>1", bounds).expect("the defect is found");
-    assert!(found.violated().contains(&Property::NoLoss), "{:?}", found.violations());
-    println!("{overtakings} overtaken, {:#?}", found.steps);
-    assert!(found.steps.len() <= 60, "{:#?}", found.steps);
-    let (_, _, again) = shortest("resend-greater", 1, "0>1", bounds).unwrap();
-    assert_eq!((again.steps, again.trace), (found.steps, found.trace), "the search is deterministic");
+    let defect: Defect = defect.parse().unwrap();
+    let number = |text: &str| -> u32 { text.replace(',', "").parse().unwrap_or_else(|_| panic!("{line}")) };
+    let (clusters, nodes) = clusters.split_once('×').unwrap_or_else(|| panic!("{line}"));
+    let mut federation = federation(defect.protocol(), number(clusters), number(nodes)).unwrap();
+    let is_tasks = federation.spec.application.family() == Family::Tasks;
+    match (&mut federation.spec.application, program.split_once(' ')) {
+        (Application::Fibonacci(it), Some(("fibonacci", n))) => it.n = Some(number(n)),
+        (Application::Jacobi(it), Some(("testEvery", every))) => it.test_every = Some(number(every)),
+        (Application::Jacobi(_), None) => assert_eq!(program, "jacobi", "{line}"),
+        (_, None) => assert!(!is_tasks, "{line}"),
+        _ => panic!("{line}"),
+    }
+    let bounds = Bounds {
+        crashes: number(crashes),
+        timers: number(timers),
+        overtakings: Some(number(overtakings)),
+        storage: match storage {
+            "kept" => Storage::Kept,
+            "lost" => Storage::Lost,
+            "any" => Storage::Any,
+            _ => panic!("{line}"),
+        },
+        permanent: is_tasks,
+        states: 5_000_000,
+    };
+    let program = if is_tasks { "0>1" } else { program }.parse().unwrap();
+    let (steps, states) = (number(steps) as usize, number(states).into());
+    Row { defect, federation, program, bounds, steps, states, violated: violated.replace('`', "") }
 }
 
-/// Prints, for every defect of `SURVEY_PROTOCOL` (default: hc3i), whether it is found with `SURVEY_NODES`
-/// nodes per cluster.
+impl Row {
+    /// Returns the shortest run that violates a property, the smallest bound on overtakings within which it exists, and
+    /// the number of states visited.
+    fn shortest(&self) -> Option<(u32, u64, Counterexample)> {
+        let mut states = 0;
+        for overtakings in 0..=self.bounds.overtakings.unwrap() {
+            let bounds = Bounds { overtakings: Some(overtakings), ..self.bounds };
+            let Exploration { extent, end } =
+                explore(&self.federation, &self.program, bounds, Some(self.defect), &mut |_| true).unwrap();
+            states += extent.states;
+            match end {
+                Ending::Found(found) => return Some((overtakings, states, *found)),
+                Ending::Exhausted => {}
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Returns what differs from the page.
+    fn difference(&self) -> Option<String> {
+        let name = self.defect;
+        let Some((overtakings, states, found)) = self.shortest() else {
+            return Some(format!("{name}: not found"));
+        };
+        let violated: Vec<String> = found.violated().into_iter().map(printed).collect();
+        let seen = (Some(overtakings), found.steps.len(), violated.join(", "));
+        let stated = (self.bounds.overtakings, self.steps, self.violated.clone());
+        let is_close = states.abs_diff(self.states) * 10 <= self.states;
+        (seen != stated || !is_close)
+            .then(|| format!("{name}: {seen:?} after {states} states, the page states {stated:?}"))
+    }
+}
+
+/// Returns a property's name in a record.
+fn printed(property: Property) -> String {
+    let name = format!("{property:?}");
+    name[..1].to_lowercase() + &name[1..]
+}
+
+fn assert_found(rows: impl Iterator<Item = Row>) {
+    let differences: Vec<String> = rows.filter_map(|it| it.difference()).collect();
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+#[test]
+fn defects_within_small_state_spaces_are_found_as_the_page_states() {
+    assert_found(rows().into_iter().filter(|it| it.states <= SMALL));
+}
+
 #[test]
 #[ignore = "takes minutes"]
-fn survey() {
-    let setting = |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
-    let number = |name: &str, default: &str| -> u32 { setting(name, default).parse().unwrap() };
-    let nodes = number("SURVEY_NODES", "1");
-    let program = setting("SURVEY_PROGRAM", "0>1,1>0");
-    let (crashes, timers) = (number("SURVEY_CRASHES", "1"), number("SURVEY_TIMERS", "1"));
-    let overtakings = Some(number("SURVEY_OVERTAKINGS", "1"));
-    let states = number("SURVEY_STATES", "300000").into();
-    let bounds = Bounds { crashes, timers, overtakings, storage: Storage::Any, permanent: false, states };
-    let (protocol, mutations) = (setting("SURVEY_PROTOCOL", "hc3i"), setting("SURVEY_MUTATIONS", ""));
-    let of = Defect::all().filter(|it| it.protocol() == protocol && mutations.is_empty());
-    let listed = mutations.split(',').filter(|it| !it.is_empty()).map(|it| it.parse().unwrap());
-    for defect in of.chain(listed) {
-        let found = shortest(&defect.to_string(), nodes, &program, bounds);
-        match found {
-            Some((overtakings, states, it)) => {
-                let (steps, violated) = (it.steps.len(), it.violated());
-                println!("{defect}: {overtakings} overtaken, {steps} steps, {states} states: {violated:?}");
-            }
-            None => println!("{defect}: not found"),
+fn all_other_defects_are_found_as_the_page_states() {
+    assert_found(rows().into_iter().filter(|it| it.states > SMALL));
+}
+
+/// The page lists every known defect of a protocol that can be explored, either as found or as not found.
+#[test]
+fn every_defect_is_listed_once() {
+    let found: Vec<Defect> = rows().iter().map(|it| it.defect).collect();
+    for defect in Defect::all().filter(|it| names().any(|name| name == it.protocol())) {
+        let name = defect.to_string();
+        if name.starts_with("composite-") || name.starts_with("supervisor-") {
+            continue;
         }
+        let (_, rest) = PAGE.split_once("## Defects that were not found").expect("the section exists");
+        let times = found.iter().filter(|it| **it == defect).count();
+        let is_listed = rest.contains(&format!("`{name}`"));
+        assert!(times == 1 && !is_listed || times == 0 && is_listed, "{name}: {times} {is_listed}");
     }
+}
+
+#[test]
+fn a_search_is_deterministic() {
+    let row = rows().into_iter().find(|it| it.defect.to_string() == "restart-before").unwrap();
+    let ((_, states, found), (_, again_states, again)) = (row.shortest().unwrap(), row.shortest().unwrap());
+    assert_eq!((again.steps, again.trace, again_states), (found.steps, found.trace, states));
 }
