@@ -5,7 +5,8 @@ use faultline_api::flow::flow;
 use faultline_api::quantity::{Duration, Period};
 use faultline_api::resource::{
     Application, Cluster, Coordination, Cp0, Failures, Federation, FederationSpec, Fibonacci, Jacobi,
-    MIN_DETECT_AFTER, NQueens, Options, Schedule, SharedOptions, Stealing, Storage, StorageKind, TaskGraph,
+    MIN_DETECT_AFTER, NQueens, Options, Qap, Schedule, SharedOptions, Stealing, Storage, StorageKind,
+    TaskGraph,
 };
 use faultline_api::validate;
 use faultline_core::Span;
@@ -19,6 +20,8 @@ use crate::scenario::Protocol;
 /// The limits of the computing time of a program, chosen so that it takes about as long as a recovery.
 const SHORTEST: Span = Span::from_millis(100);
 const LONGEST: Span = Span::from_millis(600);
+/// The share of federations under TIC and SEL whose tasks share a bound, in percent.
+const SEARCHES: u64 = 4;
 
 /// Returns the random federation of a seed under a protocol for programs of tasks.
 pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
@@ -106,7 +109,23 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
         second::add(chance, &mut federation, &outside, outage);
         successors::fail(chance, &mut federation, detect_after, restart_after);
     }
+    let is_searched = !plans && federation.spec.protocol.checkpointing().is_some();
+    // Drawn last, so that it does not change the other draws.
+    if is_searched && chance.percent(SEARCHES) {
+        let spec = &mut federation.spec;
+        spec.application = lasting(search(chance), length, &spec.clusters);
+    }
     federation
+}
+
+/// Draws a small quadratic assignment problem, whose tasks share a bound.
+fn search(chance: &mut Chance) -> Application {
+    let facilities = chance.between(4, 5);
+    let entries = 2 * facilities * facilities;
+    let entries = (0..entries).map(|_| chance.between(0, 9).to_string()).collect::<Vec<String>>();
+    let data = format!("{facilities} {}", entries.join(" "));
+    let depth = Some(chance.between(2, 3) as u32);
+    Application::Qap(Qap { data: Some(data), depth, ..Qap::default() })
 }
 
 /// Makes the last cluster join late in a fifth of the federations, unless replicas or successors need the cluster from
@@ -175,6 +194,7 @@ fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Appl
             Application::NQueens(it) => Application::NQueens(NQueens { task_time, ..it }),
             Application::TaskGraph(it) => Application::TaskGraph(TaskGraph { task_time, ..it }),
             Application::Jacobi(it) => Application::Jacobi(Jacobi { task_time, ..it }),
+            Application::Qap(it) => Application::Qap(Qap { task_time, ..it }),
             other => unreachable!("{} is not drawn", other.name()),
         }
     };
@@ -213,7 +233,9 @@ mod tests {
         let servers = count(&|it| it.faults.iter().any(|it| it.process().is_some()));
         let for_good = |it: &FederationSpec| it.faults.iter().filter(|it| it.is_for_good()).count();
         let (once, more) = (count(&|it| for_good(it) > 0), count(&|it| for_good(it) > 1));
-        println!("{late} {speeds} {servers} {once} {more}");
+        let searches = count(&|it| matches!(it.application, Application::Qap(_)));
+        println!("{late} {speeds} {servers} {once} {more} {searches}");
+        assert!((4..40).contains(&searches), "{searches}");
         assert!(late > 20 && speeds > 100 && servers > 30 && once > 100 && more > 30);
     }
 

@@ -28,6 +28,11 @@ const RARE: &[(Defect, u64)] = &[
     (Defect::Sel(theft::Defect::AbsorbedTwice), 500),
     (Defect::Sel(theft::Defect::WantDenied), 1000),
     (Defect::Sel(theft::Defect::HereAlone), 3000),
+    (Defect::Tic(theft::Defect::NotReturnedAgain), 1000),
+    (Defect::Tic(theft::Defect::StorageUnfenced), 2000),
+    (Defect::Sel(theft::Defect::NotReturnedAgain), 1000),
+    (Defect::Sel(theft::Defect::KeysWithoutLife), 500),
+    (Defect::Sel(theft::Defect::StorageUnfenced), 2000),
     (Defect::Satin(satin::Defect::OrphanKept), 1000),
     (Defect::Cck(cck::Defect::ContinuePerPing), 1000),
 ];

@@ -58,6 +58,14 @@ defects! {
     RestoringDenies,
     /// A restored process answers only for itself, and not for the processes that its image had absorbed.
     HereAlone,
+    /// A process sends a result again only when its victim asks, and not when another process starts to answer for the
+    /// victim.
+    NotReturnedAgain,
+    /// The names of thefts do not count the thief's lives: a process that asks for a task takes a query about a request
+    /// of an earlier life for one about its own request.
+    KeysWithoutLife,
+    /// A holder stores images of earlier lives, and of processes that failed permanently.
+    StorageUnfenced,
     /// The segments of a log count individually instead of as a prefix: a leg is sent once its own segment is
     /// durable.
     LogOutOfOrder,

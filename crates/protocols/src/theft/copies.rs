@@ -129,16 +129,18 @@ impl Copies {
         self.resume(host)
     }
 
-    /// Stores an image for its owner, unless the owner failed permanently or the image is from an earlier life.
+    /// Stores an image for its owner. If the storage is fenced, refuses images of permanently failed processes and of
+    /// earlier lives.
     pub(super) fn hold(
         &mut self,
         image: Arc<ImageOf>,
         membership: &Membership,
+        is_fenced: bool,
         host: &mut dyn Machine<TaskRecovery>,
     ) {
         let name = image.name;
         let owner = membership.member(name.owner);
-        if owner.gone || name.incarnation < owner.life.incarnation() {
+        if is_fenced && (owner.gone || name.incarnation < owner.life.incarnation()) {
             return;
         }
         let is_held = self.names.get(&name.owner).is_some_and(|it| it.contains(&name));

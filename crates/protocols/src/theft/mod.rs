@@ -145,7 +145,8 @@ impl Recovery for TaskRecovery {
             Input::Control { from, message } => self.handle_message(from, message, host),
             Input::Image { from, image } => {
                 if image.name.owner == from {
-                    self.copies.hold(image, &self.membership, host);
+                    let is_fenced = !self.config.defects.has(Defect::StorageUnfenced);
+                    self.copies.hold(image, &self.membership, is_fenced, host);
                 } else {
                     self.found(&image, host);
                 }
@@ -234,6 +235,7 @@ impl TaskRecovery {
     fn unwanted(&mut self, theft: Theft, leg: Leg, from: ProcessId, host: &mut dyn Host<Self>) {
         match leg {
             // The sender answers for the victim, even if this process has not yet learned that the victim has failed.
+            Leg::Task if self.takes_for_own(theft, host) => {}
             Leg::Task if host.is_mine(theft.thief) => host.control(To::One(from), Message::Never(theft)),
             // The result was merged before, perhaps in a state that is not durable yet.
             Leg::Result => self.stable.await_next(theft, Leg::Receipt),
@@ -287,10 +289,9 @@ impl TaskRecovery {
                 host.control(To::One(from), Message::Query(theft));
             }
         }
-        for (theft, is_done) in host.debts().into_iter().filter(|(it, _)| concerns(it.victim)) {
-            if is_done {
-                self.return_again(theft, host);
-            }
+        let debts = host.debts().into_iter().filter(|(it, is_done)| *is_done && concerns(it.victim));
+        for (theft, _) in debts.filter(|_| !defects.has(Defect::NotReturnedAgain)) {
+            self.return_again(theft, host);
         }
         if self.boot == Boot::Replaced && processes.contains(&from) && self.unfilled.contains(&from) {
             host.control(To::One(from), Message::Refill);
@@ -306,11 +307,19 @@ impl TaskRecovery {
             Some(false) => {}
             Some(true) => self.return_again(theft, host),
             None => {
-                let is_wanted = host.asking() == Some(theft) && !self.config.defects.has(Defect::WantDenied);
+                let is_wanted = (host.asking() == Some(theft) || self.takes_for_own(theft, host))
+                    && !self.config.defects.has(Defect::WantDenied);
                 let answer = if is_wanted { Message::Want(theft) } else { Message::Never(theft) };
                 host.control(To::One(from), answer);
             }
         }
+    }
+
+    /// Returns whether this process takes another theft for the one that it is asking for. Always `false` without the
+    /// defect.
+    fn takes_for_own(&self, theft: Theft, host: &mut dyn Host<Self>) -> bool {
+        self.config.defects.has(Defect::KeysWithoutLife)
+            && host.asking().is_some_and(|it| (it.thief, it.number) == (theft.thief, theft.number))
     }
 
     /// Sends a result that may have been lost, unless it will be sent anyway.
@@ -363,8 +372,9 @@ impl TaskRecovery {
             for theft in host.loans().into_iter().filter(|it| is_new(it.thief)) {
                 self.ask_about(theft, host);
             }
+            let is_repeated = !self.config.defects.has(Defect::NotReturnedAgain);
             let done = host.debts().into_iter().filter(|(it, is_done)| *is_done && *it != Theft::NONE);
-            for (theft, _) in done.filter(|(it, _)| is_new(it.victim)) {
+            for (theft, _) in done.filter(|(it, _)| is_repeated && is_new(it.victim)) {
                 self.return_again(theft, host);
             }
         }

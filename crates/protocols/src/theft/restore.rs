@@ -200,7 +200,7 @@ impl TaskRecovery {
             self.ask_about(theft, host);
         }
         for (theft, is_done) in host.debts() {
-            if is_done {
+            if is_done && !self.config.defects.has(Defect::NotReturnedAgain) {
                 self.return_again(theft, host);
             }
         }

@@ -63,7 +63,9 @@ fn without_a_defect_there_is_no_violation() {
 #[test]
 fn every_defect_of_tic_and_sel_is_found() {
     let mut unfound = Vec::new();
-    let of_random = Defect::ALL.iter().filter(|it| **it != Defect::LogOutOfOrder);
+    // The first has its own schedules; only a bound on lost work, which is not judged here, detects the second.
+    let others = [Defect::LogOutOfOrder, Defect::StorageUnfenced];
+    let of_random = Defect::ALL.iter().filter(|it| !others.contains(it));
     for defect in of_random {
         let defects = Defects::only(*defect);
         let config = if defect.is_of_logs() { sel } else { tic };
