@@ -112,7 +112,7 @@ pub struct Judged {
     pub events: u64,
     /// The number of instances judged.
     pub instances: u64,
-    /// Runs that should have passed but did not, and the reasons.
+    /// Runs that should have passed but did not, and the reasons; and goals of this project that the runs miss.
     pub wrong: Vec<String>,
 }
 
@@ -174,6 +174,11 @@ impl Lab<'_, '_> {
     /// Returns whether only the shape of each figure is needed.
     fn is_quick(&self) -> bool {
         self.settings.quick
+    }
+
+    /// Records that the runs miss a goal of this project. The reproduction then fails.
+    fn miss(&mut self, goal: String) {
+        self.judged.wrong.push(goal);
     }
 
     /// Runs one setting with every seed. Every run should pass.
