@@ -11,6 +11,7 @@ mod interrupted;
 mod killed;
 mod local;
 mod paper;
+mod planned;
 mod plugin;
 mod replay;
 mod same_judgement;

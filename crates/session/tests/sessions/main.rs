@@ -4,5 +4,6 @@ mod every_backend;
 mod evidence;
 mod golden;
 mod late_checkpoints;
+mod one_result;
 mod own_application;
 mod own_program;

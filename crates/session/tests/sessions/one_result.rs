@@ -1,0 +1,61 @@
+//! A program of tasks has one result, under every protocol that can run it.
+
+use faultline_api::Federation;
+use faultline_api::resource::{Family, Protocol};
+use faultline_checker::Verdict;
+use faultline_core::Fact;
+use faultline_session::{Session, Simulator};
+
+/// A process fails and returns.
+const TEXT: &str = "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: tasks }
+spec:
+  clusters: [{ name: lyon, nodes: 2 }, { name: nancy, nodes: 2 }]
+  links: { between: { latency: 3ms } }
+  protocol: PROTOCOL
+  application: { jacobi: { rows: 4, columns: 4, size: 4, iterations: 20, taskTime: 10ms } }
+  failures: { detectAfter: 100ms, restartAfter: 50ms }
+FAULTS";
+
+const CRASH: &str = "  faults: [{ at: 300ms, crash: { cluster: lyon, node: 1 } }]\n";
+
+fn federation(protocol: &str, faults: &str) -> Federation {
+    let text = TEXT.replace("PROTOCOL", protocol).replace("FAULTS", faults);
+    faultline_api::parse("test.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}"))
+}
+
+#[test]
+fn every_protocol_computes_the_same_result_from_one_file() {
+    let mut results = Vec::new();
+    for (protocol, faults) in [
+        ("{ none: {} }", ""),
+        ("{ cck: { tau: 100ms, replicateTo: otherCluster } }", CRASH),
+        ("{ tic: { tau: 100ms, replicateTo: otherCluster } }", CRASH),
+        ("{ sel: { tau: 100ms, replicateTo: otherCluster } }", CRASH),
+        ("{ satin: {} }", CRASH),
+    ] {
+        let federation = federation(protocol, faults);
+        let recording = Session::new(&federation).seed(3).simulate(&mut Simulator::new(&mut ())).unwrap();
+        let recording = recording.judge();
+        assert_eq!(
+            recording.judgement.verdict,
+            Verdict::Pass,
+            "{protocol}: {:?}",
+            recording.judgement.reasons
+        );
+        let facts = recording.trace.streams.values().flatten();
+        let finished = facts.filter_map(|(_, fact)| match fact {
+            Fact::Finished(finished) => Some(finished.1),
+            _ => None,
+        });
+        let before = results.len();
+        results.extend(finished);
+        assert!(results.len() >= before + 4, "{protocol}: every process states the result");
+    }
+    assert!(results.iter().all(|it| *it == results[0]), "{results:?}");
+    // The list above contains every protocol for programs of tasks, in its own variant.
+    let family = Protocol::compared(Family::Tasks);
+    assert!(["none", "cck", "tic", "sel", "satin"].iter().all(|it| family.contains(it)), "{family:?}");
+}
