@@ -289,6 +289,10 @@ fn clusters(summary: &Summary) -> Markup {
     }
 }
 
+/// Explains a kind of time, for every page that shows where the time went.
+pub const UNDONE: &str = "Undone is the first execution of work that was re-executed after a rollback; the re-execution \
+                          itself counts as working.";
+
 /// Shows how the processes of each cluster spent their time, as a bar and in percent.
 fn time(summary: &Summary) -> Markup {
     html! {
@@ -301,7 +305,7 @@ fn time(summary: &Summary) -> Markup {
         }
         p.hint {
             "The time of all processes, each moment counted once. A process that neither computes nor runs a task \
-             is waiting."
+             is waiting. " (UNDONE)
         }
     }
 }

@@ -111,6 +111,13 @@ fn an_interrupted_run_is_recorded_up_to_its_end_and_leaves_no_process_behind() {
         .assert()
         .code(3)
         .stdout(contains("UNKNOWN").and(contains("interrupted")));
+    // Commands that do not print the verdict warn that later facts are missing.
+    let warned =
+        || contains("this run was interrupted after").and(contains("later facts and messages are missing"));
+    for format in ["csv", "jsonl", "graph"] {
+        place.faultline(["export", "run", "--format", format]).assert().code(0).stderr(warned());
+    }
+    place.faultline(["cluster", "run"]).assert().code(0).stderr(warned());
 }
 
 #[test]

@@ -211,6 +211,22 @@ spec:
 ";
 
 #[test]
+fn the_summary_says_that_a_checkpoint_timer_never_fired() {
+    let place = TestDirectory::new();
+    let slower = |period: &str| {
+        let every = format!("checkpointEvery: 300ms, checkpointEveryIn: {{ nancy: {period} }}");
+        place.write("my.yaml", small("").replace("checkpointEvery: 300ms", &every));
+        let run = ["run", "my.yaml", "--backend", "simulate", "--out", period, "--format", "json"];
+        object(&place, &run, 0)["notes"].to_string()
+    };
+    // Each checkpoint of lyon forces one of nancy, whose timer then starts again.
+    let note = "the checkpoint timer of nancy (every 700 ms) never fired: 6 forced checkpoints came first and restarted it";
+    assert_eq!(slower("700ms"), format!("[\"{note}\"]"));
+    assert_eq!(slower("100ms"), "[]", "its timer fires");
+    assert_eq!(slower("1h"), "[]", "the run ends before the timer could fire");
+}
+
+#[test]
 fn an_exploration_ends_before_it_exceeds_its_memory_limit() {
     let place = TestDirectory::new();
     let explore = ["explore", "--protocol", "hc3i", "--messages", "4", "--overtakings", "all"];

@@ -215,7 +215,7 @@ fn time(it: &Comparison) -> Markup {
             }
         }
         p.hint { "The time of all processes in all runs, each moment counted once. A process that neither computes \
-                  nor runs a task is waiting." }
+                  nor runs a task is waiting. " (faultline_report::page::UNDONE) }
     }
 }
 
