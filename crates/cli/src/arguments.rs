@@ -439,7 +439,7 @@ pub(crate) struct CompareArguments {
 ///
 /// If interrupted, keeps the completed runs; the same command with `--resume` continues, even with more seeds.
 ///
-/// Exits with 1 if a run violates a property, and with 3 if the sweep was interrupted.
+/// Exits with 1 if a run violates a property, and with 3 if the sweep was interrupted or out of memory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -107,8 +107,8 @@ impl PluginCommand {
         let error = Command::new(&program).args(self.0).exec();
         Err(if error.kind() == ErrorKind::NotFound {
             CommandError::input(miette!(
-                help = "install it with `cargo install --locked --path crates/kubectl`, or put it next to `faultline` \
-                        or on your PATH; see docs/kubernetes.md",
+                help = "install it with `cargo install --locked --path crates/kubectl`, or copy it from a release archive \
+                        (`cargo xtask dist`) next to `faultline` or to a directory on your PATH; see docs/kubernetes.md",
                 "the Kubernetes backend is a separate program, `{PROGRAM}`, which is not installed"
             ))
         } else {

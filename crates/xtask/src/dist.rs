@@ -233,6 +233,43 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_inventory_lists_what_is_in_the_programs_and_nothing_else() {
+        let metadata = cargo_metadata::MetadataCommand::new()
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .other_options(["--offline".into(), "--filter-platform=x86_64-unknown-linux-gnu".into()])
+            .exec()
+            .unwrap();
+        let repository = Repository { root: metadata.workspace_root.clone().into(), metadata };
+        let inventory = inventory_of(&repository).unwrap();
+        assert_eq!(
+            (&inventory["bomFormat"], &inventory["specVersion"]),
+            (&"CycloneDX".into(), &"1.5".into())
+        );
+        assert_eq!(inventory["metadata"]["component"]["version"], env!("CARGO_PKG_VERSION"));
+        let components = inventory["components"].as_array().unwrap();
+        let names: BTreeSet<&str> = components.iter().map(|it| it["name"].as_str().unwrap()).collect();
+        for program in
+            ["faultline-cli", "faultline-kubectl", "faultline-protocols", "clap", "kube", "serde_derive"]
+        {
+            assert!(names.contains(program), "{program} is missing");
+        }
+        // Crates that only tests, images and this program need.
+        for other in ["assert_cmd", "faultline-operator", "xtask"] {
+            let is_known = repository.metadata.packages.iter().any(|it| it.name.as_str() == other);
+            assert!(is_known && !names.contains(other), "{other} is in no program");
+        }
+        let references: BTreeSet<&str> =
+            components.iter().map(|it| it["bom-ref"].as_str().unwrap()).collect();
+        assert_eq!(references.len(), components.len(), "each reference is unique");
+        for component in components {
+            let (name, version) =
+                (component["name"].as_str().unwrap(), component["version"].as_str().unwrap());
+            assert_eq!(component["purl"], format!("pkg:cargo/{name}@{version}"));
+            assert!(component["licenses"][0]["expression"].is_string(), "{name} has no licence");
+        }
+    }
+
+    #[test]
     fn static_and_dynamic_programs_are_distinguished() {
         // This test is linked dynamically. Without its program headers, it would look static.
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();

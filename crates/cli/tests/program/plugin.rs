@@ -58,6 +58,7 @@ fn without_it_each_command_explains_how_to_install_it() {
         let said = unbroken(&output.stderr);
         assert!(said.contains("`kubectl-faultline`, which is not installed"), "{said}");
         assert!(said.contains("`cargo install --locked --path crates/kubectl`"), "{said}");
+        assert!(said.contains("copy it from a release archive (`cargo xtask dist`)"), "{said}");
     }
 }
 
