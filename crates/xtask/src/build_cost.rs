@@ -47,11 +47,12 @@ fn recorded(compiler: OsString, arguments: Vec<OsString>, record: &Path) -> Resu
     Ok(ExitCode::from(status.code().and_then(|it| u8::try_from(it).ok()).unwrap_or(1)))
 }
 
-/// Builds the default program in the release profile from scratch, and prints the cost. Fails if it exceeds `at_most`
-/// seconds of CPU, or if the program is larger than `size_at_most` MB.
+/// Builds the default program in the release profile from scratch, and prints the cost. Warns if it exceeds `goal`
+/// seconds of CPU. Fails if it exceeds `at_most` seconds, or if the program is larger than `size_at_most` MB.
 #[expect(clippy::disallowed_methods, reason = "shows how long the build took")]
 pub(crate) fn run(
     repository: &Repository,
+    goal: Option<f64>,
     at_most: Option<f64>,
     size_at_most: Option<f64>,
 ) -> Result<ExitCode, Box<dyn Error>> {
@@ -81,13 +82,33 @@ pub(crate) fn run(
     let size = fs::metadata(&program)?.len() as f64 / 1e6;
     println!("\n{total:.0} s of CPU in {took:.0} s; the program is {size:.1} MB in size");
     let mut status = ExitCode::SUCCESS;
-    for (measured, limit, unit) in [(total, at_most, "s of CPU"), (size, size_at_most, "MB")] {
-        if let Some(limit) = limit.filter(|it| measured > *it) {
-            println!("this exceeds the limit of {limit:.0} {unit}");
-            status = ExitCode::FAILURE;
+    for (measured, goal, limit, unit) in
+        [(total, goal, at_most, "s of CPU"), (size, None, size_at_most, "MB")]
+    {
+        match excess(measured, goal, limit) {
+            None => {}
+            Some(Excess::Goal(goal)) => println!("warning: this exceeds the goal of {goal:.0} {unit}"),
+            Some(Excess::Limit(limit)) => {
+                println!("this exceeds the limit of {limit:.0} {unit}");
+                status = ExitCode::FAILURE;
+            }
         }
     }
     Ok(status)
+}
+
+/// What a measured value exceeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Excess {
+    /// A goal, which is worth a warning.
+    Goal(f64),
+    /// A limit, which is a failure.
+    Limit(f64),
+}
+
+fn excess(measured: f64, goal: Option<f64>, limit: Option<f64>) -> Option<Excess> {
+    let limit = limit.filter(|it| measured > *it).map(Excess::Limit);
+    limit.or(goal.filter(|it| measured > *it).map(Excess::Goal))
 }
 
 /// Parses the CPU seconds of each crate.
@@ -222,6 +243,14 @@ mod tests {
         let rows: Vec<&str> = table.lines().skip(2).map(|it| it.split('|').nth(1).unwrap().trim()).collect();
         assert_eq!(rows, [REST, "client", "own", SHARED, "yaml"], "{table}");
         assert!(table.contains("| client | 9.0 | 31 % | tls 8.0, client 1.0 |"), "{table}");
+    }
+
+    #[test]
+    fn a_cost_above_the_goal_is_a_warning_and_above_the_limit_a_failure() {
+        let of = |measured| excess(measured, Some(480.0), Some(700.0));
+        assert_eq!([of(480.0), of(481.0)], [None, Some(Excess::Goal(480.0))]);
+        assert_eq!([of(700.0), of(701.0)], [Some(Excess::Goal(480.0)), Some(Excess::Limit(700.0))]);
+        assert_eq!(excess(1e6, None, None), None);
     }
 
     #[test]

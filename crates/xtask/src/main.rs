@@ -54,6 +54,9 @@ enum Task {
         /// Fail if the build takes more CPU seconds than this.
         #[arg(long, value_name = "SECONDS")]
         at_most: Option<f64>,
+        /// Warn if the build takes more CPU seconds than this.
+        #[arg(long, value_name = "SECONDS")]
+        goal: Option<f64>,
         /// Fail if the program is larger than this.
         #[arg(long, value_name = "MB")]
         size_at_most: Option<f64>,
@@ -143,7 +146,9 @@ fn perform(task: &Task) -> Result<ExitCode, Box<dyn Error>> {
     let repository = Repository { root: metadata.workspace_root.clone().into(), metadata };
     match task {
         Task::Bench { names, quick } => bench::run(&repository, names, *quick),
-        Task::BuildCost { at_most, size_at_most } => build_cost::run(&repository, *at_most, *size_at_most),
+        Task::BuildCost { at_most, goal, size_at_most } => {
+            build_cost::run(&repository, *goal, *at_most, *size_at_most)
+        }
         Task::Check => check(&repository),
         Task::Dashboards { draw } => dashboards::try_queries(&repository, *draw).map(|()| ExitCode::SUCCESS),
         Task::Dist => dist::run(&repository),
