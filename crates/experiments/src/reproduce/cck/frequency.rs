@@ -51,13 +51,25 @@ pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
             short(bandwidth),
             short(Spread::of(calm.iter().map(|it| it.seconds)).mean)
         )],
-        findings: vec![Finding {
-            what: "overhead at low frequencies".into(),
-            published: "less than 1 % below 0.1 Hz".into(),
-            ours: format!("at most {} % up to 0.2 Hz", short(most)),
-            agreement: Agreement::of(most < 1.0),
-            sentence: "Compared with the run without checkpoints that has the same seed.".into(),
-        }],
+        findings: vec![
+            Finding {
+                what: "overhead at low frequencies".into(),
+                published: "less than 1 % below 0.1 Hz".into(),
+                ours: format!("at most {} % up to 0.2 Hz", short(most)),
+                agreement: Agreement::of(most < 1.0),
+                sentence: "Compared with the run without checkpoints that has the same seed.".into(),
+            },
+            Finding {
+                what: "overhead at low frequencies, without the time of processors".into(),
+                published: "less than 1 % below 0.1 Hz, with that time".into(),
+                ours: format!("at most {} % up to 0.2 Hz", short(most)),
+                agreement: Agreement::of(most <= 0.5),
+                sentence:
+                    "Agrees if the overhead is at most 0.5 %, half of the published bound: coordinating and \
+                           copying a state take no processor time here."
+                        .into(),
+            },
+        ],
         figures: vec![Figure {
             name: "frequency",
             caption: "How much longer the run takes".into(),
