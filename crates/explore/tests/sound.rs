@@ -69,3 +69,12 @@ fn not_all_ranks_of_a_program_of_tasks_fail_permanently() {
     let Exploration { extent, .. } = explored("cck", (2, 1), "0>1", bounds);
     assert!(extent.states >= bounds.states, "{extent:?}");
 }
+
+/// The only process that knows the result may fail after all its tasks are part of a checkpoint.
+#[test]
+fn two_failures_of_a_planned_program_are_survived() {
+    let bounds = Bounds { crashes: 2, timers: 0, storage: Storage::Kept, permanent: true, ..ORDERLY };
+    let Exploration { extent, end } = explored("cck", (2, 1), "0>1", bounds);
+    assert!(matches!(end, Ending::Exhausted), "{end:?}");
+    assert!(extent.runs > extent.unknown, "{extent:?}");
+}

@@ -1,7 +1,7 @@
 //! A planned program of tasks runs under CCK. One process fails and returns, then a whole cluster is lost with its
-//! storage and replaced. Only the failed processes roll back.
+//! storage and replaced. Only the failed processes roll back; the record counts what the others re-executed.
 
-use faultline_e2e::{Failure, TestNamespace};
+use faultline_e2e::{Failure, Program, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply_over_slow_links("cck").await?;
@@ -9,5 +9,22 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     assert_eq!(status.faults_done.as_deref(), Some("2/2"), "{status:#?}");
     assert!(status.worst_skew_micros.is_some_and(|it| it < 50_000), "{:?}", status.worst_skew_micros);
     assert!(status.clusters.iter().any(|it| it.name == "rennes" && it.rollbacks >= 1), "{status:#?}");
+    assert!(status.clusters.iter().any(|it| it.name == "nancy" && it.rollbacks == 0), "{status:#?}");
+
+    let program = Program::built()?;
+    let dir = tempfile::tempdir()?;
+    let record = dir.path().join("record").display().to_string();
+    let fetch = ["fetch", "federation/cck", "--out", &record, "--namespace", &ns.namespace];
+    let fetched = program.run(&fetch).await?;
+    assert_eq!(fetched.status, Some(0), "{}", fetched.stderr);
+    let summary = program.run(&["check", &record, "--format", "json"]).await?.json()?;
+    let properties = summary["properties"].as_array().ok_or("there are no properties")?;
+    // No process rolled back that had not failed, and every re-execution by such a process was judged.
+    for name in ["contained", "strictlyRequired", "demandedOnly"] {
+        let found = properties.iter().find(|it| it["property"] == name).ok_or("it is not judged")?;
+        assert!(found["verdict"] == "pass" && found["instances"].as_u64() > Some(0), "{found:#}");
+    }
+    let explained = program.run(&["explain", &record]).await?;
+    assert!(explained.out.contains("by processes that kept their states"), "{}", explained.out);
     ns.delete("cck").await
 }

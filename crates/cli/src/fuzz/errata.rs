@@ -402,9 +402,14 @@ fn example(paper: &Paper, example: &Counterexample) -> Markup {
 fn directed(paper: &Paper, defect: Defect) -> Markup {
     let name = format!("Defect::{}", defect.variant());
     let is_named = |test: &&str| [",", ")"].iter().any(|end| test.contains(&format!("{name}{end}")));
+    let test = directed_tests(paper).find(is_named);
     html! {
-        p { "The random search did not find a counterexample. The following schedule was constructed by hand." }
-        (listing(paper, directed_tests(paper).find(is_named)))
+        @if test.is_some() {
+            p { "The random search did not find a counterexample. The following schedule was constructed by hand." }
+            (listing(paper, test))
+        } @else {
+            p { "The random search did not find a counterexample. A search with more schedules (" code { "--runs" } ") may." }
+        }
     }
 }
 

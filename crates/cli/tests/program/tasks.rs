@@ -79,6 +79,35 @@ fn tic_survives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
 }
 
 #[test]
+fn sel_and_satin_survive_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
+    for (protocol, judged) in [
+        (
+            "sel: { tau: 300ms, replicateTo: otherCluster }",
+            &["tasksOnce", "oneOwner", "checkpointedFirst"][..],
+        ),
+        ("satin: {}", &["tasksOnce"][..]),
+    ] {
+        for backend in ["simulate", "local"] {
+            let place = TestDirectory::new();
+            // One process runs two tasks at a time.
+            let text = program(protocol, &format!("{CRASH}, {LOST}")).replace("speed: 200", "cores: 2");
+            let (json, code) = run(&place, backend, &text);
+            assert_eq!(json["run"]["outcome"], "completed", "{json:#}");
+            assert_eq!(json["result"]["equal"], true, "{json:#}");
+            for fault in [0, 1] {
+                assert_eq!(json["faults"][fault]["state"], "effective", "{json:#}");
+            }
+            for property in judged {
+                assert!(instances(&json, property) > 0, "{property}: {json:#}");
+            }
+            assert_eq!(code, Some(if passes_but_for_links(&json) { 0 } else { 3 }), "{backend}: {json:#}");
+            place.faultline(["check", "run", "-q"]).assert().code(code.unwrap());
+            assert_eq!(place.processes(), [] as [String; 0]);
+        }
+    }
+}
+
+#[test]
 fn everything_that_a_lost_cluster_did_is_lost_if_nothing_is_stored() {
     let place = TestDirectory::new();
     let (json, code) = run(&place, "simulate", &program("satin: {}", LOST));

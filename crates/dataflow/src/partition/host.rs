@@ -110,6 +110,8 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
             let fact = || Fact::Absorbed(Box::new((partition, name, witness)));
             inner.fact(FactKind::Absorbed, fact, self.out);
         }
+        // If all processes that knew the result have failed, no task computes it again.
+        inner.announce_result(partition, self.out);
     }
 
     fn begin_rerun(

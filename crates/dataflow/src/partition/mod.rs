@@ -445,11 +445,16 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
             }
         }
         if plan.result().task == task {
-            let content = wrote.into_iter().nth(plan.result().output as usize).flatten();
-            let digest = self.program.digest(&content.unwrap_or_else(|| Chunk::Bytes([].into())));
-            self.end(digest);
-            self.announce_end(digest, out);
+            self.announce_result(partition, out);
         }
+    }
+
+    /// Ends the program if the share of this partition contains the result.
+    fn announce_result(&mut self, partition: ProcessId, out: &mut Out<Partition<P, G>>) {
+        let Some(content) = self.running[&partition].share.value(self.plan.result()) else { return };
+        let digest = self.program.digest(content.as_ref().unwrap_or(&Chunk::Bytes([].into())));
+        self.end(digest);
+        self.announce_end(digest, out);
     }
 
     /// Records the partition of a task, and the tasks on which it depends.

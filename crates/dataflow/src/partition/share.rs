@@ -36,7 +36,8 @@ impl Executed {
 pub(super) struct Share {
     partition: ProcessId,
     executed: Executed,
-    /// Values written here or received, and read by a task of this partition that has not been executed.
+    /// Values written here or received, and read by a task of this partition that has not been executed; and the
+    /// program's result, if a task of this partition wrote it.
     values: BTreeMap<Value, Option<Chunk>>,
     /// Values that were sent or received, and that tasks of the last `recent_steps` complete steps or of later steps
     /// wrote. Not saved.
@@ -155,6 +156,8 @@ impl Share {
             if self.is_read(plan, value) {
                 self.values.insert(value, content.clone());
                 self.wake(plan, window, value);
+            } else if value == plan.result() {
+                self.values.insert(value, content.clone());
             }
         }
         let before = self.executed.before;
