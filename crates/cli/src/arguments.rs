@@ -228,6 +228,9 @@ pub(crate) struct ImportArguments {
 /// result agrees, differs, or is under-specified in the paper.
 ///
 /// If interrupted, shows the completed experiments; the same command with `--resume` continues.
+///
+/// Exits with 1 if a run that should pass does not, or if a goal is missed, and with 3 if the reproduction was
+/// interrupted or out of memory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -386,8 +389,8 @@ pub(crate) enum Paper {
 ///
 /// If interrupted, shows the completed runs; the same command with `--resume` continues.
 ///
-/// Exits with 1 if a run violates a property, and with 3 if the comparison was interrupted. A protocol that does not
-/// survive a fault gets a row in the table; this is not a failure.
+/// Exits with 1 if a run violates a property, and with 3 if the comparison was interrupted or out of memory. A protocol
+/// that does not survive a fault gets a row in the table; this is not a failure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -48,7 +48,7 @@ struct RecordedComparisonRun {
 
 impl Evaluation<'_> {
     /// Runs a small federation with the first `seeds` seeds, on real processes and on the simulator. After an
-    /// interruption, the result contains the completed pairs; so it is with the other evaluations.
+    /// interruption, the result contains only the completed pairs. The same applies to the other evaluations.
     pub(crate) fn with_simulator(self, seeds: u64) -> Result<Vec<Pair>, CommandError> {
         let mut progress = Progress::counting(0, seeds);
         let mut pairs = Vec::new();
@@ -114,7 +114,7 @@ impl Evaluation<'_> {
         Ok(real)
     }
 
-    /// Performs a run; `None` if the user interrupted it.
+    /// Performs a run. Returns `None` if the user has interrupted the program.
     fn uninterrupted(
         self,
         here: &LocalBackend,

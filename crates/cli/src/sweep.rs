@@ -33,7 +33,7 @@ const REPORT: &str = "report.html";
 /// The maximum size of all records and reports together, in bytes. All settings have equal shares, so that the order in
 /// which runs complete does not affect which records are kept.
 const RECORDED: u64 = 256 << 20;
-/// A lower bound of the bytes that a fact takes in a record.
+/// A lower bound on the size of a fact in a record, in bytes.
 const FACT: u64 = 8;
 
 /// Identifies a sweep in its journal.
@@ -131,7 +131,8 @@ impl Records<'_> {
         self.out.join(RECORDS).join((setting + 1).to_string())
     }
 
-    /// Writes the record and the report of a run, unless they are too large. Replaces those of an earlier run.
+    /// Writes the record and the report of a run, unless they are too large. Removes those of an earlier run in any
+    /// case.
     fn keep(&self, number: usize, setting: &Setting, recording: Recording) {
         if let Err(error) = self.write(number, setting, recording) {
             self.failed.lock().expect("no thread panics while it records").get_or_insert(error);
@@ -192,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_above_its_share_is_left_out_and_replaces_an_earlier_one() {
+    fn a_record_above_its_share_is_left_out_and_an_earlier_one_removed() {
         let out = tempfile::tempdir().expect("a directory");
         let text = faultline_api::samples::sample("quickstart").expect("it is one").text;
         let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("it is valid");

@@ -8,9 +8,9 @@ use faultline_core::{Membership, ProcessId, Role};
 use serde::{Deserialize, Serialize};
 
 /// Maps each partition to the process that runs it, its *host*. Initially, each rank hosts the partition of the same
-/// name. Processes receive a map with a recovery, instead of computing it from the membership alone. A function of the
-/// membership either moves partitions between live processes when another one fails, or gives some processes more
-/// partitions than others.
+/// name. Processes receive a map with each recovery, instead of computing it from the membership alone: a function of
+/// the membership would either move partitions between live processes when another one fails, or give some processes
+/// more partitions than necessary.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionMap {
     /// The partitions whose host is not the process of the same name, ascending, each with its host.

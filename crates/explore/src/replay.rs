@@ -82,8 +82,7 @@ impl Replay {
         manifest.plan = Vec::new();
         // An exploration may delay any message for as long as it likes.
         manifest.bounds.iter_mut().for_each(|it| it.delivered_within = None);
-        // The bound on the time of progress is no promise of the protocols for programs of tasks, but their runs
-        // end.
+        // Protocols for programs of tasks promise no bound on the time of progress, but every run must end.
         let must_end = federation.spec.application.family() == Family::Tasks
             || Property::Progress.is_judged(&Context::from_manifest(&manifest));
         Replay { membership: setup.membership.clone(), bounds, manifest, must_end }

@@ -214,7 +214,7 @@ impl Coverage {
         self.runs
     }
 
-    /// Returns the number of trials that reached the memory limit of the program, and therefore show nothing.
+    /// Returns the number of trials that reached the memory limit of the program, and are therefore inconclusive.
     pub fn out_of_memory(&self) -> u64 {
         self.outcomes.values().filter_map(|it| it.get(OUT_OF_MEMORY)).sum()
     }

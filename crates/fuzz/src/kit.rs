@@ -44,7 +44,7 @@ pub struct SeedResult {
     /// The checker's judgement.
     pub judgement: Judgement,
     /// Whether a second run stated exactly the same facts. A protocol must not depend on a clock or on random
-    /// numbers. Always true if the program reached its memory limit.
+    /// numbers. Always true if one of the two runs reached the memory limit of the program.
     pub repeats: bool,
     /// The description of the run without its facts.
     pub manifest: Manifest,

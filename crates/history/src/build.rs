@@ -547,7 +547,7 @@ impl<'a> Builder<'a> {
                 }
                 None => Ending::Silent,
                 Some(last) => {
-                    // Another process, if it took over the partition last.
+                    // The process that took over the partition last, if any; otherwise, the partition's own.
                     let host = last.host;
                     let has_state = history.has_state(SegmentNo(range.end - 1));
                     let newer = history.supervision.newest_life(host).is_some_and(|life| life > last.life);

@@ -17,8 +17,8 @@ pub(super) struct Stint<'a> {
     pub(super) host: ProcessId,
     pub(super) life: Life,
     pub(super) stream: &'a Stream,
-    /// The recovery with which the stint begins, and whether it began later, in a recovery that the process did not
-    /// live to join.
+    /// The recovery that moved the partition to the process, or the newest one that its earlier lives joined, and
+    /// `false`. If the process failed before it joined that recovery: the newest one that it joined, and `true`.
     begins: (Incarnation, bool),
     /// The positions of the facts in the stream; `None` means all.
     pub(super) facts: Option<Vec<u32>>,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_fails_before_it_joins_has_a_partition_for_that_time_only() {
+    fn a_process_that_fails_before_it_joins_hosts_the_partition_only_until_then() {
         let mut run = Partitions::new(4);
         run.0.lose_for_good(0);
         run.joined(3, 5, Default::default());

@@ -86,8 +86,8 @@ pub(crate) struct RunArguments {
     /// Write the record to DIR instead of a new directory in `faultline-runs`
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Limit the memory of this program to SIZE, such as 2GiB. Judging a record that would exceed the limit is refused;
-    /// the supervisor in its pod has a limit of its own. Default: half of the machine's memory
+    /// Limit the memory of this program to SIZE, such as 2GiB. A record that cannot be judged within the limit is
+    /// rejected. Does not apply to the supervisor, which has its own limit. Default: half of the machine's memory
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory: Option<Size>,
     #[command(flatten)]

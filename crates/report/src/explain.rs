@@ -527,7 +527,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn re_executions_are_divided_by_what_became_of_the_states() {
+    fn re_executions_in_restored_states_are_counted_separately() {
         let said = |again, rerun| tasks(Tasks { tasks: 9, again, rerun, stolen: None });
         assert_eq!(said(0, 0), "9 tasks were run.");
         assert_eq!(said(1, 0), "9 tasks were run. Because of failures, tasks were re-executed 1 time.");

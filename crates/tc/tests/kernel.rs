@@ -221,7 +221,7 @@ fn packets_from_a_peer_are_delayed_as_requested() {
     });
 }
 
-/// TCP transmits a lost packet again, so that a lossy link delays packets but delivers all of them.
+/// TCP re-sends lost packets, so a lossy link delays round trips but does not prevent them.
 #[test]
 fn packets_from_a_peer_are_lost_as_requested() {
     let abilities = [&ARRIVING[..], &[Ability::Bridge]].concat();
@@ -233,7 +233,7 @@ fn packets_from_a_peer_are_lost_as_requested() {
             pair.round_trip();
         }
         let from = pair.near.ask(|| passed(INTERFACE).unwrap().arriving[&ClusterId(1)]);
-        // With a loss of 20 %, all of 50 packets arrive once in 70,000 tests.
+        // With a loss of 20 %, the probability that none of 50 packets is lost is 1 in 70,000.
         assert!(from.drops > 0, "{from:?}");
     });
 }

@@ -4,7 +4,7 @@
 //! the programs of `--programs` on the path. `DIR` stands for the newest record in that directory. [`EXCEPTIONS`]
 //! lists the commands that run in another form or elsewhere. An exception that matches no command is an error.
 //!
-//! [`PARALLEL`] documents run at the same time.
+//! Up to [`PARALLEL`] documents run at the same time.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -124,7 +124,8 @@ struct Printed {
     text: String,
 }
 
-/// How many documents run at the same time. Many of their commands wait, for processes and for links with latency.
+/// The number of documents that run at the same time. Many commands only wait for processes or slow links, so this
+/// saves time.
 const PARALLEL: usize = 2;
 
 /// Runs the commands of all documents, or of those whose names contain one of `only`.
@@ -164,7 +165,7 @@ pub(crate) fn run(repository: &Repository, programs: &Path, only: &[String]) -> 
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
 }
 
-/// What became of the commands of a document.
+/// The results of the commands of a document.
 #[derive(Debug, Default)]
 struct Performed {
     ran: usize,
@@ -179,7 +180,8 @@ struct Performed {
 ///
 /// # Errors
 ///
-/// If a command cannot be started, or the document's commands cannot be told apart.
+/// If the document cannot be read, its commands cannot be told apart, or a command cannot be started. A command that
+/// fails is not an error, but part of the result.
 #[expect(clippy::disallowed_methods, reason = "shows how long each command took")]
 fn perform(repository: &Repository, programs: &Path, document: &str) -> Result<Performed, String> {
     let failure = |error: Box<dyn Error>| format!("{document}: {error}");

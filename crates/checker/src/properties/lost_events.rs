@@ -4,8 +4,7 @@
 //! The parts of this bound that the protocol controls are judged: a process writes an event to stable storage
 //! immediately, or as soon as earlier writes are complete; and a process whose storage survived restores its whole log
 //! up to the first gap. The successor of a process that never returns absorbs the longest log at any one holder. The
-//! duration of a write depends on the storage and the network, and is taken from the run
-//! itself.
+//! duration of a write depends on the storage and the network, and is taken from the run itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 

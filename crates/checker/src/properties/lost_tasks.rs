@@ -65,8 +65,8 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
     finding
 }
 
-/// Returns the newest of the `eligible` checkpoints that is still durable at the process or at one of its holders when
-/// the fact `source` states which one was restored; `None` if that is this one or a newer one.
+/// Returns the newest of the `eligible` checkpoints that no loss before the end of the life of `source` has affected,
+/// at the process or at a holder. `None` if the checkpoint that `source` restored is as new.
 fn passed_over(
     history: &History<'_>,
     group: &Group<'_>,

@@ -2,7 +2,8 @@
 //! valid, or restored, only after all parts are durable.
 //!
 //! The newest valid checkpoint is kept (K3): a process removes its copy of a part of a valid checkpoint only once all
-//! parts of a newer checkpoint are durable. A checkpoint behind which a recovery restarted is not the newest valid one.
+//! parts of a newer checkpoint are durable. Once a later recovery has restored an older checkpoint, this one is no
+//! longer needed.
 //!
 //! A process states its actions before others can observe them, so the reports on which validity depends are in the
 //! trace; if all processes read one clock, they also precede it.
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_behind_which_a_recovery_restarted_may_be_removed() {
+    fn a_checkpoint_that_a_later_recovery_did_not_restore_may_be_removed() {
         let mut run = removed(0);
         run.joined(0, 5, Position::default());
         assert_eq!(check_alone(check, &run.0).violation_count(), 0);

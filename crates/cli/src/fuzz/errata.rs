@@ -255,11 +255,11 @@ impl Counterexample {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Known {
     detection: Detection,
-    /// Whether the record of its counterexample is the smallest one that the search finds.
+    /// Whether the search for a smaller counterexample is complete. Also true if there is no counterexample.
     is_shrunk: bool,
 }
 
-/// The page while its counterexamples are searched.
+/// The state of the search for the counterexamples of a page.
 struct Page<'a> {
     arguments: &'a ErrataArguments,
     interrupted: &'a AtomicBool,
@@ -272,7 +272,8 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Searches for a counterexample, or returns the known one. Returns `None` if the search was interrupted.
+    /// Searches for a counterexample, or returns the known one. Returns `None` if the search was interrupted before it
+    /// had run all schedules. If it was interrupted later, the counterexample is the smallest one so far.
     fn counterexample(&mut self, defect: Defect) -> Result<Option<Counterexample>, CommandError> {
         let Page { arguments, interrupted, .. } = *self;
         self.reached += 1;
@@ -498,7 +499,7 @@ mod tests {
         assert_eq!(missing, []);
     }
 
-    /// The list of defects that random schedules hardly ever reveal.
+    /// Reads the list of these defects in the tests of `faultline-fuzz`.
     #[test]
     fn every_defect_that_no_search_finds_has_a_directed_schedule() {
         let searches = include_str!("../../../fuzz/tests/searches/defects.rs");

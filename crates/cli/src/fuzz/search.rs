@@ -38,7 +38,7 @@ pub(super) struct Search<'a> {
     pub(super) took: Duration,
     /// Whether the state of the search is saved while it runs.
     pub(super) is_kept: bool,
-    /// The work that the progress names.
+    /// The title of the progress.
     pub(super) title: String,
     /// The coverage before the schedule that ended the search.
     before_last: Option<Coverage>,
@@ -157,7 +157,7 @@ impl<'a> Search<'a> {
         let is_interrupted = self.interrupted.load(Ordering::Relaxed) && self.ended_early().is_some();
         let (coverage, text) = match (finding, &self.before_last) {
             (Some(finding), Some(before)) if finding.is_interrupted => {
-                (before, "the same command with `--resume` finds the violation again, and shrinks it further")
+                (before, "the same command with `--resume` finds the violation again, and shrinks it anew")
             }
             (None, _) if is_interrupted => (&self.coverage, "the same command with `--resume` continues"),
             _ => return remove(&path).map(|()| None).map_err(wrong),
@@ -253,7 +253,7 @@ fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(()) => {
-            // It is not empty if it contains the records of other runs.
+            // Fails if the directory contains the records of other runs.
             drop(fs::remove_dir(RUNS));
             Ok(())
         }

@@ -40,7 +40,8 @@ impl SearchProgress {
     }
 }
 
-/// Prints the size of the shrunk scenario, until the user interrupts the program.
+/// Returns a function for each step of shrinking, which prints the size of the smallest scenario so far, and ends the
+/// search once the user has interrupted the program.
 pub(super) fn shrinking(
     arguments: &FuzzArguments,
     title: &str,

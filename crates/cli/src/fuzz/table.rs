@@ -32,7 +32,7 @@ pub(crate) struct Detection {
     pub(crate) violating: u64,
     /// The number of runs.
     pub(crate) runs: u64,
-    /// The number of runs that reached the memory limit, and show nothing.
+    /// The number of runs that reached the memory limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) out_of_memory: u64,
     /// The first seed with a violation.

@@ -30,7 +30,7 @@ spec:
 const JACOBI: &str = "jacobi: { rows: 4, columns: 4, size: 4, iterations: 30, taskTime: 10ms }";
 const CLOTH: &str = "cloth: { rows: 4, columns: 4, size: 4, iterations: 30, taskTime: 10ms }";
 
-/// A process fails and returns; then another one fails for good, and its partition moves to its successor.
+/// A process fails and returns; then another one fails permanently, and its partition moves to a third one.
 const FAULTS: &str = "  faults:
     - { at: 500ms, crash: { cluster: lyon, node: 1 } }
     - { at: 900ms, crash: { cluster: nancy, node: 0, returns: false } }

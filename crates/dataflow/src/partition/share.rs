@@ -30,8 +30,8 @@ impl Executed {
     }
 }
 
-/// A partition's progress in its plan, and the values that the remaining tasks need: the contents of a
-/// checkpoint.
+/// A partition's progress in its plan, the values that the remaining tasks need, and the result if this partition wrote
+/// it: the contents of a checkpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     partition: ProcessId,

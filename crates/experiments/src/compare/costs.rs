@@ -147,7 +147,7 @@ impl TaskCosts {
         for (at, fact) in ranks.flat_map(|(_, stream)| stream) {
             match fact {
                 Fact::Ran { task, cost_us, .. } => runs.push((*at, *task, *cost_us)),
-                // The process itself had executed the task before.
+                // The task is already part of the partition's state, so this is never its first execution.
                 Fact::Rerun { cost_us, .. } => {
                     costs.again += 1;
                     costs.again_seconds += f64::from(*cost_us) / 1e6;

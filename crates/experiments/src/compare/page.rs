@@ -51,7 +51,7 @@ pub fn render(it: &Comparison) -> String {
         p.prose {
             "Every protocol runs the same application with the same seeds, once without faults and once with those in "
             "the file. Every run is judged by the same checker. Numbers are means over the seeds, with the 95 % confidence "
-            "interval of the mean. For fewer than " (FEW) " runs, the tables show their range, and the picture each run as a point."
+            "interval of the mean. For fewer than " (FEW) " runs, the tables show their range, and the picture shows each run as a point."
             @if let Some(unprotected) = &it.unprotected {
                 " The unprotected application without faults takes "
                 (super::quantity::Unit::Seconds.text(unprotected)) ". Every overhead is relative to it, seed by seed."

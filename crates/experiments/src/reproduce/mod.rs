@@ -238,8 +238,8 @@ impl Lab<'_, '_> {
         runs.into_iter().map(close).collect()
     }
 
-    /// Returns the results of one setting with every seed. A run that was out of memory is missing: what it did until
-    /// then is no result.
+    /// Returns the results of one setting with every seed. A run that was out of memory counts as missing,
+    /// because it has no result.
     fn results<R: RunResult>(
         &mut self,
         form: &str,

@@ -170,7 +170,7 @@ pub fn text(it: &Reproduction) -> String {
     }
     if it.out_of_memory > 0 {
         text.push_str(&format!(
-            "out of memory: the experiments that need {} are left out\n",
+            "out of memory: {} reached the limit, and the experiments that need them are left out\n",
             count(it.out_of_memory, "run")
         ));
     }

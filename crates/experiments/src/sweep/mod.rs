@@ -272,8 +272,9 @@ impl Sweep {
     /// every new run when it completes, in the order of settings and seeds. Once `interrupted` is set, no further
     /// runs start, and the sweep contains the completed ones.
     ///
-    /// Before that, calls `record` with each setting and the record of its run with the first seed, unless that run
-    /// was interrupted. These calls come from several threads, in any order.
+    /// Also calls `record` with the index of each setting and the recording of its run with the first seed, before
+    /// `each` gets this run. Skips runs that are in `runs` or were interrupted. These calls come from several threads,
+    /// in any order.
     ///
     /// # Errors
     ///

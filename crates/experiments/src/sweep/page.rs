@@ -36,7 +36,7 @@ pub struct Links<'a> {
 }
 
 impl Links<'_> {
-    /// Returns where a point of a setting leads: to its record or, without one, to its federation file.
+    /// Returns the path to which a point of a setting links: its report or, without a record, its federation file.
     fn point(self, setting: usize) -> String {
         (self.record)(setting).unwrap_or_else(|| (self.file)(setting))
     }
@@ -67,9 +67,9 @@ pub fn render(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> String {
         }
         h2 { "Settings" }
         p.prose {
-            "Each point and cell links to the report of its setting's run with seed " (sweep.seeds.0) ", whose record is beside it; "
-            "without a record, because it would be too large, to the federation file. Each number links to the federation file of "
-            "its setting. To examine another run, repeat it exactly with "
+            "Each point and cell links to the report of its setting's run with seed " (sweep.seeds.0) ", which is in the directory of "
+            "the run's record. Without a record, for example because it would be too large, it links to the federation file. Each "
+            "number links to the federation file of its setting. To examine another run, repeat it exactly with "
             code { "faultline run " ((links.file)(0)) " --backend simulate --seed " (sweep.seeds.0.saturating_add(1)) } "."
         }
         (table(sweep, quantity, links))

@@ -461,8 +461,8 @@ fn surroundings(spec: &FederationSpec) -> Smaller {
     smaller
 }
 
-/// Returns the options without all but the least work left, or `None` if no other option is left. Never adds one, so
-/// that a later candidate can remove this one, too.
+/// Removes all options except the least work left; returns `None` if there are no options. Never adds the least work
+/// left: another candidate removes it, so the search could alternate between the two.
 fn least_work_left_only(simulator: Simulator) -> Option<Simulator> {
     let only = Simulator { least_work_left: simulator.least_work_left, ..Simulator::default() };
     (simulator != Simulator::default()).then_some(only)
@@ -546,7 +546,7 @@ mod tests {
     /// A search that accepts every candidate never returns to a federation, and ends with one that has no candidates.
     #[test]
     fn every_sequence_of_candidates_ends() {
-        /// Far more than any federation has parts to simplify.
+        /// Far more than the number of simplifications of any federation.
         const MOST: usize = 1_000;
         for (protocol, seed, mut federation) in drawn() {
             let chance = &mut Chance::new(seed);

@@ -44,8 +44,8 @@ pub struct Shrunk {
     pub is_interrupted: bool,
 }
 
-/// Shrinks a scenario that violates `property`. Calls `progress` before each trial, with the number of trials so far and
-/// the smallest scenario. If it returns `Break`, the search ends with this scenario.
+/// Shrinks a scenario that violates `property`. Calls `progress` before each trial, with the number of trials so far
+/// and the smallest scenario. If it returns `Break`, the search ends with this scenario.
 ///
 /// # Errors
 ///
@@ -103,7 +103,8 @@ enum Ended {
 }
 
 impl Search<'_> {
-    /// Replaces the best scenario with smaller ones, until none of its candidates violates the property.
+    /// Replaces the best scenario with smaller ones, until none of its candidates violates the property or no trials
+    /// are left.
     fn smallest(&mut self) -> Result<(), Ended> {
         'smaller: loop {
             for federation in candidates::of(&self.best.scenario.federation) {

@@ -100,13 +100,13 @@ impl Partitions {
         self.0.state(process, fact);
     }
 
-    /// Makes a process take over the partition of another one in the initial state.
+    /// Makes a process take over another process's partition in its initial state.
     pub fn absorbed(&mut self, host: u32, partition: u32, epoch: u32) {
         self.0.state(host, Fact::Absorbed(Box::new((p(partition), None, Witness::default()))));
         self.joined_at(host, partition, epoch, Position::default());
     }
 
-    /// Makes a partition that another process has taken over join a recovery.
+    /// Makes a partition that runs at `host` join a recovery.
     pub fn joined_at(&mut self, host: u32, partition: u32, epoch: u32, slot: Position) {
         let (partition, epoch) = (p(partition), Incarnation(epoch));
         self.0.claim(host, Claim::RecoveryJoined { partition, epoch, slot });

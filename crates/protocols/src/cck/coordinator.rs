@@ -29,7 +29,7 @@ pub(super) struct Coordinator {
     valid: Option<Position>,
     /// The number of lives begun plus the number of processes that never return, as of the last recovery.
     lives: u64,
-    /// Where partitions run since the last recovery.
+    /// Where partitions have run since the last recovery.
     current_map: EpochMap,
     activity: Activity,
     /// Whether the application has begun. Before that, not every partition can be reached.

@@ -20,7 +20,7 @@ pub(super) fn holders(
     let mut servers: Vec<ProcessId> = membership.with_role(Role::STORAGE_SERVER).collect();
     let first = partition.index().checked_rem(servers.len()).unwrap_or(0);
     servers.rotate_left(first);
-    // The partitions of a server that never returns go to the next server. If there is none, ranks hold the replicas.
+    // The partitions of a server that never returns use the next server. If none is left, ranks hold the replicas.
     servers.retain(|it| !membership.member(*it).gone);
     let by_preference = match config.replicate_to {
         ReplicateTo::SameCluster => [near, far, Vec::new()],

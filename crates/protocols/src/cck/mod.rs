@@ -62,7 +62,7 @@ pub struct Cck {
     /// The epoch of the newest survey. A restarted coordinator relies on the answers, so this process takes part in no
     /// older recovery.
     promised: Incarnation,
-    /// Where partitions run since the last recovery.
+    /// Where partitions have run since the last recovery.
     current_map: EpochMap,
     /// Announced recoveries whose membership has not reached this process yet.
     announced: Vec<Announced>,

@@ -61,8 +61,8 @@ defects! {
     /// A process sends a result again only when its victim asks, and not when another process starts to answer for the
     /// victim.
     NotReturnedAgain,
-    /// The names of thefts do not count the thief's lives: a process that asks for a task takes a query about a request
-    /// of an earlier life for one about its own request.
+    /// The names of thefts do not count the thief's lives: a process that asks for a task mistakes a query about a
+    /// request of an earlier life for one about its current request.
     KeysWithoutLife,
     /// A holder stores images of earlier lives, and of processes that failed permanently.
     StorageUnfenced,

@@ -315,8 +315,8 @@ impl TaskRecovery {
         }
     }
 
-    /// Returns whether this process takes another theft for the one that it is asking for. Always `false` without the
-    /// defect.
+    /// Returns whether this process mistakes another theft for the one that it is asking for. Always `false` without
+    /// the defect.
     fn takes_for_own(&self, theft: Theft, host: &mut dyn Host<Self>) -> bool {
         self.config.defects.has(Defect::KeysWithoutLife)
             && host.asking().is_some_and(|it| (it.thief, it.number) == (theft.thief, theft.number))

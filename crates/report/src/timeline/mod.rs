@@ -85,7 +85,7 @@ pub struct Tasks {
     pub tasks: u64,
     /// Executions of tasks beyond the first one of each, in failed processes and in others.
     pub again: u64,
-    /// The number of these in processes that kept their states, because others had lost values.
+    /// How many of these were in processes that kept their states, because others had lost values.
     pub rerun: u64,
     /// The number of stolen tasks whose result was used; `None` if tasks are assigned in advance.
     pub stolen: Option<u64>,

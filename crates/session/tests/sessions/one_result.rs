@@ -55,7 +55,7 @@ fn every_protocol_computes_the_same_result_from_one_file() {
         assert!(results.len() >= before + 4, "{protocol}: every process states the result");
     }
     assert!(results.iter().all(|it| *it == results[0]), "{results:?}");
-    // The list above contains every protocol for programs of tasks, in its own variant.
+    // Users can compare all of these protocols on a program of tasks.
     let family = Protocol::compared(Family::Tasks);
     assert!(["none", "cck", "tic", "sel", "satin"].iter().all(|it| family.contains(it)), "{family:?}");
 }

@@ -60,8 +60,8 @@ pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
                 sentence: "Compared with the run without checkpoints that has the same seed.".into(),
             },
             Finding {
-                what: "overhead at low frequencies, without the time of processors".into(),
-                published: "less than 1 % below 0.1 Hz, with that time".into(),
+                what: "overhead at low frequencies, without processor time".into(),
+                published: "less than 1 % below 0.1 Hz, with processor time".into(),
                 ours: format!("at most {} % up to 0.2 Hz", short(most)),
                 agreement: Agreement::of(most <= 0.5),
                 sentence:
