@@ -703,7 +703,8 @@ pub(crate) enum ExportFormat {
 /// ends at the first violation. It shrinks the federation as long as the same property is violated, records and draws
 /// the run, and writes it as a file for `faultline run`.
 ///
-/// If interrupted, shows and saves the coverage; the same command with `--resume` continues.
+/// If interrupted, shows and saves the coverage, and records the smallest violation so far; the same command with
+/// `--resume` continues.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -905,7 +906,7 @@ fn overtakings(text: &str) -> Result<Overtakings, String> {
 /// schedules that fail, and the corrected rule. Every counterexample is recorded, with the command that runs it again.
 /// Takes several minutes.
 ///
-/// If interrupted, writes the page about the completed rules; the same command with `--resume` continues.
+/// If interrupted, writes the page about the rules searched so far; the same command with `--resume` continues.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples (require a build with the feature `defects`):
