@@ -11,12 +11,12 @@ pub(crate) struct CommandError {
 }
 
 impl CommandError {
-    /// Creates an error about unusable input. Exit status 2.
+    /// Creates an error about unusable input, with exit status 2.
     pub(crate) fn input(text: impl Display) -> CommandError {
         CommandError { status: ExitCode::from(2), text: text.to_string() }
     }
 
-    /// Creates an error about the machine or its operating system. Exit status 3.
+    /// Creates an error about the machine or its operating system, with exit status 3.
     pub(crate) fn machine(error: impl Display) -> CommandError {
         CommandError { status: ExitCode::from(3), text: error.to_string() }
     }

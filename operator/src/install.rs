@@ -21,7 +21,7 @@ pub const METRICS_PORT: u16 = 8080;
 pub struct Rule {
     /// Group of the API; empty for Kubernetes' core group.
     pub api_groups: [&'static str; 1],
-    /// The resources concerned.
+    /// The resources to which the rule applies.
     pub resources: &'static [&'static str],
     /// The permitted verbs.
     pub verbs: &'static [&'static str],

@@ -11,7 +11,7 @@ use faultline_dataflow::{Partition, PartitionConfig, Program, Recovery, TaskProc
 
 /// The type of a federation's processes: a composite of a protocol and a program.
 pub trait Hosted: Process<Config: Send + Sync> + Clone + Debug + 'static {
-    /// Returns what its protocol promises with these parameters.
+    /// Returns what the process's protocol promises with these parameters.
     fn promises(config: &Self::Config) -> Promises;
 
     /// Returns what each rank computes without faults; `None` if that depends on timing, or if it cannot be computed

@@ -490,8 +490,8 @@ pub struct LinkDelay {
 #[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
 pub enum Remark {
     NotPromised(Breach),
-    /// A violation of a property of economy that is not judged strictly, and the number of further violations of this
-    /// kind.
+    /// The first violation of an economy property in a lenient judgement, and the number of further violations of the
+    /// same property.
     Wasteful(Breach, u64),
     EndedTogether {
         skew: Span,
@@ -565,7 +565,7 @@ impl Findings {
         self.more_violations = 0;
     }
 
-    /// Turns violations of a property of economy into one remark, unless waste violates the property.
+    /// Turns violations of an economy property into one remark, unless the judgement is strict.
     pub(crate) fn judged(mut self, strictness: Strictness) -> Findings {
         if strictness == Strictness::Lenient && self.property.is_of_economy() {
             let more = (self.violations.len() as u64 + self.more_violations).saturating_sub(1);

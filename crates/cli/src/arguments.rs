@@ -312,8 +312,8 @@ pub(crate) struct ClusterArguments {
     /// Divide a recorded run into N intervals of equal length
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(2..=1000))]
     pub(crate) intervals: Option<usize>,
-    /// Set the size of a checkpoint of all processes as a percentage of all bytes sent, with several intervals
-    /// [default: 1]
+    /// Set the size of a checkpoint of all processes as a percentage of all bytes sent; requires `--intervals` or
+    /// several graphs [default: 1]
     ///
     /// A change of clusters costs this size times the share of processes whose cluster gains or loses members.
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = change_cost)]

@@ -88,7 +88,7 @@ struct Share {
     most: u64,
 }
 
-/// Assigns the numbers from `first` to `first + parts` to these processes.
+/// Divides these processes into `parts` parts, numbered `first..first + parts`.
 fn split(
     graph: &Graph,
     processes: Vec<u32>,

@@ -107,7 +107,7 @@ pub enum Fault {
         to: ClusterId,
         /// The new properties; `None` restores those of the federation file.
         properties: Option<LinkProperties>,
-        /// Duration of the change; `None` lasts until the end of the run.
+        /// Duration of the change; if `None`, it lasts until the end of the run.
         span: Option<Span>,
     },
     /// No packet passes from one cluster to another until the partition heals. Packets are delayed, never lost.
@@ -127,7 +127,7 @@ pub enum Fault {
         process: ProcessId,
         /// The malfunction.
         how: StorageFault,
-        /// Duration of the malfunction; `None` lasts until the end of the run.
+        /// Duration of the malfunction; if `None`, it lasts until the end of the run.
         span: Option<Span>,
     },
 }

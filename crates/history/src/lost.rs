@@ -24,7 +24,7 @@ use crate::supervision::Supervision;
 /// last fact. The positions of a process are ordered like its history.
 pub type FactPosition = (Life, usize);
 
-/// The end of a life, as a position.
+/// The end of a life, as the second part of a [`FactPosition`].
 const END: usize = usize::MAX;
 
 /// The return of a process to an earlier state.

@@ -147,7 +147,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns the command that deletes a federation manually.
+    /// Returns the `kubectl` command that deletes a federation.
     pub(crate) fn deletion(&self, federation: &Federation) -> String {
         format!("kubectl delete federation {} --namespace {}", federation.name_any(), self.namespace)
     }

@@ -41,7 +41,7 @@ fn broken(pod: &str, error: &io::Error) -> CommandError {
     CommandError::machine(format!("the log of the pod {pod} was interrupted: {error}"))
 }
 
-/// Returns the pod of a process, or of the supervisor.
+/// Returns the name of the pod of a process, or of the supervisor if `process` is `None`.
 fn pod(federation: &Federation, process: Option<&str>) -> Result<String, CommandError> {
     let Some(process) = process else { return Ok(format!("{}-0", naming::supervisor(federation))) };
     let clusters = &federation.spec.clusters;

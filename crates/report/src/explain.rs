@@ -186,7 +186,7 @@ pub(crate) fn unplanned(history: &Timeline) -> Vec<Vec<&Failure>> {
     all.chunk_by(together).map(<[_]>::to_vec).collect()
 }
 
-/// The maximum number of items that are listed by name. The rest is only counted.
+/// The maximum number of items that are listed by name. If there are more, the rest is counted, or the list is omitted.
 const MOST_NAMED: usize = 8;
 
 struct Explainer<'a> {
@@ -470,7 +470,8 @@ impl Explainer<'_> {
         })
     }
 
-    /// Returns whether the cluster of a group had joined at this time, and had not left or permanently failed.
+    /// Returns whether, at this time, the cluster of a group had joined and not left, and a member of the group had not
+    /// permanently failed.
     fn was_present(&self, group: GroupId, at: Time) -> bool {
         let Timeline { joined, left, .. } = self.history;
         let gone = self.history.permanent_failures(self.names);

@@ -412,83 +412,83 @@ impl Application {
 }
 
 impl Heat {
-    /// See [`Heat::rows`].
+    /// Returns [`rows`](field@Heat::rows), or its default.
     pub fn rows(&self) -> u32 {
         self.rows.unwrap_or(16)
     }
 
-    /// See [`Heat::columns`].
+    /// Returns [`columns`](field@Heat::columns), or its default.
     pub fn columns(&self) -> u32 {
         self.columns.unwrap_or(128)
     }
 
-    /// See [`Heat::steps`].
+    /// Returns [`steps`](field@Heat::steps), or its default.
     pub fn steps(&self) -> u32 {
         self.steps.unwrap_or(450)
     }
 
-    /// See [`Heat::step_time`].
+    /// Returns [`step_time`](field@Heat::step_time), or its default.
     pub fn step_time(&self) -> Span {
         self.step_time.map_or(Span::from_millis(20), |it| it.0)
     }
 
-    /// See [`Heat::feedback_every`].
+    /// Returns [`feedback_every`](field@Heat::feedback_every), or its default.
     pub fn feedback_every(&self) -> u32 {
         self.feedback_every.unwrap_or(120)
     }
 
-    /// Bytes; see [`Heat::state`].
+    /// Returns [`state`](field@Heat::state) in bytes, or its default.
     pub fn state(&self) -> u64 {
         self.state.map_or(1 << 20, |it| it.0)
     }
 }
 
 impl Synthetic {
-    /// Bytes; see [`Synthetic::message`].
+    /// Returns [`message`](field@Synthetic::message) in bytes, or its default.
     pub fn message(&self) -> u64 {
         self.message.map_or(1_000, |it| it.0)
     }
 
-    /// Bytes; see [`Synthetic::state`].
+    /// Returns [`state`](field@Synthetic::state) in bytes, or its default.
     pub fn state(&self) -> u64 {
         self.state.map_or(1_000_000, |it| it.0)
     }
 }
 
 impl BurstTraffic {
-    /// See [`BurstTraffic::batch`].
+    /// Returns [`batch`](field@BurstTraffic::batch), or its default.
     pub fn batch(&self) -> u32 {
         self.batch.unwrap_or(1)
     }
 
-    /// See [`BurstTraffic::computation`].
+    /// Returns [`computation`](field@BurstTraffic::computation), or its default.
     pub fn computation(&self) -> Span {
         self.computation.map_or(Span::ZERO, |it| it.0)
     }
 
-    /// See [`BurstTraffic::between`].
+    /// Returns [`between`](field@BurstTraffic::between), or its default.
     pub fn between(&self) -> f64 {
         self.between.unwrap_or(0.05)
     }
 }
 
 impl Exchange {
-    /// See [`Exchange::pattern`].
+    /// Returns [`pattern`](field@Exchange::pattern), or its default.
     pub fn pattern(&self) -> u32 {
         self.pattern.unwrap_or(1)
     }
 
-    /// See [`Exchange::exchanges`].
+    /// Returns [`exchanges`](field@Exchange::exchanges), or its default.
     pub fn exchanges(&self) -> u32 {
         self.exchanges.unwrap_or(300)
     }
 
-    /// See [`Exchange::step_time`].
+    /// Returns [`step_time`](field@Exchange::step_time), or its default.
     pub fn step_time(&self) -> Span {
         self.step_time.map_or(Span::from_millis(20), |it| it.0)
     }
 
-    /// See [`Exchange::receive`].
+    /// Returns [`receive`](field@Exchange::receive), or its default.
     pub fn receive(&self) -> Vec<Receive> {
         let every = || vec![Receive::Named, Receive::Gathered, Receive::Polled];
         self.receive.clone().unwrap_or_else(every)
@@ -496,79 +496,79 @@ impl Exchange {
 }
 
 impl Nas {
-    /// See [`Nas::iterations`].
+    /// Returns [`iterations`](field@Nas::iterations), or its default.
     pub fn iterations(&self) -> u32 {
         self.iterations.unwrap_or(200)
     }
 
-    /// See [`Nas::step_time`].
+    /// Returns [`step_time`](field@Nas::step_time), or its default.
     pub fn step_time(&self) -> Span {
         self.step_time.map_or(Span::from_millis(20), |it| it.0)
     }
 
-    /// Bytes; see [`Nas::message`].
+    /// Returns [`message`](field@Nas::message) in bytes, or its default.
     pub fn message(&self) -> u64 {
         self.message.map_or(16 << 10, |it| it.0)
     }
 
-    /// Bytes; see [`Nas::state`].
+    /// Returns [`state`](field@Nas::state) in bytes, or its default.
     pub fn state(&self) -> u64 {
         self.state.map_or(1 << 20, |it| it.0)
     }
 }
 
 impl PingPong {
-    /// Bytes; see [`PingPong::sizes`].
+    /// Returns [`sizes`](field@PingPong::sizes) in bytes, or its default.
     pub fn sizes(&self) -> Vec<u64> {
         let every = || (3..=20).map(|it| 1 << it).collect();
         self.sizes.as_ref().map_or_else(every, |it| it.iter().map(|it| it.0).collect())
     }
 
-    /// See [`PingPong::rounds`].
+    /// Returns [`rounds`](field@PingPong::rounds), or its default.
     pub fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(100)
     }
 }
 
 impl Farm {
-    /// See [`Farm::pieces`].
+    /// Returns [`pieces`](field@Farm::pieces), or its default.
     pub fn pieces(&self) -> u32 {
         self.pieces.unwrap_or(1000)
     }
 
-    /// See [`Farm::step_time`].
+    /// Returns [`step_time`](field@Farm::step_time), or its default.
     pub fn step_time(&self) -> Span {
         self.step_time.map_or(Span::from_millis(20), |it| it.0)
     }
 }
 
 impl Salted {
-    /// See [`Salted::steps`].
+    /// Returns [`steps`](field@Salted::steps), or its default.
     pub fn steps(&self) -> u32 {
         self.steps.unwrap_or(100)
     }
 
-    /// See [`Salted::step_time`].
+    /// Returns [`step_time`](field@Salted::step_time), or its default.
     pub fn step_time(&self) -> Span {
         self.step_time.map_or(Span::from_millis(10), |it| it.0)
     }
 
-    /// See [`Salted::fan_out`].
+    /// Returns [`fan_out`](field@Salted::fan_out), or its default.
     pub fn fan_out(&self) -> u32 {
         self.fan_out.unwrap_or(4)
     }
 
-    /// See [`Salted::between`].
+    /// Returns [`between`](field@Salted::between), or its default.
     pub fn between(&self) -> f64 {
         self.between.unwrap_or(0.3)
     }
 
-    /// See [`Salted::reply`].
+    /// Returns [`reply`](field@Salted::reply), or its default.
     pub fn reply(&self) -> f64 {
         self.reply.unwrap_or(0.3)
     }
 
-    /// See [`Salted::reply_depth`].
+    /// Returns [`reply_depth`](field@Salted::reply_depth), or its default.
     pub fn reply_depth(&self) -> u32 {
         self.reply_depth.unwrap_or(3)
     }

@@ -98,7 +98,7 @@ pub enum TaintEffect {
     NoSchedule,
     /// New pods are scheduled on other nodes if possible.
     PreferNoSchedule,
-    /// Running pods are evicted.
+    /// Running pods are evicted, and no new pods are scheduled on the node.
     NoExecute,
 }
 
@@ -154,12 +154,12 @@ pub struct Volume {
 }
 
 impl Resources {
-    /// See [`Resources::cpu`].
+    /// Returns [`cpu`](field@Resources::cpu), or its default.
     pub fn cpu(&self) -> Cores {
         self.cpu.unwrap_or(Cores { millis: 50 })
     }
 
-    /// Bytes; see [`Resources::memory`].
+    /// Returns [`memory`](field@Resources::memory) in bytes, or its default.
     pub fn memory(&self) -> u64 {
         self.memory.map_or(256 << 20, |it| it.0)
     }

@@ -218,12 +218,12 @@ impl Cluster {
         }
     }
 
-    /// See [`Cluster::speed`].
+    /// Returns [`speed`](field@Cluster::speed), or its default.
     pub fn speed(&self) -> u32 {
         self.speed.unwrap_or(100)
     }
 
-    /// See [`Cluster::cores`].
+    /// Returns [`cores`](field@Cluster::cores), or its default.
     pub fn cores(&self) -> u32 {
         self.cores.unwrap_or(1)
     }
@@ -336,22 +336,22 @@ impl FederationSpec {
 }
 
 impl Failures {
-    /// See [`Failures::detect_after`].
+    /// Returns [`detect_after`](field@Failures::detect_after), or its default.
     pub fn detect_after(&self) -> Span {
         self.detect_after.map_or(Span::from_millis(500), |it| it.0)
     }
 
-    /// See [`Failures::restart_after`].
+    /// Returns [`restart_after`](field@Failures::restart_after), or its default.
     pub fn restart_after(&self) -> Span {
         self.restart_after.map_or(Span::from_millis(200), |it| it.0)
     }
 
-    /// See [`Failures::replace_after`].
+    /// Returns [`replace_after`](field@Failures::replace_after), or its default.
     pub fn replace_after(&self) -> Span {
         self.replace_after.map_or(Span::from_secs(10), |it| it.0)
     }
 
-    /// See [`Failures::at_once_within`].
+    /// Returns [`at_once_within`](field@Failures::at_once_within), or its default.
     pub fn at_once_within(&self) -> Span {
         self.at_once_within.map_or(Span::from_millis(50), |it| it.0)
     }

@@ -93,12 +93,12 @@ impl Simulator {
         self.reorder.map_or(0, |it| it.ppm)
     }
 
-    /// See [`Simulator::reorder_within`].
+    /// Returns [`reorder_within`](field@Simulator::reorder_within), or its default.
     pub fn reorder_within(&self) -> Span {
         self.reorder_within.map_or(Span::ZERO, |it| it.0)
     }
 
-    /// See [`Simulator::in_flight`].
+    /// Returns [`in_flight`](field@Simulator::in_flight), or its default.
     pub fn in_flight(&self) -> InFlight {
         self.in_flight.unwrap_or_default()
     }

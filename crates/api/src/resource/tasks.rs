@@ -219,46 +219,46 @@ pub struct Stealing {
 }
 
 impl Fibonacci {
-    /// See [`Fibonacci::n`].
+    /// Returns [`n`](field@Fibonacci::n), or its default.
     pub fn n(&self) -> u32 {
         self.n.unwrap_or(21)
     }
 
-    /// See [`Fibonacci::threshold`].
+    /// Returns [`threshold`](field@Fibonacci::threshold), or its default.
     pub fn threshold(&self) -> u32 {
         self.threshold.unwrap_or(5)
     }
 
-    /// See [`Fibonacci::task_time`].
+    /// Returns [`task_time`](field@Fibonacci::task_time), or its default.
     pub fn task_time(&self) -> Span {
         self.task_time.map_or(Span::from_millis(10), |it| it.0)
     }
 }
 
 impl NQueens {
-    /// See [`NQueens::n`].
+    /// Returns [`n`](field@NQueens::n), or its default.
     pub fn n(&self) -> u32 {
         self.n.unwrap_or(10)
     }
 
-    /// See [`NQueens::depth`]. The default is at most the number of rows.
+    /// Returns [`depth`](field@NQueens::depth), or its default. The default is at most the number of rows.
     pub fn depth(&self) -> u32 {
         self.depth.unwrap_or(3.min(self.n()))
     }
 
-    /// See [`NQueens::task_time`].
+    /// Returns [`task_time`](field@NQueens::task_time), or its default.
     pub fn task_time(&self) -> Span {
         self.task_time.map_or(Span::from_millis(20), |it| it.0)
     }
 }
 
 impl Qap {
-    /// See [`Qap::depth`].
+    /// Returns [`depth`](field@Qap::depth), or its default.
     pub fn depth(&self) -> u32 {
         self.depth.unwrap_or(3)
     }
 
-    /// See [`Qap::task_time`].
+    /// Returns [`task_time`](field@Qap::task_time), or its default.
     pub fn task_time(&self) -> Span {
         self.task_time.map_or(Span::from_millis(20), |it| it.0)
     }
@@ -276,105 +276,105 @@ impl QapInstance {
 }
 
 impl TaskGraph {
-    /// See [`TaskGraph::pattern`].
+    /// Returns [`pattern`](field@TaskGraph::pattern), or its default.
     pub fn pattern(&self) -> u32 {
         self.pattern.unwrap_or(1)
     }
 
-    /// See [`TaskGraph::depth`].
+    /// Returns [`depth`](field@TaskGraph::depth), or its default.
     pub fn depth(&self) -> u32 {
         self.depth.unwrap_or(5)
     }
 
-    /// See [`TaskGraph::width`].
+    /// Returns [`width`](field@TaskGraph::width), or its default.
     pub fn width(&self) -> u32 {
         self.width.unwrap_or(5)
     }
 
-    /// See [`TaskGraph::task_time`].
+    /// Returns [`task_time`](field@TaskGraph::task_time), or its default.
     pub fn task_time(&self) -> Span {
         self.task_time.map_or(Span::from_millis(10), |it| it.0)
     }
 }
 
 impl Jacobi {
-    /// See [`Jacobi::rows`].
+    /// Returns [`rows`](field@Jacobi::rows), or its default.
     pub fn rows(&self) -> u32 {
         self.rows.unwrap_or(4)
     }
 
-    /// See [`Jacobi::columns`].
+    /// Returns [`columns`](field@Jacobi::columns), or its default.
     pub fn columns(&self) -> u32 {
         self.columns.unwrap_or(4)
     }
 
-    /// See [`Jacobi::size`].
+    /// Returns [`size`](field@Jacobi::size), or its default.
     pub fn size(&self) -> u32 {
         self.size.unwrap_or(16)
     }
 
-    /// See [`Jacobi::iterations`].
+    /// Returns [`iterations`](field@Jacobi::iterations), or its default.
     pub fn iterations(&self) -> u32 {
         self.iterations.unwrap_or(100)
     }
 
-    /// See [`Jacobi::test_every`].
+    /// Returns [`test_every`](field@Jacobi::test_every), or its default.
     pub fn test_every(&self) -> u32 {
         self.test_every.unwrap_or(10)
     }
 
-    /// See [`Jacobi::tolerance`].
+    /// Returns [`tolerance`](field@Jacobi::tolerance), or its default.
     pub fn tolerance(&self) -> f64 {
         self.tolerance.unwrap_or(1e-3)
     }
 
-    /// See [`Jacobi::task_time`].
+    /// Returns [`task_time`](field@Jacobi::task_time), or its default.
     pub fn task_time(&self) -> Span {
         self.task_time.map_or(Span::from_millis(10), |it| it.0)
     }
 }
 
 impl Cloth {
-    /// See [`Cloth::rows`].
+    /// Returns [`rows`](field@Cloth::rows), or its default.
     pub fn rows(&self) -> u32 {
         self.rows.unwrap_or(4)
     }
 
-    /// See [`Cloth::columns`].
+    /// Returns [`columns`](field@Cloth::columns), or its default.
     pub fn columns(&self) -> u32 {
         self.columns.unwrap_or(4)
     }
 
-    /// See [`Cloth::size`].
+    /// Returns [`size`](field@Cloth::size), or its default.
     pub fn size(&self) -> u32 {
         self.size.unwrap_or(8)
     }
 
-    /// See [`Cloth::iterations`].
+    /// Returns [`iterations`](field@Cloth::iterations), or its default.
     pub fn iterations(&self) -> u32 {
         self.iterations.unwrap_or(100)
     }
 
-    /// See [`Cloth::task_time`].
+    /// Returns [`task_time`](field@Cloth::task_time), or its default.
     pub fn task_time(&self) -> Span {
         self.task_time.map_or(Span::from_millis(5), |it| it.0)
     }
 }
 
 impl Schedule {
-    /// See [`Schedule::window`].
+    /// Returns [`window`](field@Schedule::window), or its default.
     pub fn window(&self) -> u32 {
         self.window.unwrap_or(2)
     }
 }
 
 impl Stealing {
-    /// See [`Stealing::patience`].
+    /// Returns [`patience`](field@Stealing::patience), or its default.
     pub fn patience(&self) -> Span {
         self.patience.map_or(Span::from_millis(5), |it| it.0)
     }
 
-    /// See [`Stealing::cluster_first`].
+    /// Returns [`cluster_first`](field@Stealing::cluster_first), or its default.
     pub fn cluster_first(&self) -> f64 {
         self.cluster_first.unwrap_or(0.8)
     }

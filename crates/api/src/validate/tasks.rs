@@ -168,7 +168,8 @@ impl Check<'_> {
         self.probability("spec.stealing.clusterFirst", stealing.cluster_first());
     }
 
-    /// Checks that the application supports processes that never return, and that some processes remain.
+    /// Checks that the application supports processes that never return, and that other processes can take over their
+    /// work.
     pub(super) fn processes_that_never_return(&mut self) {
         let spec = self.spec;
         let Some(first) = spec.faults.iter().position(Fault::is_for_good) else { return };

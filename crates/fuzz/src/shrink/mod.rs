@@ -20,7 +20,7 @@ use crate::trial::{Trial, run};
 pub struct Steps {
     /// The number of seeds with which each candidate is tried.
     pub seeds: u64,
-    /// The maximum total number of trials.
+    /// The number of trials after which no further candidate is tried.
     pub trials: u64,
     /// The number of seeds that are searched for the shortest trace of the smallest federation.
     pub last: u64,

@@ -98,7 +98,8 @@ struct LocalPartition {
     loading: Option<ImageSearch>,
     /// Whether it was restored in the last recovery.
     is_restored: bool,
-    /// The tasks that each sender had executed at the beginning of the newest recovery that it knows of.
+    /// For each sender, the recovery of its newest `Flush`, and the tasks that it had executed when it joined that
+    /// recovery.
     flushed: BTreeMap<ProcessId, (Incarnation, Executed)>,
     /// Values that arrived before its state was restored, or before it took part in their sender's recovery.
     arrived: Vec<Delivery>,

@@ -186,7 +186,7 @@ impl Rank {
         self.logs.maybe_spill(&mut self.group, host);
     }
 
-    /// Passes a channel's logged messages to the network, unless the peer may have them (S3, S4).
+    /// Passes a channel's logged messages to the network, once both ends have exchanged its state (S3, S4).
     fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
         if self.pairs.is_decided(to) {
             self.logs.pump(&mut self.group, to, self.position, |()| true, host);

@@ -22,7 +22,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Reads a membership. `counted` is a role outside the groups whose failures count in the epoch.
+    /// Derives the numbers from a membership. The epoch also counts failures of `counted`, a role outside the groups.
     pub(crate) fn new(scope: Scope, counted: Option<Role>, membership: Arc<Membership>) -> View {
         let mut incarnations = vec![Incarnation(0); scope.groups(&membership)];
         for rank in membership.with_role(Role::RANK) {

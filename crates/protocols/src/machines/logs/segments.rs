@@ -306,7 +306,8 @@ impl<P: Logging> Logs<P> {
         }
     }
 
-    /// Asks the next holder for a segment that is lost here. No channel can continue yet.
+    /// Asks the next holder for a segment that is lost here, or claims that it is unrecoverable if every holder was
+    /// asked. Returns the empty set, because no channel can continue yet.
     fn ask_for_segment(
         &mut self,
         group: &Group<P>,
