@@ -227,5 +227,6 @@ fn write_results(done: &Reproduction, out: &Path) -> Result<Exit, CommandError> 
     print_missing(done.missing);
     print_out_of_memory(done.out_of_memory);
     let is_complete = done.missing == 0 && done.out_of_memory == 0;
-    Ok(Exit::of_runs(!done.judged.wrong.is_empty(), is_complete))
+    let has_failed = !done.judged.wrong.is_empty() || !done.judged.missed.is_empty();
+    Ok(Exit::of_runs(has_failed, is_complete))
 }

@@ -42,6 +42,15 @@ const PROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
     FactKind::Unrecoverable,
 ];
 
+/// Facts that only protocols with checkpoints report.
+const FACTS_OF_CHECKPOINTS: [FactKind; 5] = [
+    FactKind::Saved,
+    FactKind::Durable,
+    FactKind::Removed,
+    FactKind::CheckpointCommitted,
+    FactKind::Protected,
+];
+
 /// Facts that processes report only if tasks are assigned in advance.
 const ONLY_OF_PLANS: [FactKind; 5] = [
     FactKind::Planned,
@@ -161,6 +170,7 @@ impl Check<'_> {
             return self.stated_by_plans(path, fact);
         }
         let is_protected = !matches!(self.spec.protocol, Protocol::None(_));
+        let has_checkpoints = self.spec.protocol.checkpointing().is_some();
         let is_without = UNPROTECTED_FACTS_OF_TASKS.contains(&fact);
         let is_of_tasks = is_without || PROTECTED_FACTS_OF_TASKS.contains(&fact);
         let only_of_tasks = fact != FactKind::Finished && is_without
@@ -175,6 +185,13 @@ impl Check<'_> {
             Family::Tasks if !is_protected && !is_without => (
                 "this fact is never reported under the protocol `none`".into(),
                 "use `ran`, `finished`, or a step of a theft, such as `lent` or `merged`",
+            ),
+            Family::Tasks if !has_checkpoints && FACTS_OF_CHECKPOINTS.contains(&fact) => (
+                format!(
+                    "this fact is never reported under the protocol `{}`, which takes no checkpoints",
+                    self.spec.protocol.name()
+                ),
+                "use `restored`, `absorbed`, or a step of a theft, such as `lent`",
             ),
             Family::Messages if only_of_tasks => (
                 format!("this fact is never reported without tasks, and `{name}` has none"),

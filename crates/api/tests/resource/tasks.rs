@@ -301,6 +301,12 @@ fn faults_wait_only_for_facts_that_can_occur() {
     let unprotected = waits("saved").replace(TIC, NONE);
     assert_eq!(error(&unprotected).1, "this fact is never reported under the protocol `none`");
     assert!(parse("federation.yaml", waits("merged").replace(TIC, NONE).as_bytes()).is_ok());
+    let without_checkpoints = |fact| waits(fact).replace(TIC, "satin: {}");
+    assert_eq!(
+        error(&without_checkpoints("saved")).1,
+        "this fact is never reported under the protocol `satin`, which takes no checkpoints"
+    );
+    assert!(parse("federation.yaml", without_checkpoints("restored").as_bytes()).is_ok());
 }
 
 /// A valid federation whose tasks are assigned in advance.

@@ -57,10 +57,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
         Format::Text => summary::report(&report, arguments.quiet),
     })?;
     kept.iter().for_each(|it| anstream::eprintln!("{it}"));
-    match finding {
-        Some(finding) if finding.is_interrupted => Ok(Exit::Unknown),
-        _ => Ok(report.verdict.into()),
-    }
+    Ok(report.verdict.into())
 }
 
 /// Runs the scenario of a file, and prints what it violates.

@@ -112,8 +112,10 @@ pub struct Judged {
     pub events: u64,
     /// The number of instances judged.
     pub instances: u64,
-    /// Runs that should have passed but did not, and the reasons; and goals of this project that the runs miss.
+    /// Runs that should have passed but did not, and the reasons.
     pub wrong: Vec<String>,
+    /// Goals of this project that the runs miss. If there are any, the reproduction fails.
+    pub missed: Vec<String>,
 }
 
 /// The error of interrupted work, and of an experiment that lacks a run.
@@ -178,7 +180,7 @@ impl Lab<'_, '_> {
 
     /// Records that the runs miss a goal of this project. The reproduction then fails.
     fn miss(&mut self, goal: String) {
-        self.judged.wrong.push(goal);
+        self.judged.missed.push(goal);
     }
 
     /// Runs one setting with every seed. Every run should pass.

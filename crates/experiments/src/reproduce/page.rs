@@ -45,7 +45,7 @@ fn body(it: &Reproduction) -> Markup {
 
 fn head(it: &Reproduction) -> Markup {
     let found = |agreement| findings(it).filter(|finding| finding.agreement == agreement).count();
-    let Judged { runs, hours, events, instances, wrong } = &it.judged;
+    let Judged { runs, hours, events, instances, wrong, missed } = &it.judged;
     html! {
         header { div {
             h1 { (it.paper.heading) }
@@ -79,6 +79,9 @@ fn head(it: &Reproduction) -> Markup {
         }
         @if !wrong.is_empty() {
             ul.reasons { @for it in wrong.iter().take(20) { li { (it) } } }
+        }
+        @if !missed.is_empty() {
+            ul.reasons { @for it in missed { li { "Goal missed: " (it) } } }
         }
     }
 }
@@ -158,10 +161,11 @@ pub fn text(it: &Reproduction) -> String {
         }
     }
     let lines: String = table.lines().map(|it| format!("{}\n", it.trim_end())).collect();
-    let Judged { runs, instances, wrong, .. } = &it.judged;
+    let Judged { runs, instances, wrong, missed, .. } = &it.judged;
     let mut text =
         format!("{lines}\n{runs} runs, {instances} instances judged, {} runs did not pass\n", wrong.len());
     wrong.iter().take(20).for_each(|it| text.push_str(&format!("  {it}\n")));
+    missed.iter().for_each(|it| text.push_str(&format!("goal missed: {it}\n")));
     if it.missing > 0 {
         text.push_str(&format!(
             "interrupted: {} are missing, and the experiments that need them are left out\n",
