@@ -275,7 +275,7 @@ impl<N: Hosted> Setup<N> {
     }
 }
 
-/// Returns the problems of a federation that does not pass [`validate`] as an error.
+/// Returns the problems of a federation that does not pass [`validate()`] as an error.
 fn check(federation: &Federation) -> Result<(), SetupError> {
     let problems = validate(federation);
     if problems.is_empty() { Ok(()) } else { Err(SetupError::Federation(problems)) }
@@ -309,7 +309,7 @@ pub fn with_messages<V: MessagesVisitor>(
     with_valid_messages(federation, seed, None, visitor)
 }
 
-/// Sets up a federation that is known to pass [`validate`], with `defect` enabled in its protocol. Skips the
+/// Sets up a federation that is known to pass [`validate()`], with `defect` enabled in its protocol. Skips the
 /// validation, which would take too long for thousands of federations.
 ///
 /// # Errors

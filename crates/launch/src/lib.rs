@@ -1,5 +1,5 @@
 //! Runs a federation on real processes: translates the federation into options for the runtime, and the outcome of
-//! the runtime into that of a session. Each process of the federation enters through [`node`].
+//! the runtime into that of a session. Each process of the federation enters through [`node()`].
 
 mod node;
 

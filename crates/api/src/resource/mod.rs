@@ -1,8 +1,8 @@
 //! The `Federation` resource, as a file or as a Kubernetes object.
 //!
-//! This module contains only types. [`crate::validate`] checks combinations of values. The CEL rules here are the part
-//! of that check that an API server can run by itself. With the feature `rules`, tests evaluate them to check that both
-//! agree.
+//! This module contains only types. [`crate::validate()`] checks combinations of values. The CEL rules here are the
+//! part of that check that an API server can run by itself. With the feature `rules`, tests evaluate them to check that
+//! both agree.
 //!
 //! Rules for these types, most of them enforced by API servers: enums are externally tagged, with a struct in each
 //! variant, or plain words; numbers are `u32`, `u64`, `i64` or `f64`; strings, lists and maps are bounded; absent

@@ -1,6 +1,6 @@
 //! The CEL rules of the custom resource definition, which API servers evaluate.
 //!
-//! Each rule repeats a check of [`crate::validate`] or [`crate::live`], as far as CEL allows. API servers limit the
+//! Each rule repeats a check of [`crate::validate()`] or [`crate::live`], as far as CEL allows. API servers limit the
 //! cost of a rule, and assume that a string of unknown length is very long. Messages therefore name the value but not
 //! the entry of a list, and are built in the loop that finds the value.
 

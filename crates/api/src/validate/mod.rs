@@ -1,6 +1,6 @@
 //! Checks of combinations of values.
 //!
-//! Works on values, not on text: a problem names the path of the value, and [`crate::parse`] turns paths into
+//! Works on values, not on text: a problem names the path of the value, and [`crate::parse()`] turns paths into
 //! locations. All problems are reported at once.
 
 mod application;

@@ -241,7 +241,7 @@ pub struct Row {
     pub faulty: Tally,
     /// Values by name of the quantity. A quantity that no run has is missing.
     pub values: BTreeMap<&'static str, Estimate>,
-    /// The value of each run, by name of the quantity, for quantities with fewer than [`FEW`](estimate::FEW) runs.
+    /// The value of each run, by name of the quantity, for quantities with fewer than [`FEW`] runs.
     pub points: BTreeMap<&'static str, Vec<f64>>,
     /// How the processes spent their time, summed over all runs: those with faults, if there are any, otherwise those
     /// without.

@@ -2,7 +2,7 @@
 //!
 //! The paper describes their contents but does not print them, so their format is this project's own: YAML with the
 //! quantities of the `Federation` resource. `docs/hc3i-files.md` describes them. Together, the files form one
-//! federation ([`import`]), which runs like any other.
+//! federation ([`import()`]), which runs like any other.
 
 mod import;
 

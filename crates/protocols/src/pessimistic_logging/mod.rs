@@ -14,7 +14,7 @@
 //! | `rank` | a process that runs the application: sending (M2), receiving (M4), checkpoints (M5), rollbacks (M3) |
 //! | `order` | the order of its deliveries, as the process knows it (M1, M4) |
 //! | `logger` | the event logger (M1, M3, M5, M6) |
-//! | [`logs`](crate::machines::logs) | the logs of messages, and their collection |
+//! | [`logs`] | the logs of messages, and their collection |
 //! | `pairs` | resuming channels after a failure |
 //! | `solo`, `group` | a checkpoint of a process, keeping it, and restoring it |
 

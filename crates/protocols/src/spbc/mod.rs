@@ -10,7 +10,7 @@
 //! | part | purpose |
 //! | --- | --- |
 //! | `rank` | a process that runs the application: sending and receiving (S1, R5), checkpoints (R7), rollbacks |
-//! | [`logs`](crate::machines::logs) | the logs of the messages to other clusters, and their collection (R8, R15) |
+//! | [`logs`] | the logs of the messages to other clusters, and their collection (R8, R15) |
 //! | `pairs` | resuming channels after a failure (S3 to S5) |
 //! | `coordinator`, `draining` | a checkpoint of the cluster (R7) |
 //! | `group` | keeping checkpoints, and restoring the newest complete one of a failed cluster |

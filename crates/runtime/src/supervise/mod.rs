@@ -1,6 +1,6 @@
 //! The host of the supervisor, wherever the processes run.
 //!
-//! The state machine of `faultline-supervisor` decides. The host ([`host`]) passes reports to it and performs
+//! The state machine of `faultline-supervisor` decides. The host ([`mod@host`]) passes reports to it and performs
 //! its orders, and delegates the starting and ending of processes to places ([`places`]). The host announces
 //! the membership to the processes, has links measured, adds up metrics, and writes the supervisor's facts to
 //! the bundle.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A rank sends a hash of everything that it has consumed so far. A lost, duplicated or confused message
-//! therefore changes the results. The results depend only on the list, from which [`reference`] computes
+//! therefore changes the results. The results depend only on the list, from which [`reference()`] computes
 //! them.
 
 mod config;
