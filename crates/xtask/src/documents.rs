@@ -11,7 +11,7 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, RwLock};
 use std::thread;
 use std::time::{Instant, SystemTime};
 
@@ -111,8 +111,10 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
 ];
 
 /// The maximum number of attempts at a command that exits with status 3, because the verdict of a run on a busy machine
-/// can be `unknown`.
+/// can be `unknown`. From the second attempt, no other command runs at the same time.
 const ATTEMPTS: usize = 3;
+/// Shared by all commands, except by those that run alone.
+static MACHINE: RwLock<()> = RwLock::new(());
 const UNKNOWN: i32 = 3;
 
 /// A command as printed in a document.
@@ -322,8 +324,20 @@ impl Scratch {
 
     fn shell(&self, command: &str, expected: i32) -> Result<Result<(), String>, Box<dyn Error>> {
         let output = self.directory.join("output.txt");
+        let before = self.entries()?;
         let mut why = String::new();
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
+            let is_first = attempt == 0;
+            let _shared = is_first.then(|| MACHINE.read().expect("no command panics"));
+            let _alone = (!is_first).then(|| MACHINE.write().expect("no command panics"));
+            // A command may refuse to replace what the previous attempt wrote.
+            for new in self.entries()?.difference(&before) {
+                match new {
+                    it if it.is_dir() => fs::remove_dir_all(it)?,
+                    it if it.exists() => fs::remove_file(it)?,
+                    _ => {} // Its directory has been removed.
+                }
+            }
             let file = File::create(&output)?;
             let status = Command::new("bash")
                 .args(["-c", command])
@@ -346,6 +360,19 @@ impl Scratch {
             }
         }
         Ok(Err(why))
+    }
+
+    /// Returns the files and directories that the commands so far wrote, and the records among them.
+    fn entries(&self) -> Result<BTreeSet<PathBuf>, Box<dyn Error>> {
+        let mut entries = BTreeSet::new();
+        for directory in [self.directory.join("faultline-runs"), self.directory.clone()] {
+            if directory.is_dir() {
+                for entry in fs::read_dir(&directory)? {
+                    entries.insert(entry?.path());
+                }
+            }
+        }
+        Ok(entries)
     }
 
     /// Returns the newest directory in `faultline-runs` that contains a manifest.
@@ -404,5 +431,24 @@ mod tests {
         assert_eq!(of("faultline reproduce hc3i   # comment"), Some("faultline reproduce hc3i"));
         assert_eq!(of("faultline explain DIR"), None);
         assert_eq!(exception("docs/hc3i.md", "faultline reproduce hc3i"), None);
+    }
+
+    #[test]
+    fn an_attempt_finds_what_the_first_one_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let scratch = Scratch {
+            directory: directory.path().to_owned(),
+            repository: PathBuf::new(),
+            path: std::env::var("PATH").unwrap(),
+        };
+        fs::write(directory.path().join("kept"), "").unwrap();
+        // The first attempt exits with 3. The second one fails if the first one's record is still there.
+        let attempt = "test -e kept && mkdir -p faultline-runs && mkdir faultline-runs/a real";
+        let counted = format!("{attempt} && echo >> \"$COUNT\" && test $(wc -l < \"$COUNT\") = 2 || exit 3");
+        let count = directory.path().with_extension("count");
+        let command = format!("COUNT={}; {counted}", count.display());
+        let result = scratch.shell(&command, 0).unwrap();
+        fs::remove_file(count).unwrap();
+        assert_eq!(result, Ok(()));
     }
 }
