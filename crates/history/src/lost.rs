@@ -446,10 +446,10 @@ mod tests {
 
     #[test]
     fn a_process_that_never_returns_loses_what_it_did_after_the_state_from_which_others_continue() {
-        let (mut run, (name, witness)) = permanent_failure(&[Promise::CheckpointedFirst]);
+        let (mut run, saved) = permanent_failure(&[Promise::CheckpointedFirst]);
         assert_eq!(lost_for_good(&run), [], "it is not known yet");
         for successor in [1, 2] {
-            run.state(successor, Fact::Absorbed(Box::new((p(0), Some(name), witness))));
+            run.absorb(successor, 0, Some(saved));
         }
         assert_eq!(lost_for_good(&run), [(p(0), Some(p(1)), 10), (p(0), Some(p(2)), 0)], "counts once");
     }

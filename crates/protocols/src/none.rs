@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Claim, Gauges, GroupId, Host, Input, Life, Machine, Member, Membership, Position, ProcessId,
-    Promises, Protocol, ProtocolTypes, Role, Scope, Stamp, Time,
+    Birth, Claim, Gauges, GroupId, Host, Input, Life, Machine, Membership, Position, ProcessId, Promises,
+    Protocol, ProtocolTypes, Role, Scope, Stamp, Time,
 };
 use faultline_dataflow::partition::{PartitionHost, PartitionInput, PartitionProtocol};
 use faultline_dataflow::recovery::{self, Recovery};
@@ -176,11 +176,12 @@ impl PartitionProtocol for NoProtocol {
 
 /// Returns the group of the first process that has failed. A process whose cluster has not joined yet has not failed.
 fn first_failed(membership: &Membership) -> Option<GroupId> {
-    let has_failed = |member: &Member| {
-        membership.presence(member.cluster).is_present() && (!member.up || member.life > Life(1))
+    let mut processes = (0..membership.members.len() as u32).map(ProcessId);
+    let has_failed = |it: &ProcessId| {
+        let member = membership.member(*it);
+        membership.is_present(*it) && (!member.up || member.life > Life(1))
     };
-    let failed = membership.members.iter().position(has_failed)?;
-    Some(Scope::Cluster.group_of(membership, ProcessId(failed as u32)))
+    Some(Scope::Cluster.group_of(membership, processes.find(has_failed)?))
 }
 
 fn give_up(group: GroupId, host: &mut dyn Machine<NoProtocol>) {

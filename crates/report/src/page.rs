@@ -289,7 +289,7 @@ fn clusters(summary: &Summary) -> Markup {
     }
 }
 
-/// Explains undone time, for every page that shows how processes spent their time.
+/// Explains undone time on the pages that show how processes spent their time.
 pub const UNDONE: &str = "Undone is the first execution of work that was re-executed after a rollback; the re-execution \
                           itself counts as working.";
 

@@ -82,7 +82,7 @@ impl Supervisor {
         });
     }
 
-    /// Calls `act` for every registered process that no fault has paused.
+    /// Calls `act` for each registered process, except those that a fault has paused.
     fn for_each_that_may_run(&mut self, mut act: impl FnMut(ProcessId, &mut Supervisor)) {
         for index in 0..self.entries.len() {
             let entry = &self.entries[index];

@@ -19,7 +19,7 @@ use crate::naming;
 /// Number of a supervisor's first events that become Kubernetes events. In longer runs, the last [`LAST_EVENTS`] are
 /// reported as well.
 const MAX_EVENTS: u64 = 300;
-/// Number of final events that are reported for every run that is over.
+/// Number of events reported at the end of each run.
 const LAST_EVENTS: u64 = 3;
 /// Longest note of an event, in bytes.
 const MAX_NOTE: usize = 1024;

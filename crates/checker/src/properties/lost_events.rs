@@ -32,12 +32,7 @@ pub(super) fn check(history: &History<'_>, mut finding: Findings) -> Findings {
         if let Some(newest) = newest(&images).filter(|it| is_kept && restored_name(history, at) < Some(*it)) {
             finding.violated([at], Breach::LogNotRestored { process, since: newest.position() });
         }
-        if let Some((number, waited)) = too_late(stream, &images) {
-            finding.violated(
-                [Source { process, life, number: FactNo(number) }],
-                Breach::EventNotWritten { process, waited },
-            );
-        }
+        check_delays((process, life), stream, &images, &mut finding);
     }
     let gone = history.supervision.gone(&history.context.clusters);
     for absorption in history.tasks.iter().flat_map(|it| &it.absorptions) {
@@ -46,12 +41,7 @@ pub(super) fn check(history: &History<'_>, mut finding: Findings) -> Findings {
         let Some(stream) = history.trace.streams.get(&(of, life)) else { continue };
         finding.instances += 1;
         let mut images = images(history, &durable, of, life, stream);
-        if let Some((number, waited)) = too_late(stream, &images) {
-            finding.violated(
-                [Source { process: of, life, number: FactNo(number) }],
-                Breach::EventNotWritten { process: of, waited },
-            );
-        }
+        check_delays((of, life), stream, &images, &mut finding);
         let end = history.supervision.end_of_life(at.process, at.life);
         let is_left = |it: &Stored| {
             !gone.contains(&it.holder) && !history.supervision.may_have_lost(it.holder, it.life, end)
@@ -156,6 +146,19 @@ fn restored_name(history: &History<'_>, at: Source) -> Option<ImageName> {
     }
 }
 
+/// Checks that a life wrote its events immediately.
+fn check_delays(
+    (process, life): (ProcessId, Life),
+    stream: &Stream,
+    images: &[Written],
+    finding: &mut Findings,
+) {
+    if let Some((number, waited)) = too_late(stream, images) {
+        let at = Source { process, life, number: FactNo(number) };
+        finding.violated([at], Breach::EventNotWritten { process, waited });
+    }
+}
+
 /// Returns a task whose event remained unwritten for longer than any write took, and the time elapsed.
 fn too_late(stream: &Stream, images: &[Written]) -> Option<(u64, Span)> {
     let end = stream.last()?.0;
@@ -181,24 +184,34 @@ mod tests {
     use crate::testing::check_alone;
     use crate::testing::tasks::TaskRun;
 
+    /// Process 0 writes a checkpoint and two segments of its log, and runs a task after each. `durable` says which of
+    /// these images `holder` stores. If that is another process, process 0 stores all of them.
+    fn write_log(run: &mut TaskRun, durable: [bool; 3], holder: u32) -> Vec<(ImageName, Witness)> {
+        let mut images = Vec::new();
+        for (attempt, is_durable) in (1..).zip(durable) {
+            let name = ImageName { attempt: Attempt(attempt), ..run.0.image(0, 0, 1) };
+            let witness = run.0.witness(0);
+            run.state(0, Fact::Saved(Box::new((name, witness, 0))));
+            if holder != 0 {
+                run.0.durable(0, name);
+            }
+            if is_durable {
+                run.0.wait(Span::from_millis(5));
+                run.0.durable(holder, name);
+            }
+            images.push((name, witness));
+            run.ran(0, TaskId::MAIN.child(attempt), 0);
+        }
+        images
+    }
+
     /// Checks a process that writes a checkpoint and two segments of a log (`durable` says which become durable), runs
     /// a task `wait` before it fails, and restores the image with the number `restored`.
     fn found(durable: [bool; 3], wait: Span, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::promising(1, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;
         run.begin(0, 4);
-        let mut images: Vec<(ImageName, Witness)> = Vec::new();
-        for (attempt, is_durable) in (1..).zip(durable) {
-            let name = ImageName { attempt: Attempt(attempt), ..run.0.image(0, 0, 1) };
-            let witness = run.0.witness(0);
-            run.state(0, Fact::Saved(Box::new((name, witness, 0))));
-            if is_durable {
-                run.0.wait(Span::from_millis(5));
-                run.0.durable(0, name);
-            }
-            images.push((name, witness));
-            run.ran(0, TaskId::MAIN.child(attempt), 0);
-        }
+        let images = write_log(&mut run, durable, 0);
         run.0.wait(wait);
         run.ran(0, TaskId::MAIN.child(0), 0);
         run.0.kill(0, false);
@@ -232,25 +245,11 @@ mod tests {
         let mut run = TaskRun::promising(2, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;
         run.begin(0, 4);
-        let mut images: Vec<(ImageName, Witness)> = Vec::new();
-        for (attempt, is_durable) in (1..).zip(durable) {
-            let name = ImageName { attempt: Attempt(attempt), ..run.0.image(0, 0, 1) };
-            let witness = run.0.witness(0);
-            run.state(0, Fact::Saved(Box::new((name, witness, 0))));
-            run.0.durable(0, name);
-            if is_durable {
-                run.0.wait(Span::from_millis(5));
-                run.0.durable(1, name);
-            }
-            images.push((name, witness));
-            run.ran(0, TaskId::MAIN.child(attempt), 0);
-        }
+        let images = write_log(&mut run, durable, 1);
         run.0.wait(wait);
         run.ran(0, TaskId::MAIN.child(0), 0);
         run.lose_for_good(0);
-        let image = absorbed.map(|it| images[it]);
-        let (name, witness) = image.map_or_else(Default::default, |(name, witness)| (Some(name), witness));
-        run.state(1, Fact::Absorbed(Box::new((ProcessId(0), name, witness))));
+        run.absorb(1, 0, absorbed.map(|it| images[it]));
         let finding = check_alone(super::super::bounded_loss::check, &run.0);
         assert_eq!(finding.instances, 1);
         finding.wrong()

@@ -18,11 +18,15 @@ use faultline_history::{Group, History, Source, StoredCopy};
 
 pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Findings) -> Findings {
     let slack = if history.context.common_clock { Span(1) } else { SLACK };
-    let gone = history.supervision.gone(&history.context.clusters);
+    let clusters = &history.context.clusters;
+    let gone = history.supervision.gone(clusters);
+    let tau_of = |process: ProcessId| -> Option<Span> {
+        let cluster = clusters.iter().position(|it| it.contains(&process))?;
+        *bounds.checkpoint_every.get(cluster)?
+    };
     for group in &history.groups {
         let Some(&process) = group.members.first() else { continue };
-        let cluster = history.context.clusters.iter().position(|it| it.contains(&process));
-        let Some(&Some(tau)) = cluster.and_then(|it| bounds.checkpoint_every.get(it)) else { continue };
+        let Some(tau) = tau_of(process) else { continue };
         for restored in group.rollbacks.values().flat_map(|it| it.restores()) {
             let at = history.source(restored.at);
             let life = Life(at.life.0.saturating_sub(1));
@@ -33,18 +37,12 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
             if let Some(newest) = passed_over(history, group, position, earlier, at, &gone) {
                 finding.violated([at], Breach::NewestNotRestored { process, newest });
             }
-            if let Some((number, waited)) = too_late(history, process, stream, tau + slack) {
-                finding.violated(
-                    [Source { process, life, number: FactNo(number) }],
-                    Breach::ProcessCheckpointOverdue { process, waited, every: tau },
-                );
-            }
+            check_delays(history, (process, life), stream, (tau, slack), &mut finding);
         }
     }
     for absorption in history.tasks.iter().flat_map(|it| &it.absorptions) {
         let (of, at) = (absorption.of, history.source(absorption.at));
-        let cluster = history.context.clusters.iter().position(|it| it.contains(&of));
-        let Some(&Some(tau)) = cluster.and_then(|it| bounds.checkpoint_every.get(it)) else { continue };
+        let Some(tau) = tau_of(of) else { continue };
         finding.instances += 1;
         let position = absorption.image.map(|it| it.position());
         let group = history.groups.iter().find(|it| it.members.first() == Some(&of));
@@ -53,13 +51,8 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
         }
         let last = history.supervision.newest_life(of);
         let stream = last.and_then(|life| Some((life, history.trace.streams.get(&(of, life))?)));
-        if let Some((life, stream)) = stream
-            && let Some((number, waited)) = too_late(history, of, stream, tau + slack)
-        {
-            finding.violated(
-                [Source { process: of, life, number: FactNo(number) }],
-                Breach::ProcessCheckpointOverdue { process: of, waited, every: tau },
-            );
+        if let Some((life, stream)) = stream {
+            check_delays(history, (of, life), stream, (tau, slack), &mut finding);
         }
     }
     finding
@@ -82,6 +75,20 @@ fn passed_over(
     let all = group.checkpoints.iter().filter(|(name, _)| eligible(name.position));
     let left = all.filter(|(_, it)| it.parts[0].copies.iter().any(is_left)).map(|it| it.0.position);
     left.max().filter(|it| restored.unwrap_or_default() < *it)
+}
+
+/// Checks that a life took a checkpoint every `tau`, with this slack.
+fn check_delays(
+    history: &History<'_>,
+    (process, life): (ProcessId, Life),
+    stream: &Stream,
+    (tau, slack): (Span, Span),
+    finding: &mut Findings,
+) {
+    if let Some((number, waited)) = too_late(history, process, stream, tau + slack) {
+        let at = Source { process, life, number: FactNo(number) };
+        finding.violated([at], Breach::ProcessCheckpointOverdue { process, waited, every: tau });
+    }
 }
 
 /// Checks whether a life ran for longer than `limit` after its last checkpoint without writing another one. Returns the
@@ -234,9 +241,7 @@ mod tests {
         if is_lost {
             run.0.kill(2, true);
         }
-        let image = absorbed.map(|it| saved[it]);
-        let (name, witness) = image.map_or_else(Default::default, |(name, witness)| (Some(name), witness));
-        run.state(1, Fact::Absorbed(Box::new((ProcessId(0), name, witness))));
+        run.absorb(1, 0, absorbed.map(|it| saved[it]));
         let finding = check_alone(super::super::bounded_loss::check, &run.0);
         assert_eq!(finding.instances, 1);
         finding.wrong()

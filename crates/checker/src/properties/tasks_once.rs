@@ -57,9 +57,9 @@ mod tests {
     use faultline_core::{Digest, Fact, Promise, TaskId, TheftStep, Witness};
 
     use super::*;
+    use crate::testing::check_alone;
     use crate::testing::finds;
     use crate::testing::tasks::{TaskRun, theft};
-    use crate::testing::{check_alone, p};
     use faultline_history::ImpossibleFact;
 
     /// p0 spawns two tasks, runs one and lends the other to p1.
@@ -170,9 +170,9 @@ mod tests {
     #[test]
     fn a_state_that_is_absorbed_twice_is_found() {
         let mut run = run();
-        let (name, witness) = run.save(1, 1);
-        run.state(0, Fact::Absorbed(Box::new((p(1), Some(name), witness))));
-        run.state(0, Fact::Absorbed(Box::new((p(1), Some(name), witness))));
+        let saved = run.save(1, 1);
+        run.absorb(0, 1, Some(saved));
+        run.absorb(0, 1, Some(saved));
         finds!(
             check_alone(check, &run.0),
             Breach::ImpossibleFact { what: ImpossibleFact::AbsorbedTwice { .. }, .. }

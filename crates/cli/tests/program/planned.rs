@@ -36,15 +36,6 @@ const FAULTS: &str = "  faults:
     - { at: 900ms, crash: { cluster: nancy, node: 0, returns: false } }
 ";
 
-/// Runs a file. Returns its summary and its exit status.
-fn run(place: &TestDirectory, backend: &str, text: &str, out: &str) -> (Value, Option<i32>) {
-    place.write("planned.yaml", text);
-    let arguments = ["run", "planned.yaml", "--backend", backend, "--out", out, "--format", "json"];
-    let output = place.faultline(arguments).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    (serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{text}")), output.status.code())
-}
-
 /// Returns the result of a completed run, which all processes that are left have reported.
 fn digest(summary: &Value) -> String {
     assert_eq!(summary["run"]["outcome"], "completed", "{summary:#}");
@@ -59,10 +50,10 @@ fn digest(summary: &Value) -> String {
 fn both_backends_compute_the_same_with_a_crash_and_a_process_that_never_returns() {
     for application in [JACOBI, CLOTH] {
         let place = TestDirectory::new();
-        let (calm, code) = run(&place, "simulate", &program(application, ""), "calm");
+        let (calm, code) = place.run("planned.yaml", "simulate", &program(application, ""), "calm");
         assert_eq!(code, Some(0), "{calm:#}");
         for backend in ["simulate", "local"] {
-            let (json, code) = run(&place, backend, &program(application, FAULTS), backend);
+            let (json, code) = place.run("planned.yaml", backend, &program(application, FAULTS), backend);
             assert_eq!(digest(&json), digest(&calm), "{backend}");
             for fault in [0, 1] {
                 assert_eq!(json["faults"][fault]["state"], "effective", "{json:#}");
@@ -92,7 +83,7 @@ fn computed_partitions_are_used_as_a_schedule() {
     assert_eq!(partitions.len(), 16);
     place.write("planned.part", &text);
     let schedule = format!("  schedule: {{ file: planned.part }}\n{FAULTS}");
-    let (json, code) = run(&place, "simulate", &program(JACOBI, &schedule), "run");
+    let (json, code) = place.run("planned.yaml", "simulate", &program(JACOBI, &schedule), "run");
     assert_eq!(code, Some(0), "{json:#}");
     digest(&json);
     // The record contains the partitions, and does not need the file.

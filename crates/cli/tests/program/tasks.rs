@@ -30,15 +30,6 @@ const TIC: &str = "tic: { tau: 300ms, replicateTo: otherCluster }";
 const CRASH: &str = "{ at: 300ms, crash: { cluster: lyon, node: 1 } }";
 const LOST: &str = "{ at: 600ms, loseCluster: { cluster: nancy, storage: lost, returns: false } }";
 
-/// Runs a program. Returns its summary and its exit status.
-fn run(place: &TestDirectory, backend: &str, text: &str) -> (Value, Option<i32>) {
-    place.write("program.yaml", text);
-    let arguments = ["run", "program.yaml", "--backend", backend, "--out", "run", "--format", "json"];
-    let output = place.faultline(arguments).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    (serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{text}")), output.status.code())
-}
-
 fn instances(summary: &Value, property: &str) -> u64 {
     let all = summary["properties"].as_array().expect("a summary lists its properties");
     let found = all.iter().find(|it| it["property"] == property).expect("every property is judged");
@@ -49,7 +40,8 @@ fn instances(summary: &Value, property: &str) -> u64 {
 fn tic_survives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
     for backend in ["simulate", "local"] {
         let place = TestDirectory::new();
-        let (json, code) = run(&place, backend, &program(TIC, &format!("{CRASH}, {LOST}")));
+        let (json, code) =
+            place.run("program.yaml", backend, &program(TIC, &format!("{CRASH}, {LOST}")), "run");
         assert_eq!(json["run"]["outcome"], "completed", "{json:#}");
         assert_eq!(json["result"]["equal"], true, "{json:#}");
         for fault in [0, 1] {
@@ -91,7 +83,7 @@ fn sel_and_satin_survive_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
             let place = TestDirectory::new();
             // One process runs two tasks at a time.
             let text = program(protocol, &format!("{CRASH}, {LOST}")).replace("speed: 200", "cores: 2");
-            let (json, code) = run(&place, backend, &text);
+            let (json, code) = place.run("program.yaml", backend, &text, "run");
             assert_eq!(json["run"]["outcome"], "completed", "{json:#}");
             assert_eq!(json["result"]["equal"], true, "{json:#}");
             for fault in [0, 1] {
@@ -110,7 +102,7 @@ fn sel_and_satin_survive_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
 #[test]
 fn everything_that_a_lost_cluster_did_is_lost_if_nothing_is_stored() {
     let place = TestDirectory::new();
-    let (json, code) = run(&place, "simulate", &program("satin: {}", LOST));
+    let (json, code) = place.run("program.yaml", "simulate", &program("satin: {}", LOST), "run");
     assert_eq!((json["run"]["outcome"].as_str(), code), (Some("completed"), Some(0)), "{json:#}");
     // Two processes, until they fail after 0.6 s.
     let lost = json["clusters"][1]["lostWorkSeconds"].as_f64().unwrap();
@@ -124,7 +116,7 @@ fn a_cluster_that_joins_late_takes_tasks_on_both_backends() {
         let late = "{ name: lille, nodes: 1, joinsAfter: 400ms, speed: 200 }";
         let text = program(TIC, CRASH).replace("{ name: lille, nodes: 1, speed: 200 }", late);
         assert!(text.contains(late));
-        let (json, _) = run(&place, backend, &text);
+        let (json, _) = place.run("program.yaml", backend, &text, "run");
         assert_eq!(json["run"]["outcome"], "completed", "{json:#}");
         assert_eq!(json["result"]["equal"], true, "{json:#}");
         let facts = ["export", "run", "--format", "jsonl"];
@@ -139,10 +131,10 @@ fn a_cluster_that_joins_late_takes_tasks_on_both_backends() {
 fn without_protection_the_loss_of_a_cluster_ends_the_run_on_both_backends() {
     for backend in ["simulate", "local"] {
         let place = TestDirectory::new();
-        let (json, _) = run(&place, backend, &program("none: {}", ""));
+        let (json, _) = place.run("program.yaml", backend, &program("none: {}", ""), "run");
         assert_eq!(json["result"]["equal"], true, "{json:#}");
         let place = TestDirectory::new();
-        let (json, _) = run(&place, backend, &program("none: {}", LOST));
+        let (json, _) = place.run("program.yaml", backend, &program("none: {}", LOST), "run");
         assert_eq!(json["run"]["outcome"], "unrecoverable", "{json:#}");
     }
 }
@@ -152,7 +144,7 @@ fn a_program_whose_every_copy_is_lost_is_unrecoverable_and_justified() {
     let place = TestDirectory::new();
     let lost = "{ at: 600ms, loseCluster: { cluster: lyon, storage: lost } }";
     let text = program("tic: { tau: 300ms }", lost).replace("lille, nodes: 1", "lille, nodes: 2");
-    let (json, code) = run(&place, "simulate", &text);
+    let (json, code) = place.run("program.yaml", "simulate", &text, "run");
     assert_eq!((json["run"]["outcome"].as_str(), code), (Some("unrecoverable"), Some(3)), "{json:#}");
     assert!(instances(&json, "unrecoverableJustified") > 0, "{json:#}");
     place.faultline(["explain", "run"]).assert().stdout(contains("No checkpoint of lyon-0 can be restored."));

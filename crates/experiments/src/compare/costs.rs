@@ -330,16 +330,16 @@ mod tests {
 
     #[test]
     fn an_outage_ends_when_another_process_takes_over_the_work() {
-        use faultline_history::testing::{p, tasks::TaskRun};
+        use faultline_history::testing::tasks::TaskRun;
         let mut run = TaskRun::new(2);
         run.0.supervisor(Fact::Begun);
         let spawned = run.begin(0, 2);
-        let (name, witness) = run.save(0, 1);
+        let saved = run.save(0, 1);
         run.ran(0, spawned[0], 0);
         run.0.wait(SECOND * 5);
         run.lose_for_good(0);
         run.0.wait(SECOND * 2);
-        run.state(1, Fact::Absorbed(Box::new((p(0), Some(name), witness))));
+        run.absorb(1, 0, Some(saved));
         let costs = costs(&run.0);
         let [outage] = &costs.outages[..] else { panic!("{:?}", costs.outages) };
         assert_eq!((outage.failed, outage.rolled_back), (1, 0));

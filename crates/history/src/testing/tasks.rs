@@ -80,11 +80,17 @@ impl TaskRun {
 
     pub fn restore(&mut self, process: u32, from: Option<(ImageName, Witness)>) {
         let incarnation = self.0.states[&process].life.incarnation();
-        let (name, witness) =
-            from.map_or((None, Witness::default()), |(name, witness)| (Some(name), witness));
+        let (name, witness) = from.unzip();
+        let witness = witness.unwrap_or_default();
         let state = self.0.states.get_mut(&process).expect("is part of the run");
         (state.sent, state.delivered) = (witness.sent, witness.delivered);
         self.state(process, Fact::Restored(Box::new((name, incarnation, witness))));
+    }
+
+    /// Absorbs the state of a permanently failed process into `by`.
+    pub fn absorb(&mut self, by: u32, of: u32, from: Option<(ImageName, Witness)>) {
+        let (name, witness) = from.unzip();
+        self.state(by, Fact::Absorbed(Box::new((p(of), name, witness.unwrap_or_default()))));
     }
 
     /// Hashes a multiset of tasks in the same way as witnesses.

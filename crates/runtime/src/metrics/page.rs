@@ -64,7 +64,7 @@ pub(crate) struct Uptime {
 /// A fault of the plan, and its state.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultEntry {
-    /// Kind of the fault, as named in the federation file, or `storage` for every storage fault.
+    /// Kind of the fault: its name in the federation file, but `storage` for all storage faults.
     pub(crate) kind: &'static str,
     pub(crate) is_injected: bool,
     pub(crate) state: FaultState,

@@ -30,6 +30,15 @@ impl TestDirectory {
         command
     }
 
+    /// Writes a federation to `file` and runs it. Returns its summary and its exit status.
+    pub(crate) fn run(&self, file: &str, backend: &str, text: &str, out: &str) -> (Value, Option<i32>) {
+        self.write(file, text);
+        let arguments = ["run", file, "--backend", backend, "--out", out, "--format", "json"];
+        let output = self.faultline(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}")), output.status.code())
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
