@@ -21,7 +21,7 @@ use faultline_api::supervision::{self, Amended, BUNDLE, PLACES, Places, Refusal,
 use faultline_core::ProcessId;
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{AgentPlace, PlaceRegistry};
-use faultline_tls::{Peer, TlsListener};
+use faultline_tls::{Limits, Peer, TlsListener};
 use futures::future::ready;
 use futures::{StreamExt, stream};
 use serde::Serialize;
@@ -60,7 +60,7 @@ pub(crate) fn serve(address: SocketAddr, api: ApiState) -> io::Result<SocketAddr
     let address = listener.local_addr()?;
     let listener = {
         let _guard = runtime.enter();
-        TlsListener::new(listener, &api.key).map_err(io::Error::other)?
+        TlsListener::new(listener, &api.key, Limits::default()).map_err(io::Error::other)?
     };
     let app = router(Arc::new(api)).into_make_service_with_connect_info::<Peer>();
     thread::Builder::new().name("api".into()).spawn(move || {

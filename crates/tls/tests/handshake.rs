@@ -1,6 +1,9 @@
 //! Tests that a caller reaches only the supervisor of its federation, and that the network sees no secrets.
 
-use faultline_tls::{Connection, Connector, TlsListener};
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use faultline_tls::{Connector, Limits, TlsListener};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -9,9 +12,13 @@ const OTHER: &str = "ff112233445566778899aabbccddeeff00112233445566778899aabbccd
 const SECRET: &[u8] = b"authorization: Bearer secret";
 
 async fn serve(key: &str) -> (TlsListener, std::net::SocketAddr) {
+    serve_within(key, Limits::default()).await
+}
+
+async fn serve_within(key: &str, limits: Limits) -> (TlsListener, std::net::SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    (TlsListener::new(listener, key).unwrap(), address)
+    (TlsListener::new(listener, key, limits).unwrap(), address)
 }
 
 #[tokio::test]
@@ -25,7 +32,7 @@ async fn ends_with_the_same_key_can_communicate() {
         stream
     });
     let (mut connection, peer) = axum::serve::Listener::accept(&mut listener).await;
-    assert!(peer.is_encrypted && matches!(connection, Connection::Encrypted(_)));
+    assert!(peer.is_encrypted);
     let mut heard = vec![0; SECRET.len()];
     connection.read_exact(&mut heard).await.unwrap();
     assert_eq!(heard, SECRET);
@@ -95,7 +102,48 @@ async fn plain_callers_are_identified_and_silent_ones_delay_no_other() {
     let _silent = TcpStream::connect(address).await.unwrap();
     let mut plain = TcpStream::connect(address).await.unwrap();
     plain.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
-    let (connection, peer) = axum::serve::Listener::accept(&mut listener).await;
-    assert!(!peer.is_encrypted && matches!(connection, Connection::Plain(_)));
+    let (_, peer) = axum::serve::Listener::accept(&mut listener).await;
+    assert!(!peer.is_encrypted);
     assert_eq!(peer.address, plain.local_addr().unwrap());
+}
+
+#[tokio::test]
+async fn an_address_can_open_only_so_many_connections() {
+    let (mut listener, address) = serve_within(KEY, Limits { per_address: 2, ..Limits::default() }).await;
+    // One is in its handshake, the other is used.
+    let silent = TcpStream::connect(address).await.unwrap();
+    let mut used = TcpStream::connect(address).await.unwrap();
+    used.write_all(b"GET").await.unwrap();
+    let (mut connection, _) = axum::serve::Listener::accept(&mut listener).await;
+    let mut refused = TcpStream::connect(address).await.unwrap();
+    assert_eq!(refused.read(&mut [0]).await.unwrap(), 0, "closed by the listener");
+    let mut heard = [0; 3];
+    connection.read_exact(&mut heard).await.unwrap();
+    assert_eq!(&heard, b"GET", "open connections continue");
+    drop((connection, silent));
+    // The listener closes new connections until it has noticed that the others are closed.
+    loop {
+        let mut again = TcpStream::connect(address).await.unwrap();
+        if again.write_all(b"GET").await.is_err() {
+            continue;
+        }
+        let mut answer = [0];
+        tokio::select! {
+            _ = axum::serve::Listener::accept(&mut listener) => break,
+            closed = again.read(&mut answer) => assert!(!closed.is_ok_and(|count| count > 0)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let limits = Limits { idle: Duration::from_millis(50), ..Limits::default() };
+    let (mut listener, address) = serve_within(KEY, limits).await;
+    let mut caller = TcpStream::connect(address).await.unwrap();
+    caller.write_all(b"GET").await.unwrap();
+    let (mut connection, _) = axum::serve::Listener::accept(&mut listener).await;
+    let mut heard = [0; 3];
+    connection.read_exact(&mut heard).await.unwrap();
+    let error = connection.read(&mut heard).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
 }
