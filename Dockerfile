@@ -1,5 +1,5 @@
 # Builds the images from source. Requires access to the compiler's image. BuildKit caches the registry and the compiled
-# crates, so that a change recompiles only the crates that it affects:
+# crates, so a change recompiles only the crates that it affects:
 #
 #   docker build --target node -t faultline-node:0.1.0 .
 #   docker build --target operator -t faultline-operator:0.1.0 .

@@ -36,7 +36,7 @@ pub use parameters::{Defect, Parameters};
 /// The data that every message carries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Index {
-    /// Number of failures of which the sender knew.
+    /// Number of failures that the sender knew of.
     epoch: u32,
     /// Incarnation and index of the sender.
     position: Position,
@@ -106,7 +106,7 @@ struct Unsaved {
     frozen: Span,
 }
 
-/// What a process is doing.
+/// The current activity of a process.
 #[derive(Clone, Debug)]
 enum Phase {
     /// Looks for its newest checkpoint, or takes its first one.

@@ -86,7 +86,7 @@ pub struct Logged {
     is_sent: bool,
 }
 
-/// What a process is doing.
+/// The current activity of a process.
 #[derive(Clone, Debug)]
 enum Phase {
     /// Takes its first checkpoint, or looks for its newest one.
