@@ -2,8 +2,8 @@
 //!
 //! A manifest is drafted from the federation ([`crate::manifest::draft`]). Drafting it again from `federation.yaml`,
 //! with the recorded seed and backend, gives the same names, plan, links and expected results; otherwise one of the two
-//! files was changed. Entries that only the run can determine are not derived: the outcome, the measurements, the
-//! times, and the fate of each fault. The checker compares the fates with the supervisor's facts.
+//! files was changed. Entries that only the run can determine are not derived: the outcomes of the run and of each
+//! fault, the measurements, and the times. The checker compares the outcomes of the faults with the supervisor's facts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};

@@ -17,7 +17,7 @@ pub enum Exit {
     Fail = 1,
     /// The input cannot be used.
     BadInput = 2,
-    /// There is no verdict.
+    /// The verdict is unknown, or there is none.
     Unknown = 3,
 }
 

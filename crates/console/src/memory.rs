@@ -11,7 +11,7 @@ use crate::command_error::CommandError;
 ///
 /// # Errors
 ///
-/// Fails if no run could respect the requested limit.
+/// Fails if no run could respect the requested limit, or if this system does not report the memory of programs.
 pub fn set_limit(requested: Option<Size>) -> Result<(), CommandError> {
     let checked = |requested| checked(requested, memory::available(), memory::used());
     bound_memory(memory::bound(requested.map(checked).transpose()?));

@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 80;
 
 /// Returns a directory that does not exist yet for the record of a run: `NAME-SEED`. If `NAME-SEED` contains
 /// a different federation or another backend, the name includes the differences, as in
-/// `NAME-SEED-checkpointEvery=2s`. Otherwise, it includes a number.
+/// `NAME-SEED-checkpointEvery=2s`. If there are no differences, or that name also exists, it ends with a number.
 pub fn free_place(name: &str, seed: u64, federation: &Federation, backend: BackendKind) -> PathBuf {
     free_in(Path::new(RUNS), name, seed, federation, backend)
 }
@@ -43,8 +43,9 @@ fn recorded(dir: &Path) -> Option<(Federation, BackendKind)> {
     Some((federation, manifest.backend))
 }
 
-/// Returns the differences between two runs with the same seed, as words for a file name. Empty if the runs
-/// are equal. If there are too many differences for a name, the last word is the number of the others.
+/// Returns the differences between two runs with the same seed, as words for a file name. If there are too many
+/// for a name, returns the first one and the number of the others. Empty if the runs are equal, or if the first
+/// difference is too long.
 fn differences(old: &(Federation, BackendKind), new: (&Federation, BackendKind)) -> Vec<String> {
     let spec = |it: &Federation| serde_json::to_value(&it.spec).expect("a federation has a JSON form");
     let (mut before, mut after) = (spec(&old.0), spec(new.0));

@@ -1,5 +1,5 @@
 //! Progress of long operations: on a terminal, one line that is refreshed in place; elsewhere, an occasional
-//! line. Written to standard error, and omitted for operations that end soon.
+//! line. Written to standard error, and omitted for operations that finish quickly.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug)]
 struct Count {
     begun: Instant,
-    /// The number of runs that were done before this operation began.
+    /// The number of runs that were done before this operation began, or whose results were already known.
     before: u64,
     done: u64,
     /// The total amount of work, if known.

@@ -153,7 +153,7 @@ impl Screen {
     }
 }
 
-/// Formats a time since the application began; `None`, before that, becomes blanks.
+/// Formats a time since the application began. `None`, which means that it has not begun yet, becomes blanks.
 fn instant(at: Option<f64>) -> String {
     at.map_or_else(|| " ".repeat(10), |at| format!("{:>10}", text::instant(at)))
 }

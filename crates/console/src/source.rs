@@ -26,7 +26,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read.
+    /// Fails if the file, or a file that it names, cannot be read or has invalid content.
     pub fn of(file: Option<&Path>) -> Result<Source, CommandError> {
         match file {
             Some(path) => read(path),
@@ -46,7 +46,7 @@ impl Source {
     }
 
     /// Replaces the names of other files with their content, so that the record of a run needs no other file.
-    /// Checks nothing else, which is left to [`Source::parse`].
+    /// All other checks are left to [`Source::parse`].
     fn with_files(self, path: &Path) -> Result<Source, CommandError> {
         self.with_instance(path)?.with_pieces(path)
     }

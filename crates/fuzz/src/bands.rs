@@ -1,7 +1,7 @@
 //! Known rates at which runs of a protocol end without completing.
 //!
 //! A run that exceeds its deadline or is unrecoverable does not violate anything by itself, because a schedule may
-//! contain too many faults. For each protocol, the share of such runs is known from thousands of schedules. If a
+//! contain too many faults. For each protocol, the share of such runs is known from at least 700 schedules. If a
 //! protocol becomes unrecoverable or exceeds its deadline more often, it has a defect that no single run shows.
 
 use crate::coverage::Shares;
@@ -39,7 +39,7 @@ const BANDS: [Band; 13] = [
 
 impl Shares {
     /// Describes, without a full stop, each outcome that a protocol reached more often than its known rate. A few runs
-    /// are not evidence: the excess must also be larger than four standard deviations.
+    /// are not evidence: the excess must also be larger than four standard deviations plus two runs.
     pub fn unusual(&self) -> Vec<String> {
         let mut unusual = Vec::new();
         for band in &BANDS {

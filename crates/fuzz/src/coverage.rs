@@ -117,7 +117,7 @@ pub struct Shares {
     pub salted: f64,
     /// The share of runs in which the rollback of one cluster caused that of another.
     pub cascading: f64,
-    /// The share of runs in which a process failed while another one recovered.
+    /// The share of runs in which a process failed during a recovery.
     pub failed_in_recovery: f64,
     /// The number of runs by verdict and outcome.
     pub verdicts: BTreeMap<Verdict, BTreeMap<CoverageName, u64>>,
@@ -128,9 +128,9 @@ pub struct Shares {
     pub protocols: BTreeMap<CoverageName, u64>,
     /// The number of runs by protocol and outcome.
     pub outcomes: BTreeMap<CoverageName, BTreeMap<CoverageName, u64>>,
-    /// Facts of processes by kind: the number of runs with such facts, and their total number.
+    /// Facts by kind: the number of runs with such facts, and their total number.
     pub stated: BTreeMap<FactKind, (u64, u64)>,
-    /// The number of effective faults, by kind and by the state of the cluster in which they struck.
+    /// The number of injected faults, by kind and by the state of the cluster that they struck.
     pub hits: BTreeMap<CoverageName, BTreeMap<State, u64>>,
 }
 

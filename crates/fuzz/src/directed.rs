@@ -53,7 +53,7 @@ enum Strike {
     Stranger(Storage),
     /// Its cluster is lost.
     Cluster(Storage),
-    /// Its cluster is lost. Only its own storage has this fate; the storage of the others has the opposite fate.
+    /// All processes of its cluster fail. Its own storage has this fate, and that of the others the opposite one.
     Apart(Storage),
 }
 

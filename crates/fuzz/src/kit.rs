@@ -126,7 +126,7 @@ where
     }
 
     /// Returns the smallest federation found that violates the first property that `tried` violates, with a seed;
-    /// `tried` itself if it violates none. Takes up to a few thousand runs.
+    /// `tried` itself if it violates none. Takes up to several thousand runs.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! `kubectl faultline run`: runs a federation on a cluster, from its creation to its deletion. Once the record has
-//! been fetched, nothing of the federation remains on the cluster.
+//! `kubectl faultline run`: runs a federation on a cluster, from its creation to its deletion. The federation is
+//! deleted once its record has been fetched.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Maximum delay before the next request to an unreachable API server, in checks. The delay doubles after each
 /// failure.
 const MAX_DELAY: u32 = 32;
-/// Number of checks within which an operator must accept or reject a new federation.
+/// Number of checks after which the user is informed that no operator has reconciled the federation.
 const NOT_RECONCILED: u32 = 15;
 /// Number of checks for which a supervisor may be silent before the user is informed.
 const SILENT_REPORT: u32 = 5;

@@ -143,7 +143,8 @@ impl<'a> Session<'a> {
     }
 
     /// Works like [`Session::simulate`], but for a setup that no federation file fully describes, such as one with a
-    /// user-defined protocol or application. `expected` contains the results of a run without faults.
+    /// user-defined protocol or application. `expected` returns the results of a run without faults, if they are
+    /// known.
     pub fn simulate_setup<N: Hosted>(
         &self,
         setup: &Setup<N>,

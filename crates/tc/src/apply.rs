@@ -1,9 +1,9 @@
-//! Updates the kernel's traffic control in place, so that it equals a [`Tree`]. Objects that are already
+//! Updates the kernel's traffic control in place to match a [`Tree`]. Objects that are already
 //! correct are not touched: a change of one class does not disturb others, and a restarted program adopts
 //! existing objects.
 //!
-//! Handles and names identify this crate's own objects. An object on the interface that belongs to another
-//! program is an error, and is never replaced.
+//! Handles and names identify this crate's own objects. An object of another program is never replaced: a tree
+//! that requires its place is not applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,7 +25,7 @@ const ARRIVING: &str = "faultline-in";
 const ROOT: Handle = Handle::new(0xfa17, 0);
 /// Handle of the queue in class 0. The queues of other classes follow, by class.
 const FIRST_LEAF: u16 = 0x1000;
-/// Bytes that a class may send before the next class of the same parent has its turn: two full packets.
+/// Bytes that a class may send before the next class of the same parent gets its turn: two full packets.
 const QUANTUM: u32 = 3028;
 /// Priority of the first peer's filter. Priority 0 does not exist.
 const PRIORITY_OF_FIRST: u16 = 1;
@@ -214,7 +214,7 @@ impl Interface<'_> {
         let queues = self.kernel.queues(self.link).map_err(self.failed("read the queueing disciplines"))?;
         let ingress = queues.iter().find(|it| it.parent == Handle::INGRESS);
         if let Some(other) = ingress.filter(|it| it.kind != "ingress") {
-            // Belongs to another program, which does no harm if there is nothing to redirect.
+            // A queueing discipline of another program does no harm if no packets are redirected.
             return if to.is_none() { Ok(0) } else { Err(self.occupied(&other.kind, "ingress")) };
         }
         let Some(to) = to else {
@@ -252,7 +252,7 @@ impl Interface<'_> {
     /// Removes this crate's tree, if it exists.
     fn unshape(&self) -> Result<usize, ApplyError> {
         let is_ours = match self.is_ours() {
-            // Another program's tree does no harm if there is nothing to shape.
+            // Another program's tree does no harm if no packets are shaped.
             Err(ApplyError::Occupied { .. }) => false,
             other => other?,
         };

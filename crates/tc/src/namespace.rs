@@ -2,8 +2,8 @@
 //! connected to the hub by a pair of interfaces.
 //!
 //! The namespaces have no names. A namespace exists as long as a process or an open file refers to it: the
-//! hub as long as its owner, and the namespace of a process as long as the process. Nothing remains after
-//! they end, even after SIGKILL.
+//! hub exists as long as its owner, and the namespace of a process as long as that process. Nothing remains
+//! after they end, even after SIGKILL.
 
 use std::fs::File;
 use std::io;

@@ -140,7 +140,7 @@ pub struct HtbClass {
     pub ceiling: u64,
     /// Burst, in the kernel's ticks at that rate.
     pub burst: u32,
-    /// Bytes that the class may send before the next class of the same parent has its turn.
+    /// Bytes that the class may send before the next class of the same parent gets its turn.
     pub quantum: u32,
 }
 

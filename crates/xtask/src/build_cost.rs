@@ -97,7 +97,7 @@ pub(crate) fn run(
     Ok(status)
 }
 
-/// What a measured value exceeds.
+/// The bound that a measured value exceeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Excess {
     /// A goal, which is worth a warning.

@@ -182,8 +182,8 @@ struct Performed {
 ///
 /// # Errors
 ///
-/// If the document cannot be read, its commands cannot be told apart, or a command cannot be started. A command that
-/// fails is not an error, but part of the result.
+/// Fails if the document cannot be read, if its commands cannot be parsed, or if a command cannot be started. A command
+/// that fails is not an error, but part of the result.
 #[expect(clippy::disallowed_methods, reason = "shows how long each command took")]
 fn perform(repository: &Repository, programs: &Path, document: &str) -> Result<Performed, String> {
     let failure = |error: Box<dyn Error>| format!("{document}: {error}");

@@ -58,7 +58,7 @@ const WITHOUT_RUNTIME: &[&str] = &[
 ];
 const RUNTIME: &[&str] = &["faultline-runtime", "tokio", "hyper", "faultline-tc"];
 
-/// Pairs of crates of which the first must not depend on the second, even indirectly, and why.
+/// Forbidden dependencies of one crate on another, even indirect ones, with the reason.
 const WALLS: &[(&str, &str, &str)] = &[
     ("faultline-protocols", "tokio", "a protocol does no I/O"),
     ("faultline-workloads", "tokio", "an application does no I/O"),

@@ -1,5 +1,5 @@
-//! Measures how busy *other* programs keep the machine, because a benchmark of real processes is slower, and its
-//! baseline too, while they run.
+//! Measures how busy *other* programs keep the machine, because they slow down benchmarks of real processes and their
+//! baselines.
 
 use std::error::Error;
 use std::fs;
@@ -20,11 +20,11 @@ pub(crate) fn of_children() -> Result<f64, Box<dyn Error>> {
 /// Times of the machine and of this program's children, in seconds of CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MachineLoad {
-    /// What all cores together could have spent since the machine was started.
+    /// The time that all cores together could have spent since the machine was started.
     available: f64,
-    /// What they spent.
+    /// The time that they spent.
     spent: f64,
-    /// What this program's ended children spent.
+    /// The time that this program's ended children spent.
     own: f64,
 }
 

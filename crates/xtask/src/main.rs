@@ -45,7 +45,7 @@ enum Task {
     Bench {
         /// Run only these: a benchmark's name, or `simulator` for all benchmarks of the simulator.
         names: Vec<String>,
-        /// Run fewer and shorter iterations, if the benchmark supports it.
+        /// Run fewer and shorter iterations.
         #[arg(long)]
         quick: bool,
     },

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::{Problems, Repository};
 
-/// Crates that cannot use a clock, a file or a socket, because their dependencies do not provide any.
+/// Crates without the standard library, which therefore cannot use a clock, a file or a socket.
 const NO_STD: &[&str] =
     &["faultline-core", "faultline-dataflow", "faultline-protocols", "faultline-workloads"];
 

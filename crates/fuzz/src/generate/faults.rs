@@ -197,7 +197,7 @@ impl<'a> Faults<'a> {
                 let kind =
                     if number == 0 && chance.percent(90) { Kind::Crash } else { chance.pick(&self.kinds) };
                 let fault = self.fault(kind, chance);
-                // Such a fault strikes while the system recovers from the previous one.
+                // A fault in a burst strikes while the system recovers from the previous one.
                 let soon = last.filter(|_| self.in_bursts && chance.percent(60));
                 let at = match soon {
                     Some(before) => before + Span(chance.between(0, self.outage.0 * 3 / 2)),

@@ -59,7 +59,8 @@ pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span)
     spec.faults.extend(more);
 }
 
-/// Limits replicas in other clusters to the number of clusters that stay, except the owner's.
+/// Limits replicas in other clusters to the number of clusters that stay, without the owner's. If only one cluster
+/// stays, a storage server keeps the replica instead.
 fn make_room(options: &mut Hc3i, stay: u64) {
     if options.replicate_to == Some(ReplicateTo::OtherCluster) {
         match stay {

@@ -18,7 +18,7 @@ const OF_ABSORPTIONS: &[FactKind] = &[
     FactKind::Returned,
 ];
 
-/// Facts during which a storage server is needed.
+/// Facts at which a storage server is needed.
 const OF_SERVERS: &[FactKind] =
     &[FactKind::Shipped, FactKind::Saved, FactKind::Durable, FactKind::Restored, FactKind::Absorbed];
 
@@ -120,7 +120,7 @@ mod tests {
                     None if waits_for(OF_ABSORPTIONS) && lost.is_some() => 1,
                     None if lost.as_ref().is_some_and(|it| after(it.at) == Some(true)) => 2,
                     None if after(late) == Some(true) => 3,
-                    _ => panic!("seed {seed}: {fault:?} meets nothing"),
+                    _ => panic!("seed {seed}: {fault:?} coincides with none of them"),
                 };
                 counts[meets] += 1;
             }

@@ -137,7 +137,7 @@ fn a_run_that_is_out_of_memory_is_unknown_and_keeps_what_it_recorded() {
     let bound = MemoryBound { bytes: 1 << 30, used: || USED.fetch_add(300 << 20, Ordering::Relaxed) };
     let mut simulator = Simulator::new(&mut observer).within(bound);
     let run = session.record(&bundle, &mut simulator).unwrap().judge();
-    assert_eq!(simulator.stats().events, 3000, "it was looked at when the run began and three times more");
+    assert_eq!(simulator.stats().events, 3000, "it was measured when the run began, and three more times");
     let Some(Outcome::OutOfMemory(used)) = &run.manifest.outcome else {
         panic!("{:?}", run.manifest.outcome)
     };
