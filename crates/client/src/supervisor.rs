@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Size limit of an answer, in bytes: far more than any answer from a supervisor.
+/// Size limit of an answer that is read as a whole, in bytes: far more than any status.
 const MAX_ANSWER: usize = 16 << 20;
 
 /// A supervisor at a known address.

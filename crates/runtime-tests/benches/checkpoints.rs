@@ -1,6 +1,6 @@
 //! The cost of HC3I for a federation of real processes: a checkpoint of 2 MB per node, compared with sending, writing
-//! and syncing the same bytes by hand; the time for which the application is frozen; the run time, compared with a
-//! run without a protocol; and the memory of a node with 100 peers.
+//! and syncing the same bytes without Faultline; the time for which the application is frozen; the run time, compared
+//! with a run without a protocol; and the memory of a node with 100 peers.
 //!
 //! `cargo bench -p faultline-runtime-tests --bench checkpoints`
 
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let peak = federation(true, 0, 0, &[PEERS + 1])?.peak_memory;
     assert!(peak > 0.0, "the nodes' memory was sampled");
     bench::row(
-        &format!("memory of a node process with {PEERS} peers, at its peak"),
+        &format!("peak memory of a node process with {PEERS} peers"),
         &format!("{:.1} MB", peak / MEGABYTE),
         "20 MB",
         peak / MEGABYTE / 20.0,
@@ -89,7 +89,7 @@ struct Measured {
 
 /// Stages of a checkpoint. A stage is complete once the last process concerned has reached it.
 const STAGES: [&str; 5] =
-    ["parts handed to the storage", "parts durable", "copies arrived", "copies durable", "committed"];
+    ["parts passed to the storage", "parts durable", "replicas arrived", "replicas durable", "committed"];
 
 impl Measured {
     fn turn(&mut self, steps: u32) -> Result<(), Box<dyn Error>> {
@@ -122,7 +122,7 @@ impl Measured {
             bench::row(what, &show(measured), &format!("{name} {}", show(baseline)), ratio, Some(goal));
         };
         let what = "2 MB checkpoint, from request to commit, with a replica";
-        row(what, &self.commit, "slowest of as many files written and synced", &self.fsync, 1.5);
+        row(what, &self.commit, "slowest of the same number of files, written and synced", &self.fsync, 1.5);
         let name = "replica round trip + slowest fsync";
         row("time frozen by a checkpoint", &self.frozen, name, &self.round_trip_and_fsync, 1.5);
         let stage = |stage: usize| {
@@ -304,7 +304,7 @@ fn run_time(trace: &Trace) -> Result<f64, &'static str> {
     Ok(end.since(*begin).as_secs_f64())
 }
 
-/// Performs the work of a cluster's checkpoint by hand. Returns two times in seconds: for sending each node's
+/// Performs the work of a cluster's checkpoint without Faultline. Returns two times in seconds: for sending each node's
 /// state over TCP until it is acknowledged, and for the slowest write (of states and replicas, all in
 /// parallel).
 fn by_hand_once() -> io::Result<(f64, f64)> {
