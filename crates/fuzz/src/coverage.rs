@@ -86,7 +86,7 @@ pub(crate) fn decisive_violation(
         .or_else(|| violated.clone().find(is_result).filter(|_| of_tasks()))
 }
 
-/// The coverage of many trials. Can be saved, so that an interrupted search continues with it.
+/// The coverage of many trials. Can be saved, so that an interrupted search can continue with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     runs: u64,

@@ -19,7 +19,7 @@ use crate::chance::Chance;
 use crate::scenario::{Protocol, Scenario};
 use crate::trial::Trial;
 
-/// A kind of moment, and what the fault does there.
+/// A kind of moment, and the fault that strikes at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Signature {
     moment: Moment,

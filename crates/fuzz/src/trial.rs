@@ -73,7 +73,7 @@ pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
 }
 
 /// Returns whether a second run of the same scenario is exactly equal; `None` if one of the two reached the memory
-/// limit: the time at which it does depends on the rest of the program.
+/// limit, because the memory use of the rest of the program affects when this happens.
 ///
 /// # Errors
 ///

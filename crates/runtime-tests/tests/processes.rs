@@ -178,7 +178,7 @@ fn a_run_ends_before_its_facts_exceed_the_memory_limit() {
     let script = dir.path().join("script");
     fs::write(&script, postcard::to_stdvec(&Script { steps, ..Script::default() }).unwrap()).unwrap();
     let bundle = Bundle::create(dir.path().join("run")).unwrap();
-    // Room for 40 facts, of which an eighth is reserved.
+    // Room for 40 facts. An eighth of it is reserved.
     let options = RunOptions {
         memory: Some(MemoryBound { bytes: 4000, used: || 0 }),
         fact_bytes: 100,

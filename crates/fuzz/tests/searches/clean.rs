@@ -42,7 +42,7 @@ fn clean_from<const N: usize>(
     (shares, judged)
 }
 
-/// Asserts the coverage that every protocol must reach.
+/// Asserts the coverage that searches of HC3I and HydEE must reach.
 fn reaches_much(shares: &Shares) {
     println!("{shares:#?}");
     assert!(shares.median_events >= 1000, "{shares:#?}");
