@@ -120,7 +120,7 @@ mod tests {
                     None if waits_for(OF_ABSORPTIONS) && lost.is_some() => 1,
                     None if lost.as_ref().is_some_and(|it| after(it.at) == Some(true)) => 2,
                     None if after(late) == Some(true) => 3,
-                    _ => panic!("seed {seed}: {fault:?} coincides with none of them"),
+                    _ => panic!("seed {seed}: {fault:?} matches none of the situations"),
                 };
                 counts[meets] += 1;
             }
