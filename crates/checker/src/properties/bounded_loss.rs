@@ -10,7 +10,10 @@
 //! Under a protocol that restores a line by its numbers ([`Affected::Line`]), every process waits for the line after
 //! any failure, and no fact states when a process that did not have to roll back continues.
 
-use faultline_core::{Affected, Cause, Claim, Fault, Incarnation, Position, Promise, Span, Time};
+use faultline_core::{
+    Affected, Cause, Claim, Fact, Fault, Incarnation, Life, Position, ProcessId, Promise, Span, Time,
+};
+use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
 use crate::finding::{Breach, Findings};
@@ -80,6 +83,23 @@ pub(super) fn checkpoint_every(
     let first = group.members.first()?;
     let cluster = history.context.clusters.iter().position(|it| it.contains(first))?;
     bounds.checkpoint_every.get(cluster).copied()
+}
+
+/// Returns the lives of a process before `life` that stated facts, in order.
+pub(super) fn lives_before<'a>(
+    history: &History<'a>,
+    process: ProcessId,
+    life: Life,
+) -> Vec<(Life, &'a Stream)> {
+    let streams = history.trace.lives(process).filter(|it| it.0 < life);
+    streams.filter(|(_, stream)| !stream.is_empty()).collect()
+}
+
+/// Returns the last of these lives that restored a state, and all lives after it. The restore itself judges the lives
+/// before it. A life that failed before it restored a state may follow the life whose work was lost.
+pub(super) fn since_restored<'s, 'a>(lives: &'s [(Life, &'a Stream)]) -> &'s [(Life, &'a Stream)] {
+    let has_restored = |it: &(Life, &Stream)| it.1.iter().any(|(_, fact)| matches!(fact, Fact::Restored(_)));
+    &lives[lives.iter().rposition(has_restored).unwrap_or(0)..]
 }
 
 /// Returns how long the coordinator let the application run since the restored checkpoint without requesting

@@ -12,6 +12,7 @@ use faultline_core::{Fact, FactNo, ImageName, Life, ProcessId, Span, Time};
 use faultline_trace::Stream;
 
 use crate::finding::{Breach, Findings};
+use crate::properties::bounded_loss::{lives_before, since_restored};
 use faultline_history::{History, Source};
 
 /// The time that a holder's answer may take beyond the delay of the slowest link. No fact states when it arrives:
@@ -20,38 +21,45 @@ const SLACK: Span = Span::from_secs(1);
 
 pub(super) fn check(history: &History<'_>, mut finding: Findings) -> Findings {
     let durable = durable(history);
-    for restored in history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores()) {
-        let at = history.source(restored.at);
-        let (process, life) = (at.process, Life(at.life.0.saturating_sub(1)));
-        let Some(stream) = history.trace.streams.get(&(process, life)) else { continue };
+    let all = history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores());
+    for at in all.map(|it| history.source(it.at)) {
+        let process = at.process;
+        let lives = lives_before(history, process, at.life);
+        if lives.is_empty() {
+            continue;
+        }
         finding.instances += 1;
-        let images = images(history, &durable, process, life, stream);
         let end = history.supervision.end_of_life(process, at.life);
-        let is_kept =
-            !history.context.volatile_storage && !history.supervision.may_have_lost(process, life, end);
-        if let Some(newest) = newest(&images).filter(|it| is_kept && restored_name(history, at) < Some(*it)) {
+        let is_kept = |it: &Stored| {
+            it.holder == process
+                && it.life < at.life
+                && !history.context.volatile_storage
+                && !history.supervision.may_have_lost(process, it.life, end)
+        };
+        let mut images = written(history, &durable, process, &lives);
+        mark(&mut images, &durable, is_kept);
+        if let Some(newest) = newest(&images).filter(|it| restored_name(history, at) < Some(*it)) {
             finding.violated([at], Breach::LogNotRestored { process, since: newest.position() });
         }
-        check_delays((process, life), stream, &images, &mut finding);
+        check_delays(process, &lives, &images, &mut finding);
     }
     let gone = history.supervision.gone(&history.context.clusters);
     for absorption in history.tasks.iter().flat_map(|it| &it.absorptions) {
         let (of, at) = (absorption.of, history.source(absorption.at));
-        let Some(life) = history.supervision.newest_life(of) else { continue };
-        let Some(stream) = history.trace.streams.get(&(of, life)) else { continue };
+        let lives = lives_before(history, of, Life(u32::MAX));
+        if lives.is_empty() {
+            continue;
+        }
         finding.instances += 1;
-        let mut images = images(history, &durable, of, life, stream);
-        check_delays((of, life), stream, &images, &mut finding);
+        let mut images = written(history, &durable, of, &lives);
+        check_delays(of, &lives, &images, &mut finding);
         let end = history.supervision.end_of_life(at.process, at.life);
         let is_left = |it: &Stored| {
             !gone.contains(&it.holder) && !history.supervision.may_have_lost(it.holder, it.life, end)
         };
         let holders: BTreeSet<ProcessId> = durable.values().flatten().map(|it| it.holder).collect();
         let longest = holders.into_iter().filter_map(|holder| {
-            for image in &mut images {
-                let stored = durable.get(&image.name).map_or(&[][..], Vec::as_slice);
-                image.is_durable = stored.iter().any(|it| it.holder == holder && is_left(it));
-            }
+            mark(&mut images, &durable, |it| it.holder == holder && is_left(it));
             newest(&images)
         });
         if let Some(newest) = longest.max().filter(|it| absorption.image < Some(*it)) {
@@ -70,13 +78,15 @@ struct Stored {
     at: Time,
 }
 
-/// An image that a process has written in one life: a checkpoint, or a segment of the log.
+/// An image that a process has written: a checkpoint, or a segment of the log.
 struct Written {
     name: ImageName,
-    /// The image contains the facts of the life before this number.
+    /// The life that wrote the image.
+    life: Life,
+    /// The image contains the facts of that life before this number.
     upto: u64,
     at: Time,
-    /// Whether the image is durable in the process's own storage.
+    /// Whether the image is durable at the place that is examined.
     is_durable: bool,
     /// The time at which the process knows that the image is durable there and at all holders; `None` if it may never
     /// have been.
@@ -96,17 +106,17 @@ fn durable(history: &History<'_>) -> BTreeMap<ImageName, Vec<Stored>> {
     all
 }
 
-fn images(
+/// Returns all images that a process has written in these lives.
+fn written(
     history: &History<'_>,
     durable: &BTreeMap<ImageName, Vec<Stored>>,
     process: ProcessId,
-    life: Life,
-    stream: &Stream,
+    lives: &[(Life, &Stream)],
 ) -> Vec<Written> {
     let context = history.context;
     let replicas = context.copies.map_or(0, |it| it.replicas as usize);
     let slowest = context.links.iter().map(|it| it.requested.latency + it.requested.jitter).max();
-    let written = |(at, fact): &(Time, Fact)| {
+    let written = |life: Life, (at, fact): &(Time, Fact)| {
         let Fact::Saved(saved) = fact else { return None };
         let (name, witness, _) = **saved;
         if name.owner != process {
@@ -120,13 +130,25 @@ fn images(
         let answered = stored.iter().map(|it| it.at).max().map(|it| it + slowest.unwrap_or_default() * 2);
         Some(Written {
             name,
+            life,
             upto: if witness.life == life { witness.upto.0 } else { 0 },
             at: *at,
             is_durable,
             complete: answered.filter(|_| is_durable && others.len() >= replicas),
         })
     };
-    stream.iter().filter_map(written).collect()
+    lives.iter().flat_map(|(life, stream)| stream.iter().filter_map(|it| written(*life, it))).collect()
+}
+
+/// Marks the images of which there is such a copy.
+fn mark(
+    images: &mut [Written],
+    durable: &BTreeMap<ImageName, Vec<Stored>>,
+    is_copy: impl Fn(&Stored) -> bool,
+) {
+    for image in images {
+        image.is_durable = durable.get(&image.name).is_some_and(|it| it.iter().any(&is_copy));
+    }
 }
 
 /// Returns the last image of the newest log without a gap: a checkpoint, and the segments that follow it.
@@ -146,28 +168,26 @@ fn restored_name(history: &History<'_>, at: Source) -> Option<ImageName> {
     }
 }
 
-/// Checks that a life wrote its events immediately.
-fn check_delays(
-    (process, life): (ProcessId, Life),
-    stream: &Stream,
-    images: &[Written],
-    finding: &mut Findings,
-) {
-    if let Some((number, waited)) = too_late(stream, images) {
-        let at = Source { process, life, number: FactNo(number) };
-        finding.violated([at], Breach::EventNotWritten { process, waited });
+/// Checks that a process wrote its events immediately, in all lives that no later restore has judged.
+fn check_delays(process: ProcessId, lives: &[(Life, &Stream)], images: &[Written], finding: &mut Findings) {
+    for &(life, stream) in since_restored(lives) {
+        if let Some((number, waited)) = too_late(life, stream, images) {
+            let at = Source { process, life, number: FactNo(number) };
+            finding.violated([at], Breach::EventNotWritten { process, waited });
+        }
     }
 }
 
-/// Returns a task whose event remained unwritten for longer than any write took, and the time elapsed.
-fn too_late(stream: &Stream, images: &[Written]) -> Option<(u64, Span)> {
+/// Returns a task of a life whose event remained unwritten for longer than any write took, and the time elapsed.
+fn too_late(life: Life, stream: &Stream, images: &[Written]) -> Option<(u64, Span)> {
+    let images = || images.iter().filter(|it| it.life == life);
     let end = stream.last()?.0;
-    let longest = images.iter().filter_map(|it| Some(it.complete?.since(it.at))).max().unwrap_or_default();
+    let longest = images().filter_map(|it| Some(it.complete?.since(it.at))).max().unwrap_or_default();
     let ran = (0..).zip(stream).filter(|(_, (_, fact))| matches!(fact, Fact::Ran { .. }));
     for (number, (at, _)) in ran {
-        let written = images.iter().find(|it| it.upto > number).map_or(end, |it| it.at);
+        let written = images().find(|it| it.upto > number).map_or(end, |it| it.at);
         // A write that may never have completed can have delayed others for any length of time.
-        let is_held_back = images.iter().any(|it| it.at <= written && it.complete.is_none());
+        let is_held_back = images().any(|it| it.at <= written && it.complete.is_none());
         let waited = written.since(*at);
         if waited > longest + SLACK && !is_held_back {
             return Some((number, waited));
@@ -274,5 +294,66 @@ mod tests {
     fn a_process_that_never_returns_wrote_events_at_once() {
         let wrong = found_at_a_successor([true; 3], Span::from_millis(1_100), Some(2));
         assert!(matches!(wrong[..], [Breach::EventNotWritten { process: ProcessId(0), .. }]), "{wrong:?}");
+    }
+
+    /// The life of process 0 that wrote the log fails, and `lives` further lives fail before they restore a state.
+    /// Process 0 then returns if `returns`, and restores the image with the number `restored`; otherwise, process 1
+    /// absorbs that image. Checks what is found about the first life, which ran a task `wait` before it failed.
+    fn found_in_an_earlier_life(lives: u32, returns: bool, wait: Span, restored: usize) -> Vec<Breach> {
+        let mut run = TaskRun::promising(2, &[Promise::EventsLogged]);
+        run.0.context.common_clock = true;
+        run.begin(0, 4);
+        let images = write_log(&mut run, [true; 3], 1);
+        run.0.wait(wait);
+        run.ran(0, TaskId::MAIN.child(0), 0);
+        for _ in 0..lives {
+            run.0.kill(0, false);
+            run.0.wait(Span::from_millis(1));
+        }
+        if returns {
+            run.0.kill(0, false);
+            run.restore(0, Some(images[restored]));
+        } else {
+            run.lose_for_good(0);
+            run.absorb(1, 0, Some(images[restored]));
+        }
+        let finding = check_alone(super::super::bounded_loss::check, &run.0);
+        assert_eq!(finding.instances, 1);
+        finding.wrong()
+    }
+
+    #[test]
+    fn a_life_that_failed_before_it_restored_a_state_hides_no_loss() {
+        for lives in 0..3 {
+            for returns in [false, true] {
+                let found = |wait, restored| found_in_an_earlier_life(lives, returns, wait, restored);
+                assert_eq!(found(Span::ZERO, 2), [], "{lives} {returns}");
+                let wrong = found(Span::ZERO, 1);
+                let is_short =
+                    |it: &Breach| matches!(it, Breach::LogNotRestored { .. } | Breach::LogNotAbsorbed { .. });
+                assert!(matches!(&wrong[..], [it] if is_short(it)), "{lives} {returns}: {wrong:?}");
+                let wrong = found(Span::from_millis(1_100), 2);
+                assert!(
+                    matches!(wrong[..], [Breach::EventNotWritten { process: ProcessId(0), .. }]),
+                    "{lives} {returns}: {wrong:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_loss_is_found_once() {
+        let mut run = TaskRun::promising(2, &[Promise::EventsLogged]);
+        run.0.context.common_clock = true;
+        run.begin(0, 4);
+        let images = write_log(&mut run, [true; 3], 1);
+        run.0.wait(Span::from_millis(1_100));
+        run.ran(0, TaskId::MAIN.child(0), 0);
+        run.0.kill(0, false);
+        run.restore(0, Some(images[2]));
+        run.lose_for_good(0);
+        run.absorb(1, 0, Some(images[2]));
+        let wrong = check_alone(super::super::bounded_loss::check, &run.0).wrong();
+        assert!(matches!(wrong[..], [Breach::EventNotWritten { .. }]), "{wrong:?}");
     }
 }

@@ -13,7 +13,7 @@ use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
 use crate::finding::{Breach, Findings};
-use crate::properties::bounded_loss::SLACK;
+use crate::properties::bounded_loss::{SLACK, lives_before, since_restored};
 use faultline_history::{Group, History, Source, StoredCopy};
 
 pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Findings) -> Findings {
@@ -29,15 +29,17 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
         let Some(tau) = tau_of(process) else { continue };
         for restored in group.rollbacks.values().flat_map(|it| it.restores()) {
             let at = history.source(restored.at);
-            let life = Life(at.life.0.saturating_sub(1));
-            let Some(stream) = history.trace.streams.get(&(process, life)) else { continue };
+            let lives = lives_before(history, process, at.life);
+            if lives.is_empty() {
+                continue;
+            }
             finding.instances += 1;
             let earlier = |it: Position| it.incarnation < at.life.incarnation();
             let position = restored.checkpoint.map(|it| it.position);
             if let Some(newest) = passed_over(history, group, position, earlier, at, &gone) {
                 finding.violated([at], Breach::NewestNotRestored { process, newest });
             }
-            check_delays(history, (process, life), stream, (tau, slack), &mut finding);
+            check_delays(history, process, &lives, (tau, slack), &mut finding);
         }
     }
     for absorption in history.tasks.iter().flat_map(|it| &it.absorptions) {
@@ -49,11 +51,8 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
         if let Some(newest) = group.and_then(|it| passed_over(history, it, position, |_| true, at, &gone)) {
             finding.violated([at], Breach::NewestNotAbsorbed { by: at.process, of, newest });
         }
-        let last = history.supervision.newest_life(of);
-        let stream = last.and_then(|life| Some((life, history.trace.streams.get(&(of, life))?)));
-        if let Some((life, stream)) = stream {
-            check_delays(history, (of, life), stream, (tau, slack), &mut finding);
-        }
+        let lives = lives_before(history, of, Life(u32::MAX));
+        check_delays(history, of, &lives, (tau, slack), &mut finding);
     }
     finding
 }
@@ -77,17 +76,19 @@ fn passed_over(
     left.max().filter(|it| restored.unwrap_or_default() < *it)
 }
 
-/// Checks that a life took a checkpoint every `tau`, with this slack.
+/// Checks that a process took a checkpoint every `tau`, with this slack, in all lives that no later restore has judged.
 fn check_delays(
     history: &History<'_>,
-    (process, life): (ProcessId, Life),
-    stream: &Stream,
+    process: ProcessId,
+    lives: &[(Life, &Stream)],
     (tau, slack): (Span, Span),
     finding: &mut Findings,
 ) {
-    if let Some((number, waited)) = too_late(history, process, stream, tau + slack) {
-        let at = Source { process, life, number: FactNo(number) };
-        finding.violated([at], Breach::ProcessCheckpointOverdue { process, waited, every: tau });
+    for &(life, stream) in since_restored(lives) {
+        if let Some((number, waited)) = too_late(history, process, stream, tau + slack) {
+            let at = Source { process, life, number: FactNo(number) };
+            finding.violated([at], Breach::ProcessCheckpointOverdue { process, waited, every: tau });
+        }
     }
 }
 
@@ -266,5 +267,30 @@ mod tests {
             matches!(wrong[..], [Breach::ProcessCheckpointOverdue { process: ProcessId(0), .. }]),
             "{wrong:?}"
         );
+    }
+
+    #[test]
+    fn a_life_that_failed_before_it_restored_a_state_hides_no_delay() {
+        for returns in [false, true] {
+            let mut run = TaskRun::new(2);
+            run.0.context.common_clock = true;
+            run.0.context.bounds = Some(bounds(2));
+            run.begin(0, 1);
+            let saved = run.commit(0, 1, false);
+            run.0.durable(1, saved.0);
+            run.0.wait(Span::from_millis(110));
+            run.ran(0, TaskId::MAIN.child(0), 0);
+            run.0.kill(0, false);
+            run.0.wait(Span::from_millis(1));
+            if returns {
+                run.0.kill(0, false);
+                run.restore(0, Some(saved));
+            } else {
+                run.lose_for_good(0);
+                run.absorb(1, 0, Some(saved));
+            }
+            let wrong = check_alone(super::super::bounded_loss::check, &run.0).wrong();
+            assert!(matches!(wrong[..], [Breach::ProcessCheckpointOverdue { .. }]), "{returns}: {wrong:?}");
+        }
     }
 }
