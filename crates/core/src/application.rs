@@ -48,7 +48,7 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Collects what an application sends and consumes while it handles one event.
+/// Collects the messages that an application sends and consumes while it handles one event.
 #[derive(Clone, Debug, Default)]
 pub struct Outbox {
     /// Messages in the order in which the application sent them.
@@ -69,8 +69,8 @@ impl Outbox {
     /// which has been delivered. A message that was delivered but not consumed has influenced nothing that
     /// the program sends.
     ///
-    /// A protocol that [relies on repetition](crate::Protocol::REPEATS) orders messages by what was consumed before
-    /// them; other protocols ignore consumption.
+    /// A protocol that [relies on repetition](crate::Protocol::REPEATS) orders messages by the consumptions that
+    /// precede them; other protocols ignore consumption.
     pub fn consume(&mut self, from: ProcessId, number: u32) {
         self.consumed.push((self.sends.len(), from, number));
     }
@@ -115,9 +115,9 @@ pub trait Application: Clone + Debug + Sized {
     ) -> Option<Vec<(ProcessId, Digest)>> {
         None
     }
-    /// Returns parameters for virtual time, in which no content is written or sent. With these parameters, ranks
-    /// behave in the same way and have the same results, but keep no content that only takes up space. `None` if
-    /// there are no such parameters.
+    /// Returns parameters for runs in virtual time, which write and send no content. With these parameters, ranks
+    /// behave the same and have the same results, but keep no content that only takes up space. `None` if there are no
+    /// such parameters.
     fn for_virtual_time(_config: &Self::Config) -> Option<Self::Config> {
         None
     }

@@ -40,7 +40,7 @@ macro_rules! defects {
                 Defects { set: 1 << defect as u32 }
             }
 
-            /// Returns whether no defect is enabled, so that the invariants of the code hold.
+            /// Returns whether no defect is enabled. The code keeps its invariants only in this case.
             #[inline]
             pub fn is_empty(self) -> bool {
                 self == Defects::default()

@@ -1,9 +1,8 @@
 //! Facts: the only channel through which a run is observed. Triggers, metrics, golden files, checkers, dashboards
 //! and diagrams are all based on them.
 //!
-//! The composite states what it itself observed (sent, delivered, saved, …). A fact that only the protocol
-//! can know is a [`Claim`]: self-reported, and never used as evidence. The supervisor states what it did to
-//! processes.
+//! The composite states its own observations (sent, delivered, saved, …). A fact that only the protocol can know is a
+//! [`Claim`]: self-reported, and never used as evidence. The supervisor states its own actions on processes.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -36,8 +35,8 @@ pub struct Witness {
     pub delivered: u64,
 }
 
-/// The vectors of a committed HC3I checkpoint (section 3.2; finding 5 of the errata: one vector decides forcing, the
-/// other decides rollbacks).
+/// The vectors of a committed HC3I checkpoint (section 3.2; finding 5 of the errata: one vector decides which
+/// checkpoints are forced, the other which groups roll back).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vectors {
     /// Direct dependencies vector (DDV), with one entry for each group.
@@ -218,7 +217,7 @@ pub enum TheftStep {
     Returned,
     /// The result became part of the victim's state.
     Merged,
-    /// The victim's protocol told the thief that it does not need the result again.
+    /// The victim's protocol told the thief that it no longer needs the result.
     Receipted,
     /// The thief dropped its obligations for the task, whether or not it had fulfilled them.
     Forgotten,

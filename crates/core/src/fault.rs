@@ -30,7 +30,7 @@ pub enum EndedBy {
     Silence,
     /// The place of the process (on Kubernetes, its pod) no longer exists.
     PlaceLost,
-    /// The process was about to start at a place that does not have the data that it had stored.
+    /// The process was about to start at a place that lacks its stored data.
     StorageLost,
     /// The supervisor restarted; a life ends with the supervisor that started it.
     SupervisorRestarted,
@@ -55,7 +55,7 @@ pub struct LinkProperties {
     pub jitter: Span,
     /// Bytes per second; 0 means unlimited.
     pub bandwidth: u64,
-    /// Packet loss in parts per million. The transport re-sends lost packets, so that a loss appears as delay.
+    /// Packet loss in parts per million. The transport re-sends lost packets, so a loss appears as delay.
     pub loss_ppm: u32,
 }
 
@@ -232,7 +232,7 @@ pub enum Outcome {
         /// The missing parts, and the processes that were asked for each.
         missing: Arc<[(ImageName, Vec<ProcessId>)]>,
     },
-    /// The program is not send-deterministic, although its protocol depends on it.
+    /// The program is not send-deterministic, but its protocol requires send determinism.
     NotRepeated {
         /// The message that a re-execution sent differently.
         id: MessageId,

@@ -85,8 +85,8 @@ number!(
 );
 
 impl Life {
-    /// Returns the incarnation of a process in this life, if the process rolls back at the beginning of each
-    /// new life, and at no other time.
+    /// Returns the incarnation of a process in this life, if the process rolls back at the beginning of each life after
+    /// the first, and at no other time.
     pub const fn incarnation(self) -> Incarnation {
         Incarnation(self.0.saturating_sub(1))
     }
@@ -99,7 +99,7 @@ impl ProcessId {
 
 /// A group: the processes that take checkpoints and roll back together. Depending on the protocol's
 /// [`Scope`](crate::Scope), this is a process, a cluster or the federation. Groups are numbered like the processes or
-/// clusters that they consist of, but the number of a group does not select a cluster.
+/// clusters that they consist of, but a group's number must not be used to look up a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GroupId(pub u16);
@@ -114,7 +114,7 @@ impl GroupId {
     }
 }
 
-/// Formats the number in the same way as that of a cluster.
+/// Formats the number like that of a cluster.
 impl fmt::Display for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", ClusterId(self.0))
@@ -142,9 +142,8 @@ impl Role {
     pub const EVENT_LOGGER: Role = Role(3);
 }
 
-/// A point in the history of a cluster: checkpoint `sn` of incarnation `incarnation`. Ordered
-/// lexicographically, so that every position that a rollback undid is smaller than every position after the
-/// rollback.
+/// A point in the history of a cluster: checkpoint `sn` of incarnation `incarnation`. Ordered lexicographically, so
+/// every position that a rollback undid is smaller than every position after the rollback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
     /// Number of rollbacks before this point.
@@ -182,8 +181,8 @@ macro_rules! hash {
 }
 
 hash!(
-    /// A task of a program of tasks: a hash of its parent and its index among the parent's children, so that all
-    /// executions of a program give a task the same identity.
+    /// A task of a program of tasks: a hash of its parent and its index among the parent's children, so all executions
+    /// of a program give a task the same identity.
     TaskId
 );
 hash!(

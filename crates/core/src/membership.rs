@@ -166,8 +166,8 @@ impl Scope {
     }
 }
 
-/// How a life begins. The supervisor decides this from the number of the life and from what it knows about
-/// the storage, never from an empty disk.
+/// How a life begins. The supervisor decides this from the number of the life and from its knowledge of the storage,
+/// never from an empty disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Boot {
     /// The first life.

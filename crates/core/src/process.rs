@@ -4,7 +4,7 @@
 //!
 //! * A process handles one event at a time. The actions of an event are performed in order; after that, network,
 //!   storage and computation proceed independently of each other.
-//! * Storage actions of one process complete in order, so that a listing reflects every earlier write.
+//! * Storage actions of one process complete in order, so a listing reflects every earlier write.
 //! * A crash drops the process's value. Only data that was reported durable survives, even if the operating system
 //!   would have kept more.
 //! * The number of a life is stored durably outside the node before the life starts.

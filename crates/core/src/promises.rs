@@ -25,8 +25,8 @@ pub enum Promise {
     ForcedBeforeDelivery,
     /// Only a group in which a process failed rolls back, and at most once per failure of its processes.
     Containment,
-    /// A re-execution sends the same messages as the original execution, under the same identities, so that a
-    /// delivery stays valid although its send was undone. Follows from [`Protocol::REPEATS`].
+    /// A re-execution sends the same messages as the original execution, under the same identities, so a delivery stays
+    /// valid even if its send was undone. Follows from [`Protocol::REPEATS`].
     Repetition,
     /// A process that rolled back delivers no message of a later phase until it has re-sent its orphan
     /// messages of earlier phases.
@@ -107,9 +107,8 @@ pub enum FaultModel {
     /// Any number of failures: everything that a recovery needs is in stable storage.
     #[default]
     Stable,
-    /// At most this many processes that have failed or are recovering at the same time. Each of them loses
-    /// something that other recoveries need, such as a log in memory. If more processes fail, the protocol
-    /// may be unable to recover.
+    /// At most this many processes may have failed or be recovering at the same time. Each of them loses something that
+    /// other recoveries need, such as a log in memory. If more processes fail, the protocol may be unable to recover.
     Volatile {
         /// The number of processes.
         failures: u32,
@@ -144,8 +143,8 @@ impl Promises {
         Promises { scope, affected: Affected::Dependents, survives: FaultModel::Stable, properties: 0 }
     }
 
-    /// Returns what `P` promises with these parameters: what it declares ([`Protocol::promises`]) and what follows
-    /// from its constants.
+    /// Returns the promises of `P` with these parameters: those that it declares ([`Protocol::promises`]) and those
+    /// that follow from its constants.
     pub fn of<P: Protocol>(config: &P::Config) -> Promises {
         let declared = P::promises(config);
         if P::repeats(config) { declared.with(&[Promise::Repetition]) } else { declared }
@@ -162,7 +161,7 @@ impl Promises {
         self
     }
 
-    /// Returns these promises with `affected` as the groups that a failure rolls back.
+    /// Returns these promises with `affected` as the additional groups that a failure rolls back.
     #[must_use]
     pub const fn affecting(self, affected: Affected) -> Promises {
         Promises { affected, ..self }

@@ -45,9 +45,9 @@ pub trait Protocol: ProtocolTypes {
     /// Whether the protocol requires packets between two lives to arrive in the order in which they were sent.
     const FIFO: bool;
     /// Whether the protocol relies on send determinism: a re-execution sends the same messages as the original
-    /// execution (HydEE, definition 3). The n-th message of a channel is then the same message in every
-    /// incarnation, so that identities carry no incarnation. The composite passes the application's
-    /// [consumptions](crate::Outbox::consume) to the protocol, and states them as facts.
+    /// execution (HydEE, definition 3). The n-th message of a channel is then the same message in every incarnation, so
+    /// identities carry no incarnation. The composite passes the application's [consumptions](crate::Outbox::consume)
+    /// to the protocol, and states them as facts.
     const REPEATS: bool = false;
 
     /// Returns [`Protocol::FIFO`]. Only a protocol with erased types determines this from its parameters instead.
@@ -59,9 +59,8 @@ pub trait Protocol: ProtocolTypes {
         Self::REPEATS
     }
 
-    /// Returns what the protocol promises with these parameters, beyond the guarantees of every protocol. The
-    /// checker judges the protocol by these promises alone. [`Promises::of`] adds what follows from the constants
-    /// above.
+    /// Returns the protocol's promises with these parameters, beyond the guarantees of every protocol. The checker
+    /// judges the protocol by these promises alone. [`Promises::of`] adds those that follow from the constants above.
     fn promises(config: &Self::Config) -> Promises;
     /// Returns the roles of the processes that the protocol needs in addition to the ranks. These processes are
     /// outside all clusters.

@@ -32,7 +32,7 @@ impl Time {
 }
 
 impl Span {
-    /// The empty duration.
+    /// A duration of zero.
     pub const ZERO: Span = Span(0);
     /// Longer than any run.
     pub const MAX: Span = Span(u64::MAX);

@@ -1,7 +1,7 @@
 //! Parameters of a workload, and their validation.
 //!
-//! All ranks of a federation have the same parameters. Their validity depends on the shape of the federation,
-//! so they are checked against the sizes of the clusters. A workload with invalid parameters panics.
+//! All ranks of a federation have the same parameters. Their validity depends on the shape of the federation, so they
+//! are checked against the sizes of the clusters. A workload with invalid parameters may panic.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub enum Config {
 }
 
 impl Config {
-    /// Checks the parameters for a federation whose clusters have `clusters[i]` ranks.
+    /// Checks the parameters for a federation in which cluster `i` has `clusters[i]` ranks.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ pub enum Invalid {
         /// Number of clusters in the federation.
         clusters: usize,
     },
-    /// A cluster does not join before it leaves, or joins or leaves only after the program has ended.
+    /// A cluster does not join before it leaves, or does not join or leave before the program ends.
     #[error("cluster {cluster} must join before it leaves, and both must happen before the program ends")]
     NoTerm {
         /// Index of the cluster.
@@ -125,7 +125,7 @@ pub enum Invalid {
         to: usize,
     },
     /// Clusters join or leave, but the program has no notion of time.
-    #[error("clusters cannot join or leave under traffic as fast as possible")]
+    #[error("clusters cannot join or leave under burst traffic")]
     Timeless,
     /// There are messages inside a cluster whose single rank has no peer.
     #[error("cluster {cluster} has one node, which cannot send messages inside its cluster")]

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Invalid, in_range};
 use crate::mix::{digest, mix};
 
-/// Parameters of master and workers.
+/// Parameters of the master-worker application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// Number of pieces of work.
@@ -144,7 +144,7 @@ impl Rank {
         };
     }
 
-    /// Returns the digest of the master's sum. A worker's digest is that of no data, because its share of the pieces
+    /// Returns the digest of the master's sum. A worker's digest covers no data, because its share of the pieces
     /// depends on timing.
     pub(crate) fn result(&self) -> Option<Digest> {
         match self.is_master {

@@ -5,13 +5,13 @@
 //!
 //! | module | models | result |
 //! | --- | --- | --- |
-//! | [`heat`] | coupled parallel solvers with real state | equals a sequential [`reference()`], bit by bit |
+//! | [`heat`] | coupled parallel solvers with real state | equals a sequential [`reference()`], bit for bit |
 //! | [`synthetic`] | the traffic of the HC3I paper's experiments, or a traffic burst | depends only on the seed |
 //! | [`exchange`] | random message-passing programs that HydEE protects | equals a sequential [`reference()`] |
 //! | [`nas`] | the communication of six NAS kernels | equals a sequential [`reference()`] |
 //! | [`pingpong`] | latency and bandwidth by message length | equals a sequential [`reference()`] |
 //! | [`farm`] | master and workers, with a new piece of work for each answer | a sum, independent of order and timing |
-//! | [`salted`] | an application whose re-executions all differ | depends on everything; judged by properties |
+//! | [`salted`] | an application whose re-executions all differ | depends on every event; judged only by properties |
 //!
 //! Applications are state machines: no clock, no I/O, no randomness except from their seed. They are
 //! independent of protocols, checkpoints and failures, except that their state can be saved and replaced by

@@ -246,7 +246,7 @@ impl<P: Program> Performs for Performer<P> {
     }
 
     fn snapshot(&self) -> Arc<[Chunk]> {
-        Application::snapshot(self).expect("a program always answers")
+        Application::snapshot(self).expect("a program always provides a snapshot")
     }
 
     fn restore(&mut self, chunks: Option<&[Chunk]>) {

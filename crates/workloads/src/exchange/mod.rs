@@ -29,7 +29,7 @@ use crate::messaging::{Message, Program, RankInfo, Step, digest_of, pack};
 use crate::mix::mix;
 pub use config::{Class, Config};
 
-/// Largest number of pieces that the root of a polled exchange computes before it only waits.
+/// Largest number of pieces that the root of a polled exchange computes. After that, it only waits.
 const LOOKS: u32 = 2;
 
 /// A rank's part of the program: its actions, in order.

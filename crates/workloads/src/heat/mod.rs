@@ -18,18 +18,18 @@
 //!        ── cold wall ──
 //! ```
 //!
-//! Every message contains one boundary row and the number of the step after which it was sent. A rank
-//! computes step *s* + 1 once both boundaries after step *s* have arrived; between feedbacks, it uses the
-//! last boundary that arrived. A cluster can therefore be at most `feedback_every` steps ahead of the next,
-//! and rows that arrive early wait in the state.
+//! Every message contains one boundary row and the number of the step after which it was sent. A rank computes
+//! step *s* + 1 once both boundaries after step *s* have arrived; between feedbacks, it reuses the last boundary. With
+//! feedback, a cluster can therefore be at most `feedback_every` steps ahead of the next, and rows that arrive early
+//! wait in the state.
 //!
 //! The application needs every message, counts arrivals, and includes a history of all grids in the result
 //! (see `memory.rs`). A lost message stops it; an additional message or an inconsistent state changes its
 //! digest. The result depends neither on the seed nor on timing. [`reference()`] computes it sequentially.
 //!
-//! State consists of bytes behind `Arc`s. A snapshot therefore copies nothing, even during a step, and
-//! snapshots share unchanged pieces. In virtual time, in which nothing is written, a piece of the block
-//! exists only once a step has rewritten it ([`Config::virtual_state`]); the results are the same.
+//! State consists of bytes behind `Arc`s. A snapshot therefore copies nothing, even during a step, and snapshots share
+//! unchanged pieces. In virtual time, where nothing is written, a piece of the block exists only once a step has
+//! rewritten it ([`Config::virtual_state`]); the results are the same.
 
 mod bytes;
 mod config;

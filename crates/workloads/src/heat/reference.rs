@@ -1,6 +1,6 @@
 //! The sequential reference: one loop over the grid of the entire federation.
 //!
-//! Deliberately independent of the state machine: it contains slabs, but no ranks, edges or messages.
+//! Deliberately independent of the state machine: a rank is only a slab of the grid, without edges or messages.
 
 use alloc::vec::Vec;
 use faultline_core::Digest;
@@ -8,7 +8,7 @@ use faultline_core::Digest;
 use super::memory::Block;
 use super::{Config, field, memory};
 
-/// Returns the digest of every rank's result, cluster by cluster. Clusters have `clusters[i]` ranks.
+/// Returns the digest of every rank's result, cluster by cluster. Cluster `i` has `clusters[i]` ranks.
 pub fn reference(config: &Config, clusters: &[usize]) -> Vec<Digest> {
     let (rows, columns) = (config.rows as usize, config.columns as usize);
     let ranks: usize = clusters.iter().sum();

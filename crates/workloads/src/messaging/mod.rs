@@ -53,7 +53,7 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     /// Returns the next step. Called again once that step is done. Computations are performed within this
     /// call: [`Step::Compute`] only states the time that they take.
     fn next(&self, state: &mut Self::State) -> Step;
-    /// Handles the messages of the last step, which are in the order in which the step named their sources.
+    /// Handles the messages of the last step, in the order in which the step named their sources.
     fn received(&self, state: &mut Self::State, messages: Vec<Message>);
     /// Returns the result. Called once the rank has finished; see [`digest_of`].
     fn result(&self, state: &Self::State) -> Vec<u8>;
@@ -108,7 +108,7 @@ pub enum Step {
         /// Largest number of pieces, after which the rank only waits.
         pieces: u32,
     },
-    /// Waits until every rank has reached its barrier. Returns no messages.
+    /// Waits until every rank has reached the barrier. Returns no messages.
     Barrier,
     /// Sends the content of one rank to all ranks, including itself.
     Broadcast {

@@ -1,5 +1,5 @@
-//! Turns a program into an application. Steps that need no other rank are done immediately; other steps are
-//! done once their messages have arrived.
+//! Turns a program into an application. Steps that need neither time nor other ranks are done immediately; the others
+//! are done once their time has passed or their messages have arrived.
 
 use alloc::sync::Arc;
 use alloc::vec;

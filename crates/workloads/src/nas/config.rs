@@ -59,7 +59,8 @@ impl Default for Config {
 
 /// Numbers of ranks that every pattern supports: squares of powers of two.
 pub const RANKS: [u32; 5] = [16, 64, 256, 1024, 4096];
-/// Lower limit of the length of the longest messages, in bytes. The shortest messages still carry a value.
+/// Lower limit of the length of the longest messages, in bytes. At this limit, the shortest messages still carry a
+/// value.
 pub const LEAST_MESSAGE: u32 = 512;
 
 impl Config {

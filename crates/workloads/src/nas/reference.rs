@@ -23,7 +23,8 @@ pub fn reference(config: &Config, membership: &Membership) -> Vec<(ProcessId, Di
         for at in 0..whole.len() {
             let (rank, here) = &whole[if is_up { at } else { whole.len() - 1 - at }];
             for &source in &here.sources {
-                // A wavefront carries values that its ranks have received in the same round.
+                // In a wavefront, a rank receives before it sends, so its value reflects the messages of the same
+                // round.
                 let known = if here.order == RoundOrder::SendsFirst { &before } else { &hashes };
                 let value = said(known[source as usize], *rank);
                 hashes[*rank as usize] = learn(hashes[*rank as usize], source, value);

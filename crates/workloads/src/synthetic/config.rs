@@ -61,7 +61,7 @@ pub enum Traffic {
         /// Probability that a message goes to the next cluster.
         between: f64,
         /// Number of ranks in a cluster to which each rank sends: in its own cluster, those after it; in the next
-        /// cluster, those from its own position on. `None` means all.
+        /// cluster, those starting at its own position. `None` means all.
         receivers: Option<u32>,
     },
 }
@@ -159,7 +159,7 @@ impl Config {
     pub(super) fn together(&self, one: ClusterId, other: ClusterId, total: Span) -> Option<(Span, Span)> {
         let (mine, its) = (self.term(one, total), self.term(other, total));
         let common = (mine.0.max(its.0), mine.1.min(its.1));
-        // At least one instant must be in between.
+        // At least one instant must lie strictly between the two.
         (common.0 + Span(1) < common.1).then_some(common)
     }
 

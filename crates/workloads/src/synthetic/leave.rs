@@ -17,12 +17,12 @@ use crate::peers::Peers;
 /// The part of a rank that handles the departure of clusters.
 #[derive(Clone, Debug)]
 pub(super) struct Leave {
-    /// Clusters to which the rank sends a farewell, with the times, in ascending order. If its own cluster
-    /// leaves, that cluster is the last.
+    /// Clusters to which the rank sends a farewell, with the times, in ascending order of time. If the rank's own
+    /// cluster leaves, that cluster is the last.
     farewells: Box<[(Span, ClusterId)]>,
     /// Ranks of clusters that leave, by cluster.
     ranks: BTreeMap<ClusterId, Box<[ProcessId]>>,
-    /// If its own cluster leaves: its position in the cluster, and the number of ranks that send a farewell.
+    /// If the rank's own cluster leaves: the rank's position in it, and the number of ranks that send it a farewell.
     own: Option<(usize, u32)>,
     state: State,
 }

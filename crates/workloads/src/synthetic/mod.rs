@@ -1,7 +1,7 @@
 //! Traffic without content: the application file of the HC3I paper's simulator (section 5.1), and a benchmark.
 //!
-//! Ranks compute and send, regardless of what they receive. All ranks of a cluster therefore behave alike,
-//! and a rank that rolled back sends the same messages again.
+//! Ranks compute and send regardless of what they receive, so a rank that rolled back sends the same messages again.
+//! All ranks of a cluster behave alike.
 //!
 //! ```text
 //!   rank of cluster 0    ──compute──●──compute────●●──compute──●──▶

@@ -52,7 +52,7 @@ proptest! {
         let config = heat::Config { rows, columns, steps, feedback_every, state_bytes, virtual_state, ..small() };
         let network = run(&config, &clusters, schedule, None);
         prop_assert_eq!(network.results(), Some(expected(&config, &clusters)));
-        // The application needs every message, so each was consumed in the end.
+        // The application needs every message, so all of them have been consumed by the end.
         prop_assert_eq!(&network.consumed, &network.sent);
     }
 

@@ -1,4 +1,5 @@
-//! Each application computes what its sequential reference computes, and exposes defects of the network below it.
+//! Each application computes the results of its sequential reference, if it has one, and reveals defects of the
+//! network.
 
 mod network;
 

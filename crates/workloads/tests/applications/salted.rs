@@ -32,7 +32,7 @@ fn live(rank: &mut Workload, history: &[Happened]) -> (Vec<(ProcessId, Payload)>
         match happened {
             Happened::Delivered(from, payload) => rank.deliver(*from, payload.clone(), &mut out),
             Happened::Computed => {
-                let job = rank.next_job().expect("the replay has as many steps");
+                let job = rank.next_job().expect("the replay has the same number of steps");
                 rank.computed(job.run(), &mut out);
             }
         }

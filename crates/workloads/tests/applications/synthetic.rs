@@ -221,7 +221,7 @@ fn a_burst_may_have_few_receivers() {
         }
         out.sends.into_iter().map(|(to, _)| to.0).collect::<std::collections::BTreeSet<_>>()
     };
-    // The other rank of its own cluster, and the ranks of the next cluster from its own position on.
+    // The other rank of its own cluster, and the ranks of the next cluster, starting at its own position.
     assert_eq!(receivers(Some(1)), [0, 3].into());
     assert_eq!(receivers(Some(2)), [0, 3, 4].into());
     assert_eq!(receivers(None), [0, 2, 3, 4].into());

@@ -31,7 +31,7 @@ pub(crate) enum Happened {
 pub(crate) enum Defect {
     Drop(Name),
     Duplicate(Name),
-    /// After its computation with this number, a rank alone is rolled back to the state before it.
+    /// After the computation with this number, this rank alone is rolled back, to the state before the computation.
     PutBack(ProcessId, u64),
 }
 
@@ -70,7 +70,7 @@ struct Moment {
 }
 
 impl Network {
-    /// Creates a federation whose clusters have `clusters[i]` ranks. All random choices derive from `schedule`.
+    /// Creates a federation in which cluster `i` has `clusters[i]` ranks. All random choices derive from `schedule`.
     pub(crate) fn new(config: &Config, clusters: &[usize], schedule: u64) -> Network {
         config.validate(clusters).expect("the test's configuration is valid");
         let config = Arc::new(config.clone());
@@ -223,7 +223,7 @@ pub(crate) fn seed(me: ProcessId) -> u64 {
     1000 + u64::from(me.0)
 }
 
-/// Creates the membership of a federation whose clusters have `clusters[i]` ranks.
+/// Creates the membership of a federation in which cluster `i` has `clusters[i]` ranks.
 pub(crate) fn membership(clusters: &[usize]) -> Membership {
     let mut members = Vec::new();
     let clusters = clusters.iter().enumerate().map(|(at, &size)| {
