@@ -75,7 +75,7 @@ struct Planned {
     outputs: Vec<Output>,
 }
 
-/// The source of what one access reads.
+/// The source of the value that one access reads.
 #[derive(Clone, Debug, PartialEq)]
 struct Gathered {
     /// How several contributions are combined.

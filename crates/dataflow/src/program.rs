@@ -158,7 +158,7 @@ pub struct Outcome {
     pub told: Option<u64>,
 }
 
-/// Records what a running task does, and counts versions in program order.
+/// Records the actions of a running task, and counts versions in program order.
 #[derive(Debug)]
 pub struct Frame {
     task: TaskId,

@@ -37,8 +37,8 @@ pub trait Recovery: ProtocolTypes {
     /// Whether the protocol requires that packets between two lives arrive in the order in which they were sent.
     const FIFO: bool;
 
-    /// Returns what the protocol promises with these parameters. By default, it promises nothing beyond what
-    /// every protocol must guarantee, and each process rolls back alone.
+    /// Returns the protocol's promises with these parameters. By default, it promises nothing beyond the guarantees of
+    /// every protocol, and each process rolls back alone.
     fn promises(_config: &Self::Config) -> Promises {
         Promises::of_scope(Scope::Process)
     }
@@ -54,8 +54,8 @@ pub trait Recovery: ProtocolTypes {
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
     /// Returns the theft under which this process or another one has the result of `task`, or works on it. The process
-    /// calls this before it starts a task. Such a task is not run. Instead, it is lent under that theft, and
-    /// [`Input::Due`] announces this with [`Leg::Task`].
+    /// calls this before it starts a task. The process does not run such a task. Instead, it lends the task under that
+    /// theft, and [`Input::Due`] announces this with [`Leg::Task`].
     fn orphan(&self, _task: TaskId) -> Option<Theft> {
         None
     }
@@ -94,7 +94,7 @@ pub enum Input<P: Recovery> {
         /// The image that arrived.
         image: Arc<Image<P::Head, P::Saved>>,
     },
-    /// An image is durable on this process's storage.
+    /// An image is durable in this process's storage.
     Persisted(ImageName),
     /// An image could not be written to this process's storage.
     PersistFailed(ImageName),
@@ -158,8 +158,8 @@ pub trait Host<P: Recovery>: Machine<P> {
     /// is run, lent or taken until [`Host::release`].
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>);
     /// Replaces the graph like [`restore`](Host::restore), and then applies the events of these segments of the log, in
-    /// this order. The restored state has the name of the last segment. A log with a gap cannot be replayed: events
-    /// that do not fit are left out, with all events after them, and the checker detects that the state differs.
+    /// this order. The restored state has the name of the last segment. A log with a gap cannot be replayed: the first
+    /// event that does not fit and all events after it are left out, and the checker detects that the state differs.
     fn restore_log(&mut self, from: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]);
     /// Absorbs the graph of a permanently failed process.
     fn absorb(&mut self, of: ProcessId, what: LastState<'_, P>);

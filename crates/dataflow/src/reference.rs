@@ -8,15 +8,15 @@ use faultline_core::{Chunk, Digest, Span, Version};
 
 use crate::program::{Access, Call, Frame, Mode, Outcome, Program};
 
-/// The size of a program, whatever runs it.
+/// The size of a program, independent of how it is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramSize {
     /// The number of tasks besides the first.
     pub tasks: u64,
     /// The sum of the times that its tasks take at speed 100 %.
     pub work: Span,
-    /// The longest time of tasks that must run one after another: each was spawned by the one before, or reads what it
-    /// wrote.
+    /// The longest total time of tasks that must run one after another: each task was spawned by the previous one, or
+    /// reads what that one wrote.
     pub path: Span,
 }
 
@@ -126,8 +126,8 @@ mod tests {
     use super::*;
     use crate::program::{Data, Op, Use, chunk, digest, words};
 
-    /// A program made of `run`: its first task is of kind 0 and writes the result. A task takes as many milliseconds as
-    /// its first argument says.
+    /// A program whose tasks all run this function. Its first task is of kind 0 and writes the result. The first
+    /// argument of a task is its duration in milliseconds.
     #[derive(Clone, Debug)]
     struct Script(fn(&Call, &mut Frame));
 
@@ -229,8 +229,7 @@ mod tests {
             _ => frame.put(1, call.inputs[0].clone()),
         };
         let millis = Span::from_millis;
-        // The longest path takes 8 ms, then 30 ms and 1 ms. The result exists earlier, after 8 ms, 5 ms and 2
-        // ms.
+        // The longest path takes (8 + 30 + 1) ms. The result exists earlier, after (8 + 5 + 2) ms.
         let expected = ProgramSize { tasks: 5, work: millis(8 + 5 + 30 + 2 + 1), path: millis(8 + 30 + 1) };
         assert_eq!(extent(&Script(chain)), expected);
     }

@@ -2,7 +2,7 @@
 //! unrolled before the run, and a plan assigns the resulting tasks to partitions.
 //!
 //! A task is unrolled if it [only spawns others](Program::spawns) and reads nothing that another task computes. Any
-//! other task is executed as one, together with everything that it spawns.
+//! other task is executed as one unit, together with everything that it spawns.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -109,8 +109,8 @@ impl<G: Program> Unrolled<G> {
         Some((unit, original))
     }
 
-    /// Runs a task and everything that it spawns. Returns the values that it owes by the index of its access, the
-    /// smallest number that a task published, and the sum of the times that the tasks take.
+    /// Runs a task and everything that it spawns. Returns the values that the task owes, by the index of its access;
+    /// the smallest number that any of the tasks published; and the sum of the times that they take.
     fn run_whole(&self, call: Call, mut hint: u64) -> (Vec<(u32, Chunk)>, Option<u64>, Span) {
         let mut graph = Graph::default();
         graph.take(Theft::NONE, StolenTask { call });
@@ -196,7 +196,7 @@ impl<G: Program> Program for Unrolled<G> {
     fn cost(&self, call: &Call) -> Span {
         match self.original(call) {
             None => Span::ZERO,
-            // What it spawns is known only after it has run.
+            // The tasks that it spawns are known only after it has run.
             Some((Unit { writes: None, .. }, original)) if self.program.spawns(&original) => {
                 self.run_whole(original, u64::MAX).2
             }

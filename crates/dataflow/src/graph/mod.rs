@@ -69,7 +69,7 @@ pub struct StolenResult {
     pub effects: Effects,
 }
 
-/// An event that changes a graph. A graph equals its initial state followed by these events, so a log of them is
+/// An event that changes a graph. A graph equals its initial state with these events applied, so a log of them is
 /// equivalent to a copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum GraphEvent {
@@ -312,8 +312,8 @@ impl Graph {
         place.and_then(|place| self.ready.remove(place)).is_some()
     }
 
-    /// Changes a part, and appends the tasks that became ready, the first one last: the process then runs
-    /// it next.
+    /// Changes a part, and appends the tasks that became ready in reverse order, so the process runs the first of them
+    /// next.
     fn settle(&mut self, theft: Theft, change: impl FnOnce(&mut Part) -> Vec<TaskId>) {
         let part = self.parts.get_mut(&theft).expect("only an existing part changes");
         self.ready.extend(change(part).into_iter().rev().map(|task| (theft, task)));

@@ -170,7 +170,7 @@ impl Part {
         }
         created.iter().for_each(|it| self.drop_unused(*it));
         for Access { mode, version } in accesses {
-            let datum = self.data.get_mut(version).expect("a task holds what it uses");
+            let datum = self.data.get_mut(version).expect("a part holds the data that its tasks use");
             if *mode == Mode::Read {
                 datum.readers -= 1;
             } else {

@@ -24,6 +24,8 @@ pub(super) struct ProtocolHost<'a, P: PartitionProtocol, G: Program> {
 }
 
 impl<P: PartitionProtocol, G: Program> ProtocolHost<'_, P, G> {
+    /// Returns a partition that runs here.
+    ///
     /// # Panics
     ///
     /// Panics if the partition does not run here: a protocol calls [`PartitionHost::runs`] first.
@@ -110,7 +112,7 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
             let fact = || Fact::Absorbed(Box::new((partition, name, witness)));
             inner.fact(FactKind::Absorbed, fact, self.out);
         }
-        // If all processes that knew the result have failed, no task computes it again.
+        // If all processes that knew the result have failed, no task computes it again. It must be announced here.
         inner.announce_result(partition, self.out);
     }
 

@@ -6,10 +6,10 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `share` | what a partition has executed, and the values that it needs |
+//! | `share` | the tasks that a partition has executed, and the values that it needs |
 //! | `rerun` | tasks that are re-executed for others |
 //! | `help` | tasks that another process re-executes in place of this one |
-//! | `protocol` | what protocols see |
+//! | `protocol` | the interface to protocols |
 //! | `host` | the process as its protocol sees it |
 
 mod help;
@@ -83,7 +83,7 @@ struct Inner<P: PartitionProtocol, G: Program> {
     program: Arc<G>,
     plan: Arc<Plan>,
     window: u32,
-    /// For how many complete steps values stay in memory after they were sent or received.
+    /// Number of complete steps for which values stay in memory after they were sent or received.
     recent_steps: u32,
     speed: u32,
     cores: usize,
@@ -102,7 +102,7 @@ struct Inner<P: PartitionProtocol, G: Program> {
     ran: u64,
     /// Inputs that the protocol has not handled yet.
     unseen: VecDeque<PartitionInput<P>>,
-    /// The kinds of fact that are recorded.
+    /// The kinds of facts that are recorded.
     taken: FactKinds,
     /// The number of facts of this life, recorded or not.
     facts: u64,
@@ -139,7 +139,7 @@ impl Stamp for Value {
 pub enum PartitionMessage<C> {
     /// The program has ended with this result.
     Over(Digest),
-    /// Execute this task for the sender.
+    /// Asks the receiver to execute this task for the sender.
     Help(HelpNo, Call),
     /// The outcome of the task that the sender was asked to execute.
     Helped(HelpNo, Outcome),
@@ -276,7 +276,7 @@ impl<P: PartitionProtocol, G: Program> Partition<P, G> {
         &self.protocol
     }
 
-    /// Returns what a partition that runs here has executed, for tests.
+    /// Returns the tasks that a partition running here has executed, for tests.
     pub fn executed(&self, partition: ProcessId) -> Option<&Executed> {
         self.inner.running.get(&partition).map(|it| it.share.executed())
     }
@@ -409,7 +409,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// Applies what a task wrote, and sends the values.
+    /// Applies the values that a task wrote, and sends them.
     fn apply(&mut self, done: Executing, wrote: Vec<Option<Chunk>>, out: &mut Out<Partition<P, G>>) {
         let Executing { partition, task, cost, is_again, .. } = done;
         let plan = self.plan.clone();

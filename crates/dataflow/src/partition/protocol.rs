@@ -22,7 +22,7 @@ pub trait PartitionProtocol: ProtocolTypes {
     /// Whether the protocol requires that packets between two lives arrive in the order in which they were sent.
     const FIFO: bool;
 
-    /// Returns what the protocol promises beyond what every protocol must guarantee.
+    /// Returns the protocol's promises, beyond the guarantees of every protocol.
     fn promises(config: &Self::Config) -> Promises;
     /// Returns the roles of the processes that the protocol needs besides the ranks. They belong to no cluster and run
     /// no tasks.
@@ -82,7 +82,7 @@ pub enum PartitionInput<P: PartitionProtocol> {
         /// The image that arrived.
         image: Arc<Image<P::Head, P::Saved>>,
     },
-    /// An image is durable on this process's storage.
+    /// An image is durable in this process's storage.
     Persisted(ImageName),
     /// An image could not be written to this process's storage.
     PersistFailed(ImageName),
@@ -124,7 +124,7 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     /// Sends a message to a partition, or to a process outside the clusters. Between two partitions, it arrives after
     /// all values that were sent before it. [`Machine::control`] sends a message to a process instead.
     fn tell(&mut self, from: ProcessId, to: ProcessId, message: P::Control);
-    /// Sets the host of each partition, to which messages and values for the partition are sent from now on.
+    /// Sets the host of each partition. Later messages and values for a partition are sent to its host.
     fn set_map(&mut self, map: PartitionMap);
     /// Returns whether the partition runs here.
     fn runs(&self, partition: ProcessId) -> bool;
@@ -132,15 +132,15 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     fn accept(&mut self, delivery: Delivery);
     /// Returns the tasks that the partition has executed.
     fn executed(&self, partition: ProcessId) -> Executed;
-    /// Returns the values that the partition still needs and does not have, although `from` has sent them
-    /// according to the tasks that `from` has executed.
+    /// Returns the values that the partition still needs but lacks, although `from`, given the tasks that it has
+    /// executed, has sent them.
     fn lacking(&self, partition: ProcessId, from: ProcessId, executed: &Executed) -> Vec<Value>;
     /// Returns the current state. Executing tasks count as not started.
     fn snapshot(&mut self, partition: ProcessId) -> Snapshot;
     /// Runs the partition from an image's state, or from its initial state. Its previous state here is discarded. The
     /// partition is held until [`PartitionHost::release`]. `epoch` names the recovery.
     fn restore(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Image<P::Head, P::Saved>>);
-    /// Starts re-execution: values demanded in this recovery are re-executed from this checkpoint, or from the initial
+    /// Starts re-execution: values demanded in this recovery are recomputed from this checkpoint, or from the initial
     /// state. Earlier re-executions are discarded.
     fn begin_rerun(
         &mut self,
@@ -149,8 +149,8 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
         from: Option<&Snapshot>,
         how: RerunOptions,
     );
-    /// Sends values that the partition wrote to the partition `by`: immediately if they exist, otherwise once they have
-    /// been re-executed. Returns the missing values of other partitions that this requires.
+    /// Sends the partition `by` values that `partition` wrote: immediately if they exist, otherwise once they have been
+    /// recomputed. Returns the missing values of other partitions that this requires.
     fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value>;
     /// Ends all re-executions.
     fn end_rerun(&mut self, partition: ProcessId);

@@ -17,7 +17,7 @@ pub(super) struct Rerun {
     epoch: Incarnation,
     /// The tasks whose effects the checkpoint contains.
     saved: Executed,
-    /// Values contained in the checkpoint, still in memory when the recovery began, re-executed, or received since.
+    /// Values contained in the checkpoint, still in memory when the recovery began, or recomputed or received since.
     values: BTreeMap<Value, Option<Chunk>>,
     /// All tasks of this re-execution, each with the partition whose demand first required it.
     tasks: BTreeMap<TaskNo, ProcessId>,
@@ -116,8 +116,8 @@ impl Rerun {
         if self.spreads { self.next() } else { None }
     }
 
-    /// Applies what a task wrote, and returns the demanded values with the partitions that demand them. `None` if the
-    /// task is not executing.
+    /// Applies the values that a task wrote, and returns the demanded values with the partitions that demand them.
+    /// `None` if the task is not executing.
     pub(super) fn execute(
         &mut self,
         plan: &Plan,

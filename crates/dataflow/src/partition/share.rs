@@ -36,11 +36,11 @@ impl Executed {
 pub(super) struct Share {
     partition: ProcessId,
     executed: Executed,
-    /// Values written here or received, and read by a task of this partition that has not been executed; and the
-    /// program's result, if a task of this partition wrote it.
+    /// Values, written here or received, that a task of this partition has yet to read; also the program's result, if a
+    /// task of this partition wrote it.
     values: BTreeMap<Value, Option<Chunk>>,
-    /// Values that were sent or received, and that tasks of the last `recent_steps` complete steps or of later steps
-    /// wrote. Not saved.
+    /// Values that were sent or received, and were written in the last `recent_steps` complete steps or later. Not
+    /// saved.
     recent: BTreeMap<Value, Option<Chunk>>,
     /// 0 keeps no recent values.
     recent_steps: u32,
@@ -57,14 +57,14 @@ pub(super) struct Share {
 struct Index {
     partition: ProcessId,
     executed: Executed,
-    /// Each value, and whether it has a chunk, since a task need not write all that it may write.
+    /// Each value, and whether it has a chunk, since a task need not write everything that it may write.
     values: Vec<(Value, bool)>,
     sent: u64,
     received: u64,
 }
 
 impl Share {
-    /// Returns the share before the first task.
+    /// Returns the share before any task has been executed.
     pub(super) fn new(partition: ProcessId, plan: &Plan, window: u32) -> Share {
         let mut share = Share {
             partition,
@@ -99,7 +99,8 @@ impl Share {
         !self.values.contains_key(&value) && self.is_read(plan, value)
     }
 
-    /// Returns the values that `from` has sent, according to what it executed, and that this partition lacks.
+    /// Returns the values that `from` has sent, according to the tasks that it has executed, and that this partition
+    /// lacks.
     pub(super) fn lacking(&self, plan: &Plan, from: ProcessId, executed: &Executed) -> Vec<Value> {
         let last = plan.steps().min(executed.end() + plan.reach());
         let mut lacking: Vec<Value> = (self.executed.before..last)
@@ -132,7 +133,7 @@ impl Share {
         true
     }
 
-    /// Applies what a task wrote, output by output. Returns `false` if the task is not executing.
+    /// Applies the values that a task wrote, in the order of its outputs. Returns `false` if the task is not executing.
     pub(super) fn execute(
         &mut self,
         plan: &Plan,
@@ -214,7 +215,7 @@ impl Share {
         share
     }
 
-    /// Keeps values that are sent or received from now on until `steps` further steps are complete.
+    /// Keeps values that are sent or received after this call until `steps` further steps are complete.
     pub(super) fn keep_recent(&mut self, steps: u32) {
         self.recent_steps = steps;
     }

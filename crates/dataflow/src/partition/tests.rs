@@ -20,7 +20,7 @@ fn plan(program: &Flow, partitions: u32) -> Plan {
     Plan::new(program, partitions, &in_blocks(program.pieces(), partitions))
 }
 
-/// Returns what a task writes, given these inputs.
+/// Returns the values that a task writes, given these inputs.
 fn execute(
     program: &Flow,
     plan: &Plan,
@@ -132,7 +132,7 @@ fn a_partition_runs_ahead_by_its_window_only() {
     assert_eq!(share.next().map(|it| it.step), Some(3));
 }
 
-/// Ten steps of one task each, none of which reads what another writes.
+/// Ten steps of one task each, none of which reads the output of another.
 fn plan_of_independent_steps() -> Plan {
     use crate::program::{Call, Data, Use};
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::{Plan, Planned, TaskNo};
 
-/// Nothing that depends on the task is sent.
+/// The slack of a task if nothing that depends on it is sent.
 const NEVER: u16 = u16::MAX;
 
 /// Number of steps after a given one that are searched for an equal table.

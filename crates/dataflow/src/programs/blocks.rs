@@ -56,7 +56,7 @@ impl Blocks {
         below.expect("there is a block")
     }
 
-    /// Returns what a folding task computes.
+    /// Returns the result of a folding task.
     pub(super) fn folded(self, call: &Call) -> u64 {
         let block = call.args[0] as u32;
         let (row, column) = (block / self.columns, block % self.columns);
@@ -67,7 +67,7 @@ impl Blocks {
         fold(hash(&call.words(0)), right, below)
     }
 
-    /// Returns what the last folding task computes, given the hashes of all blocks.
+    /// Returns the result of the last folding task, given the hashes of all blocks.
     pub(super) fn fold(self, block: impl Fn(u32) -> u64) -> u64 {
         let mut below = None;
         for row in (0..self.rows).rev() {

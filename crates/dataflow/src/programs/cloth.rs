@@ -27,8 +27,8 @@ const FOLD: u16 = 3;
 const MOST_BLOCKS: u32 = 1 << 10;
 const MOST_SIZE: u32 = 1 << 10;
 
-/// The other end of each spring, in rows and columns, and thereby the neighbours of a block. The indices of opposite
-/// sides differ in the last bit.
+/// The offset of the other end of each spring, in rows and columns; also that of each neighbour of a block. The indices
+/// of opposite sides differ in the last bit.
 const SIDES: [(i32, i32); 8] = [(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (1, 1), (-1, 1), (1, -1)];
 
 /// Words of a particle: position and velocity.
@@ -162,7 +162,8 @@ impl Cloth {
         SIDES.map(|way| self.blocks().beside(block, way).map(&of))
     }
 
-    /// Returns what a neighbour at this side reads: the trail of the block, and the positions of its particles there.
+    /// Returns the data that a neighbour at this side reads: the trail of the block, and the positions of its particles
+    /// there.
     fn side(&self, block: &[u64], side: usize) -> Vec<u64> {
         let size = self.size as usize;
         let along = |way: i32| match way {
@@ -243,7 +244,7 @@ fn position(particle: [f64; WORDS]) -> [f64; 3] {
 
 /// Returns the force of up to eight springs on a particle, in the order of [`SIDES`]. The force of a spring grows with
 /// the difference between the square of its length and that at rest. No square root is needed, so all machines compute
-/// the same.
+/// the same result.
 fn force(here: [f64; 3], ends: [Option<[f64; 3]>; 8]) -> [f64; 3] {
     let mut force = [0.0; 3];
     for (end, (down, right)) in ends.into_iter().zip(SIDES) {

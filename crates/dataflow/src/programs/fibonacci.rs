@@ -1,8 +1,8 @@
-//! Fibonacci numbers by their definition: two calls and a sum, down to a threshold below which a task spawns
-//! no further calls.
+//! Fibonacci numbers by their definition: two calls and a sum, down to a threshold, at or below which a task spawns no
+//! further calls.
 //!
-//! The program has the shape of every divide-and-conquer program but almost no data, so its running cost is the cost of
-//! tasks.
+//! The program has the shape of every divide-and-conquer program but almost no data, so its running cost is mostly the
+//! overhead of its tasks.
 
 use faultline_core::{Chunk, Span};
 

@@ -63,7 +63,7 @@ impl Graph {
         chunk(&[value, sum[0], sum[1]])
     }
 
-    /// Returns what the task writes or contributes, including everything that it spawns.
+    /// Returns the value that the task, together with everything that it spawns, writes or contributes.
     fn compute(&self, node: &Node, inputs: &[u64], sum: &mut [u64; 2]) -> u64 {
         *sum = [sum[0].wrapping_add(mix(node.name)), sum[1] + 1];
         let hash = node.hash(inputs.iter().copied());

@@ -40,7 +40,7 @@ pub struct Jacobi {
     pub columns: u32,
     /// Number of cells along the side of a block.
     pub size: u32,
-    /// The number of iterations of every cell.
+    /// The number of iterations. Each updates every cell once.
     pub iterations: u32,
     /// The number of iterations from one test of the greatest change to the next; 0 means no test.
     pub test_every: u32,
@@ -230,7 +230,7 @@ impl Jacobi {
         self.neighbours(block).into_iter().enumerate().filter_map(|(side, it)| it.map(|_| side))
     }
 
-    /// Returns what a neighbour at this side reads: the trail of the block, and its cells there.
+    /// Returns the data that a neighbour at this side reads: the trail of the block, and its cells there.
     fn edge(&self, block: &[u64], side: usize) -> Vec<u64> {
         let size = self.size as usize;
         let cell = |along: usize| match side {

@@ -3,11 +3,11 @@
 //! | program | result | shared data |
 //! | --- | --- | --- |
 //! | [`fibonacci`] | a Fibonacci number | the two numbers that a sum waits for |
-//! | [`queens`] | how many ways there are to place n queens | one sum, which all tasks contribute to |
+//! | [`queens`] | the number of ways to place n queens | one sum, to which all tasks contribute |
 //! | [`cloth`] | the particles of a piece of cloth, folded into a hash | edges and corners of blocks |
 //! | [`jacobi`] | a field of temperatures, folded into a hash | edges of blocks, and the greatest change |
-//! | [`qap`] | the cheapest assignments of facilities to locations | what a task's children found, and a bound as a hint |
-//! | [`graph`] | a number that depends on every task and every value | anything: made for searches |
+//! | [`qap`] | the cheapest assignments of facilities to locations | the results of a task's children, and a bound as a hint |
+//! | [`graph`] | a number that depends on every task and every value | data of any shape, for finding schedules that fail |
 //!
 //! A result contains more than the answer: every task leaves a trail in it, so a run that loses a task or counts it
 //! twice has another digest.

@@ -12,7 +12,7 @@ use super::Flow;
 use crate::program::{Call, Data, Frame, Mode, Op, Program, chunk};
 use crate::reference;
 
-/// Asserts that the tasks compute the same as the sequential reference. Returns the number of tasks.
+/// Asserts that the tasks compute the result of the sequential reference. Returns the number of tasks.
 pub(super) fn agrees_with_its_reference(program: &Flow) -> u64 {
     let (found, tasks) = reference(program);
     assert_eq!(found, program.reference(), "{program:?}");

@@ -18,7 +18,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         process == self.me || self.graph.absorbed().contains(&process)
     }
 
-    /// Handles a leg with content. A held process drops the leg, since it does not yet know its future state.
+    /// Handles a leg with content. A held process drops the leg, since its state may yet be replaced.
     pub(super) fn arrived(
         &mut self,
         from: ProcessId,
@@ -74,7 +74,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     fn asked(&mut self, theft: Theft, out: &mut Out<TaskProcess<P, G>>) {
         let thief = self.membership.member(theft.thief);
         if self.over.is_some() || thief.gone || thief.life > theft.life {
-            // The thief learns that the program is over, or stops asking.
+            // No answer is needed: the thief learns that the program is over, or no longer waits for an answer.
         } else if self.graph.lent(theft).is_some() {
             self.unseen.push_back(Input::Due(theft, Leg::Task));
         } else if let Some((of, task)) = self.graph.lend(theft) {
@@ -207,7 +207,12 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             self.forget(theft, out);
         } else {
             let task = self.graph.owed(theft);
-            self.step(theft, task.expect("what is paid is owed"), TheftStep::Returned, out);
+            self.step(
+                theft,
+                task.expect("a process sends only results that it owes"),
+                TheftStep::Returned,
+                out,
+            );
             self.send(to, theft, Leg::Result, &payment, out);
         }
     }

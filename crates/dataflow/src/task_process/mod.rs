@@ -82,7 +82,7 @@ struct Inner<P: Recovery, G: Program> {
     events: Vec<GraphEvent>,
     /// Whether the protocol has been told that there are events.
     is_told: bool,
-    /// The kinds of fact that are recorded.
+    /// The kinds of facts that are recorded.
     taken: FactKinds,
     /// The number of facts of this life, recorded or not.
     facts: u64,
@@ -456,7 +456,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     /// Ends the program. Its result is the result of the root theft, for which only one process has the evidence.
     fn end(&mut self, digest: Digest, effects: Effects, out: &mut Out<TaskProcess<P, G>>) {
         self.over = Some(digest);
-        // A process without a state has not finished yet; it records the end once it is released.
+        // A held process has not finished yet; it records the end once it is released.
         if !self.held && !core::mem::replace(&mut self.is_end_stated, true) {
             let witness = self.witness(effects);
             self.fact(FactKind::Finished, || Fact::Finished(Box::new((witness, digest))), out);

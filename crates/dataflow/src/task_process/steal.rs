@@ -45,7 +45,7 @@ impl Thief {
         }
     }
 
-    /// Cancels a request to a process that has failed since.
+    /// Cancels a request to a process that has since failed.
     pub(super) fn meet(&mut self, membership: &Membership) {
         let failed = |(theft, life): (Theft, Life)| {
             let victim = membership.member(theft.victim);

@@ -32,7 +32,7 @@ pub struct Instance {
 /// The reason why a text is not an instance. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// There is nothing to read.
+    /// The text contains no words.
     #[error("the text is empty")]
     Empty,
     /// A word that is neither an entry of a matrix nor a size.
