@@ -133,7 +133,7 @@ impl<P: Process> TestDriver<P> {
     fn timeout(&mut self) -> (usize, In<P>) {
         let deadlines =
             self.processes.iter().enumerate().filter_map(|(it, at)| Some((at.next_deadline()?, it)));
-        let (at, index) = deadlines.min().expect("an application that talks, or a deadline");
+        let (at, index) = deadlines.min().expect("a message is in transit, or a deadline is set");
         self.now = self.now.max(at);
         (index, Event::Timeout)
     }

@@ -1,4 +1,4 @@
-//! Rollback-recovery protocols as state machines without I/O, one directory per protocol.
+//! Rollback-recovery protocols as state machines without I/O, one module per protocol.
 #![no_std]
 
 extern crate alloc;

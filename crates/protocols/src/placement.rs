@@ -59,7 +59,7 @@ impl Placement {
         }
     }
 
-    /// Returns the owners of the parts of which `holder` keeps replicas.
+    /// Returns the owners whose parts `holder` replicates.
     pub(crate) fn owners(self, membership: &Membership, holder: ProcessId) -> Vec<ProcessId> {
         let holds = |&rank: &ProcessId| self.holders(membership, rank).contains(&holder);
         membership.with_role(Role::RANK).filter(holds).collect()

@@ -219,7 +219,7 @@ impl Satin {
         }
         let mut waiting = self.waiting.remove(&theft).unwrap_or_default();
         let is_wanted_here = waiting.remove(&self.me);
-        // Last, because the result does not stay once it is merged here.
+        // This process comes last, because the result is gone once it is merged here.
         for by in waiting.into_iter().chain(is_wanted_here.then_some(self.me)) {
             self.give(by, theft, host);
         }
@@ -270,7 +270,7 @@ impl Satin {
                 host.void(theft);
             }
         }
-        // Tasks that were stolen from them are orphaned.
+        // Tasks that were stolen from failed processes are orphaned.
         let debts = host.debts().into_iter().map(|it| it.0);
         let orphaned: Vec<Theft> = debts.filter(|it| failed.contains(&it.victim)).collect();
         self.orphaned.extend(&orphaned);
@@ -285,8 +285,8 @@ impl Satin {
         for it in new.into_iter().filter(|_| !own.is_empty()) {
             host.control(To::One(it), Message::Orphans(own.clone()));
         }
-        // Excludes orphans that only wait here, or that were lent in turn: a process that has such a task might find
-        // it in the table and wait for this process, which waits for that one.
+        // Excludes orphans that only wait here, or that were lent in turn: a process that has such a task might find it
+        // in the table and wait for this process, which in turn waits for that one.
         let begun: Vec<Theft> = orphaned.into_iter().filter(|it| host.has_begun(*it)).collect();
         self.announce(&begun, host);
         self.restart_program(host);

@@ -3,7 +3,7 @@
 //! A checkpoint contains the tables of its process, and most of a table is the same in the next checkpoint. A
 //! copy of this list takes one key and one pointer per branch of up to 256 items. A change copies the item's leaf of
 //! up to eight items, and the branch of up to 32 leaves that contains it, if another copy of the list still uses them.
-//! The memory of a sequence of checkpoints thus grows only with what is new in each of them.
+//! The memory of a sequence of checkpoints thus grows only with the new items of each.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

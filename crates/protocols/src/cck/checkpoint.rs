@@ -3,7 +3,7 @@
 //! The partition stops, and asks all partitions that send to it to stop, too. Channels are FIFO, so an answer arrives
 //! after everything that its sender had sent before it stopped. The saved state therefore contains everything that was
 //! in transit. The partition resumes once all partitions to which it sends have saved their states, so no saved state
-//! contains what it sends afterwards.
+//! contains the values that it sends afterwards.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;

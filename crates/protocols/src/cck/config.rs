@@ -41,7 +41,7 @@ defects! {
     SendersByNeed,
     /// A partition resumes once all partitions that have asked it so far have continued, as printed.
     ContinuePerPing,
-    /// A partition deletes the previous checkpoint once the next one is saved, although it is not yet valid.
+    /// A partition deletes the previous checkpoint once the next one is saved, although the next one is not yet valid.
     OneSlot,
     /// Re-execution begins at the newest checkpoint of the process, valid or not.
     RecordSinceOwnSave,

@@ -1,5 +1,5 @@
-//! CCK: checkpoints of partitioned programs, coordinated only between neighbours, and recoveries that
-//! re-execute only what is strictly required.
+//! CCK: checkpoints of partitioned programs, coordinated only between neighbours, and recoveries that re-execute only
+//! the strictly required tasks.
 //!
 //! To take a checkpoint, each partition drains its channels: it asks the partitions that send to it to stop. This takes
 //! 2N + 3E messages with N partitions and E channels. After a failure, only the failed partitions restore the last
@@ -70,7 +70,7 @@ pub struct Cck {
     locals: BTreeMap<ProcessId, LocalPartition>,
 }
 
-/// A recovery in which a partition of this process is to take part.
+/// A recovery that a partition of this process must join.
 #[derive(Clone, Debug)]
 struct Announced {
     partition: ProcessId,
@@ -328,7 +328,7 @@ impl Cck {
         host.control(To::One(by), Message::Known(epoch, self.stored.valid, self.current_map.clone()));
     }
 
-    /// Records that a checkpoint is valid, so that older ones are not needed.
+    /// Records that a checkpoint is valid, which makes older ones unnecessary.
     fn note_valid(&mut self, partition: ProcessId, valid: Position) {
         self.stored.valid = self.stored.valid.max(valid);
         if let Some(local) = self.locals.get_mut(&partition) {

@@ -2,9 +2,9 @@
 //!
 //! A partition without a state restores the last valid checkpoint; the others keep their states. Each announces on its
 //! channels which tasks it has executed, which separates the values that it sent before the recovery from later ones. A
-//! receiver then knows which values were sent that it neither has nor has used, and demands them. A partition that
+//! receiver then demands every value that was sent to it, but that it neither has nor has used. A partition that
 //! receives a demand re-executes the tasks between the last valid checkpoint and the value, and in turn demands the
-//! values that these tasks need from others. All partitions together re-execute exactly what is strictly required,
+//! values that these tasks need from others. All partitions together re-execute exactly the strictly required tasks,
 //! and ask only their senders.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -80,7 +80,7 @@ impl Cck {
         host.read(name);
     }
 
-    /// Joins the recovery with the partition's state: informs its receivers, and determines what it lacks.
+    /// Joins the recovery with the partition's state: informs its receivers, and determines the values that it lacks.
     fn join_recovery(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let local = self.locals.get_mut(&partition).expect("it recovers");
         let executed = host.executed(partition);

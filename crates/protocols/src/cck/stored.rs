@@ -13,7 +13,7 @@ use super::message::{Head, ImageOf, Message};
 /// The images in the storage of a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StoredImages {
-    /// Whether the storage has been listed, so that `valid` includes its images.
+    /// Whether the storage has been listed. If so, `valid` covers its images.
     pub(super) is_listed: bool,
     /// The newest checkpoint that is known to be valid, according to messages and stored images.
     pub(super) valid: Position,

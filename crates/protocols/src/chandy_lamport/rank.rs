@@ -178,7 +178,7 @@ impl Rank {
                 let of_part = part.checkpoint.position;
                 interval.0 > of_part || interval.0 == of_part && part.resumed.is_none()
             }
-            // It follows a marker, so this process has a part (C2).
+            // It follows a marker, so this process has a part unless the rule is omitted (C2).
             None => interval.0 > here && self.obeys(Rule::SavesAtMarker),
         };
         if waits {
@@ -443,7 +443,7 @@ impl Rank {
         }
     }
 
-    /// Receives early input in order, and keeps what is still early.
+    /// Receives early input in order, and keeps the input that is still early.
     fn receive_early(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         for early in core::mem::take(&mut self.early) {
             match early {
@@ -498,7 +498,7 @@ impl Rank {
         self.group.freeze();
     }
 
-    /// Installs what the federation has agreed to restore, once all processes have it, and resumes (C5).
+    /// Installs the state that the federation has agreed to restore, once all processes have it, and resumes (C5).
     fn maybe_resumed(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let Some(Resumed { incarnation, target, image }) = self.group.take_resumed() else { return };
         let checkpoint = target.map(|it| it.position).unwrap_or_default();

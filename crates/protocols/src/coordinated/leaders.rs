@@ -1,7 +1,7 @@
 //! Communication while a checkpoint is taken: between the coordinator and all processes, or between the
-//! coordinator and the leaders of clusters (L1, L2). A leader forwards the coordinator's commands to its
-//! cluster and answers once for all its members, so each command takes one message per cluster, and so does each
-//! answer. Recoveries do not involve leaders.
+//! coordinator and the leaders of clusters (L1, L2). A leader forwards the coordinator's commands to its cluster and
+//! answers once for all its members, so the coordinator exchanges one command and one answer with each cluster.
+//! Recoveries do not involve leaders.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -70,7 +70,7 @@ impl Rank {
         let is_command =
             matches!(message, Control::Request(_) | Control::Drain { .. } | Control::Commit { .. });
         let Some(leader) = self.leader.as_mut().filter(|_| is_command) else { return };
-        assert_eq!(from, self.group.coordinator(), "a leader is told by the coordinator");
+        assert_eq!(from, self.group.coordinator(), "only the coordinator sends commands to leaders");
         if let Control::Request(checkpoint) = message {
             leader.gathering = Some(Gathering::new(*checkpoint, leader.members.clone()));
         }

@@ -67,9 +67,11 @@ rules! {
     RestoresNewest, without
         /// The oldest complete checkpoint is restored (K5).
         RestartBefore;
-    /// A leader reports what its cluster has sent once all its members have saved their states (L2).
+    /// A leader reports the number of messages that its cluster has sent once all its members have saved their states
+    /// (L2).
     LeaderCountsAll, without
-        /// A leader reports what its cluster has sent as soon as one member has saved its state (L2).
+        /// A leader reports the number of messages that its cluster has sent as soon as one member has saved its state
+        /// (L2).
         LeaderCountsAlone;
     /// A leader reports its cluster's parts as durable once all of them are (L2).
     LeaderDrainsAll, without

@@ -257,7 +257,7 @@ impl Rank {
         }
     }
 
-    /// Installs what the federation has agreed to restore, once all processes have it, and resumes (K5).
+    /// Installs the state that the federation has agreed to restore, once all processes have it, and resumes (K5).
     fn maybe_resumed(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         let Some(resumed) = self.group.take_resumed() else { return };
         if let Some(coordinator) = &mut self.coordinator {

@@ -1,8 +1,8 @@
 //! Taking a checkpoint inside a cluster (section 3.1), with a second round that drains the channels.
 //!
 //! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
-//! to the commit. It sends Drained only once its part is durable, both here and at its holders, so that a commit
-//! requires nothing further.
+//! to the commit. It sends Drained only once its part is durable, both here and at its holders, so a commit requires
+//! nothing further.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;

@@ -3,8 +3,8 @@
 //! The deciding coordinator knows which checkpoints each cluster stores, and computes which of them each cluster would
 //! restore if all failed at the same time (the closure of a union is the minimum of the closures). By
 //! default, the coordinator of the first cluster asks all others and decides for them. With
-//! [`CollectBy::EveryCluster`], the coordinator of each cluster decides for its own cluster, from what it has been
-//! told.
+//! [`CollectBy::EveryCluster`], the coordinator of each cluster decides for its own cluster, from the lists that it has
+//! received.
 //!
 //! A list may be outdated: checkpoints stored since then only move the line forward, so no recovery crosses a line
 //! that was computed from an outdated list. But no list may predate a rollback that another list includes, since the
@@ -74,8 +74,8 @@ impl Hc3i {
         }
     }
 
-    /// Without an initiator: tells every other cluster what is stored. If a cluster has been silent since the last
-    /// collection, its previous list is used.
+    /// Without an initiator: sends every other cluster a list of the stored checkpoints. If a cluster has been silent
+    /// since the last collection, its previous list is used.
     fn announce_inventory(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.coordination().collecting.due {
             self.decide_alone(now, host);
@@ -96,7 +96,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator of a cluster: reports what is stored, unless a recovery is about to change it.
+    /// Coordinator of a cluster: reports the stored checkpoints, unless a recovery is about to change them.
     pub(super) fn inventory_requested(&mut self, from: ProcessId, round: u32, host: &mut ProtocolHost) {
         if let Some(inventory) = self.inventory() {
             host.control(To::One(from), Control::Stock { round, inventory });
@@ -168,7 +168,7 @@ impl Hc3i {
         }
     }
 
-    /// Without an initiator: decides for this cluster, from what it stores now and the latest lists from the others.
+    /// Without an initiator: decides for this cluster, from its current list and the latest lists of the others.
     fn decide_alone(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(own) = self.inventory() else {
             return;
@@ -331,7 +331,8 @@ fn worst_line(stock: &[Arc<Inventory>]) -> Vec<Checkpoint> {
                 checkpoint_at(cluster, *place)
                     .is_none_or(|(_, vectors)| !vectors.delivered.iter().any(undone))
             };
-            let place = (0..=line[cluster]).rev().find(clean).expect("nothing is undone before everything");
+            let place =
+                (0..=line[cluster]).rev().find(clean).expect("nothing before the first checkpoint is undone");
             moved |= place != line[cluster];
             line[cluster] = place;
         }

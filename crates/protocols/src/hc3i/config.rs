@@ -39,11 +39,11 @@ pub struct Config {
 /// Which clusters decide what is collected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CollectBy {
-    /// The first cluster asks all others what they store, and decides for all (section 3.5).
+    /// The first cluster asks all others for lists of their checkpoints, and decides for all (section 3.5).
     #[default]
     Initiator,
-    /// Each cluster tells all others what it stores, and decides for itself from what it has been told (section 7:
-    /// "the garbage collector should be more distributed").
+    /// Each cluster sends all others a list of its checkpoints, and decides for itself from the lists that it has
+    /// received (section 7: "the garbage collector should be more distributed").
     EveryCluster,
 }
 
@@ -171,8 +171,8 @@ rules! {
         LogCollectedAtWorst;
     /// A member takes part in a round only once it knows all lives involved.
     KnowsLives, without
-        /// A member takes part in a round although it does not know all lives involved: what it sends to the unknown
-        /// lives is lost.
+        /// A member takes part in a round although it does not know all lives involved: its messages to the unknown
+        /// lives are lost.
         RoundWithoutLives;
     /// A refilled holder receives the table of rollbacks with the parts.
     RefillsNotes, without
@@ -298,7 +298,7 @@ rules! {
     OlderReadyCounts,
     /// A member is ready before the target's history is durable.
     ReadyBeforeRecorded,
-    /// A cluster resumes before the holders have confirmed their replicas of what it restored.
+    /// A cluster resumes before the holders have confirmed their replicas of the restored checkpoint.
     ReadyBeforeCopies,
     /// A holder confirms a note before it is durable.
     NoteBeforeRecorded,
@@ -318,7 +318,7 @@ rules! {
     NotOfferedAfterRecovery,
     /// A part that a rollback undid is kept.
     UndonePartsKept,
-    /// Nothing is ever removed by garbage collection.
+    /// Garbage collection never removes anything.
     NeverCollects,
     /// The checkpoint timer is not restarted after a rollback.
     TimerNotRestarted,

@@ -79,7 +79,7 @@ impl Copies {
         self.notes = notes;
     }
 
-    /// Records what was collected: a cluster that has lost everything must learn this from its holders.
+    /// Records collections: a cluster that has lost everything must learn of them from its holders.
     pub(super) fn note_all_collected(&mut self, checkpoints: &Arc<Vec<Checkpoint>>) {
         self.notes.collect_all(checkpoints);
     }
@@ -327,8 +327,8 @@ impl Hc3i {
         self.write_record(Some(Waiter::Note(epoch, from)), now, host);
     }
 
-    /// Owner: tells a holder what it should store: parts, and the history. Without the history, incarnations could be
-    /// reused and collected checkpoints restored.
+    /// Owner: tells a holder which data it should store: parts, and the history. Without the history, incarnations
+    /// could be reused and collected checkpoints restored.
     pub(super) fn offer(&self, holder: ProcessId, host: &mut ProtocolHost) {
         let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();
         let (past, confirm) = (self.history.of(self.cluster), self.unconfirmed_by(holder));

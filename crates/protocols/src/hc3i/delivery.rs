@@ -255,7 +255,7 @@ impl Hc3i {
     }
 
     /// Returns whether a logged message must be re-sent: it was never acknowledged, or the acknowledged delivery was
-    /// undone, which means at or after the restored SN.
+    /// undone because it happened at or after the restored SN.
     pub(super) fn is_owed(&self, entry: &LogEntry) -> bool {
         let cluster = self.cluster_of(entry.id.to);
         entry.acknowledged.is_none_or(|position| {

@@ -1,5 +1,5 @@
-//! The rollbacks of each cluster: a table of cluster, incarnation and restored SN. It shows which positions a rollback
-//! undid. Also contains what each cluster has collected, so that no rollback can reach past it.
+//! The rollbacks of each cluster: a table of cluster, incarnation and restored SN. The table shows which positions a
+//! rollback undid. It also contains what each cluster has collected, so that no rollback can reach past it.
 //!
 //! Durable, never rolled back, and only ever extended.
 

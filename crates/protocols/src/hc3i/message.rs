@@ -358,12 +358,12 @@ pub enum Control {
     },
 
     // Garbage collection (section 3.5).
-    /// Initiator: asks what is stored. Without an initiator, coordinators report it without being asked.
+    /// Initiator: asks for the stored checkpoints. Without an initiator, coordinators report them without being asked.
     Ask {
         /// Number of the garbage collection.
         round: u32,
     },
-    /// Coordinator of a cluster: reports what is stored.
+    /// Coordinator of a cluster: reports the stored checkpoints.
     Stock {
         /// Number of the garbage collection.
         round: u32,

@@ -360,7 +360,7 @@ impl Hc3i {
         self.config.defects.has(mutation)
     }
 
-    /// Returns whether all rules are obeyed, so that the protocol's invariants hold.
+    /// Returns whether the protocol obeys all rules, and therefore keeps its invariants.
     #[inline]
     fn is_sound(&self) -> bool {
         self.config.defects.is_empty()
@@ -469,7 +469,7 @@ impl Hc3i {
         match self.config.scope {
             Scope::Process => {}
             Scope::Cluster => host.control(To::Cluster(ClusterId(self.cluster.0)), message),
-            Scope::Federation => unreachable!("a federation that is one cluster has nothing to force"),
+            Scope::Federation => unreachable!("HC3I never treats the whole federation as one cluster"),
         }
     }
 

@@ -11,7 +11,7 @@ pub fn holders(config: &Config, membership: &Membership, owner: ProcessId) -> Ve
     placement(config).holders(membership, owner)
 }
 
-/// Returns the owners of the parts of which `holder` keeps replicas.
+/// Returns the owners whose parts `holder` replicates.
 pub(super) fn owners(config: &Config, membership: &Membership, holder: ProcessId) -> Vec<ProcessId> {
     placement(config).owners(membership, holder)
 }

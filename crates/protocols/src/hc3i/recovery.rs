@@ -1,5 +1,5 @@
-//! A member's side of a recovery: it freezes, reports what it has, prepares the target, and restores it (section 3.4).
-//! The coordinator's side is in `round`.
+//! A member's side of a recovery: it freezes, reports its parts and tables, prepares the target, and restores it
+//! (section 3.4). The coordinator's side is in `round`.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -72,7 +72,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: abandons what it is doing, and waits for a round.
+    /// Member: abandons its current activity, and waits for a round.
     fn freeze(&mut self, host: &mut ProtocolHost) {
         let mut recovery = Box::<Recovery>::default();
         match core::mem::replace(&mut self.phase, Phase::Serving) {
@@ -99,7 +99,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: enters a round, and reports what it has once all writes in progress have completed.
+    /// Member: enters a round, and reports its parts and tables once all writes in progress have completed.
     pub(super) fn prepare(&mut self, epoch: Epoch, membership: MembershipVersion, host: &mut ProtocolHost) {
         if epoch <= self.epoch && self.obeys(Rule::IgnoresOlderEpochs) {
             return;

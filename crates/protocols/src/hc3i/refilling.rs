@@ -37,7 +37,7 @@ impl Hc3i {
         }
     }
 
-    /// Forgets what an earlier round found, since another round asks all holders again.
+    /// Forgets the findings of an earlier round, since another round asks all holders again.
     pub(super) fn forget_missing_replicas(&mut self) {
         self.unconfirmed.clear();
         if let Some(coordination) = &mut self.coordination {

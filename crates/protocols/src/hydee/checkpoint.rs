@@ -1,4 +1,5 @@
-//! Taking a checkpoint of a cluster, and telling other clusters what they no longer need to keep for it (R7, R8).
+//! Taking a checkpoint of a cluster, and telling other clusters which messages they no longer need to keep for it (R7,
+//! R8).
 //!
 //! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
 //! to the commit. It sends Drained only once its part is durable, both here and at its holders. A recovery therefore
@@ -147,14 +148,15 @@ impl Rank {
         }
     }
 
-    /// Tells peers in other clusters what the checkpoint contains, so that they can remove it from their logs (R8).
+    /// Tells peers in other clusters which messages the checkpoint contains, so that they can remove them from their
+    /// logs (R8).
     pub(super) fn announce_settled(&mut self, host: &mut ProtocolHost) {
         if let Some(saved) = self.part.as_ref().and_then(|part| part.saved()) {
             self.logs.commit(&self.group, &saved.channels, host);
         }
     }
 
-    /// Learns what a peer's checkpoint contains (R8).
+    /// Learns which messages a peer's checkpoint contains (R8).
     pub(super) fn settled(&mut self, peer: ProcessId, settled: Settled) {
         if self.logs.settled(&self.group, peer, settled).is_some() {
             self.phases.settled(peer, self.logs.channels[&peer].settled.sent);

@@ -38,11 +38,11 @@ rules! {
     LogsSuppressed, without
         /// A suppressed message is not logged (R3).
         SuppressedNotLogged;
-    /// A peer removes from its log only what a checkpoint contains (R8).
+    /// A peer removes from its log only messages that a checkpoint contains (R8).
     CollectsAtCheckpoint, without
         /// Garbage collection uses the current counts instead of those at the checkpoint (R8).
         CollectsAtPresent;
-    /// Peers learn what a checkpoint contains once it is committed (R8).
+    /// Peers learn which messages a checkpoint contains once it is committed (R8).
     CollectsAfterCommit, without
         /// Garbage collection is announced before the checkpoint is committed (R8).
         CollectsBeforeCommit;
@@ -111,7 +111,7 @@ rules! {
     OneCopyTooFew,
     /// No part has a replica.
     NoCopies,
-    /// A cluster resumes before the holders have confirmed their replicas of what it restored.
+    /// A cluster resumes before the holders have confirmed their replicas of the restored checkpoint.
     ReadyBeforeCopies,
     /// A part counts as durable before its holders have confirmed it.
     CommitsBeforeCopies,
@@ -165,7 +165,7 @@ impl Config {
         !self.defects.has(mutation)
     }
 
-    /// Returns which processes hold replicas of which parts.
+    /// Returns the placement of replicas, as changed by defects.
     pub(super) fn copies(&self) -> Placement {
         let Placement { replicas, to } = self.placement;
         let replicas = match replicas {

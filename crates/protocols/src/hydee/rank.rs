@@ -306,7 +306,7 @@ impl Rank {
         }
     }
 
-    /// Installs what the cluster has agreed to restore, once all members have it, and resumes.
+    /// Installs the state that the cluster has agreed to restore, once all members have it, and resumes.
     fn maybe_resumed(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
         let target = resumed.target;

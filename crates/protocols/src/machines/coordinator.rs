@@ -60,7 +60,7 @@ impl Coordinator {
         self.gathering.as_mut()?.saved(from, checkpoint, sent)
     }
 
-    /// Counts a member's report that its part is durable. Returns whether all parts now are durable.
+    /// Counts a member's report that its part is durable. Returns whether all parts are now durable.
     pub(crate) fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint) -> bool {
         self.gathering.as_mut().is_some_and(|it| it.drained(from, checkpoint))
     }
@@ -139,6 +139,6 @@ mod tests {
         coordinator.discard();
         coordinator.resumed(Time::ZERO);
         let next = coordinator.begin::<Plain>(Position::new(1, 3), MEMBERS.into(), &mut Recorder::default());
-        assert_eq!(next.attempt, Attempt(1), "attempts are counted by incarnation");
+        assert_eq!(next.attempt, Attempt(1), "attempts are counted per incarnation");
     }
 }

@@ -154,7 +154,7 @@ pub(crate) struct DrainRules {
     pub(crate) waits: bool,
     /// The conditions under which a part counts as durable.
     pub(crate) requires: Requires,
-    /// Whether all rules of the protocol are obeyed, so that its invariants hold.
+    /// Whether the protocol obeys all its rules, and therefore keeps its invariants.
     pub(crate) is_sound: bool,
 }
 

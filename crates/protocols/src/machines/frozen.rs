@@ -32,7 +32,7 @@ pub type InTransit = Vec<(MessageId, Payload)>;
 ///
 /// * It saves the state of its application. Messages that arrive afterwards are kept, and become part of the
 ///   checkpoint.
-/// * Once as many messages have arrived as had been sent to it, it writes its part, here and at its holders.
+/// * Once all messages that had been sent to it have arrived, it writes its part, here and at its holders.
 /// * At the commit, it delivers what was in transit, transmits what the application sent in the meantime, and resumes.
 ///
 /// Messages belong to the incarnation and the interval in which they were sent. Those from an older incarnation are
@@ -299,7 +299,7 @@ where
         host.hold();
     }
 
-    /// Installs what the group restores, and resumes.
+    /// Installs the state that the group restores, and resumes.
     pub(crate) fn restore(&mut self, group: &Group<P>, resumed: &Resumed<P>, host: &mut dyn Host<P>) {
         let Resumed { incarnation, target, image } = resumed;
         let checkpoint = target.map(|it| it.position).unwrap_or_default();

@@ -66,7 +66,7 @@ impl Gathering {
         self.sent.iter().map(|(&receiver, &count)| (receiver, count)).collect()
     }
 
-    /// Counts a member's report that its part is durable. Returns whether all parts now are durable.
+    /// Counts a member's report that its part is durable. Returns whether all parts are now durable.
     pub(crate) fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint) -> bool {
         let is_last = self.answers(from, checkpoint, Round::Draining) && self.awaited.is_empty();
         if is_last {

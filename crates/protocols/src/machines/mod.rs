@@ -6,7 +6,7 @@
 //! | `writes` | writes images to this process's storage until they are durable |
 //! | `reads` | reads each image once for all requesters |
 //! | `replication` | makes an image durable here and at its holders: the owner's side of a replica |
-//! | `refill` | reports when storage that was lost again holds everything that it should |
+//! | `refill` | reports when storage that was lost is complete again |
 //! | `survey` | the parts of checkpoints that remain after a failure, and the checkpoints that are complete |
 //! | `gathering` | the coordinator's side of a checkpoint: counting messages, and waiting for all parts |
 //! | `coordinator` | the process that begins and commits the checkpoints of a group |

@@ -26,7 +26,7 @@ pub struct Meet {
     pub committed: Covered,
 }
 
-/// The channels that have resumed, by peer.
+/// The state of the channels to and from each peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Pairs {
     pairs: BTreeMap<ProcessId, Pair>,

@@ -129,7 +129,7 @@ impl<P: Grouped + Protocol> Solo<P> {
     /// process's claim.
     pub(crate) fn commit(&mut self, now: Time) -> Option<(Checkpoint, Arc<P::Saved>, Claim)> {
         let Part { checkpoint, since, written, .. } = self.part.take_if(|part| part.is_durable)?;
-        let written = written.expect("what is durable has been written");
+        let written = written.expect("a durable part has been written");
         let Checkpoint { position, attempt } = checkpoint;
         let (frozen, vectors) = (now.since(since), Arc::default());
         let committed = Claim::Committed { position, attempt, forced: false, frozen, vectors };

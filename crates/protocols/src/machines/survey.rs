@@ -31,17 +31,17 @@ impl<H> Survey<H> {
         parts.entry(part.owner).or_insert_with(|| (head, Vec::new())).1.push(at);
     }
 
-    /// Returns whether no part exists any more.
+    /// Returns whether no part remains.
     pub(crate) fn is_empty(&self) -> bool {
         self.checkpoints.is_empty()
     }
 
-    /// Iterates over all checkpoints of which at least one part still exists, ascending.
+    /// Iterates over all checkpoints with at least one remaining part, ascending.
     pub(crate) fn all(&self) -> impl DoubleEndedIterator<Item = (Checkpoint, &Parts<H>)> {
         self.checkpoints.iter().map(|(&checkpoint, parts)| (checkpoint, parts))
     }
 
-    /// Iterates over the checkpoints of which every member's part still exists, ascending. It does not matter whether
+    /// Iterates over the checkpoints for which every member's part still exists, ascending. It does not matter whether
     /// they are committed or in doubt: a commit waits until every part is durable, so a committed checkpoint is
     /// complete unless a loss has made it incomplete.
     pub(crate) fn complete(

@@ -1,4 +1,4 @@
-//! A host that records what a sub-machine does.
+//! A host that records the actions of a sub-machine.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -32,7 +32,7 @@ pub(super) enum Act {
 pub(super) struct Recorder(Vec<Act>);
 
 impl Recorder {
-    /// Returns what was done since the last call.
+    /// Returns the actions since the last call.
     pub(super) fn take(&mut self) -> Vec<Act> {
         core::mem::take(&mut self.0)
     }

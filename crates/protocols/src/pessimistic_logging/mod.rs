@@ -67,9 +67,9 @@ rules! {
     SuppressesRepeated, without
         /// Messages that a re-execution repeats are sent and delivered again (M4, R5).
         RepeatedSentAgain;
-    /// A new life of the event logger is told what the previous one knew (M6).
+    /// A new life of the event logger receives the data of the previous one again (M6).
     TellsNewLogger, without
-        /// A new life of the event logger is not told what the previous one knew (M6).
+        /// A new life of the event logger does not receive the data of the previous one (M6).
         NotToldAgain;
     /// Messages are transmitted only after both ends have exchanged the state of their channel (S3).
     MeetsFirst, without
@@ -87,7 +87,7 @@ rules! {
     LogsSuppressed, without
         /// A suppressed message is not logged (S4).
         SuppressedNotLogged;
-    /// A peer removes from its log only what a committed checkpoint contains (R8).
+    /// A peer removes from its log only messages that a committed checkpoint contains (R8).
     CollectsAtCheckpoint, without
         /// Garbage collection uses the current counts instead of those at the checkpoint (R8).
         CollectsAtPresent;
@@ -108,7 +108,7 @@ pub struct Determinant {
 /// The event logger's answer about the deliveries that a process has to repeat (M3).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Recalled {
-    /// The deliveries from `first` on.
+    /// The deliveries, starting with `first`.
     Order {
         /// Number of the first delivery, as requested.
         first: u64,

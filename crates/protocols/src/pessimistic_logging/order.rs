@@ -16,7 +16,7 @@ pub(super) struct DeliveryOrder {
     sent: u64,
     /// The first delivery that no committed checkpoint contains.
     first: u64,
-    /// Deliveries from `first` on, including those to be repeated.
+    /// Deliveries, starting with `first`, including those to be repeated.
     known: VecDeque<Determinant>,
     /// Deliveries before this one are in the event logger's storage, or in a committed checkpoint.
     stable: u64,

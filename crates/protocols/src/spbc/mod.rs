@@ -51,7 +51,7 @@ rules! {
     LogsSuppressed, without
         /// A suppressed message is not logged (S4).
         SuppressedNotLogged;
-    /// A peer removes from its log only what a committed checkpoint contains (R8).
+    /// A peer removes from its log only messages that a committed checkpoint contains (R8).
     CollectsAtCheckpoint, without
         /// Garbage collection uses the current counts instead of those at the checkpoint (R8).
         CollectsAtPresent;

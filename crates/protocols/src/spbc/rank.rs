@@ -319,8 +319,8 @@ impl Rank {
         }
     }
 
-    /// Handles the commit: the application resumes, and peers in other clusters are told what the checkpoint contains,
-    /// so that they can remove it from their logs (R8). Earlier checkpoints are no longer needed.
+    /// Handles the commit: the application resumes, and peers in other clusters learn which messages the checkpoint
+    /// contains, so that they can remove them from their logs (R8). Earlier checkpoints are no longer needed.
     fn commit(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         let Some(part) = self.part.take_if(|part| part.checkpoint() == checkpoint) else { return };
         if let Some(saved) = part.saved() {
@@ -482,7 +482,7 @@ impl Rank {
         }
     }
 
-    /// Installs what the cluster has agreed to restore, once all members have it, and resumes.
+    /// Installs the state that the cluster has agreed to restore, once all members have it, and resumes.
     fn maybe_resumed(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
         let target = resumed.target;

@@ -265,7 +265,7 @@ impl Search {
         self.asked.is_empty()
     }
 
-    /// Discards what a process announced, because it is asked again or no longer asked.
+    /// Discards the announcement of a process, because the process is asked again or no longer asked.
     pub(super) fn discard_announced(&mut self, with: ProcessId) {
         self.announced.remove(&with);
     }

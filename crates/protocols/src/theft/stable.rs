@@ -21,8 +21,8 @@ use super::copies::{CHECKPOINT, ImageOf, is_checkpoint};
 use super::holders::holders;
 use super::message::Head;
 
-/// How long a write may take before it is repeated. The time doubles with each repetition, so that a slow
-/// storage does not receive the same image faster than it can write it.
+/// How long a write may take before it is repeated. The time doubles with each repetition, so that slow storage does
+/// not receive the same image faster than it can write it.
 const RETRY: Span = Span::from_millis(200);
 
 /// The number of log segments that are written at a time; further events are combined in the next segment.
@@ -219,7 +219,7 @@ impl Stable {
         }
     }
 
-    /// Re-sends images to a holder whose storage was lost. Returns `false` if there is nothing to hold.
+    /// Re-sends images to a holder whose storage was lost. Returns `false` if this process has no image to re-send.
     pub(super) fn refill(
         &mut self,
         holder: ProcessId,
@@ -319,7 +319,7 @@ impl Stable {
         }
     }
 
-    /// Claims what this process has restored.
+    /// Claims the rollback to the restored image.
     pub(super) fn claim_restored(&mut self, name: Option<ImageName>, host: &mut dyn Host<TaskRecovery>) {
         let checkpoint = name.map(ImageName::position).unwrap_or_default();
         self.restored = checkpoint.sn;

@@ -139,7 +139,7 @@ fn a_checkpoint_in_doubt_is_restored() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// In each of the five steps, one message is exchanged with every other cluster (L1, L2).
+/// With leaders, each of the five steps takes one message for every other cluster (L1, L2).
 #[test]
 fn leaders_represent_their_clusters() {
     for (coordination, expected) in [(Coordination::Direct, 25), (Coordination::Hierarchical, 10)] {

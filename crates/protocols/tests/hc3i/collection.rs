@@ -181,7 +181,7 @@ fn collecting_alone_keeps_what_an_initiator_would_keep() {
 fn a_cluster_decides_alone_once_all_others_have_reported() {
     let mut federation = running(&[1, 2, 1], by_every_cluster(Defects::default()));
     federation.announce_inventory(&CLUSTERS[..2]);
-    assert_eq!(collections(&federation), 0, "no cluster has a report of the third");
+    assert_eq!(collections(&federation), 0, "no cluster has a report from the third");
     federation.announce_inventory(&CLUSTERS[2..]);
     assert_eq!(
         collections(&federation),
@@ -192,8 +192,8 @@ fn a_cluster_decides_alone_once_all_others_have_reported() {
     assert_eq!(collections(&federation), 8);
 }
 
-/// One cluster is down when it should report what it stores: the others use its last report. With an
-/// initiator, nothing would be removed.
+/// One cluster is down when it should report its inventory: the others use its last report. With an initiator, nothing
+/// would be removed.
 #[test]
 fn a_silent_cluster_delays_no_other() {
     let run = |config| {

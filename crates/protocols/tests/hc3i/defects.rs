@@ -270,8 +270,8 @@ fn an_alert_carries_the_whole_history() {
     });
 }
 
-/// Cluster 1 resumes while cluster 0 is down, so that there is no process to alert. When cluster 0 sends its
-/// own alert, p2 has not resumed yet, so that there is no answer that would inform cluster 0.
+/// Cluster 1 resumes while cluster 0 is down, so it has no process to alert. When cluster 0 sends its own alert, p2 has
+/// not resumed yet, so no answer informs cluster 0.
 #[test]
 fn an_alert_is_sent_until_it_is_confirmed() {
     caught(Defect::AlertsNotRetried, Property::NoLoss, |defects| {

@@ -250,5 +250,5 @@ fn random_schedules_are_clean() {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
-    assert!(passed * 100 >= 85 * count, "only {passed} of {count} exercised a property, and passed");
+    assert!(passed * 100 >= 85 * count, "only {passed} of {count} schedules exercised a property and passed");
 }

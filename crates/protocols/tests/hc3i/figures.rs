@@ -92,7 +92,7 @@ fn figure_4() {
             story += &format!("  {line}\n");
         }
     }
-    story += "\nWhat the applications have received in the end\n\n";
+    story += "\nMessages that the applications have received at the end\n\n";
     for cluster in [c1, c2, c3] {
         let received: Vec<_> =
             federation.members(cluster).iter().flat_map(|&it| federation.received(it)).collect();

@@ -64,7 +64,7 @@ fn messages_to_a_joining_cluster_arrive_when_it_joins() {
 }
 
 /// Returns the number of messages that the guest receives. p0 rolls back before the guest joins, so its message belongs
-/// to an incarnation of which the guest has yet to learn.
+/// to an incarnation that the guest does not know yet.
 fn received_by_newcomer(defects: Defects) -> usize {
     let mut federation = with_guest(Presence::Awaited, config(defects));
     federation.crash(p(0), Kept);
@@ -170,7 +170,7 @@ fn holders_keep_replicas_after_a_cluster_has_left() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// A rollback of the guest that not all clusters know prevents it from leaving.
+/// The guest cannot leave until all clusters know of its rollback.
 #[test]
 fn a_cluster_stays_until_its_rollbacks_are_known() {
     let mut federation = leaving(config(Defects::default()));

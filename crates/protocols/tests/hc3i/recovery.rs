@@ -165,7 +165,8 @@ fn a_corrupt_part_is_fetched_from_its_holder() {
     federation.release(images);
 }
 
-/// The holder's replica is corrupt, too: an older checkpoint is restored if an intact one exists.
+/// All parts of the first two checkpoints are corrupt, at p0 and at its holder. The third checkpoint is intact, and is
+/// restored.
 #[test]
 fn corrupt_replicas_are_passed_over() {
     let mut federation = running(&[1, 1], config(Defects::default()));

@@ -74,7 +74,7 @@ impl Federation {
         self.settle();
     }
 
-    /// Makes these clusters report what they store, and handles all consequences.
+    /// Makes these clusters report their inventories, and handles all consequences.
     pub(crate) fn announce_inventory(&mut self, clusters: &[ClusterId]) {
         for &cluster in clusters {
             self.wake(self.members(cluster)[0], COLLECT_EVERY);
@@ -142,7 +142,7 @@ pub(crate) fn part_of(owner: ProcessId) -> impl Fn(&Flight<Hc3i>) -> bool {
     move |flight| flight.image_of() == Some(owner)
 }
 
-/// Matches parts of checkpoints from this SN on.
+/// Matches parts of checkpoints with this SN or a greater one.
 pub(crate) fn part_since(sn: u32) -> impl Fn(&Flight<Hc3i>) -> bool {
     move |flight| matches!(&flight.packet, Packet::Image(it) if it.name.sn >= Sn(sn))
 }

@@ -1,4 +1,4 @@
-//! A member of a group: what it keeps, and the inputs that concern its storage.
+//! A member of a group: the checkpoint that it keeps, and the inputs that concern its storage.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -148,7 +148,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Returns the holders of this process's parts that began a new life since `old`: their storage, and what was in
+    /// Returns the holders of this process's parts that began a new life since `old`: their storage, and messages in
     /// transit to them, may be lost. There are none while the group recovers, since all holders are informed when it
     /// resumes.
     pub(crate) fn restarted_holders(&self, old: &View) -> Vec<ProcessId> {

@@ -3,27 +3,25 @@
 //!
 //! The protocol decides when and how a checkpoint is taken, and writes its own part of it
 //! ([`Replication`](super::Replication)). The sub-machine does the rest: it keeps the parts of this process and the
-//! replicas for others, removes what is no longer needed, and after a failure agrees with the other members on what
-//! to restore, fetches it, and says when to resume.
+//! replicas for others, removes what is no longer needed, and after a failure agrees with the other members on what to
+//! restore, fetches it, and determines when to resume.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `view` | what follows from the membership: incarnations and epochs |
-//! | `member` | a member: what it keeps, and the inputs that concern its storage |
+//! | `view` | numbers derived from the membership: incarnations and epochs |
+//! | `member` | a member: the checkpoint that it keeps, and the inputs that concern its storage |
 //! | `store` | this process's storage: its parts, and the replicas that it keeps for others |
 //! | `restore` | agreeing on what to restore, and restoring it |
 //! | `server` | a process that only keeps replicas |
-//! | `message` | the messages of all these |
+//! | `message` | the messages that members, holders and servers exchange |
 //!
 //! Guarantees to the protocol:
 //!
 //! * After [`Group::must_freeze`] has returned `true`, the protocol discards the checkpoint in progress, holds its
-//!   application, and calls [`Group::freeze`]. The group then resumes exactly once, for the last failure that is
-//!   known.
-//! * [`Group::take_resumed`] returns the target in every member, once every member has its part, every holder
-//!   has its replica of it, and no member has failed since. The target is the newest checkpoint of which
-//!   every part is still available, whether or not it was committed; if the group had not acted, it is the
-//!   initial state.
+//!   application, and calls [`Group::freeze`]. The group then resumes exactly once, for the last known failure.
+//! * [`Group::take_resumed`] returns the target in every member, once every member has its part, every holder has its
+//!   replica of it, and no member has failed since. The target is the newest checkpoint whose parts are all still
+//!   available, whether or not it was committed; if the group had not acted, it is the initial state.
 //! * A group that has lost every complete checkpoint is declared unrecoverable, with a list of the missing parts.
 
 mod member;
@@ -72,13 +70,13 @@ pub(crate) struct Rules {
     pub(crate) repeats_writes: bool,
     /// Parts older than the one to keep are removed.
     pub(crate) removes_older: bool,
-    /// A recovering group is told what is durable only once no write for it is in progress.
+    /// A recovering group learns which parts are durable only once no write for it is in progress.
     pub(crate) answers_after_writes: bool,
     /// A recovery waits for the holders outside the group.
     pub(crate) asks_holders: bool,
     /// The newest complete checkpoint is restored, not the oldest.
     pub(crate) restores_newest: bool,
-    /// A group resumes only once the holders have confirmed their replicas of what it restores.
+    /// A group resumes only once the holders have confirmed their replicas of the checkpoint that it restores.
     pub(crate) copies_first: bool,
     /// A group resumes only while all its members are up.
     pub(crate) resumes_complete: bool,

@@ -1,6 +1,6 @@
-//! Recovery of a failed group: the members agree on what to restore, and restore it. They choose the newest
-//! checkpoint of which all parts are available, whether committed or in doubt. No other group takes part, except as
-//! a holder of replicas.
+//! Recovery of a failed group: the members agree on what to restore, and restore it. They choose the newest checkpoint
+//! whose parts are all available, whether committed or in doubt. No other group takes part, except as a holder of
+//! replicas.
 //!
 //! Coordinator: Gather to members, Inquire to holders -> Stock from all -> Restore -> Ready from all -> Resume. A
 //! failure, a new life of a holder or a vanished part begins another attempt.
@@ -140,7 +140,7 @@ impl<P: Grouped> Group<P> {
         self.gather(self.me, restore, host);
     }
 
-    /// Member: reports what it has, once all writes in progress have completed.
+    /// Member: reports its parts, once all writes in progress have completed.
     fn gather(&mut self, from: ProcessId, restore: RestoreNo, host: &mut dyn Machine<P>) {
         let Some(attempt) = &mut self.attempt else { return };
         if restore.incarnation < self.view.incarnation(self.number) || restore <= attempt.restore {
@@ -371,7 +371,7 @@ impl<P: Grouped> Group<P> {
             it.restore == restore && it.is_ready && restore.incarnation == self.view.incarnation(self.number)
         };
         if let Some(attempt) = self.attempt.take_if(is_current) {
-            assert!(self.resumed.is_none(), "a group resumes once for a failure");
+            assert!(self.resumed.is_none(), "a group resumes only once per failure");
             let target = attempt.target.flatten();
             let image = attempt.image;
             assert_eq!(

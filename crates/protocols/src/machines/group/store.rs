@@ -318,7 +318,7 @@ impl<P: Grouped> Store<P> {
         }
     }
 
-    /// Removes what `owner`'s group can no longer restore once it can restore `name` under `incarnation`.
+    /// Removes what `owner`'s group no longer needs once it can restore `name` under `incarnation`.
     pub(crate) fn remove_older(
         &mut self,
         owner: ProcessId,

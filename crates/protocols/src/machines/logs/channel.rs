@@ -114,8 +114,8 @@ impl<T> Channel<T> {
         Covered { sent: self.sent, received: self.received }
     }
 
-    /// Records what the peer's checkpoint contains, and removes what the peer can no longer need. Returns the size
-    /// of the removed log entries.
+    /// Records which messages the peer's checkpoint contains, and removes those that the peer can no longer need.
+    /// Returns the size of the removed log entries.
     pub fn settle(&mut self, peer: Covered) -> LogSize {
         self.settled.received = self.settled.received.max(peer.received);
         self.settled.sent = self.settled.sent.max(peer.sent);

@@ -139,7 +139,7 @@ pub(crate) struct LogRules {
     pub(crate) logs_suppressed: bool,
     /// The log is part of the checkpoint.
     pub(crate) saves_log: bool,
-    /// Peers learn what the committed checkpoint contains.
+    /// Peers learn which messages the committed checkpoint contains.
     pub(crate) collects: bool,
     /// Peers learn of no messages beyond those that the committed checkpoint contains.
     pub(crate) collects_exactly: bool,
@@ -149,7 +149,7 @@ pub(crate) struct LogRules {
     pub(crate) sends_spilled: bool,
     /// Messages in transit are not sent again when a channel resumes after another group's failure.
     pub(crate) keeps_in_transit: bool,
-    /// Whether all rules of the protocol are obeyed, so that its invariants hold.
+    /// Whether the protocol obeys all its rules, and therefore keeps its invariants.
     pub(crate) is_sound: bool,
 }
 
@@ -366,7 +366,8 @@ impl<P: Logging> Logs<P> {
         }
     }
 
-    /// Learns what the peer's committed checkpoint contains, and removes from the log what the peer can no longer need.
+    /// Learns which messages the peer's committed checkpoint contains, and removes from the log those that the peer can
+    /// no longer need.
     pub(crate) fn settle(&mut self, peer: ProcessId, covered: Covered) {
         let gone = self.channels.entry(peer).or_default().settle(covered);
         self.size.subtract(gone);

@@ -155,7 +155,7 @@ impl<P: Logging> Logs<P> {
     }
 
     /// Handles an image of this process that is durable in its own storage. Returns whether it is a segment that had
-    /// been lost: a holder's request for it may have been refused, so that parts of checkpoints must be sent again.
+    /// been lost: a holder's request for it may have been refused, so parts of checkpoints must be sent again.
     pub(super) fn own_durable(
         &mut self,
         group: &mut Group<P>,

@@ -7,15 +7,15 @@ use faultline_core::{Host, Input, ProcessId, Span, Time};
 use super::{Logging, Logs, SegmentNo};
 use crate::machines::group::{Group, Message};
 
-/// What the protocol has to handle after an input that concerns the storage.
+/// Consequences of an input that concerns the storage, which the protocol must handle.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Stored {
     /// Peers whose channels can continue, because a segment of the log was read. The protocol then calls
     /// [`Logs::release_segments`].
     pub(crate) peers: BTreeSet<ProcessId>,
-    /// Whether a segment that was lost is durable again. A holder's request for it may have been refused, so that the
-    /// part of the checkpoint in progress must be sent again.
+    /// Whether a segment that was lost is durable again. A holder's request for it may have been refused, so the part
+    /// of the checkpoint in progress must be sent again.
     pub(crate) repeats_part: bool,
 }
 

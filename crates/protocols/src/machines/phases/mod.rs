@@ -169,7 +169,8 @@ impl Phases {
         }
     }
 
-    /// Returns the messages received from a peer whose sends were undone: those from number `first` on (R10).
+    /// Returns the messages received from a peer whose sends were undone: those with number `first` or a greater one
+    /// (R10).
     fn orphans(&self, peer: ProcessId, me: ProcessId, first: u32) -> impl Iterator<Item = Orphan> + '_ {
         let receipts = self.channels.get(&peer).into_iter().flat_map(move |it| it.receipts.range(first..));
         receipts.map(move |(&number, &phase)| {

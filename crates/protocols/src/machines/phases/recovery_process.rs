@@ -61,7 +61,7 @@ struct Round {
     orphans: BTreeMap<MessageId, Phase>,
     /// The last announced level.
     level: Option<Option<Phase>>,
-    /// Whether a re-execution deviated from the original execution, so that recovery cannot continue (R14).
+    /// Whether a re-execution deviated from the original execution, so the recovery cannot continue (R14).
     is_broken: bool,
 }
 
