@@ -66,7 +66,7 @@ impl Call {
         self.accesses.iter().filter(|it| it.mode == Mode::Read).map(|it| it.version)
     }
 
-    /// Returns the versions that the task has the right to write.
+    /// Returns the versions that the task may write, or to which it may contribute.
     pub fn writes(&self) -> impl Iterator<Item = Version> + '_ {
         self.accesses.iter().filter(|it| it.mode != Mode::Read).map(|it| it.version)
     }
@@ -81,7 +81,7 @@ pub struct Access {
     pub version: Version,
 }
 
-/// The right of a task to a version.
+/// A task's right to use a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// Read the version: the task starts once it exists.
@@ -183,7 +183,7 @@ pub(crate) struct Marks {
     pub(crate) steps: Vec<usize>,
 }
 
-/// A running task's knowledge of the versions of data. A task uses few pieces of data, so a list is as good as a map.
+/// A running task's knowledge of the versions of data. A task uses few pieces of data, so a list is as fast as a map.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     /// The newest version; 0 means none.
@@ -239,8 +239,8 @@ impl Frame {
     }
 
     /// Returns the data of this task's access `index`, for use by tasks that it spawns. If this task has the right to
-    /// write, the next version is the one that it has to assign, and it may give that right to one spawned task; if it
-    /// has the right to gather, to any number of them. No spawned task may read data to which this task contributes.
+    /// write, the next version is the one that it has to assign, and it may give that right to one spawned task. It may
+    /// give a right to gather to any number of them. No spawned task may read data to which this task contributes.
     pub fn own(&mut self, index: usize) -> Data {
         let data = self.own[index].version.data;
         if self.find(data).is_none() {

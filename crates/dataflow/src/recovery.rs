@@ -141,8 +141,8 @@ pub trait Host<P: Recovery>: Machine<P> {
     fn stop_asking(&mut self);
     /// Returns all thefts under which tasks are lent.
     fn loans(&self) -> Vec<Theft>;
-    /// Returns all thefts that this process works for, including the program itself, each with whether its
-    /// result is complete.
+    /// Returns all thefts that this process works for, including the program itself. The flag of each states whether
+    /// its result is complete.
     fn debts(&self) -> Vec<(Theft, bool)>;
     /// Takes back a task that was lost with its thief: it may run here, or be lent again.
     fn void(&mut self, theft: Theft);

@@ -16,7 +16,7 @@ pub struct ProgramSize {
     /// The sum of the times that its tasks take at speed 100 %.
     pub work: Span,
     /// The longest total time of tasks that must run one after another: each task was spawned by the previous one, or
-    /// reads what that one wrote.
+    /// reads a value that the previous one wrote.
     pub path: Span,
 }
 

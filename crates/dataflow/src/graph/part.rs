@@ -42,7 +42,7 @@ impl Vertex {
     }
 }
 
-/// A value, or what is known about a value that does not exist yet.
+/// A value, which may not exist yet, and the tasks that use it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Datum {
     #[serde(with = "super::save::presence")]

@@ -338,7 +338,7 @@ mod tests {
     fn heat_comes_from_above_and_the_changes_become_small() {
         let result = |iterations| words(&jacobi(2, 3, 4, iterations, 1).reference());
         let change = |iterations| f64::from_bits(result(iterations)[1]);
-        assert_eq!(change(1), 0.25, "next to the hot side, a zero has one neighbour that is not");
+        assert_eq!(change(1), 0.25, "a zero next to the hot side has one neighbour other than zero");
         assert!(change(100) < change(10) && change(10) < change(2));
         let converged = result(100)[2];
         assert!(converged > 0 && converged < 100, "{converged}");

@@ -50,7 +50,7 @@ impl Queens {
         at_most_tasks(tasks, "lower `depth`")
     }
 
-    /// Computes the result with a list of columns, row after row.
+    /// Computes the result with a list of columns, row by row.
     pub(super) fn reference(&self) -> Chunk {
         let mut total = [0; 2];
         self.place(&mut Vec::new(), &mut total);

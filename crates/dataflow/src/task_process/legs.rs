@@ -207,12 +207,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             self.forget(theft, out);
         } else {
             let task = self.graph.owed(theft);
-            self.step(
-                theft,
-                task.expect("a process sends only results that it owes"),
-                TheftStep::Returned,
-                out,
-            );
+            self.step(theft, task.expect("only owed results are sent"), TheftStep::Returned, out);
             self.send(to, theft, Leg::Result, &payment, out);
         }
     }

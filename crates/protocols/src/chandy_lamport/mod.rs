@@ -8,8 +8,8 @@
 //! * messages that it receives on another channel between its own cut and that channel's marker were in
 //!   transit: they are the state of the channel.
 //!
-//! The coordinator commits a checkpoint once all parts are durable. After a failure, the processes agree on what to
-//! restore, as in all protocols that use [`group`]. The rules C1 to C5 are listed in `docs/baselines.md`.
+//! The coordinator commits a checkpoint once all parts are durable. After a failure, the processes agree on the
+//! checkpoint to restore, as in all protocols that use [`group`]. The rules C1 to C5 are listed in `docs/baselines.md`.
 
 mod rank;
 

@@ -11,8 +11,8 @@ use super::Checkpoint;
 /// which they answered.
 pub(crate) type Parts<H> = BTreeMap<ProcessId, (H, Vec<ProcessId>)>;
 
-/// The parts that members and holders of a group report during a recovery. `H` is what the protocol knows about a
-/// part without reading it.
+/// The parts that members and holders of a group report during a recovery. `H` is the header of a part, which the
+/// protocol knows without reading the part.
 #[derive(Clone, Debug)]
 pub(crate) struct Survey<H> {
     checkpoints: BTreeMap<Checkpoint, Parts<H>>,

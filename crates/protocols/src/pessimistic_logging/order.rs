@@ -74,9 +74,9 @@ impl DeliveryOrder {
         self.next().is_some()
     }
 
-    /// Returns whether the last known delivery has just been repeated. A later message may be a consequence of what
-    /// this process did after that delivery and has yet to repeat, so it waits until this process has done everything
-    /// that needs no further message (M4).
+    /// Returns whether the last known delivery has just been repeated. A later message may be a consequence of actions
+    /// that this process performed after that delivery and has yet to repeat. It therefore waits until this process has
+    /// done everything that needs no further message (M4).
     pub(super) fn needs_rest(&self) -> bool {
         self.is_behind && !self.is_asking && self.next().is_none()
     }

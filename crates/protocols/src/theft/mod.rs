@@ -18,7 +18,7 @@
 //! | section 5: only the construction of the graph is logged | a rebuilt victim runs tasks that it has lent | a log contains every change of the graph, thefts included | `thefts-not-logged` |
 //! | each event is logged individually | a log with a gap cannot be replayed | an image counts as durable once all before it are | `log-out-of-order` |
 //! | section 5: equal identifiers avoid duplicates when a task runs again | nothing, if every record of its children is durable before one is stolen | the outcome of a task is one event, applied and logged as a whole: a log cannot contain a part of it | |
-//! | C2: a task always creates the same graph | not with a shared bound that prunes: an equal optimum is pruned by a bound that its own lost execution published | a program prunes only what is strictly worse; an event contains the bound that its task was given | none; the program is at fault |
+//! | C2: a task always creates the same graph | not with a shared bound that prunes: an equal optimum is pruned by a bound that its own lost execution published | a program prunes only strictly worse candidates; an event contains the bound that its task was given | none; the program is at fault |
 //! | a thief takes a checkpoint before each request (event CP0) | nothing, but a theft forces three checkpoints instead of two | optional (`before_asking`) | |
 //! | the name server lists terminated processes | its answer is stale after a second failure | a thief, or the process that absorbed it, answers | `here-alone` |
 //!

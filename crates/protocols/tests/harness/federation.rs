@@ -337,7 +337,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     // The storages
 
-    /// Sets whether operations at the storage of `process` are held back instead of completing.
+    /// Sets whether storage operations of `process` are held back instead of completing.
     pub(crate) fn hold_storage(&mut self, process: ProcessId, held: bool) {
         self.hosted[process.index()].storage.held = held;
     }
@@ -538,7 +538,7 @@ impl<P: Protocol> Federation<P> {
         id
     }
 
-    /// Returns what the application of `process` has received, in its current state.
+    /// Returns the contents of the messages that the application of `process` has received, in its current state.
     pub(crate) fn received(&self, process: ProcessId) -> Vec<&str> {
         self.app_actions(process)
             .iter()
@@ -549,7 +549,7 @@ impl<P: Protocol> Federation<P> {
             .collect()
     }
 
-    /// Returns what the application of `process` has sent, in its current state.
+    /// Returns the contents of the messages that the application of `process` has sent, in its current state.
     pub(crate) fn sent(&self, process: ProcessId) -> Vec<&str> {
         self.app_actions(process)
             .iter()

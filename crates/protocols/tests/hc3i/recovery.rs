@@ -287,8 +287,8 @@ fn an_incarnation_is_newer_than_every_part() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// The replica of p0's second checkpoint is in transit when p0 fails. p0 resumes only once p1 has a replica
-/// of what it restores.
+/// The replica of p0's second checkpoint is in transit when p0 fails. p0 resumes only once p1 has a replica of the part
+/// that p0 restores.
 #[test]
 fn a_checkpoint_in_doubt_receives_its_replicas_before_the_cluster_resumes() {
     let mut federation = running(&[1, 1], config(Defects::default()));

@@ -7,8 +7,8 @@ use faultline_protocols::hc3i::{Control, Defects};
 use crate::harness::{Entry, Flight, c, p};
 use crate::setting::{Federation, config, running, says};
 
-/// Runs messages, checkpoints, a failure and a collection, and calls `disturb` in between. Returns what each process
-/// has received.
+/// Runs messages, checkpoints, a failure and a collection, and calls `disturb` in between. Returns the messages that
+/// each process has received.
 fn run(disturb: impl Fn(&mut Federation)) -> Vec<Vec<String>> {
     let mut federation = running(&[2, 2], config(Defects::default()));
     let steps: [fn(&mut Federation); 8] = [

@@ -148,7 +148,7 @@ impl Rank {
     }
 
     pub(crate) fn snapshot(&self) -> Arc<[Chunk]> {
-        // The position is counted in 32-bit words, of which a run uses fewer than 2^64.
+        // The position counts 32-bit words. A run uses fewer than 2^64 of them.
         let position = self.rng.get_word_pos() as u64;
         let mut state = postcard::to_allocvec(&(self.state, position)).expect("numbers can be encoded");
         if let Some(leave) = &self.leave {

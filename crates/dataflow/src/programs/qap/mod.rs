@@ -5,14 +5,15 @@
 //! cheapest assignment known, the task ends. Otherwise it spawns one task for every location of the next facility, and
 //! one that combines their results. At the configured depth, a task searches without spawning.
 //!
-//! The cheapest cost known is a [hint](Frame::hint). It only decreases; a task with an outdated hint searches more and
-//! finds the same. A task prunes only strictly worse assignments, so every execution finds *all* cheapest assignments.
+//! The cheapest cost known is a [hint](Frame::hint). It only decreases; a task with an outdated hint searches more, but
+//! finds the same assignments. A task prunes only strictly worse assignments, so every execution finds *all* cheapest
+//! assignments.
 //!
-//! A result consists of four words: the cost, how many assignments have it, the sum of their hashes, and a proof that
-//! the search was exhaustive. For the proof, assignments are numbered in the order in which a sequential search would
-//! visit them. A task that spawns no others is responsible for an interval of these numbers, pruned or not, and
-//! contributes a hash of its end minus a hash of its beginning. Only if the intervals of all tasks are adjacent,
-//! without gap or overlap, do all hashes cancel except those of the two outer ends.
+//! A result consists of four words: the cost, the number of assignments with that cost, the sum of their hashes, and a
+//! proof that the search was exhaustive. For the proof, assignments are numbered in the order in which a sequential
+//! search would visit them. A task that spawns no others is responsible for an interval of these numbers, pruned or
+//! not, and contributes a hash of its end minus a hash of its beginning. If the intervals of all tasks are adjacent,
+//! without gaps or overlaps, all hashes cancel except those of the two outer ends; otherwise, other hashes remain.
 
 mod bound;
 mod instance;
@@ -263,7 +264,8 @@ mod tests {
         Qap::new(instance, depth, Span::ZERO)
     }
 
-    /// Finds the least cost, and how many assignments have it, by trying all assignments and adding up all pairs.
+    /// Finds the least cost, and the number of assignments with that cost, by trying all assignments and adding up all
+    /// pairs.
     fn by_trying(instance: &Instance, at: &mut Vec<usize>, best: &mut (u64, u64)) {
         let n = instance.n;
         if at.len() < n {

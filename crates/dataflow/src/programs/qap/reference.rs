@@ -9,8 +9,8 @@ use super::{Instance, factorial};
 use crate::program::chunk;
 use crate::programs::mix;
 
-/// Returns the least cost, the number of assignments that have it, the sum of their hashes, and the hash of
-/// the numbers of all assignments.
+/// Returns the least cost, the number of assignments with that cost, the sum of their hashes, and the hash of the
+/// numbers of all assignments.
 pub(super) fn search(instance: &Instance) -> Chunk {
     let mut best: (u64, Vec<Vec<usize>>) = (u64::MAX, Vec::new());
     let mut open = Vec::from([Partial::new(instance, &[])]);

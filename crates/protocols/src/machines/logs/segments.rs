@@ -76,7 +76,7 @@ struct Writing<P: Logging> {
 struct Wanted {
     /// Peers whose next message is in the segment.
     peers: BTreeSet<ProcessId>,
-    /// Holders that were asked, since the segment is lost here. The last one has not answered yet.
+    /// Holders that were asked because the segment is lost here. The last one has not answered yet.
     asked: Vec<ProcessId>,
 }
 
