@@ -154,7 +154,7 @@ impl Hc3i {
         }
         for &cluster in &news {
             let &(incarnation, sn) =
-                self.history.rollbacks(cluster).last().expect("the news contains a rollback");
+                self.history.rollbacks(cluster).last().expect("a listed cluster has a new rollback");
             host.claim(Claim::Alerted { from: cluster, position: Position { incarnation, sn } });
         }
         // A recovery reads the tables when it resumes, and so does a member that has to roll back.

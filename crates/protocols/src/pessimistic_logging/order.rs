@@ -185,7 +185,7 @@ mod tests {
     fn deliveries_are_repeated_in_order_and_after_the_sends_that_preceded_them() {
         let mut order = DeliveryOrder::new(Defects::default());
         order.restore(1, 0, true);
-        assert_eq!(order.decide(message(1, 1)), Decision::Later, "what to repeat is unknown");
+        assert_eq!(order.decide(message(1, 1)), Decision::Later, "the deliveries to repeat are unknown");
         let of = |from, number, sent| Determinant { from: ProcessId(from), number, sent };
         assert!(!order.recalled(0, &[]), "an answer to an older question");
         assert!(order.recalled(1, &[of(2, 0, 0), of(1, 1, 1)]));

@@ -260,7 +260,7 @@ fn messages_that_a_failed_peer_lacks_are_re_sent() {
     let (from, committed) = (Incarnation(0), Covered::default());
     let report = Meet { from, to: Incarnation(1), present, committed };
     assert_eq!(process.peer_fails(2), [Act::Say(Control::Meet(report))]);
-    assert_eq!(process.send(3), [], "until both ends have met");
+    assert_eq!(process.send(3), [], "until both ends have reported");
     assert_eq!(process.meet(1, 3), [], "a report from before the failure");
     let again = [Act::Resent(1), Act::Transmit(1), Act::Resent(2), Act::Transmit(2), Act::Transmit(3)];
     assert_eq!(process.meet(2, 1), again, "the last one is sent for the first time");
