@@ -11,7 +11,7 @@
 //! | [`names`] | processes and clusters by name and by number |
 //! | [`mod@flow`] | programs of tasks from their parameters |
 //! | [`mod@plan`] | the expansion of the faults from a seed |
-//! | [`live`] | changes of a running federation |
+//! | [`live`] | changes to a running federation |
 //! | [`samples`] | example federations |
 //! | [`supervision`] | the supervisor's HTTP API, for a federation in pods |
 

@@ -1,4 +1,4 @@
-//! Changes of a running federation: links, faults added at the end of the list, and pauses.
+//! Changes to a running federation: links, faults added at the end of the list, and pauses.
 //!
 //! API servers enforce most of these rules through the custom resource definition. They cannot reject a shortened
 //! list of faults, because only the supervisor knows which faults the run has accepted.
@@ -25,7 +25,7 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
     }
     let links_before = old.spec.links().expand(&old.spec.clusters);
     let links = new.spec.links().expand(&new.spec.clusters);
-    // Links to and from the outside matter only if there are processes there.
+    // Links to and from the outside matter only if the protocol needs processes there.
     let is_outside = |it: ClusterId| it == ClusterId::OUTSIDE && Names::of(&new.spec).extra().is_empty();
     let changed = links.into_iter().filter(|((from, to), properties)| {
         links_before[&(*from, *to)] != *properties && !is_outside(*from) && !is_outside(*to)
@@ -40,7 +40,7 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
     Ok(changes)
 }
 
-/// Returns the fields that changed although they must not, with the reasons.
+/// Returns a problem for each change to a field that must not change.
 pub fn what_stays(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
     let fields = [
         ("seed", old.seed != new.seed),
@@ -100,8 +100,8 @@ mod tests {
         crate::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid")
     }
 
-    /// Returns the changes of the quick start with this patch merged into its spec, by the code and by the definition's
-    /// rules.
+    /// Merges this patch into the spec of the quick start, and returns the changes. Asserts that the definition's rules
+    /// agree.
     fn after(patch: serde_json::Value) -> Result<Vec<Change>, Vec<String>> {
         let old = quickstart();
         let mut spec = serde_json::to_value(&old.spec).unwrap();

@@ -18,13 +18,13 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns the names of a federation's ranks and of the processes that its protocol needs in addition.
+    /// Returns the names of a federation's ranks, and of the other processes that its protocol needs.
     pub fn of(spec: &FederationSpec) -> Names {
         Names::with_extra(spec, &spec.protocol.extra_processes())
     }
 
-    /// Works like [`Names::of`], but with these processes in addition to the ranks instead of those that the resource
-    /// requires.
+    /// Works like [`Names::of`], but with these processes outside the clusters instead of those that the protocol
+    /// needs.
     pub fn with_extra(spec: &FederationSpec, roles: &[Role]) -> Names {
         let mut first = 0;
         let clusters = spec
@@ -39,8 +39,8 @@ impl Names {
         Names { clusters, extra: Names::extra_of(roles) }
     }
 
-    /// Returns the names of processes that are not ranks. None ends in a hyphen and a number, so that no rank has the
-    /// same name.
+    /// Returns the names of processes that are not ranks. None of them ends in a hyphen and a number, as the names of
+    /// ranks do.
     pub fn extra_of(roles: &[Role]) -> Vec<String> {
         let name = |(index, &role): (usize, &Role)| {
             let base = match role {

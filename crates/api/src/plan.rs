@@ -35,8 +35,8 @@ pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
     plan_among(federation, &Names::of(&federation.spec), seed)
 }
 
-/// Works like [`plan`], but for the processes in `names`, which may include other processes outside the clusters than
-/// the resource requires.
+/// Works like [`plan`], but for the processes in `names`, which may include processes outside the clusters that the
+/// resource does not require.
 pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<PlannedFault> {
     plan_by_entry(&federation.spec, names, seed).into_iter().map(|(_, planned)| planned).collect()
 }

@@ -277,8 +277,8 @@ pub(crate) struct ReproduceArguments {
 /// (clusters.yaml), and the output of `--format json` (clusters.json).
 ///
 /// For the traffic of one application in successive intervals of equal length, pass several graphs, or a recorded run
-/// with `--intervals`. The command then also says whether it pays to change the clusters between intervals, at a
-/// checkpoint, and prints the clusters of each interval and one division for all intervals. With `--out`, writes the
+/// with `--intervals`. The command then also says whether changing the clusters between intervals, at a checkpoint,
+/// pays off. It prints the clusters of each interval, and one division for all intervals. With `--out`, writes the
 /// costs by interval (intervals.svg, intervals.csv), the cluster of each process in each interval (clusters.csv), the
 /// division for all intervals in the form of a federation file (clusters.yaml), and clusters.json.
 ///
@@ -755,7 +755,7 @@ pub(crate) struct FuzzArguments {
     /// Do not shrink the federation that violates a property
     #[arg(long)]
     pub(crate) no_shrink: bool,
-    /// Continue an interrupted search: the one with the same first seed, protocol and defect in this directory
+    /// Continue the interrupted search in this directory that has the same first seed, protocol and defect
     #[arg(long, conflicts_with_all = ["table", "file"])]
     pub(crate) resume: bool,
     /// Write the record of the violation to DIR instead of a new directory in `faultline-runs`
@@ -805,7 +805,8 @@ fn parameter(text: &str) -> Result<(String, Value), String> {
 /// runs without overtakings, then those in which one packet, write or computation is overtaken, then two, and so on,
 /// until it has visited the given number of states. It ends at the first violation: no run with the same number of
 /// overtakings violates a property in fewer steps. PASS means that every run was visited or, with `--overtakings N`,
-/// every run with at most N overtakings; otherwise the verdict is UNKNOWN. The last lines state how far the search got.
+/// every run with at most N overtakings; otherwise the verdict is UNKNOWN. The last lines state what the search
+/// covered.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -902,7 +903,7 @@ fn overtakings(text: &str) -> Result<Overtakings, String> {
 /// Write a page about the incorrect rules of a published protocol.
 ///
 /// The page has an entry for each rule that fails as printed in the paper, or that the paper lacks. An entry shows what
-/// goes wrong, the shortest counterexample that the fuzzer finds, as a transcript and a picture, the share of random
+/// goes wrong, the shortest counterexample that the fuzzer finds (as a transcript and a picture), the share of random
 /// schedules that fail, and the corrected rule. Every counterexample is recorded, with the command that runs it again.
 /// Takes several minutes.
 ///

@@ -100,7 +100,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
     Ok(verdict.into())
 }
 
-/// Returns the federation that is explored.
+/// Returns the federation to explore.
 fn subject(arguments: &ExploreArguments) -> Result<Federation, CommandError> {
     if let Some(file) = &arguments.file {
         return files::read(file)?.parse();
@@ -112,7 +112,7 @@ fn subject(arguments: &ExploreArguments) -> Result<Federation, CommandError> {
         .map_err(|it| CommandError::input(miette!("{it}")))
 }
 
-/// Returns the programs that are explored.
+/// Returns the programs to explore.
 fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec<Program>, CommandError> {
     const MOST: u64 = 10_000;
     if federation.spec.application.family() == Family::Tasks {
@@ -346,8 +346,9 @@ impl Report {
         self.levels.iter().map(|it| it.states).sum()
     }
 
-    /// Decides the verdict. A search passes only if it has visited all runs: with a given number of overtakings those
-    /// within it, otherwise those with any number. A search in which no run could be judged completely shows nothing.
+    /// Decides the verdict. A search passes only if it has visited all runs: those with at most N overtakings under
+    /// `--overtakings N`, otherwise those with any number. If no run could be judged completely, the verdict is
+    /// unknown.
     fn conclude(&mut self) -> Verdict {
         let covers_all = |it: &Level| it.is_complete && !(self.is_deepening && it.is_bounded);
         let is_all_visited = self.levels.last().is_some_and(covers_all);

@@ -85,7 +85,7 @@ impl Live {
         self.screen.finish();
     }
 
-    /// Returns the seconds since the application started; `None` before.
+    /// Returns the seconds since the application started; `None` before that.
     fn seconds(&self, at: Time) -> Option<f64> {
         self.origin.map(|origin| at.since(origin).as_secs_f64())
     }

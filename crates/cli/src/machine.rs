@@ -18,8 +18,8 @@ use crate::command_error::CommandError;
 
 /// File descriptors of a process of the run, in addition to those for connections: files, timers, sockets.
 const DESCRIPTORS: u64 = 32;
-/// The memory in bytes of a node without its application's state, with a margin: nodes of a run of 60 used
-/// 9.3 MB with 1 MiB of state.
+/// The memory in bytes of a node without its application's state, with a margin: in a run of 60 nodes, each used 9.3 MB
+/// with 1 MiB of state.
 const NODE_MEMORY: u64 = 8 << 20;
 /// Threads of a node: the process, its heartbeat, its storage, metrics, and computations.
 const THREADS: u64 = 6;

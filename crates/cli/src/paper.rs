@@ -64,7 +64,7 @@ pub(crate) fn jobs(asked: Option<NonZero<usize>>) -> NonZero<usize> {
     asked.or_else(|| available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN)
 }
 
-/// Runs one seed after another, and shows each while it runs.
+/// Runs one seed after another, and shows the progress of each run.
 fn watched(
     arguments: &SimulateArguments,
     federation: &Federation,
@@ -121,7 +121,7 @@ struct Watcher {
     level: TraceLevel,
     out: Box<dyn Write>,
     names: RunNames,
-    /// Clusters by process.
+    /// The cluster of each process.
     cluster_of: Vec<ClusterId>,
     interrupted: Arc<AtomicBool>,
     progress: Progress,

@@ -1,4 +1,4 @@
-//! Runs on real processes for reproductions (a small federation compared with the simulator, and ping-pong)
+//! Runs on real processes for reproductions (a small federation compared with the simulator, and the runs for HydEE)
 //! and for comparisons of protocols.
 
 use std::num::NonZero;

@@ -249,7 +249,7 @@ struct ReplayedFact {
 }
 
 /// Returns the number of the first fact that differs from the recorded one. In virtual time, a process that states a
-/// fact for which a fault waits is halted, and its remaining actions happen later: once the supervisor has released it.
+/// fact for which a fault waits is halted. Its remaining actions happen after the supervisor has released it.
 fn first_difference(
     facts: &[ReplayedFact],
     recorded: &[(Time, Fact)],
@@ -285,7 +285,7 @@ fn event<P: Process>(entry: InputEntryOf<P>, jobs: &mut BTreeMap<JobNo, P::Job>)
     })
 }
 
-/// Returns the first action that differs from the recorded ones.
+/// Describes the first action that differs from the recorded ones; `None` if all are equal.
 fn difference<P: Process>(recorded: &[RecordedAction], actions: &[ActionOf<P>]) -> Option<String> {
     let replayed: Vec<RecordedAction> = actions.iter().map(RecordedAction::of::<P>).collect();
     let first = (0..recorded.len().max(replayed.len())).find(|&it| recorded.get(it) != replayed.get(it))?;

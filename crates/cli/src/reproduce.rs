@@ -94,7 +94,7 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let interrupted = interrupt::flag();
     let work = Work { out: &out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
-    // The runs on real processes come first, while this program does not load the machine otherwise.
+    // The runs on real processes come first, while this program puts no other load on the machine.
     let evaluation = Evaluation { out: &out, interrupted: &interrupted, resume: *resume };
     let wanted = match (arguments.with_processes, *quick) {
         (false, _) => 0,
@@ -125,7 +125,7 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let interrupted = interrupt::flag();
     let work = Work { out: &out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
-    // The runs on real processes come first, while this program does not load the machine otherwise.
+    // The runs on real processes come first, while this program puts no other load on the machine.
     let evaluation = Evaluation { out: &out, interrupted: &interrupted, resume: *resume };
     let (few, many) =
         if *quick { (QUICK_PING_PONG, QUICK_PING_PONG) } else { (PING_PONG, CROWDED_PING_PONG) };

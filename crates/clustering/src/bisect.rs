@@ -12,17 +12,17 @@ use crate::level::Level;
 
 /// The number of nodes at which merging stops.
 const COARSEST: usize = 40;
-/// The number of nodes from which a half is grown.
+/// The number of starts from which a half is grown.
 const STARTS: usize = 12;
-/// The largest number of passes over a level that improve it.
+/// The largest number of passes over a level.
 const PASSES: usize = 8;
 /// The number of consecutive moves without a gain after which a pass stops.
 const PATIENCE: usize = 120;
 /// The number of candidates in each half that are examined for a move that keeps the balance.
 const LOOKS: usize = 8;
-/// The number of other clusters, those with the most traffic, with which a cluster exchanges processes.
+/// The largest number of parts with which a part exchanges processes: those with which it has the most traffic.
 const PARTNERS: usize = 4;
-/// The number of rounds of exchanges over all clusters.
+/// The largest number of rounds of exchanges over all parts.
 const EXCHANGES: usize = 3;
 
 /// Divides a graph into `parts` parts of about the same size, none with more than `most` processes. Returns the
@@ -120,7 +120,8 @@ fn split(
 }
 
 impl Level {
-    /// Divides the graph into halves. The left half has about the size `share`.
+    /// Divides the graph into halves. The left half has about the size `share`. Returns whether each node is in the
+    /// left half.
     fn halve(&self, share: Share, chance: &mut Chance) -> Vec<bool> {
         let mut is_left = if self.len() <= COARSEST {
             self.grow(share, chance)

@@ -128,7 +128,7 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Returns the most profitable cluster for this node, which may be empty.
+    /// Returns the most profitable cluster for this node, which may be empty; `None` if the node should stay.
     fn best(&mut self, one: usize) -> Option<u32> {
         let (own, size) = (self.cluster_of[one], self.level.sizes[one]);
         for &(other, bytes) in &self.level.peers[one] {

@@ -14,12 +14,12 @@
 //! | `balance` | upper limit on a cluster's size |
 //! | `parts` | division into a given number of parts |
 //! | `bisect` | multilevel bisection; exchanges between parts |
-//! | `refine` | profitable moves of individual processes |
+//! | `refine` | profitable moves of individual processes, and merges of clusters |
 //! | `exhaustive` | all divisions of a few processes |
 //! | `level` | a graph whose nodes represent several processes |
 //! | `leiden` | minimisation of the sum by moving, refining and merging |
 //! | `search` | further minimisation of the sum by dividing regions again and combining divisions |
-//! | `recluster` | changes of clusters that pay when the traffic shifts |
+//! | `recluster` | changes of clusters that pay off when the traffic shifts |
 //! | `follow` | identity of clusters across a change |
 //! | `chance` | random numbers from a fixed seed |
 //! | [`patterns`] | the traffic of the six NAS kernels that the HydEE paper divides into clusters, in closed form |
@@ -48,7 +48,7 @@ pub use graph::Graph;
 pub use parts::parts;
 pub use recluster::{DivisionSequence, Interval, Reclustering, recluster};
 
-/// The largest difference between sums that is due to rounding, in points.
+/// The difference between sums, in points, up to which they count as equal. It is due to rounding.
 const EQUAL: f64 = 1e-6;
 /// If a single cluster has the least sum: the difference from the best division into several clusters, in
 /// points, within which divisions count as equally good.
@@ -101,8 +101,7 @@ pub struct SearchResult {
     pub chosen: usize,
     /// The reason for the choice, in words.
     pub reason: String,
-    /// Whether all divisions were compared. Only then is the choice proven to have the least sum within the
-    /// limits.
+    /// Whether all divisions were compared. If so, the choice is proven to have the least sum within the limits.
     pub exhaustive: bool,
 }
 

@@ -17,7 +17,7 @@ pub enum Pattern {
     Ft,
     /// Lower-upper solver: a mesh.
     Lu,
-    /// Multigrid: a three-dimensional torus, whose third dimension is shorter and has smaller faces.
+    /// Multigrid: a three-dimensional torus, whose third dimension has smaller faces and may be shorter.
     Mg,
     /// Scalar pentadiagonal solver: the same torus as BT.
     Sp,

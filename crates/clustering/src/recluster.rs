@@ -1,5 +1,5 @@
-//! Determines whether it pays to divide the processes again at a checkpoint when the traffic has shifted
-//! (future work of the HydEE paper).
+//! Determines whether dividing the processes again at a checkpoint pays off when the traffic has shifted (future work
+//! of the HydEE paper).
 //!
 //! Time is divided into intervals of equal length, each with its own graph. Candidates are the best divisions
 //! of each interval, and of all intervals together. Dynamic programming finds the cheapest sequence of them.
@@ -15,7 +15,7 @@ use crate::{Constraints, Division, Graph, find, limits};
 
 /// The difference below which sums count as equal, in points.
 const EQUAL: f64 = 0.01;
-/// The number of candidates per graph: the divisions with the least sum of both shares.
+/// The largest number of candidates per graph: the divisions with the least sum of both shares.
 const CANDIDATES: usize = 16;
 
 /// The best results with and without changes of clusters.

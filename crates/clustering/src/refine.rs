@@ -67,7 +67,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Moves a process if that reduces the cost. `bytes` has an entry per cluster, and is zero before and after.
+    /// Moves a process if that reduces the cost, and returns whether it did. `bytes` has an entry per cluster, and is
+    /// zero before and after.
     fn move_one(&mut self, one: usize, bytes: &mut [u64]) -> bool {
         let own = self.cluster_of[one];
         let peers = self.graph.peers(one);

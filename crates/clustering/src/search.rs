@@ -26,8 +26,8 @@ const BOUNDS: (usize, usize) = (1_000, 8_000);
 const LOOKED_AT: usize = 1_500_000;
 /// The largest number of clusters in a region.
 const WIDEST: usize = 5;
-/// The largest loss that a region may cause at the start, in points, and the share of the regions, at the
-/// end, that may cause no loss.
+/// An upper bound on the loss that a region may cause, in points, and the share of the regions, at the end, that may
+/// cause no loss.
 const LOSS: f64 = 0.1;
 const TAIL: f64 = 0.2;
 /// Weights of logging in regions if the share that rolls back is limited.
@@ -141,7 +141,7 @@ struct Search<'a> {
     /// Members of each cluster. No cluster is empty.
     members: Vec<Vec<u32>>,
     chance: Chance,
-    /// The cost of the clusters relative to those of the start.
+    /// The cost of the clusters, relative to that of the start.
     cost: f64,
     /// The additional cost that a region may currently cause.
     loss: f64,

@@ -7,7 +7,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`compare`] | one federation under several protocols |
-//! | [`stored`] | stored results, with which interrupted work continues |
+//! | [`stored`] | stored results, from which interrupted work resumes |
 //! | [`files`] | the three files of the paper's simulator, and the federation that they describe |
 //! | [`samples`] | the files of the paper's experiments |
 //! | [`mod@reproduce`] | reproductions of published evaluations, and their pages |

@@ -83,8 +83,8 @@ pub struct ClusterStatistics {
     /// The time at which it joined; absent for a cluster that exists from the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub joined_seconds: Option<f64>,
-    /// The time at which its last process had left the program, and the time at which the cluster was released;
-    /// absent for a cluster that stayed.
+    /// The time at which its last process finished, and the time at which the cluster was released; absent for a
+    /// cluster that stayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_seconds: Option<(f64, f64)>,
     /// Rollbacks in the order of incarnations.

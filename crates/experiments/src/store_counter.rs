@@ -35,7 +35,7 @@ pub(crate) struct Removal {
 #[derive(Clone, Debug, Default)]
 struct Node {
     logged: u64,
-    /// The number of messages in the log when this part was saved.
+    /// For each saved part: the number of messages in the log at that time.
     logged_in: BTreeMap<ImageName, u64>,
     /// A message that is about to be re-sent, and is therefore already in the log.
     resent: Option<MessageId>,

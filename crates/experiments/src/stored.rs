@@ -1,4 +1,4 @@
-//! Stored results of runs, with which interrupted work continues.
+//! Stored results of runs, from which interrupted work resumes.
 //!
 //! This module neither reads nor writes files: the caller passes in the stored results, and stores each new one.
 

@@ -20,7 +20,7 @@ pub struct Tally {
     pub pass: usize,
     /// Runs that could not be judged completely, and violated nothing.
     pub unknown: usize,
-    /// Runs in which no random fault took effect, and that violated nothing. They are not counted as unknown.
+    /// Runs that are unknown only because no random fault took effect. They are not part of `unknown`.
     pub without_fault: usize,
     /// Runs with a violation.
     pub fail: usize,

@@ -16,7 +16,7 @@ const CHECKPOINT_EVERY: Span = Span::from_secs(10);
 const COLLECT_EVERY: Span = Span::from_secs(15);
 /// Protocols repeat requests after four times the delay of the slowest link.
 const LATENCY: Span = Span::from_secs(5);
-/// How long an idle process waits after a refusal before it asks another one for tasks.
+/// How long an idle process waits after a refusal before it asks for tasks again.
 const PATIENCE: Span = Span::from_secs(5);
 
 /// The reason why a federation cannot be explored.

@@ -21,7 +21,7 @@ use crate::key::{Key, Unhashed, key_of, key_of_all};
 /// A process with its storage and its view of the membership.
 #[derive(Clone)]
 pub(crate) struct Local<N: Hosted> {
-    /// Depends on all other fields. Immutable values, such as images and memberships, have their own keys, so that they
+    /// The key of all other fields. Immutable values, such as images and memberships, have their own keys, so that they
     /// are not formatted again after each event.
     pub(crate) key: Key,
     me: ProcessId,

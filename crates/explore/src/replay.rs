@@ -21,7 +21,7 @@ use crate::state::{Choice, State, Witnesses};
 pub struct Counterexample {
     /// The manifest of the run.
     pub manifest: Manifest,
-    /// The facts of the run. A step takes a millisecond.
+    /// The facts of the run. Each step takes a millisecond.
     pub trace: Trace,
     /// The steps until the federation is quiet, in words.
     pub steps: Vec<String>,

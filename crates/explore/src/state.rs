@@ -353,8 +353,8 @@ impl<N: Hosted> State<N> {
         state
     }
 
-    /// Completes the run from a quiet state: deadlines expire in order, and all resulting steps happen, until
-    /// every rank has finished. Returns whether they finish, or the run ends in another way.
+    /// Completes the run from a quiet state: deadlines expire in order, and all resulting steps happen, until every
+    /// rank has finished. Returns whether the run ends: every rank finishes, or the run ends in another way.
     pub(crate) fn complete(&mut self, effects: &mut Effects<N>, sink: &mut impl Witnesses<N>) -> bool {
         for _ in 0..MOST_ROUNDS {
             if self.ended.is_some() || self.has_finished() {
@@ -593,7 +593,7 @@ impl<N: Hosted> State<N> {
     }
 }
 
-/// Returns the position of a pending step as a choice names it.
+/// Converts the position of a pending step to the type of a choice.
 fn position(place: usize) -> u16 {
     u16::try_from(place).expect("fewer than 65,536 steps are pending")
 }

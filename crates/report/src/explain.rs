@@ -144,7 +144,8 @@ pub fn unrecoverable(
     text
 }
 
-/// Describes why the run did not complete; `None` if it did.
+/// Describes why the run ended early: it was interrupted, exceeded its deadline, or reached its memory limit, or its
+/// record ends early. Returns `None` for any other outcome.
 fn ended_early(history: &Timeline, manifest: &Manifest) -> Option<String> {
     let end = instant(history.seconds(history.end));
     match manifest.outcome {

@@ -21,7 +21,7 @@ use crate::timeline::Timeline;
 pub struct TimeByActivity {
     /// Computations and tasks that no rollback undid.
     pub working_seconds: f64,
-    /// Time in which the application neither computed nor ran a task.
+    /// Remaining time: the process waited for a message, for a task to steal or for a value.
     pub waiting_seconds: f64,
     /// Work that a rollback undid, or that was lost with a process that never returned.
     pub undone_seconds: f64,
@@ -115,7 +115,7 @@ fn window(cluster: ClusterId, history: &Timeline) -> (Time, Time) {
     (of(&history.joined).unwrap_or(history.origin), of(&history.left).unwrap_or(history.end))
 }
 
-/// Returns the periods in which a process did not work, in any order. They may overlap.
+/// Returns the periods of all activities of a process except working, in any order. They may overlap.
 fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Time, Time)) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = history.pauses.stretches().map(|(from, upto)| (from, upto, PAUSED)).collect();
     for failure in history.failures.iter().filter(|it| it.process == process) {

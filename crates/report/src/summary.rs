@@ -129,8 +129,7 @@ pub struct RollbackSummary {
     pub checkpoint_incarnation: u32,
     /// Committed checkpoints that it undid.
     pub depth: u64,
-    /// Undone work in seconds, summed over all processes: for each, from the restored state until it paused or
-    /// failed.
+    /// Undone work in seconds, summed over all processes: for each, from the restored state until it stopped or failed.
     pub lost_work_seconds: f64,
     /// Seconds from `at_seconds` until the last process resumed.
     pub recovery_seconds: f64,
@@ -236,7 +235,8 @@ pub struct ResultSummary {
     pub compared_with: Option<String>,
     /// The number of ranks that finished.
     pub finished: usize,
-    /// Whether all ranks finished with the expected digest.
+    /// Whether all ranks finished with the expected digest, except those that failed permanently; `None` without a
+    /// reference.
     pub equal: Option<bool>,
     /// The digest of each rank that finished, by its name.
     pub digests: BTreeMap<String, String>,
@@ -578,7 +578,7 @@ fn lives_were(number: usize) -> String {
     if number == 1 { "1 life was".to_owned() } else { format!("{number} lives were") }
 }
 
-/// Formats a restored checkpoint for a table: `3`, or `3 of incarnation 2`.
+/// Formats a restored checkpoint for a table: `initial state`, `checkpoint 3`, or `checkpoint 3 (incarnation 2)`.
 pub(crate) fn target(it: &RollbackSummary) -> String {
     match it.checkpoint {
         0 => "initial state".to_owned(),

@@ -136,7 +136,7 @@ impl Writer<'_> {
                 }
             }
             Fact::Finished(_) => self.line(at, me, "finishes".to_owned()),
-            // The execution follows immediately, and the effects of a computation and of a checkpoint's messages are
+            // A planned task is executed immediately. The effects of a computation and of a checkpoint's messages are
             // shown instead.
             Fact::Computed { .. } | Fact::Planned(_) | Fact::CheckpointMessage { .. } => {}
             Fact::Rerun { task, by, .. } => {

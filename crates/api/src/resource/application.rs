@@ -357,7 +357,7 @@ impl Application {
         }
     }
 
-    /// Returns whether the application consists of messages or tasks.
+    /// Returns the family of the application: messages or tasks.
     pub fn family(&self) -> Family {
         match self {
             Application::Heat(_)

@@ -93,17 +93,17 @@ static PROTOCOLS: RwLock<Vec<KnownProtocol>> = RwLock::new(Vec::new());
 static APPLICATIONS: RwLock<Vec<KnownApplication>> = RwLock::new(Vec::new());
 static ACCEPTS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 
-/// Registers a protocol with this program.
+/// Registers a protocol from another crate with this program.
 ///
 /// # Panics
 ///
-/// Panics if a protocol with this name exists.
+/// Panics if a built-in or registered protocol has this name.
 pub fn register_protocol(known: KnownProtocol) {
     assert!(Protocol::names().all(|it| it != known.name), "the protocol `{}` already exists", known.name);
     PROTOCOLS.write().expect("nothing panics while it is locked").push(known);
 }
 
-/// Registers an application with this program.
+/// Registers an application from another crate with this program.
 ///
 /// # Panics
 ///

@@ -33,7 +33,7 @@ pub struct Fault {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtbf: Option<Mtbf>,
 
-    /// Action: kill a process. The supervisor then starts its next life.
+    /// Action: kill a process. By default, the supervisor then starts its next life.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<Crash>,
     /// Action: pause a process for a while. It resumes unless it has been declared failed in the meantime.
@@ -97,8 +97,8 @@ pub enum Mtbf {
 pub struct Weibull {
     /// Time within which 63% of the failures occur.
     pub scale: Duration,
-    /// Shape parameter. Below 1, failures come in bursts; above 1, they are more regular. Observed on clusters: 0.7 to
-    /// 0.8.
+    /// Shape parameter. Below 1, failures come in bursts; above 1, they are more regular. Values observed on clusters:
+    /// 0.7 to 0.8.
     #[schemars(range(min = 0.1, max = 10.0))]
     pub shape: f64,
 }
@@ -242,7 +242,7 @@ pub struct SlowStorage {
     pub span: Option<Duration>,
 }
 
-/// Makes the storage of a node fail.
+/// Makes the writes of a node fail.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BadStorage {

@@ -190,7 +190,7 @@ impl Protocol {
     }
 
     /// Returns the names that can be compared for applications of this family: all protocols that can protect them,
-    /// with `none` last, and `every-message` for messages or `cck-global` for tasks.
+    /// followed by `every-message` for messages or `cck-global` for tasks, and then `none`.
     pub fn compared(family: Family) -> Vec<&'static str> {
         let protects = |it: &Known| (it.with_defaults)().family().is_none_or(|own| own == family);
         let mut names: Vec<_> = KNOWN.iter().filter(|it| protects(it)).map(|it| it.name).collect();
@@ -227,8 +227,8 @@ impl Protocol {
         Some(protocol)
     }
 
-    /// Returns the protocol that a comparison runs under `name`, one of [`Protocol::compared`]. This protocol keeps its
-    /// own options; another one takes over the options that both have.
+    /// Returns the protocol that a comparison runs under `name`, one of [`Protocol::compared`]; `None` for any other
+    /// name. This protocol keeps its own options; another one takes over the options that both have.
     pub fn or_instead(&self, name: &str) -> Option<Protocol> {
         if name == EVERY_MESSAGE {
             let Options::Hc3i(own) = self.or_instead("hc3i")?.options() else { return None };

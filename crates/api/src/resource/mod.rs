@@ -309,8 +309,8 @@ impl FederationSpec {
         self.schedule.clone().unwrap_or_default()
     }
 
-    /// Returns whether tasks are assigned to processes in advance, instead of being stolen. Under `none`, that is the
-    /// case if the federation has no settings for stealing, and either has a schedule or runs a program whose tasks are
+    /// Returns whether tasks are assigned to processes in advance, instead of being stolen. Under `none`, this requires
+    /// a federation that has no settings for stealing, and that either has a schedule or runs a program whose tasks are
     /// all known in advance.
     pub fn is_planned(&self) -> bool {
         let is_asked = || self.application.is_planned() || self.schedule.is_some();

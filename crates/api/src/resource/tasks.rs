@@ -21,7 +21,7 @@ pub struct Fibonacci {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 35))]
     pub threshold: Option<u32>,
-    /// Time of such a task at speed 100. Calls above the threshold and sums take no time. Default 10ms.
+    /// Time of a task that spawns no others, at speed 100. Other calls and sums take no time. Default 10ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_time: Option<Duration>,
 }

@@ -367,7 +367,7 @@ impl<'a> Check<'a> {
             self.problem(
                 "spec.deadline",
                 format!(
-                    "the application computes for {}, which exceeds the deadline of {}",
+                    "the application computes for {}, but the deadline of the run is {}",
                     Duration(computing),
                     Duration(deadline)
                 ),

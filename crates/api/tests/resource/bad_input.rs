@@ -136,9 +136,12 @@ fn every_mistake_is_explained() {
         ("a program that needs every cluster", with("nodes: 2", "nodes: 2, leavesAfter: 5s")),
         ("a protocol that needs every cluster", guest("joinsAfter: 5s").replace("hc3i:", "coordinated:")),
         ("a cluster that leaves before it joins", guest("joinsAfter: 20s, leavesAfter: 10s")),
-        ("a cluster that joins when all is over", guest("joinsAfter: 40s")),
+        ("a cluster that joins after the end", guest("joinsAfter: 40s")),
         ("no cluster stays", guest("joinsAfter: 5s").replace("nodes: 3", "nodes: 3, leavesAfter: 9s")),
-        ("copies where no cluster stays", guest("leavesAfter: 9s").replace("sharedStorage", "otherCluster")),
+        (
+            "replicas although no cluster stays",
+            guest("leavesAfter: 9s").replace("sharedStorage", "otherCluster"),
+        ),
         ("two protocols", with("    hc3i:", "    none: {}\n    hc3i:")),
         (
             "no other cluster",
@@ -153,14 +156,14 @@ fn every_mistake_is_explained() {
         ("deadline before the end", with("deadline: 60s", "deadline: 1s").replace("at: 4s", "at: 500ms")),
         ("fault after the deadline", with("at: 4s", "at: 70s")),
         (
-            "nothing to compute on",
+            "no cores to compute on",
             with("  deadline: 60s", "  deadline: 60s\n  simulator: { handling: { cores: 0 } }"),
         ),
         ("no trigger", with("at: 4s, ", "")),
         ("two triggers", with("at: 4s, ", "at: 4s, mtbf: { exponential: 30s }, ")),
         ("no action", with(", crash: { cluster: any }", "")),
         (
-            "process that is not there",
+            "process that does not exist",
             with("crash: { cluster: paris, node: 1 }", "crash: { process: paris-9 }"),
         ),
         (

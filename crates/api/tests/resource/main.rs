@@ -1,4 +1,4 @@
-//! The resource: what is valid, what is refused and how, and what it expands to.
+//! Tests of the resource: validity, error messages, and the expansion of faults.
 
 mod bad_input;
 mod definition;

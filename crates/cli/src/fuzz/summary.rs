@@ -18,7 +18,7 @@ use crate::progress::Progress;
 
 /// Prints the progress of the search.
 pub(super) struct SearchProgress {
-    /// `None` if nothing is to be printed.
+    /// `None` to print nothing.
     progress: Option<Progress>,
     title: String,
 }
@@ -40,8 +40,8 @@ impl SearchProgress {
     }
 }
 
-/// Returns a function for each step of shrinking, which prints the size of the smallest scenario so far, and ends the
-/// search once the user has interrupted the program.
+/// Returns a function to call after each step of shrinking. It prints the size of the smallest scenario so far, and
+/// ends the shrinking once the user has interrupted the program.
 pub(super) fn shrinking(
     arguments: &FuzzArguments,
     title: &str,

@@ -37,7 +37,7 @@ pub(crate) struct Detection {
     pub(crate) out_of_memory: u64,
     /// The first seed with a violation.
     pub(crate) first: Option<u64>,
-    /// The first seed whose run violated a property other than a limit on cost, and that property.
+    /// The first seed whose run violated a property other than a limit on cost or `sameResult`, and that property.
     #[serde(default)]
     pub(crate) harmful: Option<(u64, Property)>,
 }
@@ -117,7 +117,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Names a defect, with its place among those of the command, for the progress.
+/// Names a defect, with its number among those of the command, for the progress.
 pub(crate) fn title(defect: Defect, number: usize, of: usize) -> String {
     format!("{defect} (defect {number} of {of})")
 }

@@ -64,7 +64,7 @@ fn a_resumed_comparison_equals_an_uninterrupted_one() {
     let whole = place.faultline(arguments("whole")).assert().code(0);
     let told = |output: &Output| text(&output.stdout).replace("cut/index.html", "whole/index.html");
     assert_eq!(told(resumed.get_output()), told(whole.get_output()));
-    assert!(!place.path("cut/runs.jsonl").exists(), "it can be done again");
+    assert!(!place.path("cut/runs.jsonl").exists(), "a completed comparison can be repeated");
 }
 
 #[test]

@@ -173,6 +173,6 @@ fn begin(place: &TestDirectory, file: &str) -> Child {
         .unwrap();
     let out = BufReader::new(run.stdout.take().unwrap());
     let begun = out.lines().any(|line| line.unwrap().contains("the application starts"));
-    assert!(begun, "the run ended before it began");
+    assert!(begun, "the run ended before its application started");
     run
 }

@@ -27,7 +27,7 @@ fn alone(place: &TestDirectory) -> Command {
 }
 
 /// Copies, in another process, a file that will be executed. If this process wrote the file, a child that another test
-/// starts at that moment would have it open for writing, and it could not be executed.
+/// starts at that moment would have it open for writing, and executing it would fail.
 fn copy(from: &Path, to: &Path) {
     assert!(process::Command::new("cp").args([from, to]).status().unwrap().success());
 }

@@ -123,7 +123,7 @@ fn a_cluster_that_joins_late_takes_tasks_on_both_backends() {
         let output = place.faultline(facts).output().unwrap();
         let facts = String::from_utf8(output.stdout).unwrap();
         let ran = |it: &&str| it.contains("\"ran\"") && it.contains("lille-0");
-        assert!(facts.lines().any(|it| ran(&it)), "{backend}: it ran nothing");
+        assert!(facts.lines().any(|it| ran(&it)), "{backend}: lille ran no task");
     }
 }
 

@@ -239,7 +239,7 @@ pub struct Row {
     pub calm: Tally,
     /// Outcomes of the runs with faults.
     pub faulty: Tally,
-    /// Values by name of the quantity. A quantity that no run has is missing.
+    /// The values, by the name of the quantity. A quantity that no run has is missing.
     pub values: BTreeMap<&'static str, Estimate>,
     /// The value of each run, by name of the quantity, for quantities with fewer than [`FEW`] runs.
     pub points: BTreeMap<&'static str, Vec<f64>>,
@@ -294,10 +294,6 @@ impl Comparison {
 
 /// Compares protocols on a federation. Does not repeat runs whose results are in `store`. After an interruption, the
 /// comparison contains the completed runs.
-///
-/// # Errors
-///
-/// Returns an error if the comparison is interrupted.
 ///
 /// # Panics
 ///
@@ -406,7 +402,7 @@ impl Bench<'_, '_, '_> {
             protocol: name.to_owned(),
             options: options(&federation.spec.protocol),
             cannot,
-            // Without protection, there are no runs with faults, which is reported separately.
+            // Without protection, there are no runs with faults. A separate remark says so.
             left_out: if name == UNPROTECTED { Vec::new() } else { left_out },
             cannot_with_faults,
             calm: Tally::default(),
@@ -445,7 +441,7 @@ impl Bench<'_, '_, '_> {
                 !calm.is_empty() && calm.iter().all(|it| is_forced(it) && it.costs.seconds > *period)
             })
             .map(|(text, _)| text);
-        // The time without faults says nothing about that with faults.
+        // How processes spend their time without faults says nothing about runs with faults.
         let timed = if self.has_faults { &faulty } else { &calm };
         row.time = timed.iter().fold(TimeByActivity::default(), |sum, it| sum + it.time);
         (row.calm, row.faulty) = (tally(&calm), tally(&faulty));

@@ -58,7 +58,7 @@ pub fn render(it: &Comparison) -> String {
             }
         }
         @if it.missing > 0 {
-            ul.reasons { li { (count(it.missing, "run")) " are missing, because the comparison was interrupted." } }
+            ul.reasons { li { "Missing because the comparison was interrupted: " (count(it.missing, "run")) "." } }
         }
         (picture(it))
         (table(it))

@@ -248,7 +248,7 @@ const NEGLIGIBLE: f64 = 1e-3;
 
 impl Unit {
     /// Formats the mean in one unit with half the width of its interval or, for few runs, with their range. Omits a
-    /// width that the three digits of the mean do not show.
+    /// width that is too small to show in the three digits of the mean.
     pub fn text(self, estimate: &Estimate) -> String {
         let mean = estimate.mean();
         let (divisor, unit) = self.scale(mean);
@@ -306,7 +306,7 @@ fn logged(run: &Run) -> f64 {
     }
 }
 
-/// Returns the mean over the outages of a run that recovered from all of them.
+/// Returns the mean over the outages from which a run recovered; `None` if it did not complete, or if there are none.
 fn per_outage(run: &Run, of: impl Fn(&super::Outage) -> Option<f64>) -> Option<f64> {
     let survived = run.costs.outages.iter().filter(|it| it.recovery_seconds.is_some());
     let values: Vec<f64> = survived.filter_map(of).collect();

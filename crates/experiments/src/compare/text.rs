@@ -34,7 +34,7 @@ pub fn text(it: &Comparison) -> String {
     text.push('\n');
     text.push_str(&table(it));
     if it.missing > 0 {
-        writeln!(text, "{} are missing, because the comparison was interrupted.", count(it.missing, "run"))
+        writeln!(text, "Missing because the comparison was interrupted: {}.", count(it.missing, "run"))
             .expect("a string accepts every write");
     }
     let remarks: Vec<String> = it.rows.iter().flat_map(|row| remarks(it, row)).collect();
@@ -210,9 +210,9 @@ fn fewer_faults(it: &Comparison, row: &Row) -> Option<String> {
     (most > own).then(|| {
         let [own, most] = [own, most].map(|it| Unit::Count.brief(it));
         format!(
-            "{} met fewer faults than other protocols, {own} of {most} on average: the rest were due after its end, or \
-             waited for an event that never happened. Its costs with faults are not comparable (`faultline run` with \
-             this protocol shows which faults took effect)",
+            "{} experienced fewer faults than other protocols, {own} of {most} on average: the rest were due after its end, \
+             or waited for an event that never happened. Its costs with faults are not comparable (`faultline run` \
+             with this protocol shows which faults took effect)",
             row.protocol
         )
     })

@@ -232,7 +232,7 @@ fn protocol(timers: &Timers, origins: &mut Origins) -> Hc3i {
         let from = format!("checkpoint.{cluster}");
         origins.add(&format!("{path}.checkpointEveryIn.{cluster}"), File::Timers, &from);
     }
-    // The paper determines the number of copies, not the file, so a problem with it is a problem of the clusters.
+    // The number of replicas comes from the paper, not from a file, so a problem with it is reported at the clusters.
     origins.add(&format!("{path}.replicas"), File::Topology, "clusters");
     Hc3i {
         checkpoint_every: Some(Period(None)),
@@ -261,7 +261,7 @@ fn faults(topology: &Topology) -> Vec<Fault> {
     }]
 }
 
-/// Returns a deadline that any run can meet unless it never ends, even if it re-executes lost work.
+/// Returns a generous deadline. If nodes fail, it leaves time to re-execute lost work.
 fn deadline(topology: &Topology, application: &Application) -> Duration {
     let again = if topology.mtbf.0.is_some() { 4 } else { 1 };
     let longest = Span::from_secs(87_600 * 3600);

@@ -59,7 +59,7 @@ pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, I
         text: vec![
             "With the option \"collectBy: everyCluster\", each cluster periodically announces what it stores to \
              all other clusters. It decides for itself once it has heard from all of them, or at its next \
-             announcement, based on the latest news. Both variants run with the same seeds, and with a collection \
+             announcement, based on the latest lists. Both variants run with the same seeds, and with a collection \
              every two hours. A list holds one DDV (8 bytes per cluster) for each stored checkpoint."
                 .into(),
         ],

@@ -1,8 +1,8 @@
 //! Reproductions of published evaluations: every experiment runs with many seeds, and is compared with the numbers in
 //! the paper.
 //!
-//! No parameter is fitted to a published number. Where the paper does not specify an experiment completely, the
-//! result states which choice was made.
+//! No parameter is fitted to a published number. Where the paper does not specify an experiment completely, the result
+//! states the choices that were made.
 //!
 //! | module | contents |
 //! | --- | --- |

@@ -69,12 +69,12 @@ fn head(it: &Reproduction) -> Markup {
         }
         @if it.missing > 0 {
             ul.reasons { li {
-                "Interrupted: " (count(it.missing, "run")) " are missing, and the experiments that need them are left out."
+                "Interrupted: " (count(it.missing, "run")) " missing. Experiments that lack a run are left out."
             } }
         }
         @if it.out_of_memory > 0 {
             ul.reasons { li {
-                "Out of memory: " (count(it.out_of_memory, "run")) " reached the limit, and the experiments that need them are left out."
+                "Out of memory: " (count(it.out_of_memory, "run")) " reached the limit. Experiments that lack a run are left out."
             } }
         }
         @if !wrong.is_empty() {
@@ -168,13 +168,13 @@ pub fn text(it: &Reproduction) -> String {
     missed.iter().for_each(|it| text.push_str(&format!("goal missed: {it}\n")));
     if it.missing > 0 {
         text.push_str(&format!(
-            "interrupted: {} are missing, and the experiments that need them are left out\n",
+            "interrupted: {} missing; experiments that lack a run are left out\n",
             count(it.missing, "run")
         ));
     }
     if it.out_of_memory > 0 {
         text.push_str(&format!(
-            "out of memory: {} reached the limit, and the experiments that need them are left out\n",
+            "out of memory: {} reached the limit; experiments that lack a run are left out\n",
             count(it.out_of_memory, "run")
         ));
     }

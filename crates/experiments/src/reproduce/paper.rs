@@ -199,7 +199,7 @@ fn figures_5_and_6(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
                     agreement: Agreement::of(is_constant),
                     sentence:
                         "Over all delays, the mean stays within one checkpoint, because almost every one of \
-                        the 11 messages meets a new checkpoint of cluster 1."
+                        the 11 messages follows a new checkpoint of cluster 1."
                             .into(),
                 },
                 Finding {

@@ -15,7 +15,7 @@ pub struct Section {
     pub title: String,
     /// The section of the paper.
     pub place: &'static str,
-    /// What was done, and which choices were made where the paper does not specify them.
+    /// A description of the experiment, and of the choices made where the paper leaves details open.
     pub text: Vec<String>,
     /// The findings.
     pub findings: Vec<Finding>,

@@ -23,9 +23,8 @@ pub struct Best {
 /// Finds the setting with the smallest mean of `quantity`. Returns `None` if there is no setting all of whose runs
 /// completed, passed and have the quantity.
 ///
-/// Settings are compared by the differences of the runs with the same seed, whose interval covers the true
-/// difference with a confidence of 95 % (Student's t). With few seeds nothing is certain, and every other
-/// setting is a tie.
+/// Settings are compared by the differences of the runs with the same seed, whose interval covers the true difference
+/// with a confidence of 95 % (Student's t). With few seeds, nothing is certain, and every other setting is a tie.
 pub fn best(sweep: &Sweep, quantity: &Quantity) -> Option<Best> {
     let settings = 0..sweep.plan.settings.len();
     let (sound, excluded): (Vec<usize>, Vec<usize>) =

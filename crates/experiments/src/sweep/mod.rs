@@ -149,7 +149,7 @@ pub struct Measured {
     /// The reasons why the run did not pass; empty if it did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// Values by name of the quantity. A quantity that the run does not have is missing.
+    /// The values, by the name of the quantity. A quantity that the run does not have is missing.
     pub values: BTreeMap<String, f64>,
     /// Whether the run ended because the program reached its memory limit. Such a run should not be stored.
     #[serde(skip)]

@@ -48,7 +48,7 @@ pub fn render(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> String {
     let body = html! {
         header { div { h1 { (name) ": sweep" } p.meta { (scope(sweep)) } } }
         @if sweep.missing() > 0 {
-            p.prose { b { (sweep.missing()) " runs are missing. " } "Run the same command with " code { "--resume" } " to add them." }
+            p.prose { b { "Missing runs: " (sweep.missing()) ". " } "Run the same command with " code { "--resume" } " to add them." }
         }
         @for sentence in conclusions(sweep, quantity) { p.prose { (sentence) } }
         p.prose {
@@ -68,7 +68,7 @@ pub fn render(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> String {
         h2 { "Settings" }
         p.prose {
             "Each point and cell links to the report of its setting's run with seed " (sweep.seeds.0) ", which is in the directory of "
-            "the run's record. Without a record, for example because it would be too large, it links to the federation file. Each "
+            "the run's record. If there is no record, for example because it would be too large, the link leads to the federation file. Each "
             "number links to the federation file of its setting. To examine another run, repeat it exactly with "
             code { "faultline run " ((links.file)(0)) " --backend simulate --seed " (sweep.seeds.0.saturating_add(1)) } "."
         }

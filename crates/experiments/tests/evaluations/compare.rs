@@ -112,7 +112,10 @@ fn a_protocol_that_met_fewer_faults_is_reported_as_not_comparable() {
     let compared =
         compared(HEAT, &format!("  faults: [{{ {when}, crash: {{ cluster: lyon, node: 1 }} }}]\n"));
     let text = text::text(&compared);
-    assert!(text.contains("coordinated met fewer faults than other protocols, 0 of 1 on average"), "{text}");
+    assert!(
+        text.contains("coordinated experienced fewer faults than other protocols, 0 of 1 on average"),
+        "{text}"
+    );
     assert!(!text.contains("hydee met fewer") && !text.contains("none met fewer"), "{text}");
 }
 
@@ -202,7 +205,7 @@ fn an_interrupted_comparison_shows_its_results_and_resumes_to_the_same_compariso
     let [hc3i, none] = &cut.rows[..] else { panic!("two protocols have runs: {cut:?}") };
     assert_eq!((hc3i.calm.runs, hc3i.faulty.runs, none.calm.runs, kept.len()), (2, 1, 2, 5));
     assert_eq!(cut.missing, 17);
-    let missing = format!("{} runs are missing", cut.missing);
+    let missing = format!("Missing because the comparison was interrupted: {} runs.", cut.missing);
     assert!(text::text(&cut).contains(&missing) && page::render(&cut).contains(&missing));
     // The stored runs are not repeated.
     let file: Vec<String> = kept.iter().map(|it| serde_json::to_string(it).unwrap()).collect();

@@ -36,7 +36,7 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     timeline
 }
 
-/// Returns the events of the supervisor.
+/// Returns a timeline that contains only the events of the supervisor.
 fn supervised(history: &History<'_>) -> Timeline {
     let supervision = &history.supervision;
     let failures = supervision.ends.iter().map(|it| Failure {

@@ -87,14 +87,15 @@ pub struct Tasks {
     pub again: u64,
     /// How many of these were in processes that kept their states, because others had lost values.
     pub rerun: u64,
-    /// The number of stolen tasks whose result was used; `None` if tasks are assigned in advance.
+    /// The number of stolen tasks whose result was used; `None` if no task was stolen, or if tasks are assigned in
+    /// advance.
     pub stolen: Option<u64>,
 }
 
 /// The missing parts of checkpoints, and the processes asked for each.
 pub type Missing = Arc<[(ImageName, Vec<ProcessId>)]>;
 
-/// A cluster's checkpoint.
+/// A checkpoint of a group.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     /// Whether a message from another cluster forced it, rather than the timer.
@@ -222,7 +223,7 @@ pub struct Undone {
 /// The path of one message.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
-    /// The time at which the application sent it.
+    /// The time at which the application last sent it.
     pub sent: Option<Time>,
     /// The rollback that undid the send.
     pub send_undone: Option<usize>,

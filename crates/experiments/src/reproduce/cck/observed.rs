@@ -41,7 +41,7 @@ struct Checkpoint {
 pub(super) struct Watched {
     /// Seconds from the beginning of the application to the end of the run.
     pub(super) seconds: f64,
-    /// How long each complete checkpoint took, in milliseconds, and its number of messages.
+    /// The duration of each complete checkpoint except the last, in milliseconds, and its number of messages.
     pub(super) checkpoints: Vec<(f64, u64)>,
     /// Bytes of the states that processes have saved.
     pub(super) state_bytes: Vec<u64>,
@@ -52,8 +52,8 @@ pub(super) struct Watched {
 /// Re-execution by processes that had not failed, after one failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Redone {
-    /// For each process: the number of tasks that it re-executed, and the number that it would have re-executed after
-    /// a global rollback.
+    /// For each process that did not fail: the number of tasks that it re-executed, and the number that it would have
+    /// re-executed after a global rollback.
     pub(super) live: Vec<(ProcessId, u64, u64)>,
 }
 

@@ -196,7 +196,7 @@ pub(super) fn section(
             ours: format!("at most {} % error", short(furthest)),
             agreement: Agreement::Measured,
             sentence: format!(
-                "The simulator charges the message cost that was measured while {CROWD} processes played ping-pong \
+                "The simulator charges the message cost that was measured while {CROWD} processes ran ping-pong \
                  in pairs, and lets all processes share this machine's cores, as they did. The prediction is {}; \
                  the limit is {CLOSE} %.",
                 if furthest.abs() <= CLOSE { "confirmed" } else { "not confirmed" }
@@ -232,9 +232,9 @@ pub(super) fn section(
         text: vec![format!(
             "Two kernels exchange their messages, without any computation, on {PROCESSES} processes in clusters of \
              {CLUSTER}: on real processes over TCP on this machine, without emulated links, and in a simulation \
-             with the costs that ping-pong measured. If two processes play alone, each has a core that is idle \
-             while it waits, and waking the core takes longer than the message itself. That cost is charged for \
-             the kernels below, where each process has its own core. If {CROWD} processes play in pairs, they keep \
+             with the costs that ping-pong measured. If two processes run ping-pong alone, each has a core that is \
+             idle while it waits, and waking the core takes longer than the message itself. That cost is charged \
+             for the kernels below, where each process has its own core. If {CROWD} processes run in pairs, they keep \
              the cores busy. The cost measured with them is charged here."
         )],
         findings,

@@ -1,8 +1,8 @@
 //! Counts the phases between a checkpoint and a failure: the depth of a recovery, which handles one phase after
 //! another.
 //!
-//! Computed from the facts of an execution without failures, by the paper's rule (Algorithm 1): what follows a
-//! message from another cluster is in a later phase than that message.
+//! Computed from the facts of an execution without failures, by the paper's rule (Algorithm 1): everything that follows
+//! a message from another cluster is in a later phase than the message.
 
 use std::collections::HashMap;
 

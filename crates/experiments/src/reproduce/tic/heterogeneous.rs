@@ -29,8 +29,8 @@ fn lost_share() -> f64 {
     f64::from(SPEEDS[2]) / f64::from(SPEEDS.iter().sum::<u32>())
 }
 
-/// Returns by how many percent a run takes longer if the last cluster, but none of its previous work, is lost after
-/// `at` seconds.
+/// Returns the increase in run time, in percent, if the last cluster fails permanently after `at` seconds and none of
+/// its previous work is lost.
 fn ideal_percent(run: &Costs, at: f64) -> f64 {
     let rest = (run.seconds - at) / (1.0 - lost_share());
     100.0 * ((at + rest) / run.seconds - 1.0)
