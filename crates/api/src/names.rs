@@ -39,8 +39,8 @@ impl Names {
         Names { clusters, extra: Names::extra_of(roles) }
     }
 
-    /// Returns the names of processes that are not ranks. None of them ends in a hyphen and a number, as the names of
-    /// ranks do.
+    /// Returns the names of processes that are not ranks. Unlike the names of ranks, they do not end in a hyphen and a
+    /// number.
     pub fn extra_of(roles: &[Role]) -> Vec<String> {
         let name = |(index, &role): (usize, &Role)| {
             let base = match role {

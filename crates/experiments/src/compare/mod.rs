@@ -58,7 +58,7 @@ pub enum Runs<'a> {
     Elsewhere(BackendKind, &'a mut Maker<'a>),
 }
 
-/// Performs one run, and returns its record and judgement, and whether the run was already recorded.
+/// Performs one run, and returns its result, and whether the run was already recorded.
 pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<(Made, bool), Interrupted> + 'a;
 
 /// The result of one run, on any backend.
@@ -241,12 +241,13 @@ pub struct Row {
     pub faulty: Tally,
     /// The values, by the name of the quantity. A quantity that no run has is missing.
     pub values: BTreeMap<&'static str, Estimate>,
-    /// The value of each run, by name of the quantity, for quantities with fewer than [`FEW`] runs.
+    /// The value of each run, by the name of the quantity, for quantities with fewer than [`FEW`] runs.
     pub points: BTreeMap<&'static str, Vec<f64>>,
     /// How the processes spent their time, summed over all runs: those with faults, if there are any, otherwise those
     /// without.
     pub time: TimeByActivity,
-    /// The period of the checkpoint timer, if a message forced every checkpoint in the runs without faults.
+    /// The period of the checkpoint timer, if the runs without faults took longer, but messages forced all of their
+    /// checkpoints.
     pub timer_never_fired: Option<String>,
 }
 
@@ -370,7 +371,7 @@ impl Candidate {
         Candidate { federation, left_out, cannot, cannot_with_faults }
     }
 
-    /// Returns the number of kinds of runs: without faults, and with the faults in the file.
+    /// Returns the number of kinds of runs, from 0 to 2: without faults, and with the faults in the file.
     fn kinds(&self) -> u64 {
         if self.cannot.is_some() { 0 } else { 1 + u64::from(self.has_faulty_runs()) }
     }
@@ -498,7 +499,8 @@ fn problem_of(federation: &Federation) -> Option<String> {
     Some(format!("{}: {}; {}", problem.path, problem.message, problem.help))
 }
 
-/// Returns the checkpoint period that holds for all clusters, as text and in seconds.
+/// Returns the longest checkpoint period of all clusters, as text and in seconds; `None` if a cluster has no checkpoint
+/// timer.
 fn period(federation: &Federation) -> Option<(String, f64)> {
     let draft = Session::new(federation).draft(BackendKind::Simulate).ok()?;
     let periods = draft.bounds?.checkpoint_every;

@@ -57,7 +57,7 @@ pub struct RunCounts {
 }
 
 impl RunCounts {
-    /// Takes the numbers of a run that took this many seconds from its account.
+    /// Creates the numbers from the account of a run and its duration in seconds.
     pub fn of(account: &Account, seconds: f64) -> RunCounts {
         RunCounts {
             messages: account.messages.clone(),

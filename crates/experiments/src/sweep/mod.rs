@@ -41,7 +41,7 @@ pub use parameter::{Parameter, ParameterError, PlaceError};
 /// The maximum number of settings of one sweep.
 pub const MOST_SETTINGS: usize = 4096;
 
-/// The quantities of [`QUANTITIES`] that do not need an unprotected run as a reference.
+/// The quantities of [`QUANTITIES`] that a sweep also measures. None of them needs an unprotected run as a reference.
 const SHARED: [&str; 7] = [
     "rolledBackPercent",
     "recoverySeconds",
@@ -172,8 +172,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// Returns an error if no parameter varies, if there are too many settings, or if a value does not fit into the
-    /// federation.
+    /// Returns an error if no parameter varies, if two parameters vary the same field, if there are too many settings,
+    /// or if a value does not fit into the federation.
     pub fn new(
         federation: &Federation,
         parameters: Vec<Parameter>,

@@ -194,7 +194,7 @@ pub struct Stretch {
     pub upto: i64,
 }
 
-/// A cluster's rollback to a checkpoint.
+/// A rollback of a group to a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RollbackMark {
     /// The description of the rollback.
@@ -424,7 +424,7 @@ fn ways(message: &Message) -> Vec<(Time, Option<Time>, Fate)> {
     ways
 }
 
-/// Keeps all notable items, and an even selection of the rest.
+/// Keeps at most `limit` messages: the notable ones, and an even selection of the rest.
 fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec<String>) {
     let all = lines.len();
     if all <= limit {

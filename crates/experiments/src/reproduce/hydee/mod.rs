@@ -132,7 +132,7 @@ struct Kernel {
     simulator: String,
 }
 
-/// The computation time of all processes in one run, in milliseconds.
+/// The computation time of each process in one run, in milliseconds.
 const COMPUTING_MS: u32 = 3_000;
 
 impl Kernel {

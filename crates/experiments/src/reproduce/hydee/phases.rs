@@ -18,7 +18,7 @@ pub(super) struct Phases {
     cluster_of: Vec<ClusterId>,
     /// The current phase of each process.
     phases: Vec<u32>,
-    /// The phase of each message that no process has received.
+    /// The phase of each message that has not been consumed yet.
     sent: HashMap<MessageId, u32>,
     /// The phase of each process at the checkpoint.
     saved: Option<Vec<u32>>,
