@@ -166,8 +166,7 @@ pub struct Status {
     pub faults: Faults,
     /// Every ordered pair of clusters.
     pub links: Vec<Link>,
-    /// What traffic control supports; absent if no place has a shaper, so that delay lines in the nodes emulate all
-    /// links.
+    /// What traffic control supports; absent if no place has a shaper; delay lines in the nodes then emulate all links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shaping: Option<Shaping>,
     /// Total number of rollbacks of clusters.

@@ -377,7 +377,7 @@ impl Application {
         }
     }
 
-    /// Returns whether the first task of the application spawns all others, so that they are known in advance. Other
+    /// Returns whether the first task of the application spawns all others, so they are known in advance. Other
     /// programs of tasks are unrolled before they are planned.
     pub fn is_planned(&self) -> bool {
         matches!(self, Application::Jacobi(_) | Application::Cloth(_))

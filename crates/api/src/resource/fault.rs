@@ -191,7 +191,7 @@ pub struct LinkChange {
     /// Bandwidth, as an amount of data per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
-    /// Share of packets lost. The transport retransmits them, so that losses appear as delays.
+    /// Share of packets lost. The transport retransmits them, so losses appear as delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
     /// Duration of the fault. Default: until the end of the run.

@@ -43,7 +43,7 @@ pub struct Link {
     /// Bandwidth, as an amount of data per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
-    /// Share of packets lost. The transport retransmits them, so that losses appear as delays.
+    /// Share of packets lost. The transport retransmits them, so losses appear as delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
 }
@@ -70,7 +70,7 @@ pub struct Pair {
     /// Bandwidth, as an amount of data per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
-    /// Share of packets lost. The transport retransmits them, so that losses appear as delays.
+    /// Share of packets lost. The transport retransmits them, so losses appear as delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
 }

@@ -255,7 +255,7 @@ pub struct Storage {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StorageKind {
-    /// In memory. Lost with the process, so that only replicas on other nodes survive a crash.
+    /// In memory. Lost with the process, so only replicas on other nodes survive a crash.
     Memory,
     /// In files that are flushed to the device.
     #[default]
@@ -266,8 +266,8 @@ pub enum StorageKind {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Failures {
-    /// A process that sends no heartbeat for this long is declared failed: it is ended, and its failure is announced.
-    /// Default 500ms.
+    /// A process that sends no heartbeat for this long is declared failed: the supervisor ends it and announces its
+    /// failure. Default 500ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detect_after: Option<Duration>,
     /// Time from the announcement of a failure to the start of the next life. Default 200ms.

@@ -25,7 +25,7 @@ pub enum Protocol {
     /// processes restores its channels on its own.
     Spbc(Hydee),
     /// Pessimistic message logging: like `fullLogging`, with an event logger that records the delivery order of every
-    /// process, so that a failed process replays it. Baseline. For applications that act identically after the same
+    /// process, so that a failed process can replay it. Baseline. For applications that act identically after the same
     /// messages in the same order.
     PessimisticLogging(Hydee),
     /// Uncoordinated checkpoints: each process takes checkpoints on its own. A failure also rolls back the processes
@@ -281,7 +281,7 @@ pub enum Piggyback {
     #[default]
     Sn,
     /// The sender's whole DDV. A forced checkpoint then also covers what the sender received from other clusters, so
-    /// that cyclic traffic forces fewer checkpoints.
+    /// cyclic traffic forces fewer checkpoints.
     Ddv,
 }
 

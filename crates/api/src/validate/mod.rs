@@ -33,7 +33,7 @@ pub struct Problem {
 
 /// Returns all problems of `federation`, in the order of the resource. If there are none, the federation can be run.
 ///
-/// Rejects everything that the CEL rules of the custom resource definition reject, so that API servers admit every
+/// Rejects everything that the CEL rules of the custom resource definition reject, so API servers admit every
 /// federation that this function accepts.
 pub fn validate(federation: &Federation) -> Vec<Problem> {
     let mut check = Check::new(&federation.spec);
@@ -191,7 +191,7 @@ impl<'a> Check<'a> {
             self.problem(
                 format!("{path}.{field}"),
                 format!(
-                    "the jitter ({}) exceeds the latency ({}), so that delays could be negative",
+                    "the jitter ({}) exceeds the latency ({}), so delays could be negative",
                     Duration(jitter),
                     Duration(latency)
                 ),

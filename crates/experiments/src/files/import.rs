@@ -232,7 +232,8 @@ fn protocol(timers: &Timers, origins: &mut Origins) -> Hc3i {
         let from = format!("checkpoint.{cluster}");
         origins.add(&format!("{path}.checkpointEveryIn.{cluster}"), File::Timers, &from);
     }
-    // The number of replicas comes from the paper, not from a file, so a problem with it is reported at the clusters.
+    // The number of replicas comes from the paper, not from a file, so a problem with it is reported as one with the
+    // clusters.
     origins.add(&format!("{path}.replicas"), File::Topology, "clusters");
     Hc3i {
         checkpoint_every: Some(Period(None)),

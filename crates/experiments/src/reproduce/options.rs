@@ -273,7 +273,7 @@ fn failures_at_once(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
             ours: if completed { "every run recovers and completes".into() } else { "not in every run".into() },
             agreement: Agreement::of(completed),
             sentence: format!(
-                "The recovery line of several failures consists of the older checkpoint of each cluster, so that a \
+                "The recovery line of several failures consists of the older checkpoint of each cluster, so a \
                  collection that is safe for one failure is safe for all. No rollback skipped more than {} committed \
                  checkpoints.",
                 short(deepest)

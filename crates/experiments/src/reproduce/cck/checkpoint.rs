@@ -272,8 +272,8 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
                 ours: format!("{} times as long with {greatest} processes", short(ratio)),
                 agreement: Agreement::of((0.7 * expected..1.3 * expected).contains(&ratio)),
                 sentence: format!(
-                    "Agrees if the servers are the bottleneck, so that the time grows with the number of processes \
-                     for each server, which is {} times as large.",
+                    "Agrees if the servers are the bottleneck: the time then grows with the number of processes for \
+                     each server, which is {} times as large.",
                     short(expected)
                 ),
             },

@@ -188,7 +188,7 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
             ),
             agreement: Agreement::Measured,
             sentence: "The additional time of the run, multiplied by the number of processes. In kernels in which \
-                       all processes depend on each other, all soon wait for the failed cluster, so that \
+                       all processes depend on each other, all soon wait for the failed cluster, so \
                        containment saves work and energy rather than time."
                 .into(),
         },

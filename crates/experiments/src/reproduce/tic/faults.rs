@@ -148,7 +148,7 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
                 ),
                 sentence:
                     "Here, a log is written in segments while tasks run. A message of a theft waits for one write, as \
-                    it does under TIC, so that a log costs volume rather than time. In the paper, events are \
+                    it does under TIC, so a log costs volume rather than time. In the paper, events are \
                     logged one by one."
                         .into(),
             },
