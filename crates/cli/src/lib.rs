@@ -104,8 +104,8 @@ impl Cli {
         self
     }
 
-    /// Executes the command line, and returns the exit status of the program. A local run starts this
-    /// executable once more for each process of the federation.
+    /// Executes the command line, and returns the exit status of the program. A local run also starts this executable
+    /// for each process of the federation.
     pub fn main(self) -> ExitCode {
         command_error::explain();
         let arguments = Arguments::parse();

@@ -68,7 +68,7 @@ impl Size {
     }
 }
 
-/// Rejects a run that would not fit, before any part of it exists.
+/// Rejects a run that exceeds the limits of this machine, before starting any part of it.
 pub(crate) fn require(size: Size) -> Result<(), CommandError> {
     let findings = findings(size);
     let lacking: Vec<_> = findings.iter().filter(|it| it.state == CheckState::Fail).collect();

@@ -187,7 +187,8 @@ pub(crate) fn unplanned(history: &Timeline) -> Vec<Vec<&Failure>> {
     all.chunk_by(together).map(<[_]>::to_vec).collect()
 }
 
-/// The maximum number of items that are listed by name. If there are more, the rest is counted, or the list is omitted.
+/// The maximum number of items that are listed by name. If there are more, the rest are counted, or the list is
+/// omitted.
 const MOST_NAMED: usize = 8;
 
 struct Explainer<'a> {

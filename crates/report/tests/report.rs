@@ -420,7 +420,8 @@ fn a_rollback_reports_detection_later_failures_and_a_discarded_checkpoint() {
     let judgement = passed();
     let recorded = RecordedRun { bundle: "twice", manifest: &manifest, trace: &trace, judgement: &judgement };
     let told: Vec<_> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
-    let rollback = told.iter().find(|it| it.contains("rolled back")).expect("a rollback is told");
+    let rollback =
+        told.iter().find(|it| it.contains("rolled back")).expect("the explanation describes a rollback");
     for part in [
         "paris, whose failure was detected after 300 ms (and 1 process failed before it resumed, starting at 1.40 s), rolled back",
         "then discarded, although all its parts were durable",

@@ -22,7 +22,7 @@ pub struct Kubernetes {
         "additionalProperties" = { "type": "string", "maxLength": 63, "description": "The node pool of the cluster." },
     ))]
     pub pools: BTreeMap<String, String>,
-    /// Placement of the pods of individual clusters, by name. Each cluster can run at a site of its own.
+    /// Placement of the pods of individual clusters, by name. Each cluster can run at its own site.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub sites: BTreeMap<String, Site>,

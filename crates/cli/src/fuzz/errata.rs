@@ -24,7 +24,7 @@ use crate::command_error::{CommandError, Exit};
 use crate::journal::{Head, Journal, RUNS};
 use crate::{files, interrupt, output};
 
-/// The effort to shrink a counterexample. The page is read more often than it is written.
+/// The effort to shrink a counterexample. It is large, because the page is read more often than it is written.
 const STEPS: Steps = Steps { seeds: 24, trials: 20_000, last: 2_000 };
 
 /// A published protocol with errata.

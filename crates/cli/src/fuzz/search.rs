@@ -156,9 +156,10 @@ impl<'a> Search<'a> {
             |error: io::Error| CommandError::path("write", &path, error, "continue in a writable directory");
         let is_interrupted = self.interrupted.load(Ordering::Relaxed) && self.ended_early().is_some();
         let (coverage, text) = match (finding, &self.before_last) {
-            (Some(finding), Some(before)) if finding.is_interrupted => {
-                (before, "the same command with `--resume` finds the violation again, and shrinks it anew")
-            }
+            (Some(finding), Some(before)) if finding.is_interrupted => (
+                before,
+                "the same command with `--resume` finds the violation again, and shrinks it from the start",
+            ),
             (None, _) if is_interrupted => (&self.coverage, "the same command with `--resume` continues"),
             _ => return remove(&path).map(|()| None).map_err(wrong),
         };

@@ -80,7 +80,7 @@ fn times(sizes: &[u32], ways: &[Way]) -> Section {
         place: "VII-B, figure 8",
         text: vec![
             "The same program runs on more and more places of one cluster (100 Mbit/s, as in the paper). Every \
-             place writes to a disk of its own (50 MB/s, 5 ms per write) and to that of the next place, which \
+             place writes to its own disk (50 MB/s, 5 ms per write) and to that of the next place, which \
              stands in for the paper's checkpoint server of each processor. The paper does not say how fast its \
              disks are. Overhead is compared seed by seed."
                 .into(),
