@@ -39,6 +39,12 @@ fn newest_checkpoint(names: &BTreeSet<ImageName>) -> Option<ImageName> {
     None
 }
 
+/// Returns the processes that have failed permanently.
+fn gone(membership: &Membership) -> BTreeSet<ProcessId> {
+    let all = (0..).map(ProcessId).zip(&*membership.members);
+    all.filter(|(_, member)| member.gone).map(|(process, _)| process).collect()
+}
+
 /// The contents of this process's storage, including its own images.
 #[derive(Clone, Debug)]
 pub(super) struct Copies {
@@ -51,7 +57,10 @@ pub(super) struct Copies {
     reading: BTreeSet<ImageName>,
     /// Whether the storage has been listed.
     is_listed: bool,
-    /// Requests that wait for the listing, or for a write.
+    /// Processes that have failed permanently. A successor's request for an image waits until this process knows that
+    /// the owner is one of them, and refuses images that are still in transit, for the same reason as with writes.
+    gone: BTreeSet<ProcessId>,
+    /// Requests that wait for the listing, for a write, or for the news that the owner has failed permanently.
     waiting: Vec<Request>,
     /// Reads for processes that requested images.
     lookups: Vec<Lookup>,
@@ -85,8 +94,9 @@ pub(super) struct Answer {
 
 impl Copies {
     /// Describes storage that is empty, or whose listing is awaited.
-    pub(super) fn new(is_listed: bool) -> Copies {
+    pub(super) fn new(is_listed: bool, membership: &Membership) -> Copies {
         Copies {
+            gone: gone(membership),
             names: BTreeMap::new(),
             writing: BTreeSet::new(),
             reading: BTreeSet::new(),
@@ -162,7 +172,8 @@ impl Copies {
 
     fn look_up(&mut self, request: Request, host: &mut dyn Machine<TaskRecovery>) -> Option<Answer> {
         let Request { from, owner, beyond } = request;
-        if !self.is_listed || self.writing.iter().any(|it| it.owner == owner) {
+        let may_arrive = from != owner && !self.gone.contains(&owner);
+        if !self.is_listed || may_arrive || self.writing.iter().any(|it| it.owner == owner) {
             self.waiting.push(request);
             return None;
         }
@@ -198,6 +209,20 @@ impl Copies {
             self.names.entry(name.owner).or_default().insert(name);
         }
         self.is_listed = true;
+        self.resume(host)
+    }
+
+    /// Handles a new membership. Returns the answers that waited for it.
+    pub(super) fn meet(
+        &mut self,
+        membership: &Membership,
+        host: &mut dyn Machine<TaskRecovery>,
+    ) -> Vec<Answer> {
+        let gone = gone(membership);
+        if gone == self.gone {
+            return Vec::new();
+        }
+        self.gone = gone;
         self.resume(host)
     }
 

@@ -122,7 +122,7 @@ impl Recovery for TaskRecovery {
             is_running: boot == Boot::Fresh && is_rank,
             is_lost: false,
             stable: Stable::new(me, life, now, &config, &membership),
-            copies: Copies::new(boot == Boot::Fresh),
+            copies: Copies::new(boot == Boot::Fresh, &membership),
             searches: BTreeMap::new(),
             absorbed: BTreeSet::new(),
             unfilled: BTreeSet::new(),
@@ -352,6 +352,9 @@ impl TaskRecovery {
                 new.up && (!old.up || old.life != new.life)
             })
             .collect();
+        let membership = self.membership.clone();
+        let answers = self.copies.meet(&membership, host);
+        self.answer(answers, host);
         let members = self.membership.members.iter().zip(before.members.iter());
         let some_are_gone = members.into_iter().any(|(new, old)| new.gone != old.gone);
         if some_are_gone {
