@@ -19,7 +19,7 @@ use crate::validate::{Problem, validate};
 /// Returns the problems if `new` is invalid or changes a field that cannot change.
 pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Problem>> {
     let mut problems = validate(new);
-    problems.extend(what_stays(&old.spec, &new.spec));
+    problems.extend(changes_of_fixed_fields(&old.spec, &new.spec));
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -41,7 +41,7 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
 }
 
 /// Returns a problem for each change to a field that must not change.
-pub fn what_stays(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
+pub fn changes_of_fixed_fields(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
     let fields = [
         ("seed", old.seed != new.seed),
         ("clusters", old.clusters != new.clusters),

@@ -120,14 +120,13 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
         doubts
             .push(format!("manifest.json does not follow from federation.yaml: {fields} would be different"));
     }
-    let says_that_joined =
-        |cluster| trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Joined(cluster));
+    let has_joined = |cluster| trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Joined(cluster));
     let acts = |process| {
         let mut facts = trace.lives(process).flat_map(|(_, stream)| stream);
         facts.any(|(_, fact)| matches!(fact, Fact::Sent { .. } | Fact::Delivered(_) | Fact::Ran { .. }))
     };
     for (cluster, members) in awaited {
-        if members.into_iter().any(acts) && !says_that_joined(cluster) {
+        if members.into_iter().any(acts) && !has_joined(cluster) {
             let name = &derived.clusters[cluster.index()].name;
             doubts.push(format!("processes of {name} act, but the supervisor does not say that it joined"));
         }

@@ -101,14 +101,14 @@ pub fn lives_do_not_mix(driver: &mut impl Driver) {
 /// Lives do not mix even if a process was paused while another failed and returned. In that case, messages
 /// and the announcement of the new life reach the paused process together.
 pub fn lives_do_not_mix_after_a_pause(driver: &mut impl Driver) {
-    const STANDS: ProcessId = ProcessId(2);
+    const PAUSED: ProcessId = ProcessId(2);
     let mut scenario = Scenario::new(&[3], Span::from_millis(1200));
     // Keep sending after the pause, so that the new life receives messages.
     for index in 0..2 * u64::from(TRAFFIC) {
-        scenario.at(P1, None, Span::from_millis(20 + 8 * index), [Act::Send(STANDS, 1)]);
+        scenario.at(P1, None, Span::from_millis(20 + 8 * index), [Act::Send(PAUSED, 1)]);
     }
-    scenario.script.on_message.push((STANDS, vec![Act::Send(P0, 1)]));
-    let pause = Fault::Pause { process: STANDS, span: Span::from_millis(400) };
+    scenario.script.on_message.push((PAUSED, vec![Act::Send(P0, 1)]));
+    let pause = Fault::Pause { process: PAUSED, span: Span::from_millis(400) };
     scenario.inject(Trigger::At(at(100)), pause);
     scenario.inject(
         Trigger::At(at(120)),
@@ -120,7 +120,7 @@ pub fn lives_do_not_mix_after_a_pause(driver: &mut impl Driver) {
     for life in [FIRST, SECOND] {
         let heard = received(&evidence.seen(P0, life));
         assert!(
-            heard.contains_key(&(STANDS, FIRST)),
+            heard.contains_key(&(PAUSED, FIRST)),
             "{life} of p0 received messages from the paused process"
         );
     }

@@ -188,8 +188,8 @@ fn cluster_statistics(
             left_seconds: kept.left.map(|left| (seconds(kept.finished), seconds(left))),
             ..ClusterStatistics::default()
         };
-        let stands_here = |group: usize| place[group].index() == index;
-        for (_, counted) in account.groups.iter().enumerate().filter(|(group, _)| stands_here(*group)) {
+        let is_here = |group: usize| place[group].index() == index;
+        for (_, counted) in account.groups.iter().enumerate().filter(|(group, _)| is_here(*group)) {
             told.unforced += counted.unforced.saturating_sub(1);
             told.forced += counted.forced;
             let longest = counted.frozen_longest.as_secs_f64();
@@ -197,7 +197,7 @@ fn cluster_statistics(
             told.failures += counted.failures;
             told.resent += counted.resent;
         }
-        let own = account.rollbacks.iter().filter(|it| stands_here(it.group));
+        let own = account.rollbacks.iter().filter(|it| is_here(it.group));
         told.rollbacks = own
             .map(|it| Rollback {
                 because_of: because(it.cause),

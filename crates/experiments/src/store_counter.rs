@@ -45,7 +45,7 @@ struct Node {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cluster {
     /// The member whose claims about checkpoints are counted.
-    speaker: Option<ProcessId>,
+    reporter: Option<ProcessId>,
     stored: BTreeSet<Position>,
     pub(crate) most_stored: u64,
     logged: u64,
@@ -76,7 +76,7 @@ impl StoreCounter {
         let mut all = vec![Cluster::default(); clusters];
         for (process, cluster) in (0..).map(ProcessId).zip(&cluster_of) {
             if let Some(cluster) = all.get_mut(cluster.index()) {
-                cluster.speaker.get_or_insert(process);
+                cluster.reporter.get_or_insert(process);
             }
         }
         StoreCounter {
@@ -124,14 +124,14 @@ impl StoreCounter {
     fn claimed(&mut self, process: ProcessId, at: Time, claim: &Claim) {
         let index = self.cluster_of[process.index()].index();
         let cluster = &mut self.clusters[index];
-        let speaks = cluster.speaker == Some(process);
+        let reports = cluster.reporter == Some(process);
         match claim {
             Claim::Resent { id } => self.nodes[process.index()].resent = Some(*id),
-            Claim::Committed { position, .. } if speaks => {
+            Claim::Committed { position, .. } if reports => {
                 cluster.stored.insert(*position);
                 cluster.most_stored = cluster.most_stored.max(cluster.stored());
             }
-            Claim::RolledBack { checkpoint, .. } if speaks => {
+            Claim::RolledBack { checkpoint, .. } if reports => {
                 cluster.stored.retain(|it| it <= checkpoint);
                 // A checkpoint in doubt is also stored.
                 if checkpoint.sn.0 > 0 {
@@ -145,7 +145,7 @@ impl StoreCounter {
                 removal.ended = at;
                 let collected = removal.clusters[index].get_or_insert_with(Collected::default);
                 collected.log += u64::from(*log);
-                if speaks {
+                if reports {
                     let cluster = &mut self.clusters[index];
                     collected.before = cluster.stored();
                     cluster.stored.retain(|it| it.sn >= *below);

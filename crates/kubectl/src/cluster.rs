@@ -132,11 +132,11 @@ impl Cluster {
     /// federation with the same name.
     pub(crate) async fn delete(&self, federation: &Federation) -> Result<(), ClusterError> {
         let name = federation.name_any();
-        let this_very_one = DeleteParams {
+        let only_this = DeleteParams {
             preconditions: Some(Preconditions { uid: federation.uid(), resource_version: None }),
             ..DeleteParams::default()
         };
-        match self.federations().delete(&name, &this_very_one).await {
+        match self.federations().delete(&name, &only_this).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => return Ok(()),
             Err(error) => return Err(self.denied("delete", "federations", &error)),

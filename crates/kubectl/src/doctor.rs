@@ -223,7 +223,7 @@ impl Examiner {
             }
         };
         let all = nodes.len();
-        let hosts: Vec<Node> = nodes.into_iter().filter(takes_pods).collect();
+        let hosts: Vec<Node> = nodes.into_iter().filter(is_schedulable).collect();
         let room: u64 = hosts.iter().map(pods_at_most).sum();
         let detail = format!("{} of {all} accept pods, at most {room} in total", hosts.len());
         // The supervisor also has a pod.
@@ -387,7 +387,7 @@ fn setting(operator: &Deployment, name: &str) -> Option<String> {
     set.value.clone()
 }
 
-fn takes_pods(node: &Node) -> bool {
+fn is_schedulable(node: &Node) -> bool {
     let spec = node.spec.clone().unwrap_or_default();
     let is_ready = node
         .status
@@ -434,14 +434,17 @@ mod tests {
 
     #[test]
     fn tainted_and_unready_nodes_do_not_accept_pods() {
-        assert!(takes_pods(&node(json!({}), "True")));
-        assert!(takes_pods(&node(
+        assert!(is_schedulable(&node(json!({}), "True")));
+        assert!(is_schedulable(&node(
             json!({ "taints": [{ "key": "a", "effect": "PreferNoSchedule" }] }),
             "True"
         )));
-        assert!(!takes_pods(&node(json!({ "taints": [{ "key": "a", "effect": "NoSchedule" }] }), "True")));
-        assert!(!takes_pods(&node(json!({ "unschedulable": true }), "True")));
-        assert!(!takes_pods(&node(json!({}), "Unknown")));
+        assert!(!is_schedulable(&node(
+            json!({ "taints": [{ "key": "a", "effect": "NoSchedule" }] }),
+            "True"
+        )));
+        assert!(!is_schedulable(&node(json!({ "unschedulable": true }), "True")));
+        assert!(!is_schedulable(&node(json!({}), "Unknown")));
         assert_eq!(pods_at_most(&node(json!({}), "True")), 110);
     }
 

@@ -45,7 +45,7 @@ fn failed() -> Judgement {
 }
 
 /// All reports of the run. Its pictures are written to the directory in `PICTURES`.
-struct Made {
+struct Reports {
     summary: Summary,
     history: Timeline,
     names: DisplayNames,
@@ -53,7 +53,7 @@ struct Made {
     page: String,
 }
 
-fn made(nodes: u32, judgement: &Judgement) -> Made {
+fn made(nodes: u32, judgement: &Judgement) -> Reports {
     let (manifest, trace) = common::run(nodes);
     let recorded =
         RecordedRun { bundle: "faultline-runs/quick-start-7", manifest: &manifest, trace: &trace, judgement };
@@ -61,7 +61,7 @@ fn made(nodes: u32, judgement: &Judgement) -> Made {
     let history = Timeline::new(&trace, &manifest);
     let diagram = Diagram::new(&history, &names, Limits::default());
     let made =
-        Made { summary: Summary::new(recorded), page: page::render(recorded), history, names, diagram };
+        Reports { summary: Summary::new(recorded), page: page::render(recorded), history, names, diagram };
     if let Ok(dir) = std::env::var("PICTURES") {
         let name = format!("{dir}/{nodes}-{}", text::verdict(judgement.verdict));
         std::fs::write(format!("{name}.html"), &made.page).unwrap();
@@ -75,7 +75,7 @@ fn made(nodes: u32, judgement: &Judgement) -> Made {
 
 #[test]
 fn a_failure_undoes_deliveries_in_another_cluster() {
-    let Made { history, names, .. } = made(3, &passed());
+    let Reports { history, names, .. } = made(3, &passed());
     let [crash, alert, loss] = &history.rollbacks[..] else { panic!("{:?}", history.rollbacks) };
 
     assert_eq!(crash.group, GroupId(0));
@@ -103,7 +103,7 @@ fn a_failure_undoes_deliveries_in_another_cluster() {
 
 #[test]
 fn surviving_deliveries_were_not_undone() {
-    let Made { history, .. } = made(3, &passed());
+    let Reports { history, .. } = made(3, &passed());
     for undone in &history.undone {
         let rollback = &history.rollbacks[undone.by];
         let (began, ended) = (undone.stretch.began, undone.stretch.ended);
@@ -119,7 +119,7 @@ fn surviving_deliveries_were_not_undone() {
 
 #[test]
 fn the_explanation_names_clusters_and_checkpoints() {
-    let Made { summary, .. } = made(3, &passed());
+    let Reports { summary, .. } = made(3, &passed());
     let texts: Vec<_> = summary.explanation.iter().map(|it| it.text.as_str()).collect();
     insta::assert_snapshot!(texts.join("\n"));
 }
@@ -128,7 +128,7 @@ fn the_explanation_names_clusters_and_checkpoints() {
 fn the_summary_is_formatted_for_a_terminal() {
     let layout = Layout { colour: false, quiet: false, verbose: false };
     insta::assert_snapshot!("passed", text::summary(&made(3, &passed()).summary, layout));
-    let Made { summary, .. } = made(3, &failed());
+    let Reports { summary, .. } = made(3, &failed());
     insta::assert_snapshot!("failed", text::summary(&summary, Layout { verbose: true, ..layout }));
     insta::assert_snapshot!("quiet", text::summary(&summary, Layout { quiet: true, ..layout }));
     assert!(text::summary(&summary, Layout { colour: true, ..layout }).contains('\u{1b}'));
@@ -170,7 +170,7 @@ fn the_summary_is_serialised_as_json() {
 
 #[test]
 fn the_diagram_shows_every_kind_of_item() {
-    let Made { diagram, .. } = made(3, &passed());
+    let Reports { diagram, .. } = made(3, &passed());
     let fates = |fate| diagram.messages.iter().filter(|it| it.fate == fate).count();
     assert!(fates(Fate::Delivered) > 0 && fates(Fate::Undone) > 0 && fates(Fate::Resent) > 0);
     assert_eq!((diagram.lanes.len(), diagram.outages.len(), diagram.rollbacks.len()), (6, 4, 3));
@@ -196,7 +196,7 @@ fn a_diagram_that_is_too_large_states_what_it_omits() {
 
 #[test]
 fn the_page_is_self_contained_and_complete() {
-    let Made { page, .. } = made(3, &failed());
+    let Reports { page, .. } = made(3, &failed());
     for fetched in ["src=\"", "href=\"", "@import", "url(", "fetch(", "XMLHttpRequest"] {
         assert!(!page.contains(fetched), "{fetched}");
     }
@@ -213,7 +213,7 @@ fn the_page_is_self_contained_and_complete() {
 
 #[test]
 fn a_page_about_many_processes_stays_small() {
-    let Made { page, diagram, .. } = made(40, &passed());
+    let Reports { page, diagram, .. } = made(40, &passed());
     assert!(page.len() < 60 * diagram.messages.len() + 300_000, "{} bytes", page.len());
 }
 

@@ -96,7 +96,7 @@ impl Measured {
         let with = federation(true, steps, 0, &[NODES, NODES])?.trace;
         let mut by_hand = Vec::new();
         for _ in 0..10 {
-            by_hand.push(by_hand_once()?);
+            by_hand.push(measure_by_hand()?);
         }
         let without = federation(false, steps, 0, &[NODES, NODES])?.trace;
         let fsyncs: Vec<f64> = by_hand.iter().map(|it| it.1).collect();
@@ -307,7 +307,7 @@ fn run_time(trace: &Trace) -> Result<f64, &'static str> {
 /// Performs the work of a cluster's checkpoint without Faultline. Returns two times in seconds: for sending each node's
 /// state over TCP until it is acknowledged, and for the slowest write (of states and replicas, all in
 /// parallel).
-fn by_hand_once() -> io::Result<(f64, f64)> {
+fn measure_by_hand() -> io::Result<(f64, f64)> {
     let state: Vec<u8> =
         (0..STATE as u64).map(|it| (it.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
     let round_trip = slowest(NODES, |_| {

@@ -141,9 +141,9 @@ pub(crate) fn interface_of(kernel: &Socket, address: Ipv4Addr) -> Result<String,
 
 /// Makes the kernel segment data before it reaches the queues of `interface`. Otherwise, up to 64 KiB are
 /// queued, delayed and lost as one packet.
-pub(crate) fn cut_to_size(kernel: &Socket, interface: &str) -> Result<(), ApplyError> {
+pub(crate) fn disable_segmentation_offload(kernel: &Socket, interface: &str) -> Result<(), ApplyError> {
     let found = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
-    kernel.cut_to_size(found.link).map_err(found.failed("turn off segmentation offload"))
+    kernel.disable_segmentation_offload(found.link).map_err(found.failed("turn off segmentation offload"))
 }
 
 fn find<'a>(kernel: &'a Socket, name: &'a str) -> Result<Option<Interface<'a>>, ApplyError> {

@@ -74,8 +74,8 @@ pub fn interface_of(address: Ipv4Addr) -> Result<String, TcError> {
 /// # Errors
 ///
 /// Fails if the interface does not exist, or if the kernel rejects a request.
-pub fn cut_to_size(interface: &str) -> Result<(), TcError> {
-    Ok(apply::cut_to_size(&open()?, interface)?)
+pub fn disable_segmentation_offload(interface: &str) -> Result<(), TcError> {
+    Ok(apply::disable_segmentation_offload(&open()?, interface)?)
 }
 
 /// Opens a netlink socket in the calling thread's network namespace.

@@ -163,7 +163,7 @@ impl Socket {
     /// # Errors
     ///
     /// Fails if the kernel rejects the request.
-    pub fn cut_to_size(&self, link: Link) -> io::Result<()> {
+    pub fn disable_segmentation_offload(&self, link: Link) -> io::Result<()> {
         self.perform(
             Request::new(RTM_SETLINK, Mode::Existing, &head(link, 0, 0)).number(IFLA_GSO_MAX_SEGS, 1),
         )

@@ -138,7 +138,7 @@ pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
         .map_err(failed("set the address"))?;
     if let Some(link) = own.link(INTERFACE).map_err(failed("read the interface"))? {
         // Otherwise, up to 64 KiB count as one packet in queues and losses.
-        own.cut_to_size(link).map_err(failed("turn off segmentation offload"))?;
+        own.disable_segmentation_offload(link).map_err(failed("turn off segmentation offload"))?;
     }
     own.bring_up(INTERFACE).map_err(failed("bring up the interface to the hub"))
 }

@@ -129,10 +129,18 @@ pub enum Invalid {
     Timeless,
     /// There are messages inside a cluster whose single rank has no peer.
     #[error("cluster {cluster} has one node, which cannot send messages inside its cluster")]
-    NobodyToSendTo {
+    OneNode {
         /// Index of the cluster.
         cluster: usize,
     },
+    /// The processes exchange messages, but there is only one.
+    #[error("the federation has only one process, which cannot exchange messages")]
+    OneProcess,
+}
+
+/// Fails unless the clusters, of these sizes, have two processes that can exchange messages.
+pub(crate) fn has_peers(clusters: &[usize]) -> Result<(), Invalid> {
+    if clusters.iter().sum::<usize>() < 2 { Err(Invalid::OneProcess) } else { Ok(()) }
 }
 
 /// Fails unless `value` is in `1..=limit`.

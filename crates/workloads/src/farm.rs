@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use faultline_core::{Chunk, Digest, Membership, Outbox, Payload, ProcessId, Progress, Role, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Invalid, in_range};
+use crate::config::{Invalid, has_peers, in_range};
 use crate::mix::{digest, mix};
 
 /// Parameters of the master-worker application.
@@ -41,10 +41,7 @@ impl Default for Config {
 impl Config {
     pub(crate) fn validate(&self, clusters: &[usize]) -> Result<(), Invalid> {
         in_range("pieces", self.pieces.into(), 1 << 24)?;
-        match clusters.iter().sum::<usize>() {
-            0 | 1 => Err(Invalid::NobodyToSendTo { cluster: 0 }),
-            _ => Ok(()),
-        }
+        has_peers(clusters)
     }
 }
 

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use faultline_core::Progress;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Invalid, in_range};
+use crate::config::{Invalid, has_peers, in_range};
 use crate::messaging::{Message, NUMBER, Program, RankInfo, Step, pack};
 use crate::mix::mix;
 
@@ -40,10 +40,7 @@ impl Config {
         in_range("sizes times rounds", self.sizes.len() as u64 * u64::from(self.rounds), MOST)?;
         let longest = self.sizes.iter().max().copied().unwrap_or_default();
         in_range("sizes", u64::from(longest).max(1), 1 << 28)?;
-        match clusters.iter().sum::<usize>() {
-            0 | 1 => Err(Invalid::NobodyToSendTo { cluster: 0 }),
-            _ => Ok(()),
-        }
+        has_peers(clusters)
     }
 }
 

@@ -72,7 +72,7 @@ fn it_runs_on_real_processes() {
 }
 
 #[test]
-fn it_sends_the_same_in_every_order() {
+fn it_sends_the_same_messages_in_every_order() {
     let place = tempfile::tempdir().unwrap();
     let said = run(&place, &federation(), &[0], &["validate", "federation.yaml", "--orders", "8"]);
     assert!(said.contains("sends the same messages"), "{said}");

@@ -36,7 +36,7 @@ pub async fn made(
         return Ok((Arc::clone(federation), None));
     }
     let Some(spec) = spec(federation, context).await? else { return Ok((Arc::clone(federation), None)) };
-    let problems = live::what_stays(&spec, &federation.spec);
+    let problems = live::changes_of_fixed_fields(&spec, &federation.spec);
     if problems.is_empty() {
         return Ok((Arc::clone(federation), None));
     }

@@ -103,7 +103,7 @@ impl Check<'_> {
                     self.twice(&path, &format!("messages from `{}` to `{}`", behaviour.cluster, send.to));
                 }
                 if send.to == behaviour.cluster && send.probability > 0.0 {
-                    self.company(&path, &send.to);
+                    self.require_two_nodes(&path, &send.to);
                 }
             }
         }
@@ -121,7 +121,7 @@ impl Check<'_> {
                 self.twice(&path, &format!("messages from `{}` to `{}`", count.from, count.to));
             }
             if count.from == count.to && count.count > 0 {
-                self.company(&path, &count.to);
+                self.require_two_nodes(&path, &count.to);
             }
             let most = MAX_EXACT * u64::from(self.nodes.get(count.from.as_str()).copied().unwrap_or(0));
             if known && u64::from(count.count) > most {
@@ -144,7 +144,7 @@ impl Check<'_> {
         for (index, cluster) in self.spec.clusters.iter().enumerate() {
             // The last cluster sends only within itself.
             if traffic.between() < 1.0 || index + 1 == self.spec.clusters.len() {
-                self.company(path, &cluster.name);
+                self.require_two_nodes(path, &cluster.name);
             }
         }
     }
@@ -161,7 +161,7 @@ impl Check<'_> {
             );
         }
         self.at_most(&format!("{path}.receive"), exchange.receive().len() as u64, 16);
-        self.company_at_all(path);
+        self.require_two_processes(path);
     }
 
     fn nas(&mut self, path: &str, nas: &Nas) {
@@ -216,14 +216,14 @@ impl Check<'_> {
         }
         self.positive(&format!("{path}.rounds"), it.rounds());
         self.at_most(&format!("{path}.rounds"), sizes.len() as u64 * u64::from(it.rounds()), MAX_ROUND_TRIPS);
-        self.company_at_all(path);
+        self.require_two_processes(path);
     }
 
     fn farm(&mut self, path: &str, it: &Farm) {
         self.positive(&format!("{path}.pieces"), it.pieces());
         self.at_most(&format!("{path}.pieces"), it.pieces().into(), MAX_PIECES);
         self.computes(&format!("{path}.stepTime"), it.step_time());
-        self.company_at_all(path);
+        self.require_two_processes(path);
     }
 
     fn salted(&mut self, path: &str, salted: &Salted) {
@@ -270,7 +270,7 @@ impl Check<'_> {
     }
 
     /// Checks that the federation has more than one process.
-    fn company_at_all(&mut self, path: &str) {
+    fn require_two_processes(&mut self, path: &str) {
         if self.sized && self.nodes.values().sum::<u32>() == 1 {
             self.problem(
                 path,
@@ -281,7 +281,7 @@ impl Check<'_> {
     }
 
     /// Checks that the cluster has more than one node.
-    fn company(&mut self, path: &str, cluster: &str) {
+    fn require_two_nodes(&mut self, path: &str, cluster: &str) {
         if self.nodes.get(cluster) == Some(&1) {
             self.problem(
                 path,

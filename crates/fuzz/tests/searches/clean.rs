@@ -43,7 +43,7 @@ fn clean_from<const N: usize>(
 }
 
 /// Asserts the coverage that searches of HC3I and HydEE must reach.
-fn reaches_much(shares: &Shares) {
+fn assert_coverage(shares: &Shares) {
     println!("{shares:#?}");
     assert!(shares.median_events >= 1000, "{shares:#?}");
     assert!(shares.failed_in_recovery >= 10.0, "{shares:#?}");
@@ -77,7 +77,7 @@ fn most_are_judged(shares: &Shares) {
 #[test]
 fn hundreds_of_seeds_of_hc3i_are_clean_and_cover_its_states() {
     let (shares, judged) = clean("hc3i", 1000, [Property::BoundedLoss]);
-    reaches_much(&shares);
+    assert_coverage(&shares);
     assert!(shares.cascading >= 30.0, "{shares:#?}");
     assert!(shares.salted >= 50.0, "{shares:#?}");
     assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
@@ -96,7 +96,7 @@ fn hundreds_of_seeds_of_hydee_are_clean_and_cover_its_states() {
     ];
     let (shares, judged) = clean("hydee", 400, properties);
     println!("{judged:?}");
-    reaches_much(&shares);
+    assert_coverage(&shares);
     assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
 }
 

@@ -196,7 +196,7 @@ impl Schedule {
     }
 
     /// Starts all processes and delivers everything. The last messages show that no process is blocked.
-    fn come_to_rest(&mut self) {
+    fn run_until_quiescent(&mut self) {
         while let Some(&process) = self.full.first() {
             self.fill_or_empty(process);
         }
@@ -241,7 +241,7 @@ fn random_schedules_are_clean() {
         let mut schedule = Schedule::new(seed);
         let steps = pick(&mut schedule.dice, &[150, 400, 800]);
         (0..steps).for_each(|_| schedule.step(true));
-        schedule.come_to_rest();
+        schedule.run_until_quiescent();
         let judgement = schedule.federation.judge();
         passed += u64::from(judgement.verdict == Verdict::Pass);
         if judgement.verdict == Verdict::Fail {

@@ -168,7 +168,7 @@ fn a_corrupt_part_is_fetched_from_its_holder() {
 /// All parts of the first two checkpoints are corrupt, at p0 and at its holder. The third checkpoint is intact, and is
 /// restored.
 #[test]
-fn corrupt_replicas_are_passed_over() {
+fn corrupt_replicas_are_skipped() {
     let mut federation = running(&[1, 1], config(Defects::default()));
     federation.take_checkpoint(c(0));
     federation.corrupt(p(0));

@@ -137,7 +137,7 @@ impl Schedule {
     }
 
     /// Starts all processes, and lets the program finish if it can.
-    fn come_to_rest(&mut self) {
+    fn run_until_quiescent(&mut self) {
         for process in self.federation.processes() {
             while !self.federation.lives(process) {
                 self.federation.advance_return(process);
@@ -188,7 +188,7 @@ pub(crate) fn run(seed: u64, defects: Defects) -> Schedule {
     let mut schedule = Schedule::new(seed, defects);
     let steps = pick(&mut schedule.dice, &[300, 900, 2500]);
     (0..steps).for_each(|_| schedule.step());
-    schedule.come_to_rest();
+    schedule.run_until_quiescent();
     schedule
 }
 

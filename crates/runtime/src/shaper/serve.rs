@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use faultline_shaper::Tree;
 use faultline_tc::probe::{Ability, Probe};
-use faultline_tc::{TcError, apply, cut_to_size, interface_of, passed};
+use faultline_tc::{TcError, apply, disable_segmentation_offload, interface_of, passed};
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Builder;
@@ -118,7 +118,7 @@ fn answer(question: Question, abilities: &Abilities) -> Answer {
 
 fn bring_into_force(address: Ipv4Addr, tree: &Tree) -> Result<Answer, TcError> {
     let interface = interface_of(address)?;
-    cut_to_size(&interface)?;
+    disable_segmentation_offload(&interface)?;
     let changes = apply(&interface, tree)?;
     info!(interface, changes, peers = tree.leaving.filters.len(), "configured links");
     Ok(Answer::InForce(changes as u64))

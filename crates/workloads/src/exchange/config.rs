@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use faultline_core::Span;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Invalid, in_range};
+use crate::config::{Invalid, has_peers, in_range};
 
 /// How the messages of an exchange are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,9 +49,6 @@ impl Config {
     pub(crate) fn validate(&self, clusters: &[usize]) -> Result<(), Invalid> {
         in_range("exchanges", self.exchanges.into(), 1 << 20)?;
         in_range("classes", self.classes.len() as u64, 16)?;
-        match clusters.iter().sum::<usize>() {
-            0 | 1 => Err(Invalid::NobodyToSendTo { cluster: 0 }),
-            _ => Ok(()),
-        }
+        has_peers(clusters)
     }
 }

@@ -129,15 +129,15 @@ impl Rank {
     /// Returns a random receiver in this cluster or in another; `None` if there is no other rank.
     fn receiver(&self, rng: &mut impl Rng) -> Option<ProcessId> {
         let own = self.peers.own();
-        let company = self.peers.size(own) > 1;
+        let has_peers = self.peers.size(own) > 1;
         let others = self.peers.clusters() - 1;
-        let between = others > 0 && (!company || rng.random_bool(self.config.between));
+        let between = others > 0 && (!has_peers || rng.random_bool(self.config.between));
         if between {
             let cluster = rng.random_range(0..others);
             let cluster = ClusterId(cluster + u16::from(cluster >= own.0));
             Some(self.peers.random(cluster, rng))
         } else {
-            company.then(|| self.peers.random(own, rng))
+            has_peers.then(|| self.peers.random(own, rng))
         }
     }
 

@@ -174,5 +174,5 @@ const MOST_EXACT: u64 = 1_000_000;
 
 /// Fails if a cluster with a single rank is to send messages within itself.
 fn inside(cluster: usize, clusters: &[usize], sends: bool) -> Result<(), Invalid> {
-    if sends && clusters[cluster] < 2 { Err(Invalid::NobodyToSendTo { cluster }) } else { Ok(()) }
+    if sends && clusters[cluster] < 2 { Err(Invalid::OneNode { cluster }) } else { Ok(()) }
 }

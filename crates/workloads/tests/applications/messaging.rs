@@ -140,7 +140,7 @@ fn invalid_parameters_are_named() {
     );
     let short = nas::Config { message_bytes: 100, ..cg };
     assert!(matches!(validate(short, &SIXTEEN), Err(Invalid::TooSmall { field: "message_bytes", .. })));
-    assert_eq!(ping_pong().validate(&[1]), Err(Invalid::NobodyToSendTo { cluster: 0 }));
+    assert_eq!(ping_pong().validate(&[1]), Err(Invalid::OneProcess));
 }
 
 /// A program that performs every collective, with every root.
@@ -262,14 +262,14 @@ fn a_program_that_deadlocks_has_no_expected_results() {
 #[should_panic = "a rank cannot send to itself or receive from itself"]
 fn a_program_that_waits_for_itself_panics() {
     #[derive(Clone, Debug)]
-    struct Narcissus(RankInfo);
+    struct SendsToItself(RankInfo);
 
-    impl Program for Narcissus {
+    impl Program for SendsToItself {
         type Config = ();
         type State = ();
 
-        fn new(_: &Arc<()>, place: RankInfo) -> Narcissus {
-            Narcissus(place)
+        fn new(_: &Arc<()>, place: RankInfo) -> SendsToItself {
+            SendsToItself(place)
         }
 
         fn begin(&self) {}
@@ -289,6 +289,6 @@ fn a_program_that_waits_for_itself_panics() {
         }
     }
 
-    let mut rank = Performer::<Narcissus>::new(&Arc::new(()), ProcessId(0), &membership(&[2]), 0);
+    let mut rank = Performer::<SendsToItself>::new(&Arc::new(()), ProcessId(0), &membership(&[2]), 0);
     rank.computed((), &mut Outbox::default());
 }

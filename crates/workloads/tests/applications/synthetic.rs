@@ -271,10 +271,7 @@ fn invalid_parameters_are_named() {
         exact(vec![vec![1, 2]]).validate(&CLUSTERS),
         Err(Invalid::NotPerCluster { field: "messages", found: 1, clusters: 2 })
     );
-    assert_eq!(
-        exact(vec![vec![1, 2], vec![3, 4]]).validate(&[2, 1]),
-        Err(Invalid::NobodyToSendTo { cluster: 1 })
-    );
+    assert_eq!(exact(vec![vec![1, 2], vec![3, 4]]).validate(&[2, 1]), Err(Invalid::OneNode { cluster: 1 }));
     assert_eq!(exact(vec![vec![1, 2], vec![3, 0]]).validate(&[2, 1]), Ok(()));
     let burst = |between, batch| {
         config(Traffic::Burst { messages: 1, batch, cost: Span(1), between, receivers: None })

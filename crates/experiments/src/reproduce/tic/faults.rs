@@ -23,7 +23,7 @@ struct Way {
 impl Way {
     /// Returns the slope of the line through the origin that fits the overhead over the protocol's own runs, and the
     /// share of the variation that it explains.
-    fn law(&self) -> (f64, f64) {
+    fn fitted_line(&self) -> (f64, f64) {
         fit(&self.over_own.iter().map(|(crashes, it)| (*crashes, it.mean)).collect::<Vec<_>>())
     }
 
@@ -70,7 +70,7 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
         ways.push(way);
     }
     let [tic, sel] = &ways[..] else { unreachable!("there are two") };
-    let ((tic_slope, tic_share), (sel_slope, sel_share)) = (tic.law(), sel.law());
+    let ((tic_slope, tic_share), (sel_slope, sel_share)) = (tic.fitted_line(), sel.fitted_line());
     let last = counts.len() - 1;
     let expected = 100.0 * OUTAGE_SECONDS / f64::from(PLACES) / program.ideal_seconds();
     let rows = counts.iter().enumerate().map(|(index, &count)| {

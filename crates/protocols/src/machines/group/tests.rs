@@ -252,7 +252,7 @@ fn a_process_that_lost_its_storage_recovers_its_part_and_its_replica() {
 }
 
 #[test]
-fn an_incomplete_checkpoint_is_passed_over() {
+fn an_incomplete_checkpoint_is_skipped() {
     let mut federation = Federation::new();
     federation.store(1, &[]);
     federation.store(2, &[(ALL[2], ALL[2]), (ALL[2], ALL[0])]);
