@@ -25,7 +25,7 @@ use crate::scenario::{Busy, Failure};
 /// Default name of a federation, and the sample from which federations are made.
 pub const QUICK_START: &str = "quickstart";
 /// Environment variable with the latency between the clusters of the quick start, for busy machines: a
-/// deviation that exceeds the tolerance for the usual 5 ms does not exceed the tolerance for 50 ms.
+/// deviation that exceeds the tolerance for the usual 5 ms may be within the tolerance for 50 ms.
 const LATENCY: &str = "FAULTLINE_E2E_LATENCY";
 /// Time limit for an application to start.
 const STARTS: Duration = Duration::from_secs(120);
@@ -33,7 +33,7 @@ const STARTS: Duration = Duration::from_secs(120);
 const JUDGED: Duration = Duration::from_secs(240);
 /// Time between two checks of a state that cannot be watched.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
-/// Time limit for deleting a namespace.
+/// Time limit for deleting a federation or a namespace.
 const CLEANED_UP: Duration = Duration::from_secs(120);
 
 /// A connection to a Kubernetes cluster.
@@ -63,7 +63,7 @@ impl Cluster {
         println!("Kubernetes {}.{}", version.major, version.minor);
         Api::<Federation>::all(client.clone()).list(&ListParams::default()).await.map_err(|it| {
             format!(
-                "cannot list federations ({it}): install Faultline on the cluster, see docs/kubernetes.md"
+                "cannot list federations ({it}): install Faultline on the cluster (see docs/kubernetes.md)"
             )
         })?;
         Ok(Cluster { client })

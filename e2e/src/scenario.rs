@@ -100,7 +100,7 @@ async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure>
                     println!("!!! BUSY: {error}; retrying");
                 }
                 Err(error) if !error.is::<Skipped>() && attempt < ATTEMPTS => {
-                    // What the scenario says matters more than why the network cannot be repaired.
+                    // The scenario's error matters more than the reason why the network cannot be repaired.
                     if !services.repair().await.unwrap_or_default() {
                         break Err(error);
                     }

@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), CommandError> {
         .map_err(|rejected| CommandError::input(format!("{:?}", miette::Report::new(*rejected))))?;
     let text = String::from_utf8_lossy(&bytes);
     let token = key::token(&arguments.key_file)?;
-    // An interrupt after a first signal ends the program immediately, as if it were not handled.
+    // A second signal ends the program immediately, with the exit status of an unhandled interrupt.
     let ended = interrupt::flag(128 + 2)
         .map_err(|error| CommandError::machine(format!("cannot wait for signals: {error}")))?;
     let run = Run { arguments, federation: &federation, text: &text, token, ended };

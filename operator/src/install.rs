@@ -19,7 +19,7 @@ pub const METRICS_PORT: u16 = 8080;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
-    /// Group of the API; empty for Kubernetes' core group.
+    /// API group; empty for the core group.
     pub api_groups: [&'static str; 1],
     /// The resources to which the rule applies.
     pub resources: &'static [&'static str],

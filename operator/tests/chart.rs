@@ -22,7 +22,7 @@ fn helm(arguments: &[&str]) -> Result<String, String> {
 
 /// Returns the objects by kind and name, without labels and annotations, some of which only Helm sets.
 fn rendered(options: &[&str]) -> BTreeMap<String, Value> {
-    // Without a cluster, helm assumes its own version of Kubernetes, which may be older than the chart requires.
+    // Without a cluster, Helm assumes its own version of Kubernetes, which may be older than the chart requires.
     let usual = ["template", "--namespace", install::NAMESPACE, "--kube-version", "1.34.0"];
     let arguments = [&usual, options].concat();
     read(&helm(&arguments).expect("it renders"))
@@ -33,7 +33,7 @@ fn read(text: &str) -> BTreeMap<String, Value> {
     named(objects.into_iter().filter(|it| !it.is_null()))
 }
 
-/// Makes numbers comparable: helm writes `1` for `1.0`.
+/// Makes numbers comparable: Helm writes `1` for `1.0`.
 fn alike(value: &mut Value) {
     match value {
         Value::Number(number) => *value = json!(number.as_f64()),
@@ -62,7 +62,7 @@ fn the_chart_installs_what_the_manifest_does() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/install.yaml");
     let mut expected = read(&std::fs::read_to_string(manifest).expect("it is there"));
     // Helm creates the namespace itself.
-    expected.remove(&format!("Namespace {}", install::NAMESPACE)).expect("the manifest makes one");
+    expected.remove(&format!("Namespace {}", install::NAMESPACE)).expect("the manifest contains it");
     let rendered = rendered(&[]);
     assert_eq!(rendered.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (name, object) in expected {

@@ -128,11 +128,11 @@ impl World {
 
     fn condition(&self, kind: &str) -> String {
         let status = self.status();
-        let it = status.condition(kind).expect("the condition is there");
+        let it = status.condition(kind).expect("the condition exists");
         format!("{} {}", it.status, it.reason)
     }
 
-    /// Performs the effect of a watch, and one reconciliation.
+    /// Updates the mirrors as watches would, then reconciles once.
     async fn look(&self) -> Result<(), ReconcileError> {
         self.watch(&self.context.sets, "/statefulsets/", mirror::owner_of_set);
         self.watch(&self.context.pods, "/pods/", |it| mirror::owner_of_pod(it, &self.context.sets));
@@ -141,7 +141,7 @@ impl World {
         reconcile(Arc::new(self.federation()), Arc::clone(&self.context)).await.map(drop)
     }
 
-    /// Lets a mirror see the existing objects in every namespace.
+    /// Fills a mirror with the existing objects of every namespace.
     fn watch<K>(&self, mirror: &Mirror<K>, kind: &str, owner: impl Fn(&K) -> Option<ObjectRef<Federation>>)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + 'static,
@@ -439,7 +439,7 @@ async fn a_neighbour_with_every_label_is_ignored() {
     world.look().await.unwrap();
     world.look().await.unwrap();
     assert_eq!(world.condition("PodsReady"), "True AllRunning");
-    assert!(!world.supervisor.tokens.lock().unwrap().is_empty(), "the true one is asked");
+    assert!(!world.supervisor.tokens.lock().unwrap().is_empty(), "the real supervisor is asked");
     assert!(forger.tokens.lock().unwrap().is_empty());
     // Foreign pods delay nothing.
     let labels = supervisor["spec"]["template"]["metadata"]["labels"].clone();
@@ -459,7 +459,7 @@ async fn a_neighbour_with_every_label_is_ignored() {
     world.collect_garbage();
     world.look().await.unwrap();
     assert_eq!(world.federation().metadata.finalizers, Some(vec![]));
-    assert!(world.server.get(&format!("{PODS}/bystander")).is_some(), "and they are not touched");
+    assert!(world.server.get(&format!("{PODS}/bystander")).is_some(), "foreign pods are not touched");
 }
 
 async fn reconcile_twice_without_mirror(world: &World) {
@@ -495,7 +495,7 @@ async fn a_deleted_key_is_restored_if_known_and_never_replaced() {
     world.server.remove(KEY);
     world.context.session(UID, |it| it.key.as_mut().unwrap().invalidate());
     world.look().await.unwrap();
-    assert_eq!(world.server.get(KEY).unwrap()["data"], key["data"], "it is put back");
+    assert_eq!(world.server.get(KEY).unwrap()["data"], key["data"], "the key is restored");
 
     // A restarted operator does not know the lost key. It creates neither another key nor the missing sets.
     world.server.remove(KEY);
@@ -743,7 +743,7 @@ async fn a_federation_that_cannot_be_read_is_reported_and_does_not_block_others(
         }
     };
     let run = controller::run(Arc::clone(&world.context), None, told);
-    tokio::time::timeout(Duration::from_secs(30), run).await.expect("one is reported, the other is made");
+    tokio::time::timeout(Duration::from_secs(30), run).await.expect("both federations are handled");
     let status = &world.server.get(BROKEN).unwrap()["status"];
     let message = status["message"].as_str().unwrap();
     assert!(message.contains("cannot read this federation") && message.contains("none"), "{message}");

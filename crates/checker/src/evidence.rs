@@ -254,7 +254,7 @@ impl<'a> Demands<'a> {
         }
         for &(no, fault, _, _) in &self.history.supervision.injected {
             let struck = match fault {
-                // A process that had already failed is only told not to return.
+                // For a process that had already failed, the fault only prevents its next life.
                 Fault::Crash { returns: false, .. } | Fault::LoseCluster { returns: false, .. } => true,
                 Fault::Crash { process, .. } => ended.contains(&(no, *process)),
                 Fault::LoseCluster { .. } => ended.iter().any(|(by, _)| *by == no),
@@ -523,6 +523,6 @@ mod tests {
         let why = contradictions_after(|run| {
             (run.context.links, run.context.measures_links) = (links.clone(), true)
         });
-        assert_eq!(why, "the link c0 to c1 was not measured", "a cluster of one has no link within it");
+        assert_eq!(why, "the link c0 to c1 was not measured", "a cluster of one process has no inner link");
     }
 }

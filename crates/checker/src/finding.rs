@@ -420,7 +420,7 @@ pub enum Garbage {
 
 /// A round of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are those of the fields")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Round {
     Recovery,
     Checkpoint,

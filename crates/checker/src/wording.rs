@@ -480,8 +480,8 @@ impl Breach {
                 names.group(group)
             ),
             Breach::CheckpointEarly { group, position, waited, every: Some(every) } => format!(
-                "{} requested its checkpoint {position} {waited} after the end of the one before, although it should \
-                 wait for {every}",
+                "{} requested its checkpoint {position} {waited} after the previous one was committed, although it \
+                 should wait for {every}",
                 names.group(group)
             ),
             Breach::CheckpointEarly { group, position, every: None, .. } => format!(

@@ -45,8 +45,8 @@ pub struct Context {
     pub servers: Vec<ProcessId>,
     /// Whether a node's storage is lost when the node's process fails.
     pub volatile_storage: bool,
-    /// The facts at which processes were halted until the supervisor released them, because a fault was waiting for
-    /// such a fact.
+    /// The kinds of facts at which processes halt until the supervisor releases them, because a planned fault waits
+    /// for such a fact.
     pub halting: BTreeSet<FactKind>,
     /// The times at which faults took effect; empty in virtual time.
     pub effects: Vec<EffectEntry>,
@@ -54,7 +54,7 @@ pub struct Context {
     pub at_once_within: Span,
     /// Links as requested and as measured.
     pub links: Vec<LinkEntry>,
-    /// Whether all processes read the same clock. Only then can times of different processes be compared.
+    /// Whether all processes read the same clock. Times of different processes can be compared only if they do.
     pub common_clock: bool,
     /// The time without a sent or delivered application message after which a run that its deadline ended is judged as
     /// completed: by then, every message that can arrive has arrived. In virtual time, this is half the run, and at

@@ -231,7 +231,7 @@ impl<'a> Group<'a> {
         while let Some(target) = began_by(&newest) {
             let from = target.map_or(Position::default(), |it| it.position);
             if from.incarnation >= newest {
-                break; // invalid; another property reports it
+                break; // invalid; the checker reports it
             }
             (newest, bound) = (from.incarnation, from.sn);
             line.push((newest, bound));

@@ -40,7 +40,7 @@ pub(crate) struct CheckpointCut {
     pub(crate) cut: Point,
     pub(crate) group: GroupId,
     pub(crate) name: CheckpointName,
-    /// Where the cuts of the checkpoint's parts begin.
+    /// The index of the first of the checkpoint's part cuts in [`History::part_cuts`].
     pub(crate) parts: u32,
 }
 

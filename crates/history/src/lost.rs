@@ -188,8 +188,9 @@ impl<'h, 'a> Returns<'h, 'a> {
         returns
     }
 
-    /// Returns how the work of permanently failed processes continued, in chronological order. If several processes
-    /// took over the work of the same one, because the first had failed in turn, the loss counts once.
+    /// Returns how the work of permanently failed processes continued, in chronological order. Processes whose work no
+    /// process took over come last. If several processes took over the work of the same one, because the first had
+    /// failed in turn, the loss counts once.
     pub fn successions(&self) -> Vec<Succession> {
         let history = self.history;
         let absorbed = history.tasks.iter().flat_map(|it| &it.absorptions);

@@ -17,7 +17,7 @@ pub struct Planned {
     /// Every re-execution of a task for another partition, which does not change the state, in the order of processes
     /// and lives.
     pub reruns: Vec<Rerun>,
-    /// Where each partition joined each recovery; the first time, if it joined more than once.
+    /// The point at which each partition first joined each recovery.
     pub joined: BTreeMap<(Incarnation, ProcessId), Joined>,
     /// The points by which everything that the first partition had sent before a recovery had reached the second one,
     /// or was lost.

@@ -9,7 +9,7 @@ use crate::history::History;
 /// The state of a part in the storage of a process.
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    /// A write has been requested, and neither completed nor cancelled.
+    /// Whether a write has been requested, and has neither completed nor been cancelled.
     is_being_written: bool,
     /// The life in which the part became durable.
     durable: Option<Life>,
@@ -17,7 +17,7 @@ struct Slot {
 
 impl History<'_> {
     /// Returns the parts that are durable in some storage at the end of the run, each with its holder: those that
-    /// became durable, and that neither their holder has removed nor a fault has destroyed or corrupted since. Omits
+    /// became durable, and have since been neither removed by their holder nor destroyed or corrupted by a fault. Omits
     /// holders that are down, or whose cluster has left.
     pub fn stored(&self) -> Vec<(ProcessId, ImageName)> {
         let mut slots: BTreeMap<(ProcessId, ImageName), Slot> = BTreeMap::new();

@@ -65,7 +65,7 @@ pub struct Supervision<'a> {
     pub left: Vec<(Time, ClusterId)>,
     /// Changes that the user made during the run, in order.
     pub changes: Vec<(Time, &'a Change)>,
-    /// The time at which the application was released.
+    /// The time at which the application began.
     pub begun: Option<Time>,
     /// The newest life of each process.
     newest: BTreeMap<ProcessId, Life>,

@@ -229,8 +229,8 @@ pub(super) fn follow(history: &History<'_>, tasks: Tasks) -> Tasks {
     }
 }
 
-/// Returns whether a process continued from a state older than one that had been durable, or another process absorbed
-/// one.
+/// Returns whether a process continued from a state older than one that had been durable, or whether another process
+/// absorbed such a state.
 fn has_lost_states(history: &History<'_>, tasks: &Tasks) -> bool {
     let is_newest = |process: ProcessId, life: Life, from: Option<CheckpointName>| {
         let Some((group, place)) = history.member(process) else { return true };

@@ -229,8 +229,9 @@ impl<P: Process + 'static> Engine<P> {
     async fn take_one(&mut self, stimulus: Stimulus<P>) -> Result<(), EngineError> {
         match stimulus {
             Stimulus::Order(order) => {
-                // Actions before the order were based on the earlier state. A message to a life that has
-                // since ended must not reach the next life, and a link that is cut only now must not hold it.
+                // Actions before the order were based on the earlier state. Otherwise, a message to a life that has
+                // since ended could reach the next life, and a newly cut link could hold a message that was sent
+                // before the cut.
                 self.settle()?;
                 self.obey(order).await
             }
@@ -460,7 +461,7 @@ impl<P: Process + 'static> Engine<P> {
     fn settle(&mut self) -> Result<(), EngineError> {
         let outlets = &mut self.outlets;
         outlets.storage.journal.flush().map_err(EngineError::Journal)?;
-        // Inputs are written before facts, so that the record has the inputs behind every recorded fact.
+        // Inputs are written before facts, so that the record has the inputs that led to every recorded fact.
         if let Some(inputs) = &mut outlets.inputs {
             inputs.flush().map_err(EngineError::Inputs)?;
         }

@@ -251,7 +251,7 @@ fn passing() -> Config<()> {
         detect_after: Span::from_secs(1),
         restart_after: Span::from_secs(1),
         volatile_storage: false,
-        // A packet is in transit for about 100 us, so each is passed on about a thousand times.
+        // A packet is in transit for about 100 us, so each is passed on about 1500 times.
         deadline: Span::from_millis(150),
         start_within: Some(Span::from_millis(150)),
         plan: Vec::new(),

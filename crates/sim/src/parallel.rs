@@ -40,7 +40,8 @@ pub fn in_order<Item: Send, Result: Send, Break>(
     let (tasks, queue) = sync_channel::<Task<Item, Result>>(under_way);
     let (queue, stopped) = (Mutex::new(queue), AtomicBool::new(false));
     thread::scope(|scope| {
-        // Drop the senders before the scope waits for its threads, which end only then.
+        // Moved here so that the sender is dropped before the scope waits for its threads: they end once the queue is
+        // closed.
         let tasks = tasks;
         let mut threads = 0;
         let mut results = VecDeque::new();

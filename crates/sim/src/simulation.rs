@@ -607,8 +607,8 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         if self.recorder.is_some() { FactKinds::ALL } else { S::TAKES.union(self.followed_kinds) }
     }
 
-    /// Numbers a fact, reports it if the supervisor waits for it, and records it. Returns `true` if the process halts
-    /// at it.
+    /// Numbers a fact, reports it if the supervisor follows or waits for it, and records it. Returns `true` if the
+    /// process halts at it.
     #[inline]
     fn state(&mut self, process: ProcessId, fact: Fact) -> bool {
         let kind = fact.kind();

@@ -37,7 +37,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         if first {
             self.unregistered -= 1;
             if self.unregistered == 0 {
-                // The links of a simulation are exact by construction, so there is nothing to measure.
+                // The links of a simulation are exact by construction, so they are not measured.
                 self.tell(Report::LinksMeasured);
             }
         }

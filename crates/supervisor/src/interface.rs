@@ -21,11 +21,12 @@ pub struct Config {
     pub restart_after: Span,
     /// Whether storage is in memory and does not outlive its process, so that every failure loses it.
     pub volatile_storage: bool,
-    /// Time limit of the run, counted from the start of the application. A run that exceeds it ends with
-    /// [`Outcome::Deadline`].
+    /// Time limit of the run, counted from the start of the application, without pauses by the user. A run that
+    /// exceeds it ends with [`Outcome::Deadline`].
     pub deadline: Span,
-    /// Time limit for the start of the application, counted from the start of the supervisor. `None` if
-    /// another program supervises the start, and can remove obstacles to it.
+    /// Time limit for the start of the application, counted from the start of the supervisor or, if the user has
+    /// paused the federation before that, from the end of the last pause. `None` if another program supervises the
+    /// start, and can remove obstacles to it.
     pub start_within: Option<Span>,
     /// The groups that roll back together.
     pub scope: Scope,

@@ -39,8 +39,8 @@ impl Supervisor {
         self.try_join(cluster, out);
     }
 
-    /// If all processes of a cluster that is due to join are ready, announces the cluster, so that they begin at the
-    /// same time.
+    /// If all processes of a cluster that is due to join are ready, announces the cluster, so that all of them
+    /// begin at the same time.
     pub(crate) fn try_join(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         if !self.presence.to_join.contains(&cluster) || !self.are_all_registered(cluster) {
             return;

@@ -210,7 +210,8 @@ impl Supervisor {
         agenda.into_iter().chain(self.silence.next_deadline()).min()
     }
 
-    /// Returns whether the driver must report facts of this kind. Constant during a run.
+    /// Returns whether the driver must report facts of this kind. Drivers ask once, at the start of a run: facts that
+    /// only faults added later wait for are reported by the processes that halt at them.
     pub fn follows(&self, kind: FactKind) -> bool {
         matches!(
             kind,
@@ -544,7 +545,7 @@ impl Supervisor {
     }
 
     /// Prevents further lives of these processes. The membership marks them as gone at the end of their last
-    /// life, or immediately if that end has already been announced.
+    /// life, or immediately if that end has already been detected.
     pub(crate) fn give_up(&mut self, processes: &[ProcessId]) {
         for &process in processes {
             let entry = &mut self.entries[process.index()];

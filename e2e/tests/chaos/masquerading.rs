@@ -1,6 +1,6 @@
 //! The network hides the addresses of pods from each other, like a network that masquerades traffic between
-//! Kubernetes nodes. Traffic control shapes packets at the sender, by their destination, and so does not depend on
-//! the apparent source.
+//! Kubernetes nodes. Traffic control shapes packets at the sender, by their destination, and therefore does not
+//! depend on the apparent source.
 
 use faultline_api::resource::{Emulation, Kubernetes, condition};
 use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};

@@ -160,7 +160,7 @@ async fn restore_object<K: Owned>(
     Ok(Some(Restored { object, uid: created.uid().unwrap_or_default() }))
 }
 
-/// Adds the finalizer, since there will be something to clean up.
+/// Adds the finalizer, which delays the deletion of the federation until its objects are deleted.
 ///
 /// # Errors
 ///

@@ -106,7 +106,7 @@ impl Report<'_> {
         }
     }
 
-    /// Reports that a problem is over. Without an earlier problem, there is no condition.
+    /// Reports that an earlier problem is resolved. If there was none, adds no condition.
     fn recovered(&mut self) {
         if self.status.condition(condition::RECONCILED).is_some() {
             self.condition(condition::RECONCILED, "True", "Reconciled", "the federation is being reconciled");

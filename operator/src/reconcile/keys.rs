@@ -46,10 +46,10 @@ pub enum KeyError {
     /// The secret cannot be created.
     #[error("cannot create the secret {0}: {1}")]
     Make(String, #[source] kube::Error),
-    /// There are no random bytes for a new key.
+    /// The operating system provided no random bytes for a new key.
     #[error("cannot generate random bytes: {0}")]
     Random(#[from] getrandom::Error),
-    /// A secret of its name exists that the federation does not control.
+    /// A secret with the key's name exists, but the federation does not control it.
     #[error(
         "the secret {0} already exists, but does not belong to this federation; delete it, or rename the federation"
     )]

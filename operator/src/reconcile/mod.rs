@@ -6,7 +6,7 @@
 //! | validity | [`mod@validate`] | pure |
 //! | desired state | [`mod@build`] | pure |
 //! | applying it | [`mod@apply`] | writes |
-//! | reporting | [`mod@update_status`] | [`mod@assess`] derives the report, pure; writes |
+//! | reporting | [`mod@update_status`] | [`mod@assess`] derives the report (pure); writes it |
 //!
 //! State that is kept between reconciliations can be reconstructed: the operator may stop between any two writes.
 

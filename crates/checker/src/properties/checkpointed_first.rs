@@ -28,7 +28,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 TheftStep::Receipted => TheftStep::Merged,
                 _ => continue,
             };
-            // If the process has not taken such a step, there is nothing to make durable.
+            // If the process has not taken such a step, nothing has to be durable.
             let is_past = |it: &&Step| it.step == needed && history.holds(sent.at, it.at);
             let Some(cause) = steps.iter().rfind(is_past) else { continue };
             finding.instances += 1;

@@ -12,7 +12,7 @@ const MOST_PERCENT_OUTSIDE: u32 = 20;
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::LinksAsAsked);
     let context = history.context;
-    // The first reason is the one reported.
+    // Only the first reason is reported.
     let mut links: Vec<_> = context.links.iter().collect();
     links
         .sort_by_key(|link| Reverse(link.measured.map(|it| it.latency.0.abs_diff(link.requested.latency.0))));

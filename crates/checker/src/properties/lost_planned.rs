@@ -97,7 +97,7 @@ fn acknowledged(
 }
 
 /// Returns whether the process's partition joined the recovery that precedes a checkpoint after this end of a life. A
-/// storage server joins no recovery, so that nothing states when its failure became known.
+/// storage server joins no recovery, so no fact states when its failure became known.
 fn is_recovered(history: &History<'_>, planned: &Planned, end: &LifeEnd, checkpoint: Position) -> bool {
     planned.joined.get(&(checkpoint.incarnation, end.process)).is_some_and(|joined| {
         let source = history.source(joined.at);

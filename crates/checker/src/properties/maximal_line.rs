@@ -23,7 +23,7 @@ use faultline_history::{Checkpoint, Ending, Group, GroupId, History, Message, Po
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::MaximalLine);
     if history.planned.is_some() {
-        return finding; // what is restored is judged for all partitions together, by `valid_checkpoints`
+        return finding; // restored states are judged for all partitions together, by `valid_checkpoints`
     }
     if history.groups.iter().all(|group| group.rollbacks.is_empty()) {
         return finding;

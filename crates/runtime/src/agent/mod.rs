@@ -41,7 +41,7 @@ use facts::Facts;
 use lives::{ORDERLY, Running, reap};
 use metrics::Counters;
 
-/// Time between two checks for new output of the process.
+/// Time between two checks for new facts of the process.
 const LOOK: Duration = Duration::from_millis(20);
 /// Time after which a silent caller is disconnected.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -487,11 +487,11 @@ impl Agent {
         }
     }
 
-    /// Terminates normally.
+    /// Ends the hosted process, sends its remaining facts, and informs the supervisor.
     async fn leave(mut self) {
         info!("terminating");
         if let Err(error) = self.end_running().and_then(|()| self.send_facts()) {
-            warn!(%error, "cannot read the last output of the process");
+            warn!(%error, "cannot end the process or read its remaining facts");
             return;
         }
         self.send(ToPlace::Leaving);
@@ -582,7 +582,7 @@ async fn listen(
                 Ok(Ok(true)) => drop(stimuli.send(Stimulus::Called(stream))),
                 Ok(Ok(false)) => drop(visitors.send(stream)),
                 Ok(Err(error)) => warn!(%error, "refused an unknown connection"),
-                Err(_) => warn!("an unknown connection sent nothing"),
+                Err(_) => warn!("an unknown connection did not identify itself in time"),
             }
         });
     }

@@ -69,7 +69,7 @@ fn run_at(
     let keys = Keys::generate(options.names.processes.len()).map_err(RunError::Secret)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.processes.clone());
     let settle = |place_context| Children::new(command, run_dir, names, hub, place_context);
-    // All processes end with this program, so there is nothing to resume.
+    // All processes end with this program, so no run can be resumed.
     let memory = Memory { journal: Journal::default(), clock: Clock::start(), past: None };
     block_on(host(options, keys, listener, Sum::default(), memory, settle, observer))
 }

@@ -1,7 +1,7 @@
 //! The remote backend: each process has its own place, with an agent ([`crate::agent`]) that is reached over
 //! TCP.
 //!
-//! Another program (the operator, or a test) provides the places, and announces them at the
+//! Another program (the operator, or a test) provides the places, and announces them in the
 //! [`PlaceRegistry`]. A process whose place is replaced begins another life at the new place once the
 //! previous life is fenced: either its agent has killed it, or the agent does not answer and the life is
 //! never accepted again.
@@ -42,7 +42,7 @@ pub struct RemoteOptions {
     pub sum: Sum,
 }
 
-/// Performs a run at the places announced at `place_registry`. Returns once no process is hosted.
+/// Performs a run at the places announced in `place_registry`. Returns once no process is hosted.
 ///
 /// The supervisor writes its input to a journal next to the record. A restarted program passes an existing
 /// journal as `past`, and resumes the run. All processes then begin new lives, because lives end with their

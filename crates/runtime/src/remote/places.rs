@@ -302,7 +302,7 @@ impl Shared {
         }
     }
 
-    /// Follows the places announced at the registry.
+    /// Follows the places announced in the registry.
     async fn follow(self: Rc<Self>) {
         let mut changes = self.place_registry.changes();
         while changes.changed().await.is_ok() {

@@ -92,7 +92,7 @@ pub(super) async fn answer_all(
         match timeout(PATIENCE, converse(&mut stream, &answer)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => debug!(%error, "a client closed the connection"),
-            Err(_) => warn!("a client sent nothing"),
+            Err(_) => warn!("a client did not complete its request in time"),
         }
     }
 }

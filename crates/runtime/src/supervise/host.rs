@@ -45,7 +45,7 @@ const STATUS_EVERY: Duration = Duration::from_millis(100);
 
 /// The fraction of the memory limit that is reserved for facts that no heartbeat has reported yet, as a divisor.
 const RESERVE: u64 = 8;
-/// Number of unexpected ends after which a process is not restarted again.
+/// Number of unexpected ends of one process at which the run fails.
 const MOST_COLLAPSES: usize = 10;
 /// Free space below which a disk counts as full, in bytes.
 const LEAST_ROOM: u64 = 64 << 10;
@@ -379,7 +379,8 @@ impl<P: PlaceBackend> Host<'_, P> {
             let now = self.clock.now();
             self.journal.write(&journal::JournalEntry::Resumed(now));
             self.observer.resumed(now);
-            // No process is alive for any event that has become due since then.
+            // The lives are reported lost as of the last report, so events that have become due since then find no
+            // process alive.
             let (storage, by) = (StorageFate::Kept, EndedBy::SupervisorRestarted);
             let lost = |(process, life)| Report::Lost { process, life, storage, by };
             let lost = supervisor.newest().map(lost).collect();
@@ -515,7 +516,7 @@ impl<P: PlaceBackend> Host<'_, P> {
                 vec![]
             }
             HostEvent::Lost { process, life, storage, by } => {
-                // This closes the connection, and thereby ends the process if it still runs.
+                // This closes the connection, which ends the process if it still runs.
                 self.nodes.remove(&(process, life));
                 self.release_halted();
                 vec![Report::Lost { process, life, storage, by }]
@@ -919,7 +920,7 @@ async fn listen(listener: TcpListener, keys: Keys, host_events: HostEvents) {
             match tokio::time::timeout(PATIENCE, introduce).await {
                 Ok(Ok(introduction)) => host_events.put(HostEvent::Introduced { introduction, stream }),
                 Ok(Err(error)) => warn!(%error, "refused an unknown connection"),
-                Err(_) => warn!("an unknown connection sent nothing"),
+                Err(_) => warn!("an unknown connection did not identify itself in time"),
             }
         });
     }

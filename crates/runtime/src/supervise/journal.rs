@@ -163,7 +163,7 @@ impl JournalContents {
         })
     }
 
-    /// Returns the time of the last report to the predecessor.
+    /// Returns the time of the last report to a predecessor, or of the last resumption.
     pub(crate) fn last(&self) -> Time {
         let at = |entry: &JournalEntry| match entry {
             JournalEntry::Heard(reports) => reports.iter().map(|it| it.0).max(),

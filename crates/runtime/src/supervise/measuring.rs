@@ -139,7 +139,7 @@ impl Measuring {
         self.disturb(|link| (link.entry.from, link.entry.to) == (from, to), now);
     }
 
-    /// Records that a fault now affects a process, and thereby all links measured from or to it.
+    /// Records that a fault now affects a process, and therefore all links measured from or to it.
     pub(super) fn disturb_process(&mut self, process: ProcessId, now: Time) {
         self.disturb(|link| link.ends.is_some_and(|(by, to)| by == process || to == process), now);
     }

@@ -57,7 +57,7 @@ pub struct RunOptions {
     pub links: Links,
     /// Options of each node's storage.
     pub storage: StorageOptions,
-    /// Time before the run during which links that differ from the request are measured again.
+    /// Time for which the measurement of links that differ from the request is repeated.
     pub measure_again_for: Span,
     /// Listener that serves the sum of all metrics during the run. It is opened in advance, so that a port in
     /// use is detected before the run creates anything.
@@ -136,7 +136,7 @@ pub trait Observer {
     fn stated(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact);
     /// Called with the current status, ten times per second.
     fn status(&mut self, now: Time, status: &Status);
-    /// Called once the links have been measured.
+    /// Called once all links have been measured, and again once links that changed have been measured.
     fn measured(&mut self, links: &[LinkEntry]);
     /// Called when a fault has taken effect, and again for each further process on which it takes effect.
     fn took_effect(&mut self, effect: &EffectEntry) {

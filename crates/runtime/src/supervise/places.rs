@@ -97,7 +97,8 @@ pub(crate) trait PlaceBackend {
     /// a pause as [`HostEvent::Stopped`].
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
 
-    /// Ends all lives. The disconnection has told the lives in `told` to end, and they have a moment to seal their
-    /// facts; all others are killed immediately. Afterwards, the record contains all available facts.
+    /// Ends all lives. The lives in `told` have lost their connection, which tells them to end, and have
+    /// [`GRACE_PERIOD`] to seal their facts; all others are killed immediately. Afterwards, the record contains all
+    /// available facts.
     async fn end(&mut self, told: &[(ProcessId, Life)]) -> Result<(), RunError>;
 }

@@ -88,7 +88,7 @@ fn a_cluster_that_joins_late_has_not_failed() {
     let program = Flow::Queens(Queens { n: 6, depth: 3, task_time: Span::from_millis(10) });
     let mut federation = Federation::new(3, vec![2, 2, 1], program);
     federation.joins.push((ClusterId(1), Span::from_millis(50)));
-    // It has not joined when the members of the other one are announced.
+    // This cluster has not joined when the members of the other one are announced.
     federation.joins.push((ClusterId(2), Span::from_millis(100)));
     let ended = federation.run::<NoProtocol>(());
     assert_eq!((ended.outcome, &ended.digests[..]), (Outcome::Completed, &[federation.expected()][..]));

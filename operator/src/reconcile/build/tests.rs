@@ -92,7 +92,7 @@ fn processes_mount_their_own_key_and_only_the_supervisor_mounts_the_federations(
     let process = set_of(&with(|_| {}), "quickstart-paris");
     let pod = &process["spec"]["template"]["spec"];
     let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("it has mounts");
-    let keys = mounts.iter().find(|it| it["name"] == "key").expect("the key is one");
+    let keys = mounts.iter().find(|it| it["name"] == "key").expect("the key is mounted");
     assert_eq!((&keys["subPathExpr"], &keys["readOnly"]), (&json!("$(POD_NAME)"), &json!(true)));
     let volumes = pod["volumes"].as_array().expect("it has volumes");
     let secrets: Vec<_> = volumes.iter().filter_map(|it| it["secret"]["secretName"].as_str()).collect();
@@ -102,10 +102,10 @@ fn processes_mount_their_own_key_and_only_the_supervisor_mounts_the_federations(
     assert_eq!(sources[0]["secret"]["name"], "quickstart-key");
 
     let key = "0".repeat(64);
-    let secret = crate::reconcile::keys::of_processes(&quickstart(), &key).expect("that is a key");
+    let secret = crate::reconcile::keys::of_processes(&quickstart(), &key).expect("the key is valid");
     let keys = secret.data.expect("it has content");
     assert_eq!(keys.len(), 6);
-    let drawn = faultline_api::supervision::process_key(&key, "paris-1").expect("that is a key");
+    let drawn = faultline_api::supervision::process_key(&key, "paris-1").expect("the key is valid");
     assert_eq!(keys["quickstart-paris-1"].0, drawn.into_bytes());
 }
 
