@@ -30,7 +30,7 @@ pub(crate) struct RunState {
     data: Arc<Mutex<RunData>>,
 }
 
-/// Keeps events apart from the rest of the status, so that they are not copied unnecessarily.
+/// Keeps events separate from the rest of the status, so that they are not copied unnecessarily.
 #[derive(Default)]
 struct RunData {
     status: Status,

@@ -6,7 +6,7 @@
 //! are compared only in virtual time, where all processes read one clock ([`Context::common_clock`]), and by two
 //! properties: [`Property::AtOnce`], which includes the uncertainty of the clocks, and [`Property::BoundedLoss`], to
 //! excuse a checkpoint that could not be taken. A protocol's reports about itself ([`faultline_core::Claim`]) are
-//! judged, or name what is to be judged; they are never evidence.
+//! judged, or identify what to judge; they are never evidence.
 
 mod evidence;
 pub mod finding;

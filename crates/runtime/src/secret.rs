@@ -45,7 +45,7 @@ pub(crate) struct WrappedKeys {
     tag: [u8; PROOF],
 }
 
-/// The two ends of a connection. [`ProcessId::SUPERVISOR`] stands for the supervisor.
+/// The two ends of a connection. [`ProcessId::SUPERVISOR`] denotes the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) caller: ProcessId,

@@ -95,8 +95,9 @@ pub(super) fn lives_before<'a>(
     streams.filter(|(_, stream)| !stream.is_empty()).collect()
 }
 
-/// Returns the last of these lives that restored a state, and all lives after it. The restore itself judges the lives
-/// before it. A life that failed before it restored a state may follow the life whose work was lost.
+/// Returns the last of these lives that restored a state, and all lives after it; all of them if none did. Earlier
+/// lives are judged at that restore. Lives that failed before they restored a state may follow the life whose work was
+/// lost.
 pub(super) fn since_restored<'s, 'a>(lives: &'s [(Life, &'a Stream)]) -> &'s [(Life, &'a Stream)] {
     let has_restored = |it: &(Life, &Stream)| it.1.iter().any(|(_, fact)| matches!(fact, Fact::Restored(_)));
     &lives[lives.iter().rposition(has_restored).unwrap_or(0)..]

@@ -4,7 +4,7 @@
 //!
 //! The delay after a rollback is not judged: the state is installed, and the rollback stated, some time after the delay
 //! begins. Once a coordinator has finished, its checkpoints are not judged either: a cluster that leaves takes one more
-//! at once.
+//! immediately.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +113,7 @@ mod tests {
         finds!(found, Breach::CheckpointEarly { every: SECOND, .. });
     }
 
-    /// A cluster that leaves takes one more checkpoint at once.
+    /// A cluster that leaves takes one more checkpoint immediately.
     #[test]
     fn a_process_that_has_finished_need_not_wait() {
         let mut run = run(SECOND, &[1_100]);

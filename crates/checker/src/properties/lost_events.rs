@@ -86,7 +86,7 @@ struct Written {
     /// The image contains the facts of that life before this number.
     upto: u64,
     at: Time,
-    /// Whether the image is durable at the place that is examined.
+    /// Whether the examined holder has a durable copy of the image.
     is_durable: bool,
     /// The time at which the process knows that the image is durable there and at all holders; `None` if it may never
     /// have been.
@@ -140,7 +140,7 @@ fn written(
     lives.iter().flat_map(|(life, stream)| stream.iter().filter_map(|it| written(*life, it))).collect()
 }
 
-/// Marks the images of which there is such a copy.
+/// Sets for each image whether it has such a copy.
 fn mark(
     images: &mut [Written],
     durable: &BTreeMap<ImageName, Vec<Stored>>,
@@ -168,7 +168,7 @@ fn restored_name(history: &History<'_>, at: Source) -> Option<ImageName> {
     }
 }
 
-/// Checks that a process wrote its events immediately, in all lives that no later restore has judged.
+/// Checks that a process wrote its events immediately, in all lives that were not judged at an earlier restore.
 fn check_delays(process: ProcessId, lives: &[(Life, &Stream)], images: &[Written], finding: &mut Findings) {
     for &(life, stream) in since_restored(lives) {
         if let Some((number, waited)) = too_late(life, stream, images) {
@@ -285,7 +285,7 @@ mod tests {
         assert!(!is_wrong([true; 3], Some(2)));
         assert!(is_wrong([true; 3], Some(1)));
         assert!(is_wrong([true, false, false], None));
-        // Nothing after a gap is absorbed, and the storage of process 0 is gone with it.
+        // Nothing after a gap is absorbed, and the storage of process 0 is lost with the process.
         assert!(!is_wrong([true, false, true], Some(0)));
         assert!(!is_wrong([false; 3], None));
     }

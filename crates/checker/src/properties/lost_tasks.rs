@@ -76,7 +76,8 @@ fn passed_over(
     left.max().filter(|it| restored.unwrap_or_default() < *it)
 }
 
-/// Checks that a process took a checkpoint every `tau`, with this slack, in all lives that no later restore has judged.
+/// Checks that a process took a checkpoint every `tau`, with this slack, in all lives that were not judged at an
+/// earlier restore.
 fn check_delays(
     history: &History<'_>,
     process: ProcessId,
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!(found_at_a_successor(Span::ZERO, false, Some(1)), []);
         assert_eq!(found_at_a_successor(Span::ZERO, false, Some(0)), [wrong(2)]);
         assert_eq!(found_at_a_successor(Span::ZERO, false, None), [wrong(2)]);
-        // The storage of process 0 is gone with it.
+        // The storage of process 0 is lost with the process.
         assert_eq!(found_at_a_successor(Span::ZERO, true, Some(0)), []);
         assert_eq!(found_at_a_successor(Span::ZERO, true, None), [wrong(1)]);
     }

@@ -43,7 +43,7 @@ impl Exposition {
     }
 
     /// Serves `/metrics` until the future is dropped. `process` labels the metrics of a single process;
-    /// `None` stands for the sum of all processes.
+    /// `None` means the sum of all processes.
     pub(crate) async fn serve<L: Listener>(self: Arc<Self>, listener: L, process: Option<String>)
     where
         L::Addr: fmt::Debug,
