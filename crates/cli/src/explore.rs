@@ -142,6 +142,12 @@ fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec
         return Ok(vec![Program::usual(clusters.len() as u32, nodes, arguments.messages)]);
     }
     let pairs = u64::from(ranks) * u64::from(ranks.saturating_sub(1));
+    if pairs == 0 {
+        return Err(CommandError::input(miette!(
+            help = "add ranks",
+            "there are no programs of messages with only one rank"
+        )));
+    }
     match pairs.checked_pow(arguments.messages) {
         Some(1..=MOST) => Ok(Program::all(ranks, arguments.messages).collect()),
         _ => Err(CommandError::input(miette!(

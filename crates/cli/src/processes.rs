@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
-use faultline_api::resource::{Forcing, Protocol};
+use faultline_api::resource::{Coordination, Forcing, Protocol};
 use faultline_checker::Strictness;
 use faultline_core::Time;
 use faultline_core::fault::Outcome;
@@ -194,9 +194,12 @@ impl<'a> Compared<'a> {
     pub(crate) fn run(&mut self, federation: &Federation, seed: u64) -> Result<(Made, bool), Interrupted> {
         let faults = if federation.spec.faults.is_empty() { "without-faults" } else { "with-faults" };
         // A comparison can contain one protocol twice, with different options.
-        let forces_always = matches!(&federation.spec.protocol, Protocol::Hc3i(it) if it.forcing == Some(Forcing::EveryMessage));
-        let every = if forces_always { "-every-message" } else { "" };
-        let name = format!("{}{every}-{faults}", federation.spec.protocol.name());
+        let variant = match &federation.spec.protocol {
+            Protocol::Hc3i(it) if it.forcing == Some(Forcing::EveryMessage) => "-every-message",
+            Protocol::Cck(it) if it.coordination == Some(Coordination::Global) => "-global",
+            _ => "",
+        };
+        let name = format!("{}{variant}-{faults}", federation.spec.protocol.name());
         let kept = self.evaluation.run(&PROCESSES, &name, &faultline_api::to_yaml(federation), seed);
         kept.map(|it| (Made::of(federation, &it.recording.run), it.is_known)).map_err(|command_error| {
             // After an interruption, the comparison shows the completed runs.

@@ -84,7 +84,7 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
         manifest.faults.iter().filter_map(|(no, state)| Some(silent(explainer.without_effect(*no, state)?))),
     );
     told.extend(history.tasks.map(|it| silent(tasks(it))));
-    let early = ended_early(history, manifest);
+    let early = ended_early(history, manifest, names);
     told.extend(early.clone().map(silent));
     told.extend(never_due(manifest).map(silent));
     if history.rollbacks.is_empty() {
@@ -144,9 +144,9 @@ pub fn unrecoverable(
     text
 }
 
-/// Describes why the run ended early: it was interrupted, exceeded its deadline, or reached its memory limit, or its
-/// record ends early. Returns `None` for any other outcome.
-fn ended_early(history: &Timeline, manifest: &Manifest) -> Option<String> {
+/// Describes why the run ended early: it was interrupted, exceeded its deadline, or reached its memory limit, its
+/// program was not send-deterministic, or its record ends early. Returns `None` for any other outcome.
+fn ended_early(history: &Timeline, manifest: &Manifest, names: &DisplayNames) -> Option<String> {
     let end = instant(history.seconds(history.end));
     match manifest.outcome {
         None => Some(format!("The run was cut short: the record ends at {end}.")),
@@ -155,6 +155,13 @@ fn ended_early(history: &Timeline, manifest: &Manifest) -> Option<String> {
         Some(Outcome::OutOfMemory(_)) => {
             Some(format!("The run ended at {end}, because the program reached its memory limit."))
         }
+        Some(Outcome::NotRepeated { id }) => Some(format!(
+            "The run ended at {end}: when {} was re-executed, its message {} to {} was not the same as before, but the \
+             protocol requires send determinism.",
+            names.process(id.from),
+            id.number,
+            names.process(id.to)
+        )),
         _ => None,
     }
 }

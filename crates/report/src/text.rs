@@ -351,6 +351,7 @@ pub(crate) fn ended(outcome: &str) -> &'static str {
         "interrupted" => "interrupted",
         "outOfMemory" => "out of memory",
         "unrecoverable" => "unrecoverable",
+        "notRepeated" => "not repeated",
         _ => "cut short",
     }
 }

@@ -320,6 +320,20 @@ fn a_run_that_was_cut_short_is_reported_as_far_as_recorded() {
 }
 
 #[test]
+fn a_program_that_is_not_send_deterministic_is_named_as_the_reason_for_the_end() {
+    use faultline_core::fault::Outcome;
+    use faultline_core::{Fact, Incarnation, MessageId};
+
+    let (whole, _) = common::run(2);
+    let id = MessageId { from: ProcessId(0), to: ProcessId(1), incarnation: Incarnation(0), number: 4 };
+    let manifest = faultline_trace::Manifest { outcome: Some(Outcome::NotRepeated { id }), ..whole };
+    let trace = supervised(vec![Fact::Begun]);
+    let recorded = RecordedRun { bundle: "cut", manifest: &manifest, trace: &trace, judgement: &passed() };
+    let told: Vec<String> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
+    assert!(told.iter().any(|it| it.contains(" was re-executed, its message 4 to ")), "{told:?}");
+}
+
+#[test]
 fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     use faultline_core::{ClusterId, EndedBy, Fact, Fault, FaultNo, Life, Span, StorageFate};
 

@@ -11,8 +11,8 @@ mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::Span;
 use faultline_core::fault::LinkProperties;
+use faultline_core::{Role, Span};
 
 use crate::quantity::Duration;
 use crate::resource::{
@@ -314,7 +314,7 @@ impl<'a> Check<'a> {
                 );
             }
             ReplicateTo::OtherCluster => self.copies_stay(path, replicas),
-            ReplicateTo::SharedStorage if replicas > 1 => self.problem(
+            ReplicateTo::SharedStorage if replicas as usize > self.storage_servers() => self.problem(
                 path,
                 format!(
                     "with one storage server, more than one replica adds no protection (found {replicas})"
@@ -323,6 +323,10 @@ impl<'a> Check<'a> {
             ),
             ReplicateTo::SharedStorage => {}
         }
+    }
+
+    fn storage_servers(&self) -> usize {
+        self.spec.protocol.extra_processes().iter().filter(|it| **it == Role::STORAGE_SERVER).count()
     }
 
     fn failures(&mut self) {

@@ -59,6 +59,22 @@ fn the_example_is_valid() {
     assert_eq!(federation.spec.faults.len(), 3);
 }
 
+/// With several storage servers, a part can have several replicas.
+#[test]
+fn replicas_on_shared_storage_are_limited_by_the_number_of_servers() {
+    let under = |protocol: &str| {
+        let file = format!(
+            "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata: {{ name: a }}\nspec:\n  \
+             clusters: [{{ name: a, nodes: 2 }}]\n  application: {{ jacobi: {{}} }}\n  protocol: {{ {protocol} }}\n"
+        );
+        parse("federation.yaml", file.as_bytes()).map_err(|it| render(&it))
+    };
+    under("cck: { replicas: 2, replicateTo: sharedStorage }").unwrap();
+    under("cck: { replicas: 2, replicateTo: sharedStorage, servers: 3 }").unwrap();
+    let refused = under("tic: { replicas: 2, replicateTo: sharedStorage }").unwrap_err();
+    assert!(refused.contains("with one storage server"), "{refused}");
+}
+
 /// Returns the valid federation with a program that supports clusters that join and leave, and with settings for the
 /// second cluster.
 fn guest(settings: &str) -> String {

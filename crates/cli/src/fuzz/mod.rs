@@ -7,6 +7,8 @@ mod search;
 mod summary;
 mod table;
 
+use std::sync::{Mutex, Once, PoisonError};
+
 use faultline_catalog::{Defect, defect};
 use faultline_checker::Verdict;
 use faultline_fuzz::{Protocol, Scenario, Shares, run, seed_under_way};
@@ -82,16 +84,26 @@ pub(crate) fn available(command: &str) -> Result<(), CommandError> {
     )))
 }
 
-/// Prints the seed if a protocol panics, so that the panic can be reproduced.
+/// The enabled defect of the search in progress.
+static SEARCHED: Mutex<Option<Defect>> = Mutex::new(None);
+
+/// Prints the seed if a protocol panics, so that the panic can be reproduced. Another call changes only the defect.
 fn print_seed_on_panic(defect: Option<Defect>) {
-    let before = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        before(panic);
-        if let Some(seed) = seed_under_way() {
-            let defect = defect.map(|it| format!(" --defect {it}")).unwrap_or_default();
-            eprintln!("panicked at seed {seed}; to reproduce: faultline fuzz --seed {seed} --runs 1{defect}");
-        }
-    }));
+    static SET: Once = Once::new();
+    *SEARCHED.lock().unwrap_or_else(PoisonError::into_inner) = defect;
+    SET.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            before(panic);
+            if let Some(seed) = seed_under_way() {
+                let defect = *SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
+                let defect = defect.map(|it| format!(" --defect {it}")).unwrap_or_default();
+                eprintln!(
+                    "panicked at seed {seed}; to reproduce: faultline fuzz --seed {seed} --runs 1{defect}"
+                );
+            }
+        }));
+    });
 }
 
 /// The output of `--format json`.
