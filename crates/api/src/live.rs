@@ -113,7 +113,7 @@ mod tests {
         let (before, now) = (&old.spec.faults, &new.spec.faults);
         let is_taken_back = now.len() < before.len() && before.starts_with(now);
         let by_rules = new.validate_cel_update(&old).is_ok();
-        assert_eq!(found.is_ok() || is_taken_back, by_rules, "the rules say the same: {found:?}");
+        assert_eq!(found.is_ok() || is_taken_back, by_rules, "the rules agree: {found:?}");
         found.map_err(|problems| problems.into_iter().map(|it| it.path).collect())
     }
 
@@ -133,7 +133,7 @@ mod tests {
         let before = quickstart().spec.links().properties("paris", "rennes");
         let properties = LinkProperties { latency: Span::from_millis(40), jitter: Span::ZERO, ..before };
         let links = after(json!({ "links": pair })).unwrap();
-        assert_eq!(links.len(), 2, "both ways, and no process is outside: {links:?}");
+        assert_eq!(links.len(), 2, "both directions, and no process is outside the clusters: {links:?}");
         assert!(
             links.contains(&Change::Link { from: ClusterId(0), to: ClusterId(1), properties }),
             "{links:?}"

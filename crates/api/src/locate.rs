@@ -149,7 +149,7 @@ spec:
     #[test]
     fn neighbours_are_found() {
         let locations = Locations::of(TEXT);
-        let at = |part: &str| TEXT.find(part).expect("the text has it");
+        let at = |part: &str| TEXT.find(part).expect("the text contains it");
         assert_eq!(locations.around(at("cluster: é")).map(|it| &TEXT[it]), Some("crash"));
         assert_eq!(locations.around(at("at: 4s")).map(|it| &TEXT[it]), Some("at: 4s"));
         assert_eq!(locations.around(at("4s")), None);

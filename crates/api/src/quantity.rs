@@ -45,7 +45,7 @@ pub enum QuantityError {
         unit: String,
         /// The kind of quantity that was expected.
         what: &'static str,
-        /// The valid units: `one of` a list, or the only one.
+        /// The valid units: `one of` and a list, or the only unit.
         units: String,
     },
     /// The number is negative.

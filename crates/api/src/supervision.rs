@@ -11,9 +11,9 @@
 //! | `GET /metrics`, `GET /healthz` | | no authorization needed |
 //!
 //! All paths under `/v1` require `Authorization: Bearer` with the [`token`] of the federation's key, and answer 401
-//! without it. A connection from another machine must be encrypted with TLS 1.3, in which the supervisor proves that
-//! it has the [`tls_key`]; otherwise, the answer is 426, whatever the token. Only the supervisor and its client have
-//! that key. Each process has a [`process_key`], which gives no access here.
+//! without it. A connection from another machine must be encrypted with TLS 1.3; the handshake proves that the
+//! supervisor has the [`tls_key`]. Without encryption, the answer is 426, whatever the token. Only the supervisor and
+//! its client have that key. Each process has a [`process_key`], which gives no access here.
 
 use std::net::IpAddr;
 
@@ -90,7 +90,7 @@ fn digest(purpose: &str, of: &[u8], key: &str) -> Result<blake3::Hash, InvalidKe
 }
 
 /// Returns whether an API connection to or from this address must be encrypted. Only connections within the machine
-/// need no encryption. Connections through a forwarded port of a pod count as such: they arrive from the pod itself.
+/// need no encryption. Connections through a forwarded port of a pod also need none: they arrive from the pod itself.
 pub fn needs_encryption(address: IpAddr) -> bool {
     !address.to_canonical().is_loopback()
 }
@@ -166,7 +166,7 @@ pub struct Status {
     pub faults: Faults,
     /// Every ordered pair of clusters.
     pub links: Vec<Link>,
-    /// What traffic control supports; absent if no place has a shaper; delay lines in the nodes then emulate all links.
+    /// What traffic control supports; absent if no place has a shaper. Delay lines in the nodes then emulate all links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shaping: Option<Shaping>,
     /// Total number of rollbacks of clusters.

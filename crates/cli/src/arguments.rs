@@ -306,7 +306,8 @@ pub(crate) struct ClusterArguments {
     pub(crate) max_rollback: Option<f64>,
     /// Limit the largest cluster to FACTOR times the average size: 1 means clusters of equal size
     ///
-    /// Use this if all sites have about the same number of machines. The search considers only such divisions.
+    /// Use this if all sites have about the same number of machines. The search considers only divisions within this
+    /// limit.
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true, value_parser = balance)]
     pub(crate) balance: Option<f64>,
     /// Divide a recorded run into N intervals of equal length

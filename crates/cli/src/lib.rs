@@ -23,7 +23,7 @@
 //! | [`cli`], [`Cli`] | the program |
 //! | [`CustomProtocol`], [`core`] | protocols: the trait for files, and the kernel with the trait `Protocol` |
 //! | [`CustomApplication`], [`messaging`] | applications: the trait for files, and the messaging interface |
-//! | [`quantity`], [`resource`] | the types of parameters, and the federation to which they belong |
+//! | [`quantity`], [`resource`] | the types of parameters, and the federation that they belong to |
 //! | [`placement`] | which processes keep replicas |
 //! | [`kit`] | random federations and faults, in a test |
 

@@ -28,8 +28,8 @@ use crate::machine::{self, CheckState, Finding};
 /// The maximum number of unexpectedly ended nodes that are reported individually.
 const MAX_REPORTED: usize = 3;
 
-/// Runs federations on real processes. With a kernel, the processes are in network namespaces, where the
-/// kernel emulates the links.
+/// Runs federations on real processes. If `kernel` is set, the processes are in network namespaces, where the kernel
+/// emulates the links.
 pub(crate) struct Processes<'a> {
     pub(crate) kernel: Option<Kernel>,
     pub(crate) metrics: Option<Arc<TcpListener>>,

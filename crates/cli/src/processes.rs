@@ -160,7 +160,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Returns the record of this run, if one exists that was neither interrupted nor out of memory.
+/// Returns the record of this run, if one exists that was not interrupted and did not reach the memory limit.
 fn known(dir: &Path, text: &str, seed: u64) -> Option<Recording> {
     let manifest = Bundle::open(dir).read_manifest().ok()?;
     let is_over = !matches!(manifest.outcome, None | Some(Outcome::Interrupted | Outcome::OutOfMemory(_)));

@@ -226,7 +226,7 @@ fn replay_life<P: Process>(
     } else if facts.len() != recorded.len() {
         let text = format!("{} recorded, {} replayed", count(recorded.len() as u64, "fact"), facts.len());
         match was_killed {
-            true => replayed.remark = Some(format!("{text}: the process was killed in between")),
+            true => replayed.remark = Some(format!("{text}: the process was killed before it had recorded everything")),
             false => replayed.difference = Some(text),
         }
     }
@@ -241,7 +241,7 @@ fn replay_life<P: Process>(
 
 /// A fact that a replayed process stated.
 struct ReplayedFact {
-    /// The number of the input that it followed.
+    /// The number of the last input before it.
     input: usize,
     /// The time of that input.
     at: Time,
@@ -249,7 +249,7 @@ struct ReplayedFact {
 }
 
 /// Returns the number of the first fact that differs from the recorded one. In virtual time, a process that states a
-/// fact for which a fault waits is halted. Its remaining actions happen after the supervisor has released it.
+/// fact that a fault waits for is halted. Its remaining actions happen after the supervisor has released it.
 fn first_difference(
     facts: &[ReplayedFact],
     recorded: &[(Time, Fact)],

@@ -30,8 +30,8 @@ pub(crate) fn follow(last: (&Division, &[u32]), next: &Division, free: u32) -> (
 fn pair(common: &BTreeMap<(u32, u32), i64>) -> BTreeMap<u32, u32> {
     let mut pairs: BTreeMap<u32, u32> = BTreeMap::new();
     loop {
-        // For each old cluster: the gain if a new cluster takes it, and gives up its own old cluster for it; and
-        // the number of that new cluster.
+        // For each old cluster: the gain if a new cluster takes it in exchange for its own old cluster, and the
+        // number of that new cluster.
         let mut gains: BTreeMap<u32, (i64, u32)> = BTreeMap::new();
         loop {
             let mut better = false;

@@ -4,7 +4,7 @@
 //! Up to a constant, the sum of both shares is the quantity that the constant Potts model minimises at
 //! resolution 2 W / n², with W bytes among n processes. A pass moves nodes to the most profitable clusters,
 //! or to new clusters, until no move reduces the cost. It then divides each cluster into connected
-//! sub-clusters, merges each sub-cluster into one node, and continues on that coarser level, on which entire
+//! sub-clusters, merges each sub-cluster into one node, and continues on that coarser level, where entire
 //! sub-clusters move. Passes are repeated until one yields no improvement.
 
 use std::collections::VecDeque;

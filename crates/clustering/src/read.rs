@@ -240,7 +240,7 @@ fn graph_ml(text: &str) -> Result<Graph, ReadError> {
         let value = it.attribute(attribute).map(str::to_owned);
         value.ok_or_else(|| ReadError::Attribute { line: line(it), element, attribute })
     };
-    // The key to which a `data` element refers determines its meaning.
+    // The key that a `data` element refers to determines its meaning.
     let keys = document.descendants().filter(|it| it.is_called("key"));
     let titles: BTreeMap<&str, &str> =
         keys.filter_map(|it| Some((it.attribute("id")?, it.attribute("attr.name")?))).collect();

@@ -189,7 +189,7 @@ mod tests {
         assert!(few.most < 13.0 && (many.least..=many.most).contains(&13.0), "the range now contains it");
         assert!(!few.is_near(13.0, 2.0) && !many.is_near(13.0, 2.0));
         assert!(few.is_near(12.0, 2.0) && many.is_near(12.0, 2.0));
-        assert!(!Spread::of([]).is_near(0.0, 1.0), "no values are near nothing");
+        assert!(!Spread::of([]).is_near(0.0, 1.0), "without values, no mean is near another number");
         // Repeating the same runs gives no new evidence about the mean, but reduces its uncertainty.
         let twice = Spread::of([10.0, 11.0, 10.0, 11.0]);
         assert!(twice.uncertainty() < few.uncertainty());

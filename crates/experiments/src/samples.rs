@@ -26,7 +26,7 @@ pub const SAMPLES: &[Sample] = samples![
     "timers-three-clusters",
 ];
 
-/// Returns the sample of this name.
+/// Returns the sample with this name.
 pub fn sample(name: &str) -> Option<&'static Sample> {
     SAMPLES.iter().find(|it| it.name == name)
 }

@@ -80,7 +80,7 @@ impl Replay {
         manifest.expected = manifest::expected(setup);
         // Faults are choices of the exploration, not part of a plan.
         manifest.plan = Vec::new();
-        // An exploration may delay any message for as long as it likes.
+        // An exploration may delay any message without limit.
         manifest.bounds.iter_mut().for_each(|it| it.delivered_within = None);
         // Protocols for programs of tasks promise no bound on the time of progress, but every run must end.
         let must_end = federation.spec.application.family() == Family::Tasks

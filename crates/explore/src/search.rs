@@ -47,7 +47,7 @@ pub(crate) enum End {
     Exhausted,
     /// The bound on states was reached.
     Stopped,
-    /// The run to which these choices lead violates a property.
+    /// The run that these choices lead to violates a property.
     Found(Vec<Choice>),
     /// The caller ended the search.
     Interrupted,
@@ -64,7 +64,7 @@ pub(crate) enum Run {
 pub(crate) struct Search<'a, N: Hosted> {
     pub(crate) bounds: Bounds,
     pub(crate) effects: Effects<N>,
-    /// Judges the run to which these choices lead.
+    /// Judges the run that these choices lead to.
     pub(crate) judge: &'a mut dyn FnMut(&mut Effects<N>, &[Choice]) -> Run,
     /// Called every [`PROGRESS_EVERY`] steps, and after each level. Returns whether to continue.
     pub(crate) progress: &'a mut dyn FnMut(&SearchExtent) -> bool,

@@ -58,7 +58,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let counted = all.len() - (survivors.len() - unexplained);
     let (killed, of) = (all.len() - survivors.len(), all.len());
     println!(
-        "killed: {killed} of {counted} that are not argued to be equivalent, {} of them by directed schedules of the \
+        "killed: {killed} of {counted} that are not listed as equivalent, {} of them by directed schedules of the \
          protocols' tests; {of} in all",
         shown.len()
     );

@@ -53,7 +53,8 @@ enum Strike {
     Stranger(Storage),
     /// Its cluster is lost.
     Cluster(Storage),
-    /// All processes of its cluster fail. Its own storage has this fate, and that of the others the opposite one.
+    /// All processes of its cluster fail. The storage of the process itself has this fate, that of the others the
+    /// opposite fate.
     Apart(Storage),
 }
 
@@ -148,7 +149,7 @@ impl Directions {
     }
 }
 
-/// The facts at which a process has just made something durable, is about to, or announces it.
+/// Facts that a process states just before or after it makes something durable, or when it announces this.
 const OF_WRITES: &[FactKind] =
     &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted, FactKind::Finished];
 

@@ -21,7 +21,7 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     (
         "asks-for-every-message",
         "The coordinator ignores a request that arrives while a checkpoint is being taken, and a request for an \
-         older position. Asking again only costs messages inside the cluster, which no fact records.",
+         older position. Asking again costs only messages inside the cluster, which no fact records.",
     ),
     (
         "stale-acknowledgements-count",
@@ -246,7 +246,7 @@ mod tests {
         let mutations: Vec<String> = Defect::mutations().map(|it| it.to_string()).collect();
         let listed: Vec<&str> = EQUIVALENT.iter().chain(DIRECTED).map(|(name, _)| *name).collect();
         for (place, name) in listed.iter().enumerate() {
-            assert!(mutations.iter().any(|it| it == name), "{name} is no mutation");
+            assert!(mutations.iter().any(|it| it == name), "{name} is not a mutation");
             assert!(!listed[..place].contains(name), "{name} is listed twice");
         }
     }
@@ -275,7 +275,8 @@ mod tests {
     fn every_mutation_can_be_enabled_in_each_protocol_that_runs_it() {
         for mutation in Defect::mutations() {
             for protocol in mutation.run_by() {
-                let protocol = protocol.parse().ok().unwrap_or_else(|| panic!("{protocol} is no protocol"));
+                let protocol =
+                    protocol.parse().ok().unwrap_or_else(|| panic!("{protocol} is not a protocol"));
                 let scenario = Scenario::new(0, Some(protocol), Some(mutation));
                 // The mutated code may panic, but not because the schedule cannot be set up.
                 if let Ok(Err(error)) = catch_unwind(AssertUnwindSafe(|| run(scenario))) {

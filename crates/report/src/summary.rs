@@ -70,7 +70,7 @@ pub struct Run {
     pub started_unix_ms: u64,
     /// The directory of the record.
     pub bundle: String,
-    /// The version of the program that ran it.
+    /// The version of the program that ran the federation.
     pub tool: String,
     /// The number of facts in the record.
     pub facts: u64,

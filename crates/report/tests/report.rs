@@ -95,7 +95,7 @@ fn a_failure_undoes_deliveries_in_another_cluster() {
     assert!(!orphans.is_empty());
     for id in orphans {
         let undone: Vec<_> = history.messages[&id].delivered.iter().map(|it| it.1).collect();
-        assert_eq!(undone, [Some(1)], "{id} was delivered in vain");
+        assert_eq!(undone, [Some(1)], "the rollback undid the delivery of {id}");
     }
     assert_eq!(loss.resent, 27);
     assert_eq!((history.depth(crash), history.depth(alert), history.depth(loss)), (0, 1, 0));

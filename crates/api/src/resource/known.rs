@@ -14,14 +14,15 @@ use super::protocol::{
 };
 use crate::quantity::{Duration, Period, Size};
 
-/// What a re-execution of the program must repeat, so that a protocol can protect it.
+/// What a re-execution must repeat so that a protocol can protect the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
     /// No repetition is required.
     Nothing,
     /// The program acts identically after receiving the same messages in the same order (piecewise determinism).
     SameOrder,
-    /// The program sends the same messages, whatever their order of arrival (send or channel determinism).
+    /// The program sends the same messages, regardless of the order in which messages arrive (send or channel
+    /// determinism).
     AnyOrder,
 }
 
@@ -166,7 +167,7 @@ impl Protocol {
         }
     }
 
-    /// Returns whether the protocol requires that tasks are assigned to processes in advance.
+    /// Returns whether the protocol requires tasks to be assigned to processes in advance.
     pub fn plans(&self) -> bool {
         matches!(self, Protocol::Cck(_))
     }
@@ -265,8 +266,8 @@ impl Protocol {
         self.options().shared_options()
     }
 
-    /// Returns whether the protocol requires that a re-execution sends the same messages, whatever their order of
-    /// arrival.
+    /// Returns whether the protocol requires a re-execution to send the same messages, regardless of the order in which
+    /// messages arrive.
     pub fn relies_on_repetition(&self) -> bool {
         self.demand() == Demand::AnyOrder
     }

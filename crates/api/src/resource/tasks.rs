@@ -130,8 +130,8 @@ pub struct Jacobi {
     /// of all blocks. Default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_every: Option<u32>,
-    /// The computation counts as converged in the first test in which no cell changed by more than this. The result
-    /// contains that iteration. Default 0.001.
+    /// The computation has converged once a test finds that no cell changed by more than this. The result contains
+    /// that iteration. Default 0.001.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub tolerance: Option<f64>,

@@ -265,7 +265,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Checks the period of a timer, which some options permit to be disabled.
+    /// Checks the period of a timer. Some options permit disabling the timer.
     fn period(&mut self, path: &str, period: Option<Span>, can_be_disabled: bool) {
         if period.is_some_and(|it| it < Span::from_millis(1)) {
             let help = match can_be_disabled {

@@ -229,7 +229,7 @@ fn every_mistake_is_explained() {
 #[test]
 fn bytes_that_are_not_text_are_pointed_at() {
     let mut bytes = GOOD.as_bytes().to_vec();
-    let at = GOOD.find("rennes").expect("the example has it");
+    let at = GOOD.find("rennes").expect("the example contains it");
     bytes[at] = 0xff;
     insta::assert_snapshot!(render(&rejected(&bytes)));
 }
@@ -251,9 +251,12 @@ fn aliases_and_json_are_accepted() {
     let aliased = with("within: { preset: san }", "within: &link { preset: san }")
         .replace("between: { latency: 5ms, jitter: 200us, bandwidth: 100Mbit }", "between: *link");
     assert!(parse("aliased.yaml", aliased.as_bytes()).is_ok());
-    let federation = parse("federation.yaml", GOOD.as_bytes()).expect("the example is good");
+    let federation = parse("federation.yaml", GOOD.as_bytes()).expect("the example is valid");
     let json = serde_json::to_string(&federation).expect("a federation serialises");
-    assert_eq!(parse("federation.json", json.as_bytes()).expect("the same is good as JSON"), federation);
+    assert_eq!(
+        parse("federation.json", json.as_bytes()).expect("the same federation is valid as JSON"),
+        federation
+    );
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn any_draws_only_possible_targets() {
             ref other => panic!("{other:?} is unexpected"),
         }
     }
-    // 6 ordered pairs, 2 pairs that end in b, 3 clusters, 3 nodes 1, 5 nodes of c: all of them were drawn.
+    // 6 ordered pairs, 2 pairs that end in b, 3 clusters, node 1 of each of 3 clusters, 5 nodes of c: all were drawn.
     assert_eq!(seen.len(), 6 + 2 + 3 + 3 + 5);
 }
 

@@ -94,9 +94,9 @@ fn several_runs_are_summarised_and_only_reproducible_records_are_removed() {
             .and(contains("         3  PASS"))
             .and(contains("3 runs: 3 pass, 0 unknown, 0 fail")),
     );
-    assert!(std::fs::read_dir(place.path("many")).unwrap().next().is_none(), "passed runs leave nothing");
+    assert!(std::fs::read_dir(place.path("many")).unwrap().next().is_none(), "passed runs leave no record");
     place.faultline(run.into_iter().chain(["--keep"])).assert().code(0).stdout(contains("many/seed-5"));
-    assert!(place.path("many/seed-5/manifest.json").exists(), "unless they are to be kept");
+    assert!(place.path("many/seed-5/manifest.json").exists(), "`--keep` keeps the records");
     std::fs::remove_dir_all(place.path("many")).unwrap();
 
     place.write("late.yaml", small(CUT_OFF));

@@ -2,8 +2,8 @@
 //! and what it loses with them.
 //!
 //! Every protocol runs twice with each seed, once with the faults in the file and once without. The reference for all
-//! costs is the unprotected run (`none`) of the same seed without faults. All numbers are computed from the facts. The
-//! runs are performed in virtual time, or by the caller ([`Runs`]).
+//! costs is the unprotected run (`none`) with the same seed and without faults. All numbers are computed from the facts.
+//! The runs are performed in virtual time, or by the caller ([`Runs`]).
 //!
 //! | module | contents |
 //! | --- | --- |

@@ -2,7 +2,7 @@
 
 use faultline_api::{Federation, Names};
 
-/// Returns the same federation under the protocol of this name, one of
+/// Returns the same federation under the protocol with this name, one of
 /// [`Protocol::compared`](faultline_api::resource::Protocol::compared); `None` if there is no such protocol.
 ///
 /// A protocol that the file itself requests keeps its options. Others take over the options that both have:

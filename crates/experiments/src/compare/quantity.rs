@@ -22,7 +22,7 @@ pub struct Quantity {
     pub drawn: bool,
     /// The family of applications that have it; `None` means all.
     pub family: Option<Family>,
-    /// Computes the quantity of one run, given the seconds that the unprotected run of the same seed takes
+    /// Computes the quantity of one run, given the seconds that the unprotected run with the same seed takes
     /// without faults; `None` if the run does not have it.
     pub(crate) of: fn(&Run, Option<f64>) -> Option<f64>,
 }

@@ -1,7 +1,7 @@
 //! Turns the three files into one federation, and maps problems of the federation back to the files.
 //!
 //! The resource's own validation checks most rules. A problem that it finds is translated from the path in the
-//! federation to the file and path from which the value came.
+//! federation to the file and path that the value came from.
 
 use std::collections::BTreeMap;
 

@@ -135,7 +135,7 @@ fn every_ten_minutes(mut federation: Federation) -> Federation {
     federation
 }
 
-/// Returns the minutes from when the cluster finished its part of the program until it left.
+/// Returns the minutes between the end of the cluster's part of the program and its departure.
 fn waits_minutes(runs: &[Statistics]) -> Spread {
     let waits = runs.iter().filter_map(|run| run.clusters[GUEST].left_seconds);
     Spread::of(waits.map(|(done, left)| (left - done) / 60.0))

@@ -148,7 +148,7 @@ fn all(
         match experiment(&mut lab) {
             Ok(more) => sections.extend(more),
             Err(Interrupted) if lab.store.is_interrupted() => break,
-            // A run was out of memory. The other experiments do not need it.
+            // A run reached the memory limit. The other experiments do not need it.
             Err(Interrupted) => {}
         }
     }
@@ -240,7 +240,7 @@ impl Lab<'_, '_> {
         runs.into_iter().map(close).collect()
     }
 
-    /// Returns the results of one setting with every seed. A run that was out of memory counts as missing,
+    /// Returns the results of one setting with every seed. A run that reached the memory limit counts as missing,
     /// because it has no result.
     fn results<R: RunResult>(
         &mut self,
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use crate::stored::StoredResult;
 
-    /// A result of a run that was out of memory, or not.
+    /// The result of a run. The field states whether the run reached the memory limit.
     #[derive(Clone, Copy, serde::Serialize, Deserialize)]
     struct Made(bool);
 

@@ -594,11 +594,10 @@ fn collection(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
                 published: "2, always".into(),
                 ours: after.text(),
                 agreement: Agreement::Differs,
-                sentence: "Fewer are kept here. Only the checkpoint to which a cluster would roll back if all \
-                           clusters failed at once, and newer ones, are necessary. Usually, only the newest one is \
-                           necessary, because a message forces a checkpoint just before it is delivered. The paper \
-                           does not explain its second checkpoint; also keeping the one before the worst case \
-                           would give 2."
+                sentence: "Fewer are kept here. A cluster needs only the checkpoint that it would roll back to if \
+                           all clusters failed at once, and newer ones. Usually, it needs only the newest one, \
+                           because a message forces a checkpoint just before it is delivered. The paper does not \
+                           explain its second checkpoint; also keeping the one before the worst case would give 2."
                     .into(),
             },
             Finding {
@@ -700,8 +699,8 @@ fn three_clusters(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
 mod tests {
     use super::*;
 
-    /// Returns the spread of eight numbers, each with this many seeds, around a mean. The numbers differ
-    /// increasingly.
+    /// Returns the spread of eight equal numbers: each is the mean over twice this many seeds, whose values deviate
+    /// from `mean` by increasing amounts in both directions.
     fn rounds(mean: f64, seeds: u32) -> Spread {
         let seed = |it: u32| mean + f64::from(it / 2 + 1) * if it.is_multiple_of(2) { 1.0 } else { -1.0 };
         let round = Spread::of((0..2 * seeds).map(seed));

@@ -99,7 +99,7 @@ pub struct Table {
 pub enum Cell {
     /// A text.
     Word(String),
-    /// One number, such as the paper's.
+    /// A single number, such as one that the paper states.
     Number(f64),
     /// A number over many runs.
     Spread(Spread),

@@ -26,7 +26,7 @@ const BOTTOM: f64 = 40.0;
 /// The height of a cell of a heat map.
 const ROW: f64 = 30.0;
 
-/// The files to which the page links, by the setting's index. Paths are relative to the page.
+/// The files that the page links to, by the setting's index. Paths are relative to the page.
 #[derive(Clone, Copy)]
 pub struct Links<'a> {
     /// Returns the path of a setting's federation file.
@@ -36,7 +36,7 @@ pub struct Links<'a> {
 }
 
 impl Links<'_> {
-    /// Returns the path to which a point of a setting links: its report or, without a record, its federation file.
+    /// Returns the path that a point of a setting links to: its report or, without a record, its federation file.
     fn point(self, setting: usize) -> String {
         (self.record)(setting).unwrap_or_else(|| (self.file)(setting))
     }

@@ -118,7 +118,7 @@ impl FromStr for Parameter {
 }
 
 impl Parameter {
-    /// Returns the last name of the path, which identifies the parameter if no other one ends in the same name.
+    /// Returns the last name of the path, which identifies the parameter if no other path ends in the same name.
     ///
     /// # Panics
     ///
@@ -241,7 +241,7 @@ pub(super) fn place(federation: &mut Value, path: &str, value: &Value) -> Result
         at = match at {
             Value::Null => {
                 *at = Value::Object(Map::new());
-                at.as_object_mut().expect("it was just made").entry(*name).or_insert(Value::Null)
+                at.as_object_mut().expect("the object was just created").entry(*name).or_insert(Value::Null)
             }
             Value::Object(fields) => {
                 let kind = depth == 1 && KINDS.contains(&names[0]);

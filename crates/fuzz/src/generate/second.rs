@@ -92,7 +92,7 @@ mod tests {
     /// Times are rounded to two digits.
     const ROUNDING: Span = Span::from_millis(100);
 
-    /// Returns the number of additional faults by the situation in which they occur, and the facts for which they wait.
+    /// Returns the number of additional faults by the situation in which they occur, and the facts that they wait for.
     /// Panics if an additional fault occurs in none of these situations.
     fn added(seeds: u64) -> ([u64; 4], BTreeSet<FactKind>) {
         let outage = Span::from_millis(100);

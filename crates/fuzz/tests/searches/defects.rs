@@ -1,4 +1,4 @@
-//! Every known defect is detected by a property. A checker that misses one is not good enough.
+//! Tests that a property detects every known defect.
 
 use std::ops::ControlFlow;
 

@@ -322,7 +322,7 @@ fn lanes(history: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<Group>,
     let notes = match left_out {
         0 => Vec::new(),
         _ => vec![format!(
-            "{left_out} of {all} processes have no lane. Processes that failed come first, then processes that communicate with other clusters."
+            "{left_out} of {all} processes have no lane. Lanes go first to processes that failed, then to processes that communicate with other clusters."
         )],
     };
     (groups, lane_of, notes)

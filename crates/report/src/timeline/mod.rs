@@ -74,7 +74,7 @@ pub struct Takeover {
     pub of: ProcessId,
     /// The checkpoint, with the time at which the failed process was in that state; `None` if there was none.
     pub from: Option<(Position, Time)>,
-    /// The number of tasks that the failed process had run since then, and their total duration.
+    /// The number of tasks that the failed process had run since the checkpoint, and their total duration.
     pub tasks: (u64, Span),
 }
 
@@ -168,13 +168,13 @@ pub struct Rollback {
     pub cause: Option<Cause>,
     /// The members that rolled back.
     pub members: BTreeMap<ProcessId, RestoredMember>,
-    /// The failures of the group that this rollback handles, as indices in [`Timeline::failures`].
+    /// The failures of the group that this rollback handles, as indices into [`Timeline::failures`].
     pub failures: Vec<usize>,
     /// The time at which the first failure happened, or the alert arrived.
     pub began: Time,
     /// The time at which the last member resumed.
     pub ended: Time,
-    /// The rollback of another group that caused or included this one, as an index in [`Timeline::rollbacks`].
+    /// The rollback of another group that caused or included this one, as an index into [`Timeline::rollbacks`].
     pub because_of: Option<usize>,
     /// The number of messages that other groups re-sent to this one afterwards.
     pub resent: u64,
@@ -205,7 +205,7 @@ pub struct RestoredMember {
     pub saved: Time,
     /// Its lost work, as defined in [`lost`].
     pub lost: Span,
-    /// The number of tasks that it had run since then, and their total duration.
+    /// The number of tasks that it had run after [`saved`](Self::saved), and their total duration.
     pub tasks: (u64, Span),
 }
 
@@ -216,7 +216,7 @@ pub struct Undone {
     pub process: ProcessId,
     /// The period, with its times.
     pub stretch: lost::Undone,
-    /// The rollback, as an index in [`Timeline::rollbacks`].
+    /// The rollback, as an index into [`Timeline::rollbacks`].
     pub by: usize,
 }
 

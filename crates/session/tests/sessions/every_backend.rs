@@ -182,7 +182,7 @@ impl Backend for Lazy {
         let on_disk = begun.bundle.read_manifest().unwrap();
         assert_eq!((on_disk.outcome, on_disk.backend), (None, BackendKind::Local));
         if self.gives_up {
-            return Err("it was too much");
+            return Err("the backend gave up");
         }
         Ok((
             RunEnd {
@@ -205,7 +205,7 @@ fn an_abandoned_run_leaves_its_initial_manifest_and_can_be_resumed() {
     let dir = tempfile::tempdir().unwrap();
     let bundle = Bundle::create(dir.path()).unwrap();
     let given_up = session.record(&bundle, &mut Lazy { gives_up: true });
-    assert!(matches!(given_up, Err(RunError::Backend("it was too much"))));
+    assert!(matches!(given_up, Err(RunError::Backend("the backend gave up"))));
     let begun = bundle.read_manifest().unwrap();
     assert_eq!(begun, session.draft(BackendKind::Local).unwrap());
 

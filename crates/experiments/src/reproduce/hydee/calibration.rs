@@ -197,8 +197,8 @@ pub(super) fn section(
             agreement: Agreement::Measured,
             sentence: format!(
                 "The simulator charges the message cost that was measured while {CROWD} processes ran ping-pong \
-                 in pairs, and lets all processes share this machine's cores, as they did. The prediction is {}; \
-                 the limit is {CLOSE} %.",
+                 in pairs, and lets all processes share this machine's cores, as those processes did. The prediction \
+                 is {}; the limit is {CLOSE} %.",
                 if furthest.abs() <= CLOSE { "confirmed" } else { "not confirmed" }
             ),
         },

@@ -37,7 +37,7 @@ pub(super) struct Effect {
     pub(super) recovery: Spread,
     /// Process-seconds of work that were re-executed.
     pub(super) undone: Spread,
-    /// Additional seconds of a run compared with the run of the same seed or turn without the failure.
+    /// Additional seconds of a run, compared with the run without the failure that has the same seed or turn.
     pub(super) longer: Spread,
 }
 
@@ -187,7 +187,7 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
                 short(mean(&|it| it.global.process_seconds(it.processes)))
             ),
             agreement: Agreement::Measured,
-            sentence: "The additional time of the run, multiplied by the number of processes. In kernels in which \
+            sentence: "The additional time of the run, multiplied by the number of processes. In kernels where \
                        all processes depend on each other, all soon wait for the failed cluster, so \
                        containment saves work and energy rather than time."
                 .into(),

@@ -41,8 +41,8 @@ pub const PAPER: Paper = Paper {
          and every value depends on what was received before.",
         "These parts are not real: the kernels compute nothing; only time passes. Their messages have the \
          destinations and the proportions of those of the real kernels, but not their lengths. In the simulator, \
-         links have a latency and a bandwidth, and a message keeps the processes at its ends busy for as long as \
-         ping-pong measured on this machine, so these figures differ from machine to machine. MPICH2, Myrinet \
+         links have a latency and a bandwidth, and a message keeps the processes at its ends busy for the time \
+         that ping-pong measured on this machine, so these figures differ from machine to machine. MPICH2, Myrinet \
          and InfiniPath of 2012 are not available here.",
     ],
     command: "faultline reproduce hydee",

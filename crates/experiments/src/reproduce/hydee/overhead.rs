@@ -100,7 +100,7 @@ pub(super) fn overhead(
             published: "overhead is at most 1.25 % (2 % in the introduction)".into(),
             ours: format!("at most {} %", short(most(0))),
             agreement: Agreement::of(most(0) <= PUBLISHED_PERCENT),
-            sentence: "In the simulation, every message keeps its processes busy for as long as ping-pong measured \
+            sentence: "In the simulation, every message keeps its processes busy for the time that ping-pong measured \
                        without a protocol, with piggybacked data, or with logging. Piggybacked data also takes \
                        time on the links."
                 .into(),

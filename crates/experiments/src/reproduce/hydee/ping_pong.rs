@@ -23,7 +23,7 @@ const WARM_UP: usize = 5;
 /// The maximum difference, in percent of the time, that counts as "equivalent".
 const EQUIVALENT: f64 = 10.0;
 
-/// The relation between the two processes of a pair.
+/// The protocol of the two processes of a pair, and whether they share a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// No protocol.

@@ -116,7 +116,7 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
                 ),
                 agreement: Agreement::of(tic_share >= 0.8 && sel_share >= 0.8),
                 sentence: format!(
-                    "The fitted curve is a line through the origin. The outage of one place of {PLACES} alone costs \
+                    "The fitted curve is a line through the origin. The outage of one of {PLACES} places alone costs \
                      {} % of the run time; the rest is re-executed work, and waiting for it.",
                     short(expected)
                 ),
