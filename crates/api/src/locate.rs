@@ -11,7 +11,8 @@ use serde_saphyr::granit_parser::{Event, Parser};
 /// Locations of the values of a text, by path.
 #[derive(Debug, Default)]
 pub(crate) struct Locations {
-    /// Bytes of a scalar; for a list or map, the bytes of its key, because its own would span many lines.
+    /// Bytes of a scalar. For a list or map, which may span many lines, the bytes of its key or, without a key, of its
+    /// first line.
     places: BTreeMap<String, Range<usize>>,
     /// Path of the list or map that contains a key, by the key's first byte.
     parents: BTreeMap<usize, String>,

@@ -92,7 +92,7 @@ pub fn read<T: DeserializeOwned>(
     let text = match std::str::from_utf8(bytes) {
         Ok(utf8) => text(utf8.into()),
         Err(error) => {
-            // The displayed text has one replacement character for the invalid bytes.
+            // The first invalid bytes are displayed as one replacement character, which takes three bytes.
             let at = error.valid_up_to();
             let help = "check that this is the right file, and save it as UTF-8";
             let shown = text(String::from_utf8_lossy(bytes).into_owned());
@@ -334,7 +334,7 @@ fn instead(word: &str, expected: &[&'static str]) -> String {
     }
 }
 
-/// Returns the protocols that have this option; `None` if none has.
+/// Describes the protocols that have this option; `None` if none has it.
 fn option_elsewhere(word: &str) -> Option<&'static str> {
     match word {
         "checkpointEvery" | "checkpointEveryIn" | "collectEvery" | "replicas" | "replicateTo" => {

@@ -226,7 +226,10 @@ fn replay_life<P: Process>(
     } else if facts.len() != recorded.len() {
         let text = format!("{} recorded, {} replayed", count(recorded.len() as u64, "fact"), facts.len());
         match was_killed {
-            true => replayed.remark = Some(format!("{text}: the process was killed before it had recorded everything")),
+            true => {
+                replayed.remark =
+                    Some(format!("{text}: the process was killed before it had recorded everything"))
+            }
             false => replayed.difference = Some(text),
         }
     }

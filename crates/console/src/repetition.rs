@@ -68,7 +68,7 @@ struct Outcomes<'a> {
     passed: usize,
     failed: usize,
     unknown: usize,
-    /// The number of runs that would have passed, but in which no random fault was due.
+    /// The number of runs that would have passed, but in which no random fault took effect.
     without_fault: usize,
     runs: Vec<Outcome>,
 }

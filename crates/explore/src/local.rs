@@ -99,7 +99,7 @@ pub(crate) struct Effect<N: Hosted> {
 /// each contains the state of a process.
 const GENERATION: usize = 150_000;
 
-/// The largest number of expired deadlines of a process that one event handles.
+/// The largest number of expired deadlines of a process that are handled together with one event.
 const MOST_AT_ONCE: usize = 4;
 
 /// Computes effects, and caches them.

@@ -69,8 +69,8 @@ pub struct Observed {
 }
 
 /// Returns the first violation that counts as detecting a defect of this protocol. A different result counts only for
-/// programs of tasks, and only if nothing else is violated: most applications that exchange messages have no reference
-/// result. Waste does not count.
+/// programs of tasks, and only if nothing else is violated: in many scenarios, the application exchanges messages and has
+/// no reference result. Waste does not count.
 pub(crate) fn decisive_violation(
     protocol: &str,
     violated: impl Iterator<Item = Property> + Clone,

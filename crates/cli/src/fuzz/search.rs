@@ -220,7 +220,7 @@ impl<'a> Search<'a> {
             if let Some((path, head)) = &kept
                 && (is_last || kept_at.elapsed() >= KEPT_EVERY)
             {
-                // An error is ignored here. At the end of the search, it ends the program.
+                // An error is ignored here. The write at the end of the search reports it.
                 drop(write(path, head, coverage));
                 kept_at = Instant::now();
             }

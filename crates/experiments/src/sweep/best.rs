@@ -16,12 +16,12 @@ pub struct Best {
     pub ties: Vec<usize>,
     /// The nearest setting that is worse with confidence, and the difference.
     pub next: Option<(usize, Estimate)>,
-    /// Settings that are excluded, because one of their runs did not complete or did not pass.
+    /// Settings that are excluded, because they have no runs, or because a run did not complete or did not pass.
     pub excluded: Vec<usize>,
 }
 
-/// Finds the setting with the smallest mean of `quantity`. Returns `None` if there is no setting all of whose runs
-/// completed, passed and have the quantity.
+/// Finds the setting with the smallest mean of `quantity`. Considers only settings all of whose runs completed, and
+/// passed or had no fault. Returns `None` if no run of these settings has the quantity.
 ///
 /// Settings are compared by the differences of the runs with the same seed, whose interval covers the true difference
 /// with a confidence of 95 % (Student's t). With few seeds, nothing is certain, and every other setting is a tie.

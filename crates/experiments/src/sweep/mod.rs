@@ -173,7 +173,7 @@ impl Plan {
     /// # Errors
     ///
     /// Returns an error if no parameter varies, if two parameters vary the same field, if there are too many settings,
-    /// or if a value cannot be set in the federation.
+    /// if a value cannot be set in the federation, or if a setting is not a valid federation.
     pub fn new(
         federation: &Federation,
         parameters: Vec<Parameter>,

@@ -2,8 +2,9 @@
 //!
 //! Repeatedly replaces the federation with the first of its `candidates` that still violates the property, under its
 //! own seed or one of a few others, because any change shifts the random draws of a run. Ends once no candidate
-//! violates the property. Every candidate is smaller and the number of trials is limited, so the search terminates. It
-//! makes no random choices, so it always gives the same result.
+//! violates the property, and then searches for the seed with the shortest trace. Every candidate is smaller and the
+//! number of trials is limited, so the search terminates. It makes no random choices, so it always gives the same
+//! result.
 
 mod candidates;
 
@@ -18,11 +19,11 @@ use crate::trial::{Trial, run};
 /// The effort of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// The number of seeds with which each candidate is tried.
+    /// Each candidate is tried with the scenario's own seed, and with all seeds below this number.
     pub seeds: u64,
     /// The number of trials after which no further candidate is tried.
     pub trials: u64,
-    /// The number of seeds that are searched for the shortest trace of the smallest federation.
+    /// The number of seeds with which the smallest federation is run at the end, to find the shortest trace.
     pub last: u64,
 }
 
