@@ -43,7 +43,7 @@ pub(crate) fn begin(command: &Command) {
     };
     let filter = |otherwise: &str| -> Targets {
         let asked = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse().ok());
-        asked.unwrap_or_else(|| otherwise.parse().expect("levels are a filter"))
+        asked.unwrap_or_else(|| otherwise.parse().expect("levels form a valid filter"))
     };
     let shown = tracing_subscriber::fmt::layer()
         .without_time()

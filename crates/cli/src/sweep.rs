@@ -90,7 +90,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     journal.finish(false)?;
     let linked = |setting: usize| records.link(setting, first_seed);
     let links = Links { file: &path_of, record: &linked };
-    let quantity = quantities().find(|it| it.name == arguments.best).expect("clap allows no other");
+    let quantity = quantities().find(|it| it.name == arguments.best).expect("clap permits only known names");
     let (json, csv) = (text::json(&swept, quantity), text::csv(&swept));
     let page = page::render(&swept, quantity, links);
     for (name, content) in [("index.html", &page), ("sweep.json", &json), ("runs.csv", &csv)] {
@@ -103,7 +103,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
             format!("{}\n{}\n", text::text(&swept, quantity), out.join("index.html").display())
         }
     })?;
-    if let Some(error) = records.failed.lock().expect("no thread panics while it records").take() {
+    if let Some(error) = records.failed.lock().expect("no thread panics while it holds the lock").take() {
         return Err(CommandError::path(
             "record a run in",
             &out.join(RECORDS),
@@ -135,7 +135,7 @@ impl Records<'_> {
     /// case.
     fn keep(&self, number: usize, setting: &Setting, recording: Recording) {
         if let Err(error) = self.write(number, setting, recording) {
-            self.failed.lock().expect("no thread panics while it records").get_or_insert(error);
+            self.failed.lock().expect("no thread panics while it holds the lock").get_or_insert(error);
         }
     }
 
@@ -195,17 +195,17 @@ mod tests {
     #[test]
     fn a_record_above_its_share_is_left_out_and_an_earlier_one_removed() {
         let out = tempfile::tempdir().expect("a directory");
-        let text = faultline_api::samples::sample("quickstart").expect("it is one").text;
-        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("it is valid");
+        let text = faultline_api::samples::sample("quickstart").expect("the sample exists").text;
+        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("the sample is valid");
         let setting = Setting { choice: vec![0], federation: federation.clone() };
         let (_, recording) =
-            Made::recorded(&federation, 7, &AtomicBool::new(false)).expect("it can be set up");
+            Made::recorded(&federation, 7, &AtomicBool::new(false)).expect("the sample can be set up");
         let records = |most| Records { out: out.path(), most, failed: Mutex::default() };
         let enough = records(8 << 20);
         enough.keep(0, &setting, recording.clone());
         assert_eq!(enough.link(0, 7).as_deref(), Some("records/1/report.html"));
         assert_eq!(enough.link(0, 8), None, "the record has another seed");
-        let whole = size(&enough.dir(0)).expect("it was written");
+        let whole = size(&enough.dir(0)).expect("the record was written");
         let facts = recording.trace.len() as u64 * FACT;
         assert!(facts < whole, "{facts} < {whole}");
         // Both limits: before and after the record is written.

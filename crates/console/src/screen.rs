@@ -66,7 +66,7 @@ impl Screen {
         }
     }
 
-    /// Shows an event. `at` is its time in seconds since the application began; `None` means that it has not begun yet.
+    /// Shows an event. `at` is its time in seconds since the application started; `None` before that.
     pub fn show_event(&mut self, at: Option<f64>, text: &str) {
         let line = format!("{}  {text}", instant(at));
         if self.on_screen {
@@ -85,8 +85,7 @@ impl Screen {
         self.out.is_some() && self.shown.elapsed() >= wait
     }
 
-    /// Shows the current status. `at` is the time in seconds since the application began; `None` means that it has not
-    /// begun yet.
+    /// Shows the current status. `at` is the time in seconds since the application started; `None` before that.
     pub fn show(&mut self, at: Option<f64>, state: &str, clusters: &[Row]) {
         self.shown = Instant::now();
         let width = clusters.iter().map(|it| it.name.len()).max().unwrap_or(0);
@@ -153,7 +152,7 @@ impl Screen {
     }
 }
 
-/// Formats a time since the application began. `None`, which means that it has not begun yet, becomes blanks.
+/// Formats a time since the application started. `None`, which stands for an earlier time, becomes blanks.
 fn instant(at: Option<f64>) -> String {
     at.map_or_else(|| " ".repeat(10), |at| format!("{:>10}", text::instant(at)))
 }

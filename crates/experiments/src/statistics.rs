@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::stored::RunResult;
 
-/// The statistics of one run. Times are in seconds since the application began, unless stated otherwise.
+/// The statistics of one run. Times are in seconds since the application started, unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Statistics {

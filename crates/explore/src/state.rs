@@ -102,7 +102,7 @@ pub(crate) enum Choice {
 pub(crate) enum Return {
     /// The supervisor restarts it.
     Returns,
-    /// It is gone permanently, and other processes take over its work.
+    /// It never returns, and other processes take over its work.
     Gone,
 }
 
@@ -260,7 +260,7 @@ impl<N: Hosted> State<N> {
             || self.next().is_none() && !(0..self.overtaken.len()).any(|it| self.can_follow(it))
     }
 
-    /// Returns whether every rank that is not gone has finished.
+    /// Returns whether every rank that has not failed permanently has finished.
     pub(crate) fn has_finished(&self) -> bool {
         let is_gone = |process: ProcessId| self.membership.member(process).gone;
         let all = (0..).map(ProcessId).zip(&self.locals);
@@ -304,7 +304,7 @@ impl<N: Hosted> State<N> {
                     }
                 }
                 if bounds.permanent && self.may_go(process) {
-                    // No process reads the storage of one that is gone.
+                    // No process reads the storage of one that never returns.
                     for output in [Output::Survives, Output::Lost] {
                         let (storage, returns) = (StorageFate::Lost, Return::Gone);
                         choices.push(Choice::Crash { process, storage, output, returns });

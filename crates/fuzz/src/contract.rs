@@ -135,8 +135,8 @@ impl<A: Application> Default for Running<A> {
 impl<A: Application> Running<A> {
     fn compute(&mut self, index: usize) {
         let me = *self.jobs.iter().nth(index).expect("the index is in range");
-        let rank = self.ranks.get_mut(&me).expect("is a rank");
-        let job = rank.job.take().expect("it computes");
+        let rank = self.ranks.get_mut(&me).expect("the process is a rank");
+        let job = rank.job.take().expect("the rank computes");
         self.jobs.remove(&me);
         let mut out = Outbox::default();
         rank.application.computed(job.run(), &mut out);
@@ -145,7 +145,7 @@ impl<A: Application> Running<A> {
 
     fn deliver(&mut self, index: usize) {
         let &(from, to) = self.channels.keys().nth(index).expect("the index is in range");
-        let channel = self.channels.get_mut(&(from, to)).expect("it was just named");
+        let channel = self.channels.get_mut(&(from, to)).expect("the channel exists");
         let payload = channel.pop_front().expect("empty channels are removed");
         if channel.is_empty() {
             self.channels.remove(&(from, to));
@@ -158,7 +158,7 @@ impl<A: Application> Running<A> {
 
     /// Applies the actions of a rank.
     fn take(&mut self, me: ProcessId, out: Outbox) {
-        let rank = self.ranks.get_mut(&me).expect("is a rank");
+        let rank = self.ranks.get_mut(&me).expect("the process is a rank");
         let mut consumed = out.consumed.into_iter().peekable();
         for (before, (to, payload)) in out.sends.into_iter().enumerate() {
             while let Some((_, from, number)) = consumed.next_if(|(sends, ..)| *sends <= before) {
@@ -175,7 +175,7 @@ impl<A: Application> Running<A> {
     }
 
     fn ask(&mut self, me: ProcessId) {
-        let rank = self.ranks.get_mut(&me).expect("is a rank");
+        let rank = self.ranks.get_mut(&me).expect("the process is a rank");
         if rank.job.is_none() {
             rank.job = rank.application.next_job();
             if rank.job.is_some() {

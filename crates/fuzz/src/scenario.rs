@@ -83,7 +83,7 @@ impl Protocol {
 
     /// Returns the protocol with these options.
     pub(crate) fn with(self, stated: SharedOptions) -> Options {
-        Options::named(self.0, stated).expect("it is a protocol's name")
+        Options::named(self.0, stated).expect("the name denotes a protocol")
     }
 }
 

@@ -105,8 +105,9 @@ impl Supervisor {
     async fn ask(&self, path: &str) -> Result<Forwarded, RequestError> {
         let forward = |source| RequestError::Forward { pod: self.pod.clone(), source };
         let mut port = self.pods.portforward(&self.pod, &[ports::SUPERVISOR_API]).await.map_err(forward)?;
-        let stream =
-            port.take_stream(ports::SUPERVISOR_API).expect("it was requested, and is taken only here");
+        let stream = port
+            .take_stream(ports::SUPERVISOR_API)
+            .expect("the port was requested, and its stream is taken only here");
         let question = HttpRequest {
             host: "localhost",
             token: &self.token,

@@ -3,7 +3,7 @@
 //! Every command that runs a federation uses this crate. The same federation with the same seed therefore has the same
 //! manifest and the same judgement under every command:
 //!
-//! 1. [`Session::draft`] drafts the manifest of a run that has not begun.
+//! 1. [`Session::draft`] drafts the manifest of a run that has not started.
 //! 2. A [`Backend`] carries out the run. [`Simulator`] is one; the caller supplies those for real processes and pods.
 //! 3. The manifest is completed with the end of the run ([`RunEnd`]). The result is an [`UnjudgedRecording`].
 //! 4. [`UnjudgedRecording::judge`] judges it. A record that is read back ([`UnjudgedRecording::read`]) is judged in

@@ -176,16 +176,17 @@ mod tests {
 
     #[test]
     fn a_run_with_too_many_facts_is_unknown_and_its_record_stays() {
-        let text = faultline_api::samples::sample("quickstart").expect("it is one").text;
-        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("it is valid");
+        let text = faultline_api::samples::sample("quickstart").expect("the sample exists").text;
+        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("the sample is valid");
         let dir = tempfile::tempdir().expect("a directory");
         let bundle = Bundle::create(dir.path().join("run")).expect("a bundle");
         let session = Session::new(&federation).of_text(text, UNIX_EPOCH);
-        let whole = session.record_simulated(&bundle, &mut Simulator::new(&mut ())).expect("it is recorded");
+        let whole =
+            session.record_simulated(&bundle, &mut Simulator::new(&mut ())).expect("the run is recorded");
         let facts = whole.trace.len() as u64;
         let read = |most| {
             let manifest = bundle.read_manifest().expect("a manifest");
-            UnjudgedRecording::read_back(&bundle, manifest, most).expect("it can be read").judge()
+            UnjudgedRecording::read_back(&bundle, manifest, most).expect("the record can be read").judge()
         };
         assert_eq!(read(facts).judgement.verdict, Verdict::Pass);
         let many = read(facts - 1);

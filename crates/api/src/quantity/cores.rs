@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn the_pattern_matches_the_texts_that_parse() {
         let schema = Cores::json_schema(&mut SchemaGenerator::default());
-        let pattern = schema.get("pattern").and_then(|it| it.as_str()).expect("it has a pattern");
+        let pattern = schema.get("pattern").and_then(|it| it.as_str()).expect("the type has a pattern");
         let pattern = regex::Regex::new(pattern).expect("the pattern is valid");
         for text in ["0", "1", "1.5", "1.", ".5", "100m", "1.5m", "1k", "-1", "", "m", "1e3", "1 m"] {
             assert_eq!(text.parse::<Cores>().is_ok(), pattern.is_match(text), "{text}");

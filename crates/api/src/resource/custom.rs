@@ -100,7 +100,7 @@ static ACCEPTS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 /// Panics if a built-in or registered protocol has this name.
 pub fn register_protocol(known: KnownProtocol) {
     assert!(Protocol::names().all(|it| it != known.name), "the protocol `{}` already exists", known.name);
-    PROTOCOLS.write().expect("nothing panics while it is locked").push(known);
+    PROTOCOLS.write().expect("no thread panics while it holds the lock").push(known);
 }
 
 /// Registers an application from another crate with this program.
@@ -110,7 +110,7 @@ pub fn register_protocol(known: KnownProtocol) {
 /// Panics if an application with this name is registered.
 pub fn register_application(known: KnownApplication) {
     assert!(application(known.name).is_none(), "the application `{}` is already registered", known.name);
-    APPLICATIONS.write().expect("nothing panics while it is locked").push(known);
+    APPLICATIONS.write().expect("no thread panics while it holds the lock").push(known);
 }
 
 /// Accepts names that are not registered. For programs that host no processes, because another program runs the
@@ -121,12 +121,12 @@ pub fn accept_unknown() {
 
 /// Returns all registered protocols, in the order of registration.
 pub(crate) fn protocols() -> Vec<KnownProtocol> {
-    PROTOCOLS.read().expect("nothing panics while it is locked").clone()
+    PROTOCOLS.read().expect("no thread panics while it holds the lock").clone()
 }
 
 /// Returns all registered applications, in the order of registration.
 pub(crate) fn applications() -> Vec<KnownApplication> {
-    APPLICATIONS.read().expect("nothing panics while it is locked").clone()
+    APPLICATIONS.read().expect("no thread panics while it holds the lock").clone()
 }
 
 /// Returns the registered protocol with this name.

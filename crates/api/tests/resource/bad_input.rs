@@ -30,7 +30,7 @@ spec:
 ";
 
 fn rejected(bytes: &[u8]) -> Box<Rejected> {
-    parse("federation.yaml", bytes).expect_err("it must be rejected")
+    parse("federation.yaml", bytes).expect_err("the file must be rejected")
 }
 
 fn render(rejected: &Rejected) -> String {

@@ -39,7 +39,7 @@ fn an_api_server_would_accept_the_definition() {
             Some("array") => schema["maxItems"].is_u64(),
             Some("object") => !schema["additionalProperties"].is_object() || schema["maxProperties"].is_u64(),
             Some("integer") => {
-                ["uint32", "int64"].contains(&schema["format"].as_str().expect("it has a format"))
+                ["uint32", "int64"].contains(&schema["format"].as_str().expect("an integer has a format"))
             }
             Some("number" | "boolean") => true,
             other => panic!("{path}: {other:?}"),
@@ -95,13 +95,13 @@ fn the_rules_refuse_what_the_validation_refuses() {
     let pair = |spec: &mut FederationSpec| {
         let pair = json!({ "from": "paris", "to": "nancy" });
         let links =
-            Links { pairs: vec![serde_json::from_value(pair).expect("it is a pair")], ..spec.links() };
+            Links { pairs: vec![serde_json::from_value(pair).expect("a valid pair")], ..spec.links() };
         spec.links = Some(links);
     };
     assert!(refused(pair).contains("there is no cluster `nancy` (found in `to` of a pair)"));
     let fault = |fault: Value| {
         move |spec: &mut FederationSpec| {
-            spec.faults = vec![serde_json::from_value(fault).expect("it is a fault")]
+            spec.faults = vec![serde_json::from_value(fault).expect("a valid fault")]
         }
     };
     assert!(refused(fault(json!({ "crash": {} }))).contains("exactly one trigger"));
@@ -134,7 +134,7 @@ fn the_rules_refuse_nodes_that_do_not_exist() {
     let federation = |fault: Value| {
         move |spec: &mut FederationSpec| {
             spec.clusters[1].nodes = 2;
-            spec.faults.push(serde_json::from_value(fault).expect("it is a fault"));
+            spec.faults.push(serde_json::from_value(fault).expect("a valid fault"));
         }
     };
     for (action, fields) in [
@@ -148,8 +148,8 @@ fn the_rules_refuse_nodes_that_do_not_exist() {
             let mut fields = fields.clone();
             fields
                 .as_object_mut()
-                .expect("it is an object")
-                .extend(target.as_object().expect("it is one").clone());
+                .expect("a JSON object")
+                .extend(target.as_object().expect("a JSON object").clone());
             federation(json!({ "at": "1s", action: fields }))
         };
         let named = format!("in `{action}.node`");
@@ -181,7 +181,7 @@ fn the_rules_refuse_names_that_are_not_names() {
     );
     let placed = |kubernetes: Value| {
         move |spec: &mut FederationSpec| {
-            spec.kubernetes = Some(serde_json::from_value(kubernetes).expect("it is placement"));
+            spec.kubernetes = Some(serde_json::from_value(kubernetes).expect("a valid placement"));
         }
     };
     for field in [json!({ "pools": { "pari": "east" } }), json!({ "sites": { "pari": {} } })] {
@@ -191,7 +191,7 @@ fn the_rules_refuse_names_that_are_not_names() {
     for name in ["a.b", "a-", "1a", "A"] {
         let mut federation = good();
         federation.metadata.name = Some(name.into());
-        let errors = federation.validate_cel().expect_err("it is not a valid name").to_string();
+        let errors = federation.validate_cel().expect_err("the name must be rejected").to_string();
         let problem = faultline_api::validate(&federation).remove(0);
         assert!(errors.contains(&format!("{}: {}", problem.message, problem.help)), "{errors}");
     }
@@ -216,8 +216,8 @@ fn equal_quantities_are_no_change() {
         let federation = |spec: &Value| {
             let mut all = serde_json::to_value(good().spec).expect("a spec serialises");
             all.as_object_mut()
-                .expect("it is an object")
-                .extend(spec.as_object().expect("it is one").clone());
+                .expect("a JSON object")
+                .extend(spec.as_object().expect("a JSON object").clone());
             all
         };
         kube::core::cel::Validator::new().validate(spec, &federation(new), Some(&federation(old)))

@@ -26,7 +26,7 @@ fn with<const N: usize>(parts: [(&str, &str); N]) -> String {
 
 /// Returns the first error: the line, the problem, and the remedy.
 fn error(text: &str) -> (usize, String, String) {
-    let rejected = parse("federation.yaml", text.as_bytes()).expect_err("it must be rejected");
+    let rejected = parse("federation.yaml", text.as_bytes()).expect_err("the file must be rejected");
     let first = &rejected.errors()[0];
     (first.line, first.message.clone(), first.help.clone())
 }
@@ -46,7 +46,9 @@ const TUNED: [(&str, &str); 2] =
 fn the_file_determines_the_program() {
     let federation = parse("federation.yaml", GOOD.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
     let spec = &federation.spec;
-    let Some(Ok(Flow::Fibonacci(program))) = flow(&spec.application) else { panic!("it asks for one") };
+    let Some(Ok(Flow::Fibonacci(program))) = flow(&spec.application) else {
+        panic!("the file requests a Fibonacci program")
+    };
     assert_eq!((program.n, program.threshold), (20, 5));
     assert_eq!(
         spec.clusters.iter().map(|it| (it.speed(), it.cores())).collect::<Vec<_>>(),

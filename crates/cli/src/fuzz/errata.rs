@@ -504,7 +504,7 @@ mod tests {
     fn every_defect_that_no_search_finds_has_a_directed_schedule() {
         let searches = include_str!("../../../fuzz/tests/searches/defects.rs");
         let (_, list) = searches.split_once("const DIRECTED: &[Defect] = &[").expect("there is a list");
-        let (list, _) = list.split_once("];").expect("it ends");
+        let (list, _) = list.split_once("];").expect("the list ends");
         let of_page = |line: &str| {
             let (protocol, variant) = line.trim().strip_prefix("Defect::")?.split_once('(')?;
             let paper = PAPERS.iter().find(|it| it.protocol == protocol.to_lowercase())?;

@@ -106,10 +106,11 @@ fn a_violation_names_tasks_like_the_transcript_below_it() {
         return;
     }
     let text = String::from_utf8(search.code(1).get_output().stdout.clone()).unwrap();
-    let (_, named) = text.split_once("acknowledged the result of ").expect("it says what was too early");
+    let (_, named) =
+        text.split_once("acknowledged the result of ").expect("the output names the early acknowledgement");
     let (task, rest) = named.split_once(' ').unwrap();
     assert!(task.starts_with('t') && text.contains(&format!("runs {task}")), "{task}: {text}");
-    let (_, theft) = rest.split_once("was durable (theft ").expect("it names the theft");
+    let (_, theft) = rest.split_once("was durable (theft ").expect("the output names the theft");
     assert!(theft.contains(" by ") && theft.contains(" in life "), "{text}");
 }
 

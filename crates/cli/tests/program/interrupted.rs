@@ -214,7 +214,11 @@ fn an_interrupted_page_of_errata_continues_with_the_counterexample_that_it_shrin
     assert_eq!(again.status.code(), Some(3), "{}", text(&again.stderr));
     let after = journal();
     assert_eq!(after[..before.len()], before[..]);
-    assert_eq!(after[before.len()]["detection"], detection, "it is not searched again: {after:?}");
+    assert_eq!(
+        after[before.len()]["detection"],
+        detection,
+        "the defect is not searched for again: {after:?}"
+    );
     place.faultline(["check", &record, "-q"]).assert().code(1);
     let page = fs::read_to_string(place.path("page/errata.html")).unwrap();
     assert!(page.contains(record.trim_start_matches("page/")));

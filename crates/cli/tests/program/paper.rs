@@ -40,7 +40,7 @@ fn statistics_follow_from_the_files() {
     assert_eq!(run["verdict"], "pass");
     assert_eq!(run["messages"], serde_json::json!([[50, 40], [9, 30]]));
     let [a, b] = &run["clusters"].as_array().unwrap()[..] else { panic!("two clusters") };
-    assert_eq!(b["unforced"], 0, "its timer is infinite");
+    assert_eq!(b["unforced"], 0, "the timer is infinite");
     assert!(a["unforced"].as_u64() <= Some(10) && a["forced"].as_u64() <= Some(9), "{a}");
     assert!(b["forced"].as_u64() > Some(0));
     let collection = &run["collections"][0]["clusters"];
@@ -159,7 +159,7 @@ fn an_evaluation_leaves_a_page_tables_and_figures() {
     {
         assert!(page.contains(&format!("<section id=\"{id}\">")), "{id}");
     }
-    assert!(!page.contains("src=") && !page.contains("href=\"http"), "it needs no network");
+    assert!(!page.contains("src=") && !page.contains("href=\"http"), "the page needs no network");
 }
 
 /// Real processes and the simulator agree on the numbers that the files and the seed determine.

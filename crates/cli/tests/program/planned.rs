@@ -61,7 +61,8 @@ fn both_backends_compute_the_same_with_a_crash_and_a_process_that_never_returns(
             assert_eq!(code, Some(if passes_but_for_links(&json) { 0 } else { 3 }), "{backend}: {json:#}");
             let properties = json["properties"].as_array().expect("a summary lists its properties");
             for name in ["strictlyRequired", "demandedOnly", "validCheckpoints"] {
-                let found = properties.iter().find(|it| it["property"] == name).expect("it is judged");
+                let found =
+                    properties.iter().find(|it| it["property"] == name).expect("the property is judged");
                 assert!(found["instances"].as_u64() > Some(0), "{backend}: {found:#}");
             }
             let took_over = contains("took over the work of nancy-0");
@@ -105,13 +106,14 @@ fn removing_the_valid_checkpoint_too_early_is_detected() {
     let fuzz = ["fuzz", "--defect", "cck-one-slot", "--seed", "1", "--runs", "20", "--no-shrink"];
     place.faultline(fuzz).assert().code(1);
     let found =
-        fs::read_dir(place.path("faultline-runs")).unwrap().next().expect("it records the run").unwrap();
+        fs::read_dir(place.path("faultline-runs")).unwrap().next().expect("the run is recorded").unwrap();
     let record = found.path();
     let check = ["check", record.to_str().unwrap(), "--format", "json"];
     let output = place.faultline(check).assert().code(1).get_output().stdout.clone();
     let json: Value = serde_json::from_slice(&output).unwrap();
     let properties = json["properties"].as_array().expect("a summary lists its properties");
-    let found = properties.iter().find(|it| it["property"] == "validCheckpoints").expect("it is judged");
+    let found =
+        properties.iter().find(|it| it["property"] == "validCheckpoints").expect("the property is judged");
     assert_eq!(found["verdict"], "fail", "{found:#}");
     assert!(found.to_string().contains("before a newer checkpoint was complete"), "{found:#}");
 }

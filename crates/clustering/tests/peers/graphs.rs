@@ -74,7 +74,7 @@ fn add(pairs: &mut Pairs, one: usize, other: usize, bytes: usize) {
     }
 }
 
-/// Returns a graph in which half of the pairs communicate, some much and some little.
+/// Returns a graph in which half of the pairs communicate; the number of bytes varies widely.
 fn random(processes: usize, seed: u64) -> Graph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     for one in 0..processes {

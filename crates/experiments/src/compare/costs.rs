@@ -222,7 +222,7 @@ fn outages(history: &History<'_>) -> Vec<Outage> {
                     resumed_at: at,
                 });
             }
-            let outage = outages.last_mut().expect("there is one now");
+            let outage = outages.last_mut().expect("an outage is in progress");
             outage.failed.insert(process);
             outage.awaited.insert(process);
         }
@@ -371,7 +371,7 @@ mod tests {
         run.joined(0, 5, slot);
         run.rerun(0, 1, 1, 5);
         run.executed(1, 3, &[], &[]);
-        let tasks = costs(&run.0).tasks.expect("it is a program of tasks");
+        let tasks = costs(&run.0).tasks.expect("the application is a program of tasks");
         // Each partition has also executed a task before the checkpoint.
         assert_eq!((tasks.tasks, tasks.again, tasks.again_seconds), (5, 2, 0.002));
         assert_eq!((tasks.rerun, tasks.global), (1, 2));
@@ -385,7 +385,7 @@ mod tests {
                 Box::new(Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true });
             run.supervisor(Fact::Injecting { no, fault });
         }
-        run.supervisor(Fact::Ineffective { no: FaultNo(1), reason: "it is dead".into() });
+        run.supervisor(Fact::Ineffective { no: FaultNo(1), reason: "the process is down".into() });
         assert_eq!(costs(&run).faults, 1);
     }
 

@@ -63,10 +63,10 @@ mod tests {
 
     #[test]
     fn every_name_is_a_protocol_of_that_name_with_the_options_of_the_file() {
-        let text = sample("quickstart").expect("is a sample").text;
-        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("can be run");
+        let text = sample("quickstart").expect("the sample exists").text;
+        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("the sample is valid");
         for name in Protocol::compared(Family::Messages) {
-            let other = under(&federation, name).expect("is a protocol");
+            let other = under(&federation, name).expect("the protocol exists");
             let expected = if name == "every-message" { "hc3i" } else { name };
             assert_eq!(other.spec.protocol.name(), expected);
             if let (Some(own), Some(here)) =
@@ -84,10 +84,10 @@ mod tests {
 
     #[test]
     fn a_fault_of_a_process_that_a_protocol_does_not_have_is_left_out() {
-        let text = sample("hydee").expect("is a sample").text;
-        let federation = faultline_api::parse("hydee", text.as_bytes()).expect("can be run");
+        let text = sample("hydee").expect("the sample exists").text;
+        let federation = faultline_api::parse("hydee", text.as_bytes()).expect("the sample is valid");
         assert_eq!(without_absent(&federation), (federation.clone(), vec![]));
-        let (other, left_out) = without_absent(&under(&federation, "hc3i").expect("is a protocol"));
+        let (other, left_out) = without_absent(&under(&federation, "hc3i").expect("the protocol exists"));
         assert_eq!(left_out, ["spec.faults[4]: it has no recovery-process"]);
         assert_eq!(other.spec.faults, federation.spec.faults[..4]);
     }

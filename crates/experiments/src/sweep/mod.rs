@@ -82,7 +82,8 @@ const OWN: [Quantity; 2] = [
 ///
 /// Panics if a shared quantity does not exist, which would be a bug.
 pub fn quantities() -> impl Iterator<Item = &'static Quantity> {
-    let shared = SHARED.iter().map(|name| QUANTITIES.iter().find(|it| it.name == *name).expect("it is one"));
+    let shared =
+        SHARED.iter().map(|name| QUANTITIES.iter().find(|it| it.name == *name).expect("the quantity exists"));
     OWN.iter().chain(shared)
 }
 

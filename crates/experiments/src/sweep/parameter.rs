@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn errors_name_what_was_found() {
-        let refused = |text: &str| values(text).expect_err("invalid").to_string();
+        let refused = |text: &str| values(text).expect_err("the parameter must be rejected").to_string();
         assert!(refused("checkpointEvery").contains("`checkpointEvery`"));
         assert!(refused("a=").contains("expected PATH=VALUES"));
         assert!(refused("a..b=1").contains("expected PATH=VALUES"));
@@ -333,11 +333,12 @@ mod tests {
         let mut it =
             serde_json::json!({ "spec": { "clusters": [{ "name": "a" }], "protocol": { "hydee": {} } } });
         place(&mut it, "clusters.a.nodes", &Value::from(3)).expect("there is one");
-        place(&mut it, "links.between.latency", &Value::from("5ms")).expect("made");
+        place(&mut it, "links.between.latency", &Value::from("5ms")).expect("missing sections are added");
         assert_eq!(it["spec"]["clusters"][0]["nodes"], 3);
         assert_eq!(it["spec"]["links"]["between"]["latency"], "5ms");
-        let refused =
-            |path: &str, it: &mut Value| place(it, path, &Value::Null).expect_err("nowhere").to_string();
+        let refused = |path: &str, it: &mut Value| {
+            place(it, path, &Value::Null).expect_err("the path must be rejected").to_string()
+        };
         assert!(refused("clusters.b.nodes", &mut it).contains("there is no `b`; there are `a`"));
         assert!(refused("clusters.7.nodes", &mut it).contains("there is no `7`"));
         assert!(refused("protocol.hc3i.replicas", &mut it).contains("is `hydee`, not `hc3i`"));

@@ -136,7 +136,7 @@ pub fn csv(sweep: &Sweep) -> String {
         line.extend([
             run.seed.to_string(),
             run.completed.to_string(),
-            verdict.as_str().expect("it is a word").to_owned(),
+            verdict.as_str().expect("a verdict is a word").to_owned(),
         ]);
         let value = |it: &&Quantity| run.values.get(it.name).map(f64::to_string).unwrap_or_default();
         line.extend(quantities.iter().map(value));
@@ -191,7 +191,7 @@ pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
         "settings": (0..sweep.plan.settings.len()).map(setting).collect::<Vec<_>>(),
         "best": best,
     });
-    let mut text = serde_json::to_string_pretty(&document).expect("it is JSON");
+    let mut text = serde_json::to_string_pretty(&document).expect("a sweep has a JSON form");
     text.push('\n');
     text
 }

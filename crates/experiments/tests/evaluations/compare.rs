@@ -29,7 +29,7 @@ spec:
   failures: {{ detectAfter: 100ms, restartAfter: 50ms }}
 {faults}"
     );
-    let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("can be run");
+    let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("the federation is valid");
     let protocols = ["hc3i", "hydee", "coordinated", "every-message", "none", "fullLogging"];
     let protocols = protocols.map(str::to_owned).to_vec();
     (federation, Settings { protocols, first_seed: 3, seeds: 2, jobs: NonZero::<usize>::MIN })
@@ -91,7 +91,8 @@ fn each_protocol_has_its_own_costs_and_savings() {
     let text = text::text(&compared);
     assert!(text.contains("seeds 3 to 4") && text.contains("processes rolled back, per outage"), "{text}");
     assert!(text.contains("none does not run with faults"), "{text}");
-    let json: serde_json::Value = serde_json::from_str(&text::json(&compared)).expect("one object");
+    let json: serde_json::Value =
+        serde_json::from_str(&text::json(&compared)).expect("the text is one JSON object");
     let hydee = &json["protocols"][1];
     assert_eq!((&hydee["protocol"], &hydee["withFaults"]["pass"]), (&"hydee".into(), &2.into()));
     assert_eq!(hydee["quantities"]["rolledBackPercent"]["mean"], 50.0);
@@ -141,7 +142,7 @@ spec:
   failures: { detectAfter: 100ms, restartAfter: 50ms }
   faults: [{ at: 400ms, loseCluster: { cluster: nancy, storage: lost, returns: false } }]
 ";
-    let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("can be run");
+    let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("the federation is valid");
     let protocols = Protocol::compared(Family::Tasks);
     assert_eq!((protocols[0], protocols.last()), ("tic", Some(&"none")));
     let protocols = ["tic", "none"].map(str::to_owned).to_vec();
@@ -169,7 +170,7 @@ spec:
   failures: { detectAfter: 100ms, restartAfter: 50ms }
   faults: [{ at: 700ms, crash: { cluster: lyon, node: 1 } }]
 ";
-    let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("can be run");
+    let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("the federation is valid");
     let protocols = ["none", "cck", "tic", "sel", "satin"].map(str::to_owned).to_vec();
     let settings = Settings { protocols, first_seed: 3, seeds: 2, jobs: NonZero::<usize>::MIN };
     let compared = simulated(&federation, &settings);
@@ -245,7 +246,9 @@ fn the_time_of_all_processes_is_accounted_for() {
 fn a_timer_that_never_fires_is_reported() {
     let every = |application: &str, period: &str| {
         let (mut federation, mut settings) = small(application, "");
-        let Protocol::Hc3i(options) = &mut federation.spec.protocol else { panic!("the file has HC3I") };
+        let Protocol::Hc3i(options) = &mut federation.spec.protocol else {
+            panic!("the file's protocol is HC3I")
+        };
         options.checkpoint_every = Some(serde_json::from_value(period.into()).expect("a duration"));
         settings.protocols.truncate(1);
         text::text(&simulated(&federation, &settings))

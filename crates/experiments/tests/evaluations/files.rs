@@ -39,7 +39,7 @@ fn read(topology: &str, application: &str, timers: &str) -> Result<Federation, S
 
 /// Reads the files, one of which is invalid, and returns the errors.
 fn wrong(topology: &str, application: &str, timers: &str) -> String {
-    read(topology, application, timers).expect_err("something is wrong")
+    read(topology, application, timers).expect_err("a file must be rejected")
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn three_files_become_one_federation() {
     assert_eq!(links.properties("c", "a").jitter, Span::from_micros(1));
     assert_eq!(links.properties("b", "c").bandwidth, 0, "what is not stated is not emulated");
     assert_eq!(links.properties("c", "c").bandwidth, 0);
-    let Protocol::Hc3i(hc3i) = &spec.protocol else { panic!("it is HC3I") };
+    let Protocol::Hc3i(hc3i) = &spec.protocol else { panic!("the protocol is HC3I") };
     assert_eq!(hc3i.checkpoint_every_in["a"].0, Some(Span::from_secs(600)));
     assert_eq!(hc3i.checkpoint_every_in["b"].0, None);
     assert_eq!(spec.deadline(), Span::from_secs(7200));
@@ -80,8 +80,10 @@ fn the_samples_are_the_papers_experiments() {
     }
     together("topology-three-clusters", "application-three-clusters", "timers-three-clusters");
     let spec = together("topology", "application", "timers").spec;
-    let Application::Synthetic(application) = &spec.application else { panic!("it is synthetic") };
-    let Traffic::Exact(traffic) = &application.traffic else { panic!("it is exact") };
+    let Application::Synthetic(application) = &spec.application else {
+        panic!("the application is synthetic")
+    };
+    let Traffic::Exact(traffic) = &application.traffic else { panic!("the traffic is exact") };
     let counts: Vec<u32> = traffic.messages.iter().map(|it| it.count).collect();
     assert_eq!(counts, [2920, 145, 11, 2497]);
     assert_eq!(spec.clusters.iter().map(|it| it.nodes).collect::<Vec<_>>(), [100, 100]);

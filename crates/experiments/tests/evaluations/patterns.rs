@@ -56,7 +56,8 @@ fn a_pattern_sends_its_graph_in_closed_form() {
         for processes in [16, 64] {
             let closed = pattern.graph(processes);
             let mut drawn = Draw(Graph::new(closed.names().to_vec()));
-            let run = simulate(&federation(pattern, processes), 1, &mut drawn).expect("it can be set up");
+            let run =
+                simulate(&federation(pattern, processes), 1, &mut drawn).expect("the run can be set up");
             assert_eq!(run.outcome, "completed");
             for (number, (here, there)) in shares(&drawn.0).iter().zip(shares(&closed)).enumerate() {
                 assert!((here - there).abs() < 1e-9, "{pattern:?} on {processes}, {number}: {here} {there}");

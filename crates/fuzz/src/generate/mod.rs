@@ -101,7 +101,7 @@ fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>
 }
 
 fn known(name: &str) -> Protocol {
-    name.parse().expect("it is a protocol's name")
+    name.parse().expect("the name denotes a protocol")
 }
 
 fn clusters(chance: &mut Chance, demand: Demand) -> Vec<Cluster> {

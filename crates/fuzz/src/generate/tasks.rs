@@ -208,7 +208,8 @@ fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Appl
 /// Returns a lower bound on the time in which these clusters compute the program, if nothing fails and no process waits
 /// for work.
 fn least_time(application: &Application, clusters: &[Cluster]) -> Span {
-    let flow = flow(application).expect("it is a program of tasks").expect("its parameters are valid");
+    let flow =
+        flow(application).expect("the application is a program of tasks").expect("its parameters are valid");
     let ProgramSize { work, path, .. } = extent(&flow);
     let power = |it: &Cluster| u64::from(it.nodes * it.speed() * it.cores());
     let power: u64 = clusters.iter().map(power).sum();

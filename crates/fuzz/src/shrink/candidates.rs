@@ -566,7 +566,7 @@ mod tests {
     #[test]
     fn the_waiting_time_of_thieves_becomes_the_default() {
         let federation = Scenario::new(1, Some("tic".parse().unwrap()), None).federation;
-        let stealing = federation.spec.stealing.clone().expect("it is drawn");
+        let stealing = federation.spec.stealing.clone().expect("the settings for stealing are drawn");
         assert!(stealing.patience.is_some());
         let patient = Stealing { patience: None, ..stealing };
         let all = of(&federation);

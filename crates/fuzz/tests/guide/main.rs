@@ -38,7 +38,9 @@ impl CustomProtocol for StartAgain {
 fn a_file_that_names_the_protocol_describes_the_same_run() {
     add_protocol::<StartAgain>();
     let named = |parameters: serde_json::Value| {
-        let serde_json::Value::Object(parameters) = parameters else { panic!("they are an object") };
+        let serde_json::Value::Object(parameters) = parameters else {
+            panic!("the parameters are an object")
+        };
         Protocol::Custom(Custom { name: "start-again".to_owned(), parameters })
     };
     for seed in 0..5 {

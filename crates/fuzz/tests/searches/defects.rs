@@ -144,7 +144,7 @@ fn each_defect_of_cck_is_found_within_the_bound() {
 #[test]
 fn a_failing_scenario_shrinks_to_the_same_small_one_each_time() {
     let defect = Defect::Hc3i(hc3i::Defect::ResendGreater);
-    let (seed, property) = first_violation(defect).expect("it is found");
+    let (seed, property) = first_violation(defect).expect("the defect is found");
     let scenario = Scenario::new(seed, None, Some(defect));
     let steps = Steps { seeds: 4, trials: 3000, last: 20 };
     let shrunk = shrink(&scenario, property, steps, |_, _| ControlFlow::Continue(())).unwrap();
@@ -168,7 +168,7 @@ fn a_failing_scenario_shrinks_to_the_same_small_one_each_time() {
 #[test]
 fn shrinking_ends_with_the_best_scenario_so_far_if_the_caller_asks() {
     let defect = Defect::Hc3i(hc3i::Defect::ResendGreater);
-    let (seed, property) = first_violation(defect).expect("it is found");
+    let (seed, property) = first_violation(defect).expect("the defect is found");
     let scenario = Scenario::new(seed, None, Some(defect));
     let faults = |it: &Scenario| it.federation.spec.faults.len();
     let most = faults(&scenario);
@@ -179,5 +179,5 @@ fn shrinking_ends_with_the_best_scenario_so_far_if_the_caller_asks() {
     assert!(shrunk.is_interrupted && faults(&shrunk.trial.scenario) < most, "{:?}", shrunk.trial.scenario);
     assert!(shrunk.trial.violated().any(|it| it == property));
     let at_once = shrink(&scenario, property, Steps::default(), |_, _| ControlFlow::Break(())).unwrap();
-    assert_eq!((at_once.trials, &at_once.trial.scenario), (0, &scenario), "it keeps what it was given");
+    assert_eq!((at_once.trials, &at_once.trial.scenario), (0, &scenario), "the scenario is unchanged");
 }

@@ -137,7 +137,11 @@ fn a_run_that_is_out_of_memory_is_unknown_and_keeps_what_it_recorded() {
     let bound = MemoryBound { bytes: 1 << 30, used: || USED.fetch_add(300 << 20, Ordering::Relaxed) };
     let mut simulator = Simulator::new(&mut observer).within(bound);
     let run = session.record(&bundle, &mut simulator).unwrap().judge();
-    assert_eq!(simulator.stats().events, 3000, "it was measured when the run began, and three more times");
+    assert_eq!(
+        simulator.stats().events,
+        3000,
+        "memory was measured when the run began, and three more times"
+    );
     let Some(Outcome::OutOfMemory(used)) = &run.manifest.outcome else {
         panic!("{:?}", run.manifest.outcome)
     };
@@ -149,7 +153,7 @@ fn a_run_that_is_out_of_memory_is_unknown_and_keeps_what_it_recorded() {
     assert_eq!(run.judgement.verdict, Verdict::Unknown);
     assert!(run.judgement.reasons[0].contains("its memory limit"), "{:?}", run.judgement.reasons);
     let begins = |(life, stream): (_, &Vec<_>)| whole.trace.streams[life].starts_with(stream);
-    assert!(run.trace.streams.iter().skip(1).all(begins), "what happened until then is the same");
+    assert!(run.trace.streams.iter().skip(1).all(begins), "the facts before the end are the same");
 
     let read = Recording::read(&bundle).unwrap();
     assert_eq!((read.judgement, read.manifest.outcome), (run.judgement, run.manifest.outcome));

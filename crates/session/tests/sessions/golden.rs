@@ -57,7 +57,7 @@ spec:
 fn golden(family: &str, name: &str, text_of_file: &str) {
     let mut federation: Federation = faultline_api::parse("golden.yaml", text_of_file.as_bytes())
         .unwrap_or_else(|it| panic!("{it}: {:?}", it.errors()));
-    federation.spec.protocol = federation.spec.protocol.or_instead(name).expect("is a protocol");
+    federation.spec.protocol = federation.spec.protocol.or_instead(name).expect("the protocol exists");
     let recording = Session::new(&federation).simulate(&mut Simulator::new(&mut ())).unwrap().judge();
     // Without a protocol, the failure ends the run.
     let expected = if name == "none" { Verdict::Fail } else { Verdict::Pass };

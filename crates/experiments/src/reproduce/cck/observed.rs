@@ -39,7 +39,7 @@ struct Checkpoint {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Watched {
-    /// Seconds from the beginning of the application to the end of the run.
+    /// Seconds from the start of the application to the end of the run.
     pub(super) seconds: f64,
     /// The duration of each complete checkpoint except the last, in milliseconds, and its number of messages.
     pub(super) checkpoints: Vec<(f64, u64)>,
@@ -103,7 +103,7 @@ impl<'a> Watch<'a> {
         Watched { seconds, checkpoints: self.checkpoints().collect(), redone, state_bytes: self.state_bytes }
     }
 
-    /// Returns the seconds from the beginning of the application to the end of the run.
+    /// Returns the seconds from the start of the application to the end of the run.
     fn seconds(&self) -> f64 {
         self.begun.map_or(0.0, |it| self.last.since(it).as_secs_f64())
     }

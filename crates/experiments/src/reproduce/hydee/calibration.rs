@@ -305,7 +305,7 @@ mod tests {
                 let federation = parse(&format!("{text}  simulator: {simulator}\n"));
                 let never = AtomicBool::new(false);
                 let run = simulate_and(&federation, 1, &mut Until(&never), Costs::of);
-                let (run, costs) = run.expect("it can be set up");
+                let (run, costs) = run.expect("the run can be set up");
                 assert_eq!(run.verdict, Verdict::Pass, "{:?}", run.reasons);
                 let expected: f64 =
                     measured.halves.iter().map(|half| f64::from(ROUNDS) * 2.0 * half / 1e6).sum();
@@ -322,7 +322,7 @@ mod tests {
         let calibration = Calibration::of(&turn, CROWD, 2);
         for run in Predicted::ALL {
             let mut simulated = run.simulated(&calibration, 2);
-            let handling = simulated.spec.simulator().handling.expect("it charges");
+            let handling = simulated.spec.simulator().handling.expect("the simulator charges for messages");
             assert_eq!((handling.cores, handling.within), (Some(2), handling.between));
             simulated.spec.simulator = None;
             assert_eq!(simulated.spec, parse(&run.text()).spec);

@@ -208,7 +208,9 @@ mod tests {
         let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
         let turn = Setting::ALL.map(|it| HalfRoundTrips { setting: it, halves: vec![20.0; SIZES.len()] });
         let made = |it: real::RunRequest| {
-            vec![Made::simulated(&parse(&it.text), 1, &AtomicBool::new(false)).expect("it can be set up")]
+            vec![
+                Made::simulated(&parse(&it.text), 1, &AtomicBool::new(false)).expect("the run can be set up"),
+            ]
         };
         let real = RealRuns { cores: 2, made: real::runs().into_iter().map(made).collect() };
         let measured = Measured { played: turn.clone().into(), crowded: turn.into(), real };
