@@ -245,7 +245,7 @@ impl Search {
         self.change_percent * checkpointed as f64 / self.processes.len() as f64
     }
 
-    /// Returns the cheapest sequence of candidates, one per interval. It changes the candidate only if that saves cost.
+    /// Returns the cheapest sequence of candidates, one per interval. It changes the candidate only if that reduces the cost.
     fn cheapest(&self) -> Vec<usize> {
         let change = |from: usize, to: usize| match self.checkpointed(from, to) {
             0 => 0.0,

@@ -71,7 +71,7 @@ fn price(graph: &Graph, weight: f64) -> f64 {
     weight * processes * processes / graph.total().max(1) as f64
 }
 
-/// Searches for divisions with a smaller sum of both shares, starting from the first of the given ones, and
+/// Searches for divisions with a smaller sum of both shares, starting from the first given ones, and
 /// combines the results. Some of the returned divisions may not be better.
 pub(crate) fn improve<'a>(
     graph: &Graph,

@@ -186,7 +186,10 @@ mod tests {
         let few = vec![10.0, 11.0];
         let many = [&few[..], &[0.0, 21.0, 5.0, 16.0]].concat();
         let (few, many) = (Spread::of(few), Spread::of(many));
-        assert!(few.most < 13.0 && (many.least..=many.most).contains(&13.0), "the range now contains it");
+        assert!(
+            few.most < 13.0 && (many.least..=many.most).contains(&13.0),
+            "the range now contains the value"
+        );
         assert!(!few.is_near(13.0, 2.0) && !many.is_near(13.0, 2.0));
         assert!(few.is_near(12.0, 2.0) && many.is_near(12.0, 2.0));
         assert!(!Spread::of([]).is_near(0.0, 1.0), "without values, no mean is near another number");

@@ -188,7 +188,7 @@ fn a_diagram_that_is_too_large_states_what_it_omits() {
     let history = Timeline::new(&trace, &manifest);
     let diagram = Diagram::new(&history, &names, Limits { lanes: 20, between: 100, within: 50 });
     assert_eq!(diagram.lanes.len(), 20);
-    assert!(diagram.lanes.contains(&"paris-1".to_owned()), "it failed");
+    assert!(diagram.lanes.contains(&"paris-1".to_owned()), "a failed process has a lane");
     let between = diagram.messages.iter().filter(|it| it.between).count();
     assert!((50..=100).contains(&between), "{between}");
     assert_eq!(diagram.notes.len(), 3, "{:?}", diagram.notes);

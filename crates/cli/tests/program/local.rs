@@ -101,7 +101,7 @@ fn an_interrupted_run_is_recorded_up_to_its_end_and_leaves_no_process_behind() {
     let place = TestDirectory::new();
     place.write("long.yaml", small("").replace("steps: 60", "steps: 10000"));
     let mut run = begin(&place, "long.yaml");
-    assert!(place.processes().len() > 1, "it runs");
+    assert!(place.processes().len() > 1, "the run has started its processes");
     signal(&run, "INT");
     let status = run.wait().unwrap();
     assert_eq!(status.code(), Some(3));

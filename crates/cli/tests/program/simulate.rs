@@ -61,7 +61,7 @@ fn json_and_text_agree() {
     assert_eq!(json["result"]["equal"], true);
     assert_eq!(json["clusters"][0]["rollbacks"][0]["faults"][0], 0);
     let again = object(&place, &["check", "faultline-runs/small-3", "--format", "json"], 0);
-    assert_eq!(json, again, "a record is judged as the run was");
+    assert_eq!(json, again, "a record gets the same judgement as its run");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn the_summary_says_that_a_checkpoint_timer_never_fired() {
     // Each checkpoint of lyon forces one of nancy, whose timer then starts again.
     let note = "the checkpoint timer of nancy (every 700 ms) never fired: 6 forced checkpoints came first and restarted it";
     assert_eq!(slower("700ms"), format!("[\"{note}\"]"));
-    assert_eq!(slower("100ms"), "[]", "its timer fires");
+    assert_eq!(slower("100ms"), "[]", "the timer fires");
     assert_eq!(slower("1h"), "[]", "the run ends before the timer could fire");
 }
 

@@ -243,7 +243,7 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
     asked
 }
 
-/// Sets options that few federations have. Drawn last, so that a seed without any of them gives the same federation
+/// Sets options that only some federations have. Drawn last, so that a seed without any of them gives the same federation
 /// as without this function.
 fn with_rare_options(chance: &mut Chance, asked: Asked) -> Asked {
     let mut options = asked.options();

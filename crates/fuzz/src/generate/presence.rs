@@ -9,7 +9,7 @@ use faultline_core::{FactKind, Span};
 
 use crate::chance::{Chance, short};
 
-/// Facts about joining or leaving that a fault may wait for.
+/// Facts that a fault may wait for: steps on which the departure of a cluster depends.
 const MOMENTS: &[FactKind] = &[
     FactKind::Finished,
     FactKind::CheckpointRequested,
@@ -59,8 +59,8 @@ pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span)
     spec.faults.extend(more);
 }
 
-/// Limits replicas in other clusters to the number of clusters that stay, without the owner's. If only one cluster
-/// stays, a storage server keeps the replica instead.
+/// Limits replicas in other clusters to the number of clusters that stay, not counting the owner's. If only one
+/// cluster stays, a storage server keeps the replica instead.
 fn make_room(options: &mut Hc3i, stay: u64) {
     if options.replicate_to == Some(ReplicateTo::OtherCluster) {
         match stay {
@@ -92,7 +92,7 @@ fn program(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Applicat
     })
 }
 
-/// Draws a fault that occurs soon after a cluster joins or starts to leave, or at a fact in between.
+/// Draws a fault that occurs soon after a cluster joins or starts to leave, or at one of [`MOMENTS`].
 fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Fault {
     let moved = spec.clusters.iter().filter(|it| !it.is_permanent()).collect::<Vec<_>>();
     let of = chance.pick(&moved);
