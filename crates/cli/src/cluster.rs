@@ -183,7 +183,7 @@ fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     }
     let mut order: Vec<usize> = (0..division.cluster_of.len()).collect();
     order.sort_by_key(|it| division.cluster_of[*it]);
-    // Processes whose order in the graph equals that in the federation keep their numbers.
+    // If the processes have the same order in the graph and in the federation, their numbers are the same.
     if !order.is_sorted() {
         let order: Vec<String> = order.iter().map(usize::to_string).collect();
         writeln!(

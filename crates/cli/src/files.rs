@@ -84,13 +84,12 @@ fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Re
     };
     let process = RunNames::new(manifest).process(process);
     let differs = match what {
-        Differs::Message => "has a different content",
-        Differs::Consumed => "depends on different messages",
-        Differs::Count => "is never sent",
+        Differs::Message => "has a different receiver or content in another order",
+        Differs::Consumed => "depends on different messages in another order",
+        Differs::Count => "is not sent in every order",
     };
-    let text = format!(
-        "the application depends on the order of delivery: in another order, message {send} of {process} {differs}"
-    );
+    let text =
+        format!("the application depends on the order of delivery: message {send} of {process} {differs}");
     match federation.spec.protocol.relies_on_repetition() {
         true => Err(CommandError::input(miette!(
             help = "choose a protocol that does not require send determinism, or use only named receives, gathers, and polls with a \

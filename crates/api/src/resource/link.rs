@@ -18,7 +18,7 @@ pub struct Links {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Link>,
     /// Links between nodes of different clusters, and to and from processes outside the clusters. Default: the preset
-    /// `wan`.
+    /// `wan`. If this field is set, properties that it omits come from its preset or, without one, from `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<Link>,
     /// Exceptions, each for one direction. Properties that an exception does not set come from `within` or `between`.
@@ -27,7 +27,8 @@ pub struct Links {
     pub pairs: Vec<Pair>,
 }
 
-/// Properties of a link in one direction. Properties that are not set come from the preset.
+/// Properties of a link in one direction. Properties that are not set come from the preset; without a preset, from
+/// `san` within clusters and from `none` between clusters.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Link {
