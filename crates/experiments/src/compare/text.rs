@@ -210,9 +210,9 @@ fn fewer_faults(it: &Comparison, row: &Row) -> Option<String> {
     (most > own).then(|| {
         let [own, most] = [own, most].map(|it| Unit::Count.brief(it));
         format!(
-            "{} experienced fewer faults than other protocols, {own} of {most} on average: the rest were due after its \
-             end, or waited for an event that never happened. Its costs with faults are not comparable (`faultline \
-             run` with this protocol shows which faults took effect)",
+            "{} experienced fewer faults than other protocols, {own} of {most} on average: the rest were due after the \
+             end of its runs, or waited for an event that never happened. Its costs with faults are not comparable \
+             (`faultline run` with this protocol shows which faults took effect)",
             row.protocol
         )
     })

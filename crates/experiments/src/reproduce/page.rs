@@ -60,8 +60,7 @@ fn head(it: &Reproduction) -> Markup {
             div { b { (found(Agreement::Differs)) } span { "differ" } }
             div { b { (found(Agreement::UnderSpecified)) } span { "are under-specified in the paper" } }
             div { b { (runs) } span { "simulated runs, " @if *hours >= 1.0 { (hours.round()) } @else { (short(*hours)) } " hours of virtual time, " (events / 1_000_000) " million events" } }
-            div { b { (wrong.len()) } span { "runs with a violation or an open question, in " (instances) " judged \
-                instances" } }
+            div { b { (wrong.len()) } span { "runs that should have passed but did not (" (instances) " instances judged)" } }
         }
         @for text in it.paper.prose { p.prose { (text) } }
         p.prose {
