@@ -367,7 +367,7 @@ fn notes(history: &Timeline, judgement: &Judgement) -> Vec<String> {
         ),
         (Some(EndedBy::StorageLost), "ended by a move to a new place, without the storage of the old one"),
         (Some(EndedBy::SupervisorRestarted), "ended by a restart of the supervisor"),
-        (None, "ended unexpectedly: see the logs of the nodes"),
+        (None, "terminated unexpectedly: see the logs of the nodes"),
     ];
     let ended = |by| history.failures.iter().filter(|it| it.by == by).count();
     let told = UNPLANNED.iter().map(|&(by, what)| (ended(by), what)).filter(|&(count, _)| count > 0);

@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
         self.set_up(Draft { session: self, backend })
     }
 
-    /// Returns the results of the run without faults; `None` for an application whose results depend on timing. Depends
+    /// Returns the results of the run without faults; `None` for an application without a sequential reference. Depends
     /// only on the federation and the seed. This can take as long as the application computes, excluding modelled time.
     ///
     /// # Errors

@@ -58,12 +58,12 @@ mod tests {
 
     #[test]
     fn the_interval_follows_students_t_distribution() {
-        let estimate = Estimate::of([9.0, 11.0, 10.0, 9.0, 11.0]).expect("five values");
+        let estimate = Estimate::of([9.0, 11.0, 10.0, 9.0, 11.0]).expect("there are five values");
         // The deviation is 1, the quantile for four degrees of freedom 2.776.
         let expected = 2.776 / 5.0_f64.sqrt();
         assert_eq!(estimate.mean(), 10.0);
         assert!((estimate.half_width.expect("enough") - expected).abs() < 1e-12, "{estimate:?}");
-        assert_eq!(Estimate::of([4.0, 5.0, 6.0, 5.0]).expect("four").half_width, None);
+        assert_eq!(Estimate::of([4.0, 5.0, 6.0, 5.0]).expect("there are four values").half_width, None);
         assert_eq!(Estimate::of([]), None);
     }
 }

@@ -332,7 +332,7 @@ mod tests {
     fn values_reach_named_elements_and_sections_that_were_left_out() {
         let mut it =
             serde_json::json!({ "spec": { "clusters": [{ "name": "a" }], "protocol": { "hydee": {} } } });
-        place(&mut it, "clusters.a.nodes", &Value::from(3)).expect("there is one");
+        place(&mut it, "clusters.a.nodes", &Value::from(3)).expect("the cluster exists");
         place(&mut it, "links.between.latency", &Value::from("5ms")).expect("missing sections are added");
         assert_eq!(it["spec"]["clusters"][0]["nodes"], 3);
         assert_eq!(it["spec"]["links"]["between"]["latency"], "5ms");

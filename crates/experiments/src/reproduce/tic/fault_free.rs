@@ -148,7 +148,7 @@ fn volume(sizes: &[u32], ways: &[Way]) -> Section {
     let protected = &ways[1..];
     let last = sizes.len() - 1;
     let mean = |way: &Way, index: usize| way.megabytes[index].1.mean;
-    let (sel, tics) = protected.split_last().expect("SEL is the last");
+    let (sel, tics) = protected.split_last().expect("SEL is the last protocol");
     let all: Vec<usize> = (0..sizes.len()).collect();
     let shares = |tic: &Way| Spread::of(all.iter().map(|&index| 100.0 * mean(tic, index) / mean(sel, index)));
     let [one, five, twenty] = [&tics[0], &tics[1], &tics[2]].map(shares);
