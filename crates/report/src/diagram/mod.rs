@@ -235,7 +235,7 @@ impl Diagram {
                 |at| format!("announced after {}", lasted(at.since(failure.at))),
             );
             let storage = if failure.storage == StorageFate::Lost { ", storage lost" } else { "" };
-            let text = format!("{} killed ({}{storage}), {detected}", lanes[lane], failure.life);
+            let text = format!("{} failed ({}{storage}), {detected}", lanes[lane], failure.life);
             Some(Outage { lane, from, upto, text })
         });
         let recoveries = history.rollbacks.iter().flat_map(|rollback| {
