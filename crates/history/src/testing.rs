@@ -262,15 +262,20 @@ impl Run {
 
     /// Ends a life and starts the next.
     pub fn kill(&mut self, process: u32, storage_lost: bool) {
-        let state = self.states.get_mut(&process).expect("is part of the run");
-        let life = state.life;
-        *state = ProcessState { life: life.next(), ..ProcessState::default() };
+        let life = self.states[&process].life;
+        self.next_life(process);
         let storage = if storage_lost { StorageFate::Lost } else { StorageFate::Kept };
         let boot = if storage_lost { Boot::Replaced } else { Boot::Restarted };
         let process = p(process);
         self.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence });
         self.supervisor(Fact::Detected { process, life });
         self.supervisor(Fact::LifeStarted { process, life: life.next(), boot });
+    }
+
+    /// Makes the process continue as its next life, with an empty state. States no fact.
+    pub fn next_life(&mut self, process: u32) {
+        let state = self.states.get_mut(&process).expect("is part of the run");
+        *state = ProcessState { life: state.life.next(), ..ProcessState::default() };
     }
 
     pub fn inject_crash(&mut self, process: u32) {
