@@ -2,6 +2,7 @@
 //! distribution.
 
 mod faults;
+mod plans;
 mod presence;
 mod second;
 mod successors;

@@ -4,7 +4,7 @@ use faultline_api::Names;
 use faultline_api::flow::flow;
 use faultline_api::quantity::{Duration, Period};
 use faultline_api::resource::{
-    Application, Cluster, Coordination, Cp0, Failures, Federation, FederationSpec, Fibonacci, Jacobi,
+    Application, Cloth, Cluster, Coordination, Cp0, Failures, Federation, FederationSpec, Fibonacci, Jacobi,
     MIN_DETECT_AFTER, NQueens, Options, Qap, Schedule, SharedOptions, Stealing, Storage, StorageKind,
     TaskGraph,
 };
@@ -13,7 +13,7 @@ use faultline_core::Span;
 use faultline_dataflow::{ProgramSize, extent};
 
 use super::faults::Faults;
-use super::{bandwidth, copies, links, second, simulator, successors};
+use super::{bandwidth, copies, links, plans, second, simulator, successors};
 use crate::chance::{Chance, short};
 use crate::scenario::Protocol;
 
@@ -115,11 +115,14 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
         let spec = &mut federation.spec;
         spec.application = lasting(search(chance), length, &spec.clusters);
     }
+    if plans {
+        plans::vary(chance, &mut federation, length);
+    }
     federation
 }
 
 /// Draws a small quadratic assignment problem, whose tasks share a bound.
-fn search(chance: &mut Chance) -> Application {
+pub(super) fn search(chance: &mut Chance) -> Application {
     let facilities = chance.between(4, 5);
     let entries = 2 * facilities * facilities;
     let entries = (0..entries).map(|_| chance.between(0, 9).to_string()).collect::<Vec<String>>();
@@ -184,7 +187,7 @@ fn application(chance: &mut Chance) -> Application {
 
 /// Returns a program whose tasks take so long that these clusters cannot compute it in less than `length`. A fault
 /// before that time affects a program that has not ended.
-fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Application {
+pub(super) fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Application {
     /// Long enough that dividing it by a speed loses no precision.
     const UNIT: Span = Span::from_secs(1);
     let with = |time: Span| {
@@ -194,6 +197,7 @@ fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Appl
             Application::NQueens(it) => Application::NQueens(NQueens { task_time, ..it }),
             Application::TaskGraph(it) => Application::TaskGraph(TaskGraph { task_time, ..it }),
             Application::Jacobi(it) => Application::Jacobi(Jacobi { task_time, ..it }),
+            Application::Cloth(it) => Application::Cloth(Cloth { task_time, ..it }),
             Application::Qap(it) => Application::Qap(Qap { task_time, ..it }),
             other => unreachable!("{} is not drawn", other.name()),
         }

@@ -6,7 +6,7 @@ use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
     Application, Cck, Cloth, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec,
     Fibonacci, Heat, Jacobi, Link, Links, NQueens, Nas, Options, PingPong, Qap, Receive, ReplicateTo, Salted,
-    Sel, Simulator, Stealing, Synthetic, TaskGraph, Tic, Traffic,
+    Schedule, Sel, Simulator, Stealing, Synthetic, TaskGraph, Tic, Traffic,
 };
 use faultline_core::Span;
 
@@ -387,6 +387,15 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             if cck.coordination.is_some() {
                 smaller.push(put(Options::Cck(Cck { coordination: None, ..cck.clone() })));
             }
+            if cck.servers.is_some() {
+                smaller.push(put(Options::Cck(Cck { servers: None, ..cck.clone() })));
+            }
+            if cck.from_memory.is_some() {
+                smaller.push(put(Options::Cck(Cck { from_memory: None, ..cck.clone() })));
+            }
+            if cck.spread.is_some() {
+                smaller.push(put(Options::Cck(Cck { spread: None, ..cck.clone() })));
+            }
             smaller
         }
         Options::Satin(_) | Options::Unprotected(_) | Options::Custom(_) => Vec::new(),
@@ -427,6 +436,13 @@ fn surroundings(spec: &FederationSpec) -> Smaller {
         smaller.extend([
             put(Stealing { patience: None, ..stealing.clone() }),
             put(Stealing { cluster_first: None, ..stealing.clone() }),
+        ]);
+    }
+    if let Some(schedule) = &spec.schedule {
+        let put = |schedule| with(spec, |it| it.schedule = Some(schedule));
+        smaller.extend([
+            put(Schedule { order: None, ..schedule.clone() }),
+            put(Schedule { pieces: None, ..schedule.clone() }),
         ]);
     }
     if let Some(links) = &spec.links {
