@@ -746,14 +746,17 @@ fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
     parts.sort_by_key(|part| Reverse(part.bytes));
     let (words, remedies): (Vec<String>, Vec<&str>) = parts.iter().map(in_words).unzip();
     let contents = if words.is_empty() { String::new() } else { format!(", with {}", words.join(", ")) };
-    let remedy = remedies.first().map(|it| format!("{it}, or ")).unwrap_or_default();
+    let remedy = remedies.first().copied();
     let limit = mebibytes(used.bound);
-    // With real processes, the supervisor enforces the limit.
-    let (who, higher) = match names.measures_links {
-        true => ("supervisor", "raise `--memory` (the limit of a supervisor in a pod is fixed)"),
-        false => ("program", "raise `--memory`"),
-    };
-    format!("the {who} reached its memory limit, {limit}{contents}; {remedy}{higher}")
+    if names.in_pods {
+        let remedy = remedy.unwrap_or("make the program shorter");
+        return format!(
+            "the supervisor reached its memory limit, {limit}{contents}; {remedy} (the limit of a supervisor in a pod \
+             is fixed)"
+        );
+    }
+    let remedy = remedy.map(|it| format!("{it}, or ")).unwrap_or_default();
+    format!("the program reached its memory limit, {limit}{contents}; {remedy}raise `--memory`")
 }
 
 /// Returns a part of the memory in words, with the remedy that makes it smaller.

@@ -31,6 +31,8 @@ pub struct Context {
     pub faults: Option<Vec<FaultAccount>>,
     /// Whether the driver measures every link before the application begins.
     pub measures_links: bool,
+    /// Whether the processes ran in pods.
+    pub in_pods: bool,
     /// How the run ended; `None` if it was cut short.
     pub outcome: Option<Outcome>,
     /// The end of the run, by the supervisor's clock.
@@ -79,6 +81,7 @@ impl Context {
             plan: manifest.plan.clone(),
             faults: Some(manifest.faults.clone()),
             measures_links: manifest.backend != BackendKind::Simulate,
+            in_pods: manifest.backend == BackendKind::Kubernetes,
             outcome: manifest.outcome.clone(),
             end: Time::ZERO + manifest.duration,
             expected: manifest.expected.as_ref().map(|it| it.digests.clone()),

@@ -148,12 +148,20 @@ mod tests {
         run.context.outcome = Some(Outcome::OutOfMemory(used.into()));
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 0);
-        assert_eq!(
-            finding.open.unwrap().sentence(&run.context),
-            "the program reached its memory limit, 64 MiB, with 40 MiB for 12 parts of checkpoints, 3 MiB for 7 \
-             facts and their judgement; collect checkpoints more often (`collectEvery`), take fewer (`checkpointEvery`), or raise \
-             `--memory`"
-        );
+        let gap = finding.open.unwrap();
+        let contents = "reached its memory limit, 64 MiB, with 40 MiB for 12 parts of checkpoints, 3 MiB for 7 facts \
+                        and their judgement; collect checkpoints more often (`collectEvery`), take fewer \
+                        (`checkpointEvery`)";
+        // In virtual time, and with real processes on one machine, the program itself reaches its limit.
+        for measures_links in [false, true] {
+            run.context.measures_links = measures_links;
+            let sentence = gap.sentence(&run.context);
+            assert_eq!(sentence, format!("the program {contents}, or raise `--memory`"));
+        }
+        run.context.in_pods = true;
+        let sentence = gap.sentence(&run.context);
+        let fixed = "the limit of a supervisor in a pod is fixed";
+        assert_eq!(sentence, format!("the supervisor {contents} ({fixed})"));
     }
 
     #[test]
