@@ -139,13 +139,7 @@ fn text(graph: &Graph, found: &SearchResult, fragment: &str) -> String {
         graph.pairs(),
         graph.total(),
     );
-    let mut shown: Vec<usize> = (0..found.front.len()).filter(|it| found.front[*it].clusters > 1).collect();
-    shown.sort_by(|&a, &b| found.front[a].cost().total_cmp(&found.front[b].cost()));
-    shown.truncate(ROWS);
-    if !shown.contains(&found.chosen) {
-        shown.push(found.chosen);
-    }
-    shown.sort_unstable();
+    let (shown, hidden) = rows(found);
     let mut line = |arguments: std::fmt::Arguments<'_>| {
         text.write_fmt(arguments).expect("writing to a string never fails")
     };
@@ -161,15 +155,33 @@ fn text(graph: &Graph, found: &SearchResult, fragment: &str) -> String {
             it.cost()
         ));
     }
-    let hidden = found.front.len().saturating_sub(ROWS);
     if hidden > 0 {
         line(format_args!(
-            "   ({} divisions are on the front; only those with the lowest sums are shown)\n",
-            found.front.len()
+            "   ({} divisions into several clusters are on the front; only those with the lowest sums are shown)\n",
+            several(found).count()
         ));
     }
     line(format_args!("\nChosen: {}.\n\n{fragment}", found.reason));
     text
+}
+
+/// Returns the indices of the divisions into several clusters.
+fn several(found: &SearchResult) -> impl Iterator<Item = usize> {
+    (0..found.front.len()).filter(|it| found.front[*it].clusters > 1)
+}
+
+/// Returns the indices of the divisions that are printed, and the number of divisions into several clusters that are
+/// not.
+fn rows(found: &SearchResult) -> (Vec<usize>, usize) {
+    let mut shown: Vec<usize> = several(found).collect();
+    shown.sort_by(|&a, &b| found.front[a].cost().total_cmp(&found.front[b].cost()));
+    shown.truncate(ROWS);
+    if !shown.contains(&found.chosen) {
+        shown.push(found.chosen);
+    }
+    shown.sort_unstable();
+    let hidden = several(found).filter(|it| !shown.contains(it)).count();
+    (shown, hidden)
 }
 
 /// Formats the clusters as in a federation file. Its processes are numbered cluster by cluster; the comments
@@ -216,4 +228,37 @@ fn csv(graph: &Graph, chosen: &Division) -> String {
     let rows = graph.names().iter().zip(&chosen.cluster_of);
     let rows = rows.map(|(name, cluster)| format!("{name},cluster-{cluster}\n"));
     "process,cluster\n".to_owned() + &rows.collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A front with the division into one cluster, and this many others. Chooses the division with this index.
+    fn front(divided: usize, chosen: usize) -> SearchResult {
+        let division = |index: usize| Division {
+            clusters: index + 1,
+            largest: 1,
+            rolled_back_percent: 100.0 / (index + 1) as f64,
+            logged_percent: index as f64,
+            cluster_of: Vec::new(),
+        };
+        let front = (0..=divided).rev().map(division).collect();
+        SearchResult { front, chosen, reason: String::new(), exhaustive: true }
+    }
+
+    #[test]
+    fn the_division_into_one_cluster_is_not_hidden() {
+        let hidden = |found: &SearchResult| {
+            let (rows, hidden) = rows(found);
+            (rows.len(), hidden)
+        };
+        assert_eq!(hidden(&front(ROWS, 0)), (ROWS, 0));
+        assert_eq!(hidden(&front(ROWS + 1, 5)), (ROWS, 1));
+        // If it is chosen, it is printed in addition to the others.
+        assert_eq!(hidden(&front(ROWS, ROWS)), (ROWS + 1, 0));
+        let graph = read("0 1 8\n", GraphFormat::EdgeList).expect("it is a graph");
+        let is_noted = |divided| text(&graph, &front(divided, 0), "").contains("are on the front");
+        assert_eq!((is_noted(ROWS), is_noted(ROWS + 1)), (false, true));
+    }
 }
