@@ -114,7 +114,7 @@ impl Evaluation<'_> {
         Ok(real)
     }
 
-    /// Performs a run. Returns `None` if the user has interrupted the program.
+    /// Performs a run, unless the user has already interrupted the program. Returns `None` after an interruption.
     fn uninterrupted(
         self,
         here: &LocalBackend,
@@ -125,19 +125,17 @@ impl Evaluation<'_> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        match self.run(here, name, text, seed) {
-            Err(_) if self.interrupted.load(Ordering::Relaxed) => Ok(None),
-            run => run.map(Some),
-        }
+        self.run(here, name, text, seed)
     }
 
+    /// Performs a run. Returns `None` if the user interrupts the program during the run.
     fn run(
         self,
         here: &LocalBackend,
         name: &str,
         text: &str,
         seed: u64,
-    ) -> Result<RecordedComparisonRun, CommandError> {
+    ) -> Result<Option<RecordedComparisonRun>, CommandError> {
         let federation =
             faultline_api::parse(name, text.as_bytes()).map_err(|it| CommandError::input(*it))?;
         let view = View { federation: &federation, output: OutputArguments::SILENT, of_many: true };
@@ -147,16 +145,14 @@ impl Evaluation<'_> {
             Runner { federation: &federation, text, here, records_inputs, strictness, view, interrupted };
         let dir = self.out.join("processes").join(format!("{name}-{seed}"));
         if let Some(recording) = self.resume.then(|| known(&dir, text, seed)).flatten() {
-            return Ok(RecordedComparisonRun { recording, dir, is_known: true });
+            return Ok(Some(RecordedComparisonRun { recording, dir, is_known: true }));
         }
         remove_record(&dir)?;
         let recording = runner.once(seed, &dir)?;
         if self.interrupted.load(Ordering::Relaxed) {
-            return Err(CommandError::machine(
-                "interrupted during the runs on real processes; the same command with `--resume` continues",
-            ));
+            return Ok(None);
         }
-        Ok(RecordedComparisonRun { recording, dir, is_known: false })
+        Ok(Some(RecordedComparisonRun { recording, dir, is_known: false }))
     }
 }
 
@@ -201,13 +197,15 @@ impl<'a> Compared<'a> {
         };
         let name = format!("{}{variant}-{faults}", federation.spec.protocol.name());
         let kept = self.evaluation.run(&PROCESSES, &name, &faultline_api::to_yaml(federation), seed);
-        kept.map(|it| (Made::of(federation, &it.recording.run), it.is_known)).map_err(|command_error| {
-            // After an interruption, the comparison shows the completed runs.
-            if !self.evaluation.interrupted.load(Ordering::Relaxed) {
-                self.command_error = Some(command_error);
+        match kept {
+            Ok(Some(it)) => Ok((Made::of(federation, &it.recording.run), it.is_known)),
+            // The comparison shows the completed runs.
+            Ok(None) => Err(Interrupted),
+            Err(error) => {
+                self.command_error = Some(error);
+                Err(Interrupted)
             }
-            Interrupted
-        })
+        }
     }
 }
 
@@ -215,4 +213,33 @@ fn counts(recording: &Recording) -> RunCounts {
     let run = &recording.run;
     let begun = run.trace.begun().map_or(0.0, Time::as_secs_f64);
     RunCounts::of(&run.account(), run.manifest.duration.as_secs_f64() - begun)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_while_interrupted_is_not_an_interruption() {
+        fn evaluation<'a>(out: &'a Path, interrupted: &'a Arc<AtomicBool>) -> Evaluation<'a> {
+            Evaluation { out, interrupted, resume: false }
+        }
+
+        let place = tempfile::tempdir().expect("a directory");
+        let interrupted = Arc::new(AtomicBool::new(true));
+        let text = faultline_api::samples::sample("quickstart").expect("it is one").text;
+        let run = |out: &Path| evaluation(out, &interrupted).run(&LocalBackend::Simulator, "run", text, 7);
+        assert!(run(&place.path().join("good")).is_ok_and(|it| it.is_none()));
+        // The records cannot be written below a file.
+        let file = place.path().join("file");
+        std::fs::write(&file, "text").expect("it can be written");
+        let error = run(&file).err().expect("there is no record");
+        assert!(error.report.to_string().contains("cannot"), "{}", error.report);
+
+        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("it is valid");
+        let mut compared = Compared::new(evaluation(&file, &interrupted));
+        assert!(compared.run(&federation, 7).is_err());
+        let error = compared.command_error.expect("the comparison reports it");
+        assert!(error.report.to_string().contains("cannot"), "{}", error.report);
+    }
 }
