@@ -103,6 +103,8 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
             format!("{}\n{}\n", text::text(&swept, quantity), out.join("index.html").display())
         }
     })?;
+    print_missing(swept.missing() as u64);
+    print_out_of_memory(swept.out_of_memory() as u64);
     if let Some(error) = records.failed.lock().expect("no thread panics while it holds the lock").take() {
         return Err(CommandError::path(
             "record a run in",
@@ -111,8 +113,6 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
             "free some space, or name another directory with `--out`",
         ));
     }
-    print_missing(swept.missing() as u64);
-    print_out_of_memory(swept.out_of_memory() as u64);
     Ok(Exit::of_runs(swept.has_failed(), swept.missing() + swept.out_of_memory() == 0))
 }
 

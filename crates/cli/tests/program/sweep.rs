@@ -144,3 +144,18 @@ fn invalid_sweeps_are_refused_before_anything_runs() {
     refused("seed=1..100/3", "set the first with `--seed` and their number with `--seeds`");
     assert!(!place.path("out").exists(), "nothing was written");
 }
+
+#[test]
+fn an_unwritable_record_does_not_hide_that_runs_are_missing() {
+    let place = place();
+    fs::create_dir(place.path("out")).unwrap();
+    fs::write(place.path("out/records"), "a file").unwrap();
+    let run = |more: &[&str]| {
+        place.faultline(TWO.into_iter().chain(["--out", "out", "--jobs", "1"]).chain(more.iter().copied()))
+    };
+    let unwritten = contains("cannot record a run in");
+    run(&[]).assert().code(2).stderr(unwritten.clone().and(contains("out of memory").not()));
+    // Each run exceeds this limit.
+    fs::remove_file(place.path("out/runs.jsonl")).unwrap();
+    run(&["--memory", "12MiB"]).assert().code(2).stderr(unwritten.and(contains("out of memory: ")));
+}
