@@ -9,10 +9,17 @@ use crate::reproduce::{Interrupted, Lab};
 /// The duration of a task, in milliseconds. It is short because a process saves its state only after the tasks that it
 /// is running, so saving cannot overlap with them.
 const TASK_MS: f64 = 20.0;
+/// The greatest frequency to which the published bound applies, in Hz.
+const BOUNDED: f64 = 0.1;
+/// The published bound on the overhead, in percent.
+const PUBLISHED: f64 = 1.0;
+/// The goal for the overhead, in percent. It is below the published bound, because coordinating and copying a state
+/// take no processor time here.
+const GOAL: f64 = 0.5;
 
 pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let taus: &[f64] = if lab.is_quick() { &[1.0, 5.0] } else { &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0] };
-    let (size, iterations) = if lab.is_quick() { (32, 300) } else { (125, 1_500) };
+    let taus: &[f64] = if lab.is_quick() { &[1.0, 10.0] } else { &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0] };
+    let (size, iterations) = if lab.is_quick() { (32, 600) } else { (125, 1_500) };
     // The bandwidth at which writing the state takes as long as writing 2 MB at 125 MB/s. The state is smaller than 2
     // MB so that the simulation ends sooner: each task computes the whole state.
     let bandwidth = 125.0 * f64::from(size * size) / 250_000.0;
@@ -37,8 +44,8 @@ pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
         rows.push(vec![Cell::from(tau), Cell::from(1.0 / tau), taken.into(), overhead.into()]);
     }
     points.reverse();
-    let below = points.iter().filter(|it| it.0 <= 0.2).map(|it| it.1.most);
-    let most = below.fold(0.0, f64::max);
+    let (finding, missed) = judge(&points);
+    missed.into_iter().for_each(|it| lab.miss(it));
     Ok(vec![Section {
         id: "frequency",
         title: "Run time by the frequency of checkpoints".into(),
@@ -51,25 +58,7 @@ pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
             short(bandwidth),
             short(Spread::of(calm.iter().map(|it| it.seconds)).mean)
         )],
-        findings: vec![
-            Finding {
-                what: "overhead at low frequencies".into(),
-                published: "less than 1 % below 0.1 Hz".into(),
-                ours: format!("at most {} % up to 0.2 Hz", short(most)),
-                agreement: Agreement::of(most < 1.0),
-                sentence: "Compared with the run without checkpoints that has the same seed.".into(),
-            },
-            Finding {
-                what: "overhead at low frequencies, without processor time".into(),
-                published: "less than 1 % below 0.1 Hz, with processor time".into(),
-                ours: format!("at most {} % up to 0.2 Hz", short(most)),
-                agreement: Agreement::of(most <= 0.5),
-                sentence:
-                    "Agrees if the overhead is at most 0.5 %, half of the published bound: coordinating and \
-                           copying a state take no processor time here."
-                        .into(),
-            },
-        ],
+        findings: vec![finding],
         figures: vec![Figure {
             name: "frequency",
             caption: "How much longer the run takes".into(),
@@ -78,7 +67,7 @@ pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
                 x: "checkpoints per second".into(),
                 y: "percent".into(),
                 series: vec![Series { name: "overhead".into(), points }],
-                stated: vec![("below 0.1 Hz: less than 1 %".into(), 1.0)],
+                stated: vec![(format!("below {BOUNDED} Hz: less than {PUBLISHED} %"), PUBLISHED)],
             },
         }],
         tables: vec![Table {
@@ -88,4 +77,44 @@ pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
             rows,
         }],
     }])
+}
+
+/// Compares the overhead at each frequency with the published bound. Also returns the goal that it misses, if any.
+fn judge(points: &[(f64, Spread)]) -> (Finding, Option<String>) {
+    let most = points.iter().filter(|it| it.0 <= BOUNDED).map(|it| it.1.most).reduce(f64::max);
+    let missed = most.filter(|it| *it > GOAL).map(|it| {
+        format!("the overhead of CCK up to {BOUNDED} Hz is at most {GOAL} % (found {} %)", short(it))
+    });
+    let finding = Finding {
+        what: "overhead at low frequencies".into(),
+        published: format!("less than {PUBLISHED} % below {BOUNDED} Hz"),
+        ours: most
+            .map_or_else(|| "not run".to_owned(), |it| format!("at most {} % up to {BOUNDED} Hz", short(it))),
+        agreement: most.map_or(Agreement::UnderSpecified, |it| Agreement::of(it < PUBLISHED)),
+        sentence: format!(
+            "Compared with the run without checkpoints that has the same seed. Coordinating and copying a state take no \
+             processor time here, so the goal is {GOAL} %."
+        ),
+    };
+    (finding, missed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_measurement_gives_one_finding_and_at_most_one_missed_goal() {
+        let judged = |overheads: &[(f64, f64)]| {
+            let points: Vec<_> = overheads.iter().map(|(hz, it)| (*hz, Spread::of([*it]))).collect();
+            let (finding, missed) = judge(&points);
+            (finding.agreement, finding.ours, missed.is_some())
+        };
+        // Overheads at higher frequencies do not count.
+        let found = judged(&[(0.05, 0.1), (0.1, 0.25), (0.2, 7.0)]);
+        assert_eq!(found, (Agreement::of(true), "at most 0.25 % up to 0.1 Hz".into(), false));
+        assert_eq!(judged(&[(0.1, 0.6)]), (Agreement::of(true), "at most 0.6 % up to 0.1 Hz".into(), true));
+        assert_eq!(judged(&[(0.1, 1.0)]), (Agreement::of(false), "at most 1 % up to 0.1 Hz".into(), true));
+        assert_eq!(judged(&[(0.2, 0.1)]), (Agreement::UnderSpecified, "not run".into(), false));
+    }
 }
