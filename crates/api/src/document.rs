@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::CustomResourceExt;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -21,8 +23,33 @@ pub fn schema() -> serde_json::Value {
 }
 
 /// Returns the custom resource definition.
+///
+/// API servers reject `additionalProperties: false`, and remove unknown fields on their own.
 pub fn definition() -> CustomResourceDefinition {
-    Federation::crd()
+    let mut definition = Federation::crd();
+    for version in &mut definition.spec.versions {
+        let schema = version.schema.as_mut().and_then(|it| it.open_api_v3_schema.as_mut());
+        schema.into_iter().for_each(permit_additional_properties);
+    }
+    definition
+}
+
+/// Removes `additionalProperties: false` from a schema and all schemas in it.
+fn permit_additional_properties(schema: &mut JSONSchemaProps) {
+    use JSONSchemaPropsOrArray::{Schema, Schemas};
+
+    if let Some(JSONSchemaPropsOrBool::Bool(false)) = schema.additional_properties {
+        schema.additional_properties = None;
+    }
+    schema.properties.iter_mut().flat_map(|it| it.values_mut()).for_each(permit_additional_properties);
+    if let Some(JSONSchemaPropsOrBool::Schema(of)) = &mut schema.additional_properties {
+        permit_additional_properties(of);
+    }
+    match &mut schema.items {
+        Some(Schema(of)) => permit_additional_properties(of),
+        Some(Schemas(all)) => all.iter_mut().for_each(permit_additional_properties),
+        None => {}
+    }
 }
 
 /// Returns the federation as the text of a file.

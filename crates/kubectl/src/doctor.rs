@@ -19,7 +19,7 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
-use kube::{Api, Client, CustomResourceExt, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use tokio::signal::ctrl_c;
 use tokio::time::sleep;
 
@@ -95,7 +95,7 @@ impl Examiner {
     /// Checks whether the cluster has the same definition of federations as this program.
     async fn definition(&self) -> Finding {
         const NAME: &str = "definition";
-        let ours = Federation::crd();
+        let ours = faultline_api::definition();
         let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         match definitions.get(&ours.name_any()).await {
             Ok(theirs) if same_schema(&theirs, &ours) => {

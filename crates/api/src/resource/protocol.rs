@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use faultline_core::Span;
-use schemars::{JsonSchema, Schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::custom::Custom;
@@ -197,7 +197,6 @@ pub struct Sel {
 /// Options of CCK.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(transform = without_additional_properties)]
 pub struct Cck {
     /// Maximum delay between the starts of two checkpoints. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -241,7 +240,6 @@ pub enum Coordination {
 /// Options of Satin. There are none.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[schemars(transform = without_additional_properties)]
 pub struct Satin {}
 
 /// When a process takes a checkpoint before it asks another process for a task.
@@ -258,7 +256,6 @@ pub enum Cp0 {
 /// Options of `none`. There are none.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[schemars(transform = without_additional_properties)]
 pub struct Unprotected {}
 
 /// The clusters that decide what is garbage-collected.
@@ -321,9 +318,4 @@ pub struct Checkpointing {
     pub replicas: u32,
     /// Where replicas are stored.
     pub replicate_to: ReplicateTo,
-}
-
-/// API servers reject `additionalProperties: false`, and remove unknown fields on their own.
-fn without_additional_properties(schema: &mut Schema) {
-    schema.remove("additionalProperties");
 }

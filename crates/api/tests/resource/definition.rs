@@ -60,6 +60,21 @@ fn the_schema_of_a_file_accepts_what_a_file_has() {
     assert!(schema["properties"]["status"].is_null());
 }
 
+#[test]
+fn the_schema_of_a_file_rejects_unknown_fields() {
+    let schema = schema();
+    let types = schema["$defs"].as_object().expect("it names types");
+    let objects = types.iter().filter(|(_, it)| it["type"] == "object");
+    let open: Vec<&str> = objects
+        .filter(|(_, it)| it["additionalProperties"] != json!(false))
+        .map(|it| it.0.as_str())
+        .collect();
+    // Registered protocols and applications add their parameters to it.
+    assert_eq!(open, ["Custom"]);
+    let unknown = SAMPLES[0].text.replace("spec:", "spec:\n  unknown: 1");
+    assert!(parse("unknown", unknown.as_bytes()).is_err());
+}
+
 fn good() -> Federation {
     parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid")
 }
