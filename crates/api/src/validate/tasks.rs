@@ -63,7 +63,13 @@ impl Check<'_> {
                         "under `{protocol}`, processes steal tasks, and nothing is assigned in advance"
                     ),
                 };
-                self.problem(PATH, message, "omit it, or choose the protocol `cck`");
+                let help = match (spec.protocol.family(), &spec.stealing) {
+                    (None, Some(_)) => "omit one of the two",
+                    // No process steals tasks under `cck`.
+                    (_, Some(_)) => "omit it",
+                    (_, None) => "omit it, or choose the protocol `cck`",
+                };
+                self.problem(PATH, message, help);
             }
             return;
         }
@@ -71,7 +77,10 @@ impl Check<'_> {
             self.problem(
                 "spec.stealing",
                 format!("under `{protocol}`, tasks are assigned in advance, and no process steals any"),
-                "omit it, or choose a protocol for tasks that are stolen, such as `tic`",
+                match spec.schedule {
+                    Some(_) => "omit it",
+                    None => "omit it, or choose a protocol for tasks that are stolen, such as `tic`",
+                },
             );
         }
         let schedule = spec.schedule();

@@ -122,6 +122,19 @@ fn programs_that_do_not_fit_in_memory_are_rejected() {
         "the program has up to 1096305888484 tasks, which do not fit in memory",
         "raise `threshold` or lower `n`: at most 16777216 tasks are possible",
     );
+    let limit = "at most 16777216 tasks are possible";
+    for (application, tasks, remedy) in [
+        ("nQueens: { n: 18, depth: 8 }", 1_939_188_421u64, "lower `depth`"),
+        ("qap: { instance: nug12, depth: 8 }", 29_489_090, "lower `depth`"),
+        ("taskGraph: { depth: 16, width: 8 }", 321_685_687_669_322, "lower `depth` or `width`"),
+    ] {
+        rejects(
+            [(FIBONACCI, application)],
+            7,
+            &format!("the program has up to {tasks} tasks, which do not fit in memory"),
+            &format!("{remedy}: {limit}"),
+        );
+    }
     rejects([("n: 20", "n: 0")], 7, "n is 0, which is out of range", "write a number from 1 to 93");
     rejects(
         [(FIBONACCI, "nQueens: { n: 6, depth: 7 }")],
@@ -391,8 +404,33 @@ fn programs_that_cannot_be_planned_are_rejected() {
         "stealing: {}\n  schedule: {",
         8,
         "under `cck`, tasks are assigned in advance, and no process steals any",
-        "omit it, or choose a protocol for tasks that are stolen, such as `tic`",
+        "omit it",
     );
+}
+
+#[test]
+fn the_remedy_for_stealing_and_a_schedule_is_valid() {
+    const STEALING: &str = "stealing: { patience: 2ms, clusterFirst: 0.5 }";
+    let both = "stealing: {}\n  schedule: {}";
+    rejects(
+        [(TIC, NONE), (STEALING, both)],
+        9,
+        "`stealing` and `schedule` cannot be combined",
+        "omit one of the two",
+    );
+    let stolen = "under `tic`, processes steal tasks, and nothing is assigned in advance";
+    rejects([(STEALING, both)], 9, stolen, "omit it");
+    rejects([(STEALING, "schedule: {}")], 8, stolen, "omit it, or choose the protocol `cck`");
+    let planned = "under `cck`, tasks are assigned in advance, and no process steals any";
+    let remedy = "omit it, or choose a protocol for tasks that are stolen, such as `tic`";
+    rejects([(TIC, "cck: {}"), (", speed: 50, cores: 4", "")], 8, planned, remedy);
+    rejects([(TIC, "cck: {}"), (STEALING, both)], 8, planned, "omit it");
+    for (protocol, schedule) in
+        [("none: {}", STEALING), ("none: {}", "schedule: {}"), ("cck: {}", "schedule: {}"), (TIC, STEALING)]
+    {
+        let text = with([(TIC, protocol), (STEALING, schedule)]);
+        parse("federation.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{protocol} {schedule}: {it}"));
+    }
 }
 
 #[test]
