@@ -468,7 +468,7 @@ mod tests {
 
     #[test]
     fn the_document_has_entries_and_each_defect_in_it_is_known() {
-        let least = [(8, 10), (8, 4), (7, 3), (9, 3), (8, 4)];
+        let least = [(8, 10), (8, 4), (6, 3), (8, 3), (8, 4)];
         for (paper, (least_printed, least_missing)) in PAPERS.iter().zip(least) {
             let entries = entries(paper);
             let printed = entries.iter().filter(|it| it.printed.is_some()).count();
@@ -497,6 +497,22 @@ mod tests {
         let of_hydee: Vec<Defect> = entries(&PAPERS[1]).into_iter().flat_map(|it| it.defects).collect();
         let missing: Vec<Defect> = Defect::of("hydee").filter(|it| !of_hydee.contains(it)).collect();
         assert_eq!(missing, []);
+    }
+
+    /// The documents describe these differences below their tables, because they cost messages or checkpoints, and
+    /// break nothing.
+    #[test]
+    fn a_difference_that_breaks_nothing_is_not_an_entry() {
+        for (protocol, difference) in [("cck", "N(N + 3)"), ("tic", "`cp0: each`"), ("sel", "`cp0: each`")] {
+            let paper = PAPERS.iter().find(|it| it.protocol == protocol).expect("it has a page");
+            assert!(paper.document.contains(difference), "{protocol}");
+            let entries = entries(paper);
+            let cells =
+                entries.iter().flat_map(|it| [it.printed.as_ref(), Some(&it.effect), Some(&it.corrected)]);
+            let wrong =
+                cells.flatten().find(|it| it.contains(difference) || it.starts_with("nothing breaks"));
+            assert_eq!(wrong, None, "{protocol}");
+        }
     }
 
     /// Reads the list of these defects in the tests of `faultline-fuzz`.
