@@ -1,7 +1,7 @@
 //! Consistency rules between the facts of a whole run, and between the facts and the manifest.
 //!
 //! Seals reveal changes made after a run. These rules also reveal missing facts in a record that was sealed again:
-//! every started life has a stream, every failure is detected, and an application that acts has begun. They apply to
+//! every started life has a stream, every failure is detected, and the application begins before it acts. They apply to
 //! the record of a whole run, not to facts assembled by a test.
 
 mod preceding;

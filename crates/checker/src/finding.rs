@@ -15,7 +15,7 @@ use crate::judgement::{Finding, Property, Strictness, Violation};
 
 /// How a run violates a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
+#[expect(missing_docs, reason = "a sentence in `wording` explains each variant")]
 pub enum Breach {
     // Messages.
     NeverDelivered {
@@ -402,7 +402,7 @@ pub enum Breach {
 
 /// The durable copies that a restored part had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the wording says what each means")]
+#[expect(missing_docs, reason = "`wording` explains each variant")]
 pub enum DurableCopies {
     None,
     NoneAtOwner,
@@ -420,7 +420,7 @@ pub enum Garbage {
 
 /// A round of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum Round {
     Recovery,
     Checkpoint,
@@ -428,7 +428,7 @@ pub enum Round {
 
 /// The reason why something could not be judged, although it should have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
+#[expect(missing_docs, reason = "a sentence in `wording` explains each variant")]
 pub enum Gap {
     // The end of the run.
     DeadlineExceeded { begun: bool },
@@ -465,7 +465,7 @@ pub enum Gap {
 
 /// An unavailable part of a checkpoint or of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub struct MissingPart {
     pub owner: ProcessId,
     pub position: Position,
@@ -475,7 +475,7 @@ pub struct MissingPart {
 
 /// How far the delay of a link deviated from the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub struct LinkDelay {
     pub from: ClusterId,
     pub to: ClusterId,
@@ -487,7 +487,7 @@ pub struct LinkDelay {
 
 /// Information that does not affect the verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
+#[expect(missing_docs, reason = "a sentence in `wording` explains each variant")]
 pub enum Remark {
     NotPromised(Breach),
     /// The first violation of an economy property in a lenient judgement, and the number of further violations of the

@@ -115,9 +115,9 @@ pub trait Application: Clone + Debug + Sized {
     ) -> Option<Vec<(ProcessId, Digest)>> {
         None
     }
-    /// Returns parameters for runs in virtual time, which write and send no content. With these parameters, ranks
-    /// behave the same and have the same results, but keep no content that only takes up space. `None` if there are no
-    /// such parameters.
+    /// Returns parameters for runs in virtual time, where no content is written or sent. With these parameters, ranks
+    /// behave the same and have the same results, but omit content that would only take up space. `None` if there are
+    /// no such parameters.
     fn for_virtual_time(_config: &Self::Config) -> Option<Self::Config> {
         None
     }

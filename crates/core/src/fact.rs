@@ -54,7 +54,7 @@ pub enum Cause {
     Alert {
         /// The group that rolled back.
         from: GroupId,
-        /// The checkpoint that it restored, under its new incarnation.
+        /// The checkpoint that the group restored, under the new incarnation.
         position: Position,
     },
 }
@@ -113,7 +113,7 @@ pub enum Claim {
     Alerted {
         /// The group that rolled back.
         from: GroupId,
-        /// The checkpoint that it restored, under its new incarnation.
+        /// The checkpoint that the group restored, under the new incarnation.
         position: Position,
     },
     /// This process re-sends a logged message.
@@ -247,9 +247,9 @@ impl TheftStep {
 pub struct PlannedTask {
     /// Identity of the task.
     pub task: TaskId,
-    /// The partition that executes it.
+    /// The partition that executes the task.
     pub partition: ProcessId,
-    /// The tasks whose values it reads, ascending.
+    /// The tasks whose values this task reads, ascending.
     pub sources: Arc<[TaskId]>,
 }
 
@@ -315,7 +315,7 @@ pub enum Fact {
         task: TaskId,
         /// The partition whose demand first required the re-execution.
         by: ProcessId,
-        /// The recovery in which it was demanded.
+        /// The recovery in which the re-execution was demanded.
         epoch: Incarnation,
         /// Duration of the task in microseconds: the program's figure, scaled by the speed of the process.
         cost_us: u32,
@@ -604,5 +604,5 @@ impl FromIterator<FactKind> for FactKinds {
     }
 }
 
-const _: () = assert!((FactKind::Left as u32) < u64::BITS, "a set of kinds is 64 bits");
+const _: () = assert!((FactKind::Left as u32) < u64::BITS, "a set of kinds has 64 bits");
 const _: () = assert!(size_of::<Fact>() <= 32, "runs keep millions of facts");

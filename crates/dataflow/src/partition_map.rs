@@ -24,9 +24,9 @@ impl PartitionMap {
         found.map_or(partition, |index| self.moved[index].1)
     }
 
-    /// Returns the map after some processes have failed permanently. Only their partitions move: each to the process
-    /// that then hosts the fewest; among several, to the next one in the order of processes. If no process is left,
-    /// partitions do not move.
+    /// Returns the map after some processes have failed permanently. Only their partitions move, each to the process
+    /// that hosts the fewest partitions at that point. Among several such processes, the next one in the order of
+    /// processes is chosen. If no process is left, partitions do not move.
     #[must_use]
     pub fn update(&self, membership: &Membership) -> PartitionMap {
         let ranks: Vec<ProcessId> = membership.with_role(Role::RANK).collect();

@@ -31,7 +31,7 @@ pub struct TaskNo {
 /// contributing task, which the reader combines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Value {
-    /// The task that writes it.
+    /// The task that writes the value.
     pub task: TaskNo,
     /// The index of the access among those that are not reads.
     pub output: u32,
@@ -102,7 +102,8 @@ struct Output {
 
 impl Plan {
     /// Plans `program` for `partitions` partitions. Piece `i` of the program belongs to partition `pieces[i]`; pieces
-    /// beyond the list are distributed round-robin. The piece of a task without one is its index within its step.
+    /// beyond the list are distributed round-robin. If the program assigns a task to no piece, its index within its
+    /// step serves as its piece.
     ///
     /// # Panics
     ///

@@ -378,7 +378,7 @@ impl Frame {
     }
 
     fn set(&mut self, data: DataId, newest: Newest) {
-        let index = self.find(data).expect("it was looked up");
+        let index = self.find(data).expect("the task knows the data");
         self.newest[index].1 = newest;
     }
 

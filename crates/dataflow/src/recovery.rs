@@ -53,9 +53,9 @@ pub trait Recovery: ProtocolTypes {
     fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
-    /// Returns the theft under which this process or another one has the result of `task`, or works on it. The process
-    /// calls this before it starts a task. The process does not run such a task. Instead, it lends the task under that
-    /// theft, and [`Input::Due`] announces this with [`Leg::Task`].
+    /// Returns the theft under which this process or another one works on `task` or has its result. The process calls
+    /// this before it starts a task. If there is such a theft, the process lends the task under it instead of running
+    /// the task, and [`Input::Due`] announces this with [`Leg::Task`].
     fn orphan(&self, _task: TaskId) -> Option<Theft> {
         None
     }
@@ -78,7 +78,7 @@ pub enum Input<P: Recovery> {
     /// is the sender.
     Unwanted(Theft, Leg, ProcessId),
     /// The graph has changed; [`Host::log`] returns the changes. Sent only to a protocol that [logs](Recovery::logs),
-    /// once for all events since the log was last taken.
+    /// once for all events since the last segment of the log.
     Changed,
     /// A protocol message arrived.
     Control {
@@ -159,7 +159,8 @@ pub trait Host<P: Recovery>: Machine<P> {
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>);
     /// Replaces the graph like [`restore`](Host::restore), and then applies the events of these segments of the log, in
     /// this order. The restored state has the name of the last segment. A log with a gap cannot be replayed: the first
-    /// event that does not fit and all events after it are left out, and the checker detects that the state differs.
+    /// event that is impossible in the graph and all events after it are left out, and the checker detects that the
+    /// state differs.
     fn restore_log(&mut self, from: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]);
     /// Absorbs the graph of a permanently failed process.
     fn absorb(&mut self, of: ProcessId, what: LastState<'_, P>);
@@ -178,12 +179,12 @@ pub trait Host<P: Recovery>: Machine<P> {
 /// The remaining state of a permanently failed process.
 #[derive(Clone, Copy, Debug)]
 pub enum LastState<'a, P: Recovery> {
-    /// Its newest image.
+    /// The process's newest image.
     Image(&'a Image<P::Head, P::Saved>),
-    /// Its newest image, and the segments of its log that follow it.
+    /// The process's newest image, and the segments of its log that follow the image.
     Log(&'a Image<P::Head, P::Saved>, &'a [Arc<Image<P::Head, P::Saved>>]),
-    /// Its initial state: the process never acted, or none of its state was kept. It has lent no tasks, and
-    /// results that this process owes it are kept.
+    /// The initial state: the failed process never acted, or none of its state was kept. It has lent no tasks, and
+    /// results owed to it are kept.
     Beginning,
     /// All images of the process are lost.
     Nothing,

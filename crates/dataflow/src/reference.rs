@@ -81,7 +81,7 @@ struct Value {
     chunk: Option<Chunk>,
     /// The number of tasks with a right to write the value.
     writers: u32,
-    /// The earliest time at which it exists, if no task ever waits for a processor.
+    /// The earliest time at which the value exists, if no task ever waits for a processor.
     at: Span,
 }
 
@@ -97,7 +97,7 @@ impl Run {
         }
         for (index, chunk) in outcome.written {
             let Access { mode, version } = accesses[index as usize];
-            let value = self.values.get_mut(&version).expect("its writer was counted");
+            let value = self.values.get_mut(&version).expect("the writers of the value were counted");
             value.chunk = Some(match (mode, value.chunk.take()) {
                 (Mode::Gather(op), Some(before)) => op.combine(&before, &chunk),
                 _ => chunk,
@@ -105,7 +105,7 @@ impl Run {
         }
         self.open.extend(outcome.spawned.into_iter().rev().map(|it| (end, it)));
         for Access { version, .. } in accesses.iter().filter(|it| it.mode != Mode::Read) {
-            let value = self.values.get_mut(version).expect("its writer was counted");
+            let value = self.values.get_mut(version).expect("the writers of the value were counted");
             value.writers -= 1;
             value.at = value.at.max(end);
             if value.writers == 0 {

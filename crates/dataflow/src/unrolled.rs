@@ -20,7 +20,7 @@ const MOST_TASKS: usize = 1 << 14;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unrolled<G> {
     program: G,
-    /// The tasks of the plan, in the order of the program. One more task copies the result.
+    /// The tasks of the plan, in the order of the program. A further task, which is not listed, copies the result.
     tasks: Vec<Unit>,
     created: Vec<(Version, Chunk)>,
     result: Version,
@@ -185,7 +185,7 @@ impl<G: Program> Program for Unrolled<G> {
                 let outcome = own.finish();
                 for (index, chunk) in outcome.written {
                     let place = writes.iter().position(|it| *it == index);
-                    frame.put(place.expect("the same task writes the same"), chunk);
+                    frame.put(place.expect("every run of a task writes the same values"), chunk);
                 }
                 outcome.told
             }
@@ -256,7 +256,7 @@ mod tests {
     fn an_unrolled_program_takes_the_time_of_the_original() {
         for program in programs() {
             if matches!(program, Flow::Qap(_)) {
-                continue; // the number of its tasks depends on hints
+                continue; // the number of tasks depends on hints
             }
             let work = |it| crate::extent(it).work;
             assert_eq!(crate::extent(&Unrolled::new(program.clone())).work, work(&program), "{program:?}");

@@ -42,7 +42,8 @@ const MOVES_PER_SUM: u32 = 32;
 struct Builder<'a> {
     history: History<'a>,
     /// Deliveries by sender; those from unknown processes come last. They are entered sender by sender, once every
-    /// stream has been read: the messages of one sender fit into a processor's cache, those of all senders do not.
+    /// stream has been read: the messages of one sender fit into a processor's cache, whereas those of all senders do
+    /// not.
     deliveries: Vec<Deliveries>,
     /// Reports that an image is durable. They are entered once all parts are known.
     durable: Vec<(ImageName, StoredCopy)>,
@@ -58,16 +59,16 @@ struct Builder<'a> {
 struct Delivery {
     message: MessageId,
     at: Point,
-    /// Its index among the deliveries between groups, if it is one.
+    /// The index among the deliveries between groups, or [`Delivery::WITHIN`].
     between: u32,
 }
 
 impl Delivery {
-    /// Stands for no index.
+    /// The index of a delivery within a group.
     const WITHIN: u32 = u32::MAX;
 }
 
-/// Deliveries in pieces: a single piece would be copied whenever it grows, and would take twice the memory.
+/// Deliveries in pieces: a single piece would be copied whenever it grew, and would take twice the memory.
 #[derive(Default)]
 struct Deliveries(Vec<Vec<Delivery>>);
 
@@ -320,7 +321,7 @@ impl<'a> Builder<'a> {
                 self.planned.coordinated.entry(*position).or_default().push((*from, *to, at));
             }
             Fact::Ran { task, .. } if self.planned.tasks.contains_key(task) => {
-                self.planned.tasks.get_mut(task).expect("it was looked up").ran.push(at);
+                self.planned.tasks.get_mut(task).expect("the task is known").ran.push(at);
                 cursor.ran = Some(*task);
                 cursor.segment.is_active = true;
                 self.last_movement = self.last_movement.max(time);

@@ -31,7 +31,7 @@ pub enum Contradiction {
     NeverBegun,
     /// The application began several times.
     BegunAgain {
-        /// How often it began.
+        /// How often the application began.
         times: usize,
     },
     /// The supervisor's facts about the start are out of order.
@@ -88,7 +88,7 @@ pub enum Contradiction {
         /// The life that ended.
         life: Life,
     },
-    /// A fault that must end a life ended none.
+    /// A fault that should have ended a life did not.
     EndedNothing(FaultNo),
     /// The manifest and the facts state different outcomes of a fault.
     OtherOutcome(FaultNo),

@@ -122,7 +122,7 @@ impl Rollback {
     }
 }
 
-/// All groups. Only a [`GroupId`] selects one of them; the number of a cluster does not.
+/// All groups, indexed by [`GroupId`], never by the number of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Groups<'a>(Vec<Group<'a>>);
 

@@ -26,11 +26,11 @@ use crate::tasks::Tasks;
 /// A fact cited as evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Source {
-    /// The process that stated it.
+    /// The process that stated the fact.
     pub process: ProcessId,
-    /// The life in which it was stated.
+    /// The life in which the fact was stated.
     pub life: Life,
-    /// Its position in that life's stream.
+    /// The fact's position in that life's stream.
     pub number: FactNo,
 }
 
@@ -63,7 +63,7 @@ pub struct Segment {
     /// The process whose state the segment describes. In a planned program, the process that started with the
     /// partition.
     pub process: ProcessId,
-    /// The process that states the facts: another process only if it took over the partition.
+    /// The process that states the facts. It differs from `process` only if it took over the partition.
     pub host: ProcessId,
     /// The life in which the facts were stated.
     pub life: Life,
@@ -256,7 +256,7 @@ impl<'a> History<'a> {
     }
 
     /// Returns the time, by the supervisor's clock, after which the supervisor neither disturbs nor changes the
-    /// federation; the end of time if a disturbance lasts.
+    /// federation; the end of time if a disturbance never ends.
     pub fn calm_since(&self) -> Time {
         let is_calm = |fact: &Fact| matches!(fact, Fact::Ineffective { .. } | Fact::Completed);
         let acts = self.trace.supervisor().iter().filter(|(_, fact)| !is_calm(fact)).map(|(at, _)| *at);
@@ -462,7 +462,7 @@ pub(crate) fn find_cut(
     witness: &Witness,
 ) -> Option<Point> {
     let fact = u32::try_from(witness.upto.0).ok()?;
-    // The restore that begins a segment belongs to the segment, and so does a cut immediately after the restore.
+    // A segment begins after the restore that starts it, so a cut immediately after the restore belongs to the segment.
     let is_of_life = |it: &Segment| it.host == host && it.life == witness.life && it.begin <= fact;
     let index = segments.iter().rposition(is_of_life)?;
     (fact <= segments[index].end).then_some(Point { segment: SegmentNo(first + index as u32), fact })

@@ -20,7 +20,7 @@ use faultline_trace::Trace;
 use crate::history::{History, Point, SegmentNo};
 use crate::supervision::Supervision;
 
-/// A position in the facts of a process: a life, and a fact in it. If it marks an end, it is the position after the
+/// A position in the facts of a process: a life, and a fact in that life. The end of a range is the position after its
 /// last fact. The positions of a process are ordered like its history.
 pub type FactPosition = (Life, usize);
 
@@ -34,7 +34,7 @@ pub struct Return {
     pub at: FactPosition,
     /// The restored image; `None` is the initial state.
     pub image: Option<ImageName>,
-    /// The incarnation that its cluster started.
+    /// The incarnation that the process's cluster started.
     pub incarnation: Incarnation,
     /// The restored state, as a position in the facts of the process.
     cut: FactPosition,
@@ -47,9 +47,9 @@ pub struct Return {
 /// How the work of a permanently failed process continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Succession {
-    /// The time at which another process took it over; `None` if none could.
+    /// The time at which another process took over the work; `None` if no process could.
     pub at: Option<Time>,
-    /// The process that took it over.
+    /// The process that took over the work.
     pub by: Option<ProcessId>,
     /// The failed process.
     pub of: ProcessId,
@@ -83,7 +83,7 @@ pub struct Undone {
     pub stood: Span,
 }
 
-/// The pauses of the whole federation by its user.
+/// The pauses of the whole federation that its user requested.
 #[derive(Clone, Debug, Default)]
 pub struct Pauses(Vec<(Time, Time)>);
 
@@ -151,7 +151,7 @@ impl<'h, 'a> Returns<'h, 'a> {
         Returns { history, begun, pauses: Pauses::of(&history.supervision) }
     }
 
-    /// Returns the pauses of the federation by its user.
+    /// Returns the pauses that the federation's user requested.
     pub fn pauses(&self) -> &Pauses {
         &self.pauses
     }
@@ -382,7 +382,8 @@ mod tests {
         run.wait(Span(7));
         run.claim(0, Claim::RecoveryStarted { lives: 1, round: 2 });
         run.wait(Span(2));
-        // Passes over the checkpoint to which it had returned: this undoes 5 ns before it, and 7 ns after the return.
+        // Passes over the checkpoint to which the process had returned. This undoes 5 ns of work before that
+        // checkpoint, and 7 ns after the return.
         run.restore(0, 2, None);
         assert_eq!(lost(&run), [10, 5 + 7]);
     }
@@ -448,7 +449,7 @@ mod tests {
     #[test]
     fn a_process_that_never_returns_loses_what_it_did_after_the_state_from_which_others_continue() {
         let (mut run, saved) = permanent_failure(&[Promise::CheckpointedFirst]);
-        assert_eq!(lost_for_good(&run), [], "it is not known yet");
+        assert_eq!(lost_for_good(&run), [], "the loss is not known yet");
         for successor in [1, 2] {
             run.absorb(successor, 0, Some(saved));
         }
@@ -469,7 +470,7 @@ mod tests {
         run.wait(Span(50));
         run.supervisor(pause(false));
         let pauses = Pauses::of(&run.history().supervision);
-        let [(from, upto)] = pauses.0[..] else { panic!("it paused once: {pauses:?}") };
+        let [(from, upto)] = pauses.0[..] else { panic!("the federation paused once: {pauses:?}") };
         let long = upto.since(from);
         assert!(long >= Span(50));
         assert_eq!(pauses.within(Time::ZERO, upto + Span(9)), long);

@@ -59,7 +59,7 @@ pub struct Rerun {
     pub at: Point,
     /// The re-executed task.
     pub task: TaskId,
-    /// The partition whose demand first required it.
+    /// The partition whose demand first required the re-execution.
     pub by: ProcessId,
     /// The epoch of the recovery.
     pub epoch: Incarnation,
@@ -72,7 +72,7 @@ pub struct Rerun {
 pub struct Joined {
     /// The state in which the partition joined.
     pub at: Point,
-    /// The checkpoint from which it re-executes.
+    /// The checkpoint from which the partition re-executes.
     pub slot: Position,
 }
 

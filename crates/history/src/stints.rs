@@ -17,8 +17,9 @@ pub(super) struct Stint<'a> {
     pub(super) host: ProcessId,
     pub(super) life: Life,
     pub(super) stream: &'a Stream,
-    /// The recovery that moved the partition to the process, or the newest one that its earlier lives joined, and
-    /// `false`. If the process failed before it joined that recovery: the newest one that it joined, and `true`.
+    /// The recovery with which the stint begins, and `false`: the recovery that moved the partition to the process or,
+    /// without a move, the newest one that the process's earlier lives joined. If the process failed before it joined
+    /// the recovery that moved the partition: the newest one that it had joined, and `true`.
     begins: (Incarnation, bool),
     /// The positions of the facts in the stream; `None` means all.
     pub(super) facts: Option<Vec<u32>>,
@@ -50,7 +51,8 @@ pub(super) fn of(trace: &Trace) -> Option<Vec<Stint<'_>>> {
 /// Splits a stream into its stints. `newest` is the newest recovery that the process has joined, and is updated.
 fn split<'a>(host: ProcessId, life: Life, stream: &'a Stream, newest: &mut Incarnation) -> Vec<Stint<'a>> {
     let before = *newest;
-    // For each partition that the process took over, the recovery in which it did.
+    // For each partition that the process took over, the recovery that moved it; `None` until the process joins that
+    // recovery.
     let mut absorbed: BTreeMap<ProcessId, Option<Incarnation>> = BTreeMap::new();
     let mut executing = host;
     let mut facts: BTreeMap<ProcessId, Vec<u32>> = BTreeMap::from([(host, Vec::new())]);

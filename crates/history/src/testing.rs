@@ -116,7 +116,7 @@ impl Run {
     }
 
     pub fn state(&mut self, process: u32, fact: Fact) {
-        let state = self.states.get_mut(&process).expect("is part of the run");
+        let state = self.states.get_mut(&process).expect("the process is part of the run");
         let (life, number) = (state.life, FactNo(state.facts));
         state.facts += 1;
         self.trace.record(Record { process: p(process), life, number, at: self.now, fact });
@@ -137,7 +137,7 @@ impl Run {
     }
 
     pub fn send(&mut self, from: u32, to: u32) -> MessageId {
-        let state = self.states.get_mut(&from).expect("is part of the run");
+        let state = self.states.get_mut(&from).expect("the process is part of the run");
         let next = state.channels.entry(to).or_default();
         let incarnation = match self.context.repeats() {
             true => Incarnation(0),
@@ -150,7 +150,7 @@ impl Run {
     }
 
     pub fn send_as(&mut self, id: MessageId) {
-        let state = self.states.get_mut(&id.from.0).expect("is part of the run");
+        let state = self.states.get_mut(&id.from.0).expect("the process is part of the run");
         state.sent = state.sent.wrapping_add(id.mix());
         self.state(id.from.0, Fact::Sent { id, bytes: 8 });
     }
@@ -164,7 +164,7 @@ impl Run {
     }
 
     pub fn deliver(&mut self, id: MessageId) {
-        let state = self.states.get_mut(&id.to.0).expect("is part of the run");
+        let state = self.states.get_mut(&id.to.0).expect("the process is part of the run");
         state.delivered = state.delivered.wrapping_add(id.mix());
         self.state(id.to.0, Fact::Delivered(id));
     }
@@ -187,7 +187,7 @@ impl Run {
     }
 
     pub fn set_position(&mut self, process: u32, position: Position) {
-        self.states.get_mut(&process).expect("is part of the run").position = position;
+        self.states.get_mut(&process).expect("the process is part of the run").position = position;
     }
 
     /// Commits the next checkpoint of `cluster`, whose vectors cover everything.
@@ -250,7 +250,7 @@ impl Run {
         let Saved { witness, channels, vectors } = saved.unwrap_or_default();
         let (of, sn) = checkpoint.unwrap_or_default();
         let name = checkpoint.map(|(of, sn)| self.image(process, of, sn));
-        let state = self.states.get_mut(&process).expect("is part of the run");
+        let state = self.states.get_mut(&process).expect("the process is part of the run");
         (state.sent, state.delivered, state.channels) = (witness.sent, witness.delivered, channels);
         state.position = position(incarnation, sn);
         self.state(process, Fact::Restored(Box::new((name, Incarnation(incarnation), witness))));
@@ -308,7 +308,7 @@ impl Run {
 
     /// Drops all further facts of the current life of `process`.
     pub fn lose_evidence(&mut self, process: u32) {
-        let state = self.states.get_mut(&process).expect("is part of the run");
+        let state = self.states.get_mut(&process).expect("the process is part of the run");
         state.facts += 1;
         self.state(process, Fact::Begun);
     }

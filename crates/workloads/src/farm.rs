@@ -135,7 +135,7 @@ impl Rank {
         self.state = match chunks {
             None => State::initial(self.ranks.len()),
             Some([Chunk::Bytes(bytes)]) => {
-                postcard::from_bytes(bytes).expect("a snapshot of this application")
+                postcard::from_bytes(bytes).expect("the bytes are a snapshot of this application")
             }
             Some(_) => panic!("a snapshot of this application has one chunk"),
         };

@@ -55,7 +55,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             let Some(waited) = waited(history, group, incarnation, rollback) else { continue };
             finding.instances += 1;
             if waited > limit {
-                let restored = rollback.restores().next().expect("has a target");
+                let restored = rollback.restores().next().expect("the rollback restored a state");
                 finding.violated(
                     [history.source(restored.at)],
                     Breach::CheckpointOverdue {
@@ -254,7 +254,7 @@ mod tests {
             run = Run::new(&[&[0], &[1]]);
             run.context = context;
             run.context.clusters = vec![vec![ProcessId(0)], vec![ProcessId(1)]];
-            run.context.bounds.as_mut().expect("it has bounds").checkpoint_every =
+            run.context.bounds.as_mut().expect("the context has bounds").checkpoint_every =
                 vec![Some(Span::from_secs(1)); 2];
             run.context.promises = run.context.promises.affecting(affected);
             run.commit_all(0, &[0]);
@@ -282,7 +282,11 @@ mod tests {
         run.context.halting = [faultline_core::FactKind::CheckpointCommitted].into();
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.context.halting = [faultline_core::FactKind::Delivered].into();
-        assert_eq!(check_alone(check, &run).violation_count(), 1, "it was not halted at this kind of fact");
+        assert_eq!(
+            check_alone(check, &run).violation_count(),
+            1,
+            "the process was not halted at this kind of fact"
+        );
     }
 
     #[test]

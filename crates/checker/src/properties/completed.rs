@@ -128,7 +128,9 @@ mod tests {
     fn a_deadline_before_the_start_is_reported_as_such() {
         let mut run = Run::new(&[&[0]]);
         run.context.outcome = Some(Outcome::Deadline);
-        let why = |run: &Run| check_alone(check, run).open.expect("a deadline is no completion");
+        let why = |run: &Run| {
+            check_alone(check, run).open.expect("a run that exceeded its deadline has not completed")
+        };
         assert_eq!(why(&run), Gap::DeadlineExceeded { begun: false });
         run.supervisor(faultline_core::Fact::Begun);
         assert_eq!(why(&run), Gap::DeadlineExceeded { begun: true });

@@ -18,7 +18,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         let rollbacks: Vec<&Rollback> =
             group.rollbacks.values().filter(|it| it.restores().next().is_some()).collect();
         if let Some(excess) = rollbacks.get(deaths) {
-            let restored = excess.restores().next().expect("a process restored");
+            let restored = excess.restores().next().expect("a process restored a state");
             finding.violated(
                 [history.source(restored.at)],
                 Breach::RolledBackTooOften { group: number, times: rollbacks.len(), deaths },

@@ -1,5 +1,5 @@
 //! No process re-executes a task unnecessarily (CCK long paper): every task that a partition re-executed wrote a value
-//! that the partition then sent, or that another re-executed task of the same recovery reads.
+//! that the partition then sent, or that another re-executed task of the same recovery read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
-//! A valid checkpoint of partitions has drained their channels (CCK long paper, the coordinated checkpoint): whatever a
-//! partition's part contains as sent, the receiver's part contains as received. No channel's state is saved, so a
-//! rollback to the checkpoint would lose a value that the receiver's part lacks.
+//! A valid checkpoint of partitions has drained their channels (CCK long paper, the coordinated checkpoint): it
+//! contains the receipt of every value whose send it contains. No channel's state is saved, so a rollback to the
+//! checkpoint would lose a value that the receiver's part lacks.
 
 use super::valid_checkpoints::{CrossingMessage, for_each_message};
 use crate::finding::{Breach, Findings};

@@ -5,7 +5,7 @@
 //! holders is a fixed function that the checker does not know. It considers all processes that ever reported a part of
 //! an owner durable as holders of this owner. Each of them must hold every part, and there must be as many as
 //! requested. A process states its actions before others can observe them, so the reports on which a commit depends are
-//! in the trace; if all processes read one clock, they also precede the commit.
+//! in the trace; if all processes read the same clock, they also precede the commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ fn check_owner(
             check_number(history, (number, place), *name, &checkpoint.parts[place], first, finding);
         }
         for &holder in &holders {
-            // Other processes replace holders that failed permanently. They do not hold the older parts.
+            // Other processes replace holders that failed permanently. The replacements do not hold older parts.
             if !gone.is_empty() && !copies.are_around(*name, holder) {
                 continue;
             }
@@ -67,7 +67,7 @@ fn check_owner(
 /// The copies of the parts of one owner.
 struct Copies {
     /// For each checkpoint, from the newest to the oldest: when its part became durable at each holder. In a program of
-    /// tasks, a newer part replaces an older one, so the first of these counts.
+    /// tasks, a newer part replaces an older one, so this is when the part, or any newer one, first became durable.
     durable: Vec<BTreeMap<ProcessId, Time>>,
     /// By holder: the oldest and the newest checkpoint whose part it held.
     held: BTreeMap<ProcessId, (CheckpointName, CheckpointName)>,

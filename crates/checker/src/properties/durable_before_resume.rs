@@ -1,11 +1,11 @@
 //! Every part of a restored checkpoint is durable before a process of the group resumes: at its owner and at as many
 //! holders as the federation requests, under protocols that promise it. Under other protocols, a part without any
-//! durable copy is a remark. A protocol must promise this if it treats a restored checkpoint like a committed one, and
-//! removes the checkpoints that it makes obsolete.
+//! durable copy is only reported as a remark. A protocol must promise this if it treats a restored checkpoint like a
+//! committed one, and removes the checkpoints that it makes obsolete.
 //!
 //! A copy that was lost before the recovery started must be made again. The loss of a copy while the group recovers may
 //! be detected too late. The start of the recovery, as the members claim it, separates the two cases, but only if all
-//! processes read one clock; otherwise a copy counts if it ever existed.
+//! processes read the same clock; otherwise a copy counts if it ever existed.
 
 use std::collections::BTreeMap;
 

@@ -42,7 +42,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     for pair in places.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         let messages =
             [pair[0].1, pair[1].1].map(|number| history.messages.get(faultline_history::MessageNo(number)));
-        let [one, other] = messages.map(|it| it.delivered.first().expect("was delivered"));
+        let [one, other] = messages.map(|it| it.delivered.first().expect("the message was delivered"));
         finding.violated(
             [history.source(one), history.source(other)],
             Breach::DeliveredBoth { one: messages[0].id, other: messages[1].id },

@@ -1,4 +1,4 @@
-//! The planned faults had an effect. A run in which no fault took effect shows nothing.
+//! The planned faults had an effect. A run in which no fault took effect proves nothing.
 
 use crate::finding::{Findings, Gap, Remark};
 use crate::judgement::Property;

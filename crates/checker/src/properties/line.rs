@@ -21,10 +21,11 @@ struct OfGroup {
     restored: Option<CheckpointName>,
 }
 
-/// Returns an instant: whatever no recovery could need at that instant must have been removed by the end of the run.
-/// The time left allows for two collections. Returns `None` if there is no such instant: the protocol does not collect,
-/// the run did not complete in virtual time, clusters joined or left, the record is flawed, or the run ended too soon
-/// after the last fault, the last rollback, or the last time that a lost storage became complete again.
+/// Returns the instant for which collection is judged: everything that no recovery could need at that instant must have
+/// been removed by the end of the run. The time left allows for two collections. Returns `None` if collection is not
+/// judged: the protocol does not collect, the run did not complete in virtual time, clusters joined or left, the record
+/// is flawed, or the run ended too soon after the last fault, the last rollback, or the last time that a lost storage
+/// became complete again.
 pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
     let context = history.context;
     let every = context.bounds.as_ref()?.collect_every?;
@@ -51,7 +52,7 @@ fn calm_since(history: &History<'_>) -> Time {
 }
 
 impl RecoveryLine {
-    /// Returns the recovery line at `at`: a recovery could still need everything on or after it.
+    /// Returns the recovery line at `at`: a recovery could still need any checkpoint on or after that line.
     pub(super) fn at(history: &History<'_>, at: Time) -> RecoveryLine {
         let resumed = resumed(history, at);
         let stored: Vec<Vec<(CheckpointName, &Vectors)>> =
@@ -154,7 +155,7 @@ mod tests {
         run.commit_with(1, &[1], &[], &[(0, position(0, 1))]);
         assert_eq!(restored(&run), [position(0, 1), position(0, 1)]);
         run.commit_all(0, &[0]);
-        assert_eq!(restored(&run), [position(0, 2), position(0, 2)], "its sender has a newer checkpoint");
+        assert_eq!(restored(&run), [position(0, 2), position(0, 2)], "the sender has a newer checkpoint");
     }
 
     #[test]
@@ -166,7 +167,7 @@ mod tests {
         run.commit_with(1, &[1], &[], &[(0, position(0, 2))]);
         assert_eq!(restored(&run), [position(0, 1), Position::default()], "the domino effect");
         run.context.promises = run.context.promises.with(&[faultline_core::Promise::Repetition]);
-        assert_eq!(restored(&run), [position(0, 2), position(0, 2)], "nothing is undone by a re-execution");
+        assert_eq!(restored(&run), [position(0, 2), position(0, 2)], "re-execution repeats every send");
     }
 
     #[test]

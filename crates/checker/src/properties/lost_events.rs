@@ -140,7 +140,7 @@ fn written(
     lives.iter().flat_map(|(life, stream)| stream.iter().filter_map(|it| written(*life, it))).collect()
 }
 
-/// Sets for each image whether it has such a copy.
+/// Marks the images that have a copy for which `is_copy` returns `true`.
 fn mark(
     images: &mut [Written],
     durable: &BTreeMap<ImageName, Vec<Stored>>,
@@ -168,7 +168,7 @@ fn restored_name(history: &History<'_>, at: Source) -> Option<ImageName> {
     }
 }
 
-/// Checks that a process wrote its events immediately, in all lives that were not judged at an earlier restore.
+/// Checks that a process wrote its events immediately, in all lives that were not judged at a restore.
 fn check_delays(process: ProcessId, lives: &[(Life, &Stream)], images: &[Written], finding: &mut Findings) {
     for &(life, stream) in since_restored(lives) {
         if let Some((number, waited)) = too_late(life, stream, images) {

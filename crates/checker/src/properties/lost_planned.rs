@@ -96,7 +96,7 @@ fn acknowledged(
     (by.len() == partitions).then(|| by.into_values().max()).flatten()
 }
 
-/// Returns whether the process's partition joined the recovery that precedes a checkpoint after this end of a life. A
+/// Returns whether, after this end of a life, the process's partition joined the recovery that precedes a checkpoint. A
 /// storage server joins no recovery, so no fact states when its failure became known.
 fn is_recovered(history: &History<'_>, planned: &Planned, end: &LifeEnd, checkpoint: Position) -> bool {
     planned.joined.get(&(checkpoint.incarnation, end.process)).is_some_and(|joined| {
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn without_a_bound_for_messages_nothing_is_judged() {
         let mut run = run();
-        run.0.context.bounds.as_mut().expect("it has bounds").delivered_within = None;
+        run.0.context.bounds.as_mut().expect("the context has bounds").delivered_within = None;
         checkpoint(&mut run, 0, Span::ZERO, TAU * 2);
         request(&mut run, 0, 2);
         assert_eq!(found(&run), (0, vec![]));

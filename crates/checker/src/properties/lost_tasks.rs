@@ -58,7 +58,7 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
 }
 
 /// Returns the newest of the `eligible` checkpoints that no loss before the end of the life of `source` has affected,
-/// at the process or at a holder. `None` if the checkpoint that `source` restored is as new.
+/// at the process or at a holder. `None` if the checkpoint that `source` restored is at least as new.
 fn passed_over(
     history: &History<'_>,
     group: &Group<'_>,
@@ -76,8 +76,8 @@ fn passed_over(
     left.max().filter(|it| restored.unwrap_or_default() < *it)
 }
 
-/// Checks that a process took a checkpoint every `tau`, with this slack, in all lives that were not judged at an
-/// earlier restore.
+/// Checks that a process took a checkpoint every `tau`, with this slack, in all lives that were not judged at a
+/// restore.
 fn check_delays(
     history: &History<'_>,
     process: ProcessId,
@@ -106,7 +106,8 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
             Fact::Claim(claim) => match **claim {
                 Claim::Committed { .. } => {
                     is_writing = false;
-                    // If a write took longer than tau, it is measured from the end of the write.
+                    // If the write took longer than tau, the time to the next checkpoint counts from the end of the
+                    // write.
                     since = since.map(|it| if at.since(it) > limit { *at } else { it });
                 }
                 Claim::RolledBack { .. } => since = Some(*at),

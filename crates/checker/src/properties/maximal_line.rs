@@ -23,7 +23,7 @@ use faultline_history::{Checkpoint, Ending, Group, GroupId, History, Message, Po
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::MaximalLine);
     if history.planned.is_some() {
-        return finding; // restored states are judged for all partitions together, by `valid_checkpoints`
+        return finding; // `valid_checkpoints` judges restores, for all partitions together
     }
     if history.groups.iter().all(|group| group.rollbacks.is_empty()) {
         return finding;
@@ -53,7 +53,8 @@ impl Judge<'_> {
         let (history, group) = (self.history, self.group);
         let line = group.line_before(self.incarnation);
         let target = self.rollback.target().flatten().map_or(Position::default(), |name| name.position);
-        let evidence = history.source(self.rollback.restores().next().expect("has a target").at);
+        let evidence =
+            history.source(self.rollback.restores().next().expect("the rollback restored a state").at);
 
         finding.instances += 1;
         if !Group::is_on(&line, target) && target.sn.0 > 0 {

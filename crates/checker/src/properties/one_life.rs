@@ -1,7 +1,7 @@
 //! At most one life of a process acts at a time: lives are numbered in ascending order, a life starts only after the
 //! previous one has ended (fencing) and its end was detected, a life whose storage was lost starts as replaced, and
-//! only lives that were started state facts. If all processes read one clock, the last fact of a life also precedes the
-//! start of the next.
+//! only lives that were started state facts. If all processes read the same clock, the last fact of a life also
+//! precedes the start of the next.
 
 use faultline_core::{Boot, Fact, FactNo, Life, ProcessId};
 

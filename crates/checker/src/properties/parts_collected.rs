@@ -3,11 +3,11 @@
 //! checkpoint that a recovery could restore was newer.
 //!
 //! A replica may become durable after its owner has told the holder to remove it, and then stays until the holder is
-//! offered its owner's parts again. Up to two such parts of an owner at another process count as a remark, because they
-//! do not accumulate.
+//! offered its owner's parts again. Up to two such parts of an owner at another process are only reported as a remark,
+//! because they do not accumulate.
 //!
 //! Judged by the storages themselves, not by what the protocol claims to have collected, and in virtual time only,
-//! where all processes read one clock.
+//! where all processes read the same clock.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
 //! After the last fault, the federation settles and resumes: recoveries and checkpoints in progress end, no group rolls
 //! back again, and the application continues until it has finished.
 //!
-//! Judged if all processes read one clock, for runs that their deadline ended; a run that completed has made progress.
-//! The limit follows from the federation: ten seconds plus a hundred times the delay of its slowest link. An
+//! Judged if all processes read the same clock, for runs that their deadline ended; a run that completed has made
+//! progress. The limit follows from the federation: ten seconds plus a hundred times the delay of its slowest link. An
 //! application that had longer pauses before counts as stalled only after ten times its longest pause.
 //!
-//! Judged for protocols that promise it; for others, a violation is a remark. Independent checkpoints do not promise
-//! it, because their groups may make each other roll back for as long as they exchange messages.
+//! Judged for protocols that promise it; for others, a violation is only reported as a remark. Independent checkpoints
+//! do not promise it, because their groups may make each other roll back for as long as they exchange messages.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ fn begun(history: &History<'_>) -> BTreeMap<ProcessId, Rounds> {
     let mut all: BTreeMap<ProcessId, Rounds> = BTreeMap::new();
     for (&(process, life), stream) in &history.trace.streams {
         let rounds = all.entry(process).or_default();
-        // Whatever an earlier life had started ended with it; a later life has to recover.
+        // Everything that an earlier life had started ended with that life; a later life has to recover.
         let first = stream.first().map(|(at, _)| *at).filter(|_| life > Life(1));
         *rounds = Rounds { recovery: first, checkpoint: None };
         for (at, fact) in stream {
@@ -229,7 +229,7 @@ mod tests {
         assert!(matches!(wrong(&run), Some(Breach::NoProgress { .. })));
         run.wait(Span::from_secs(10));
         move_on(&mut run, 1);
-        assert_eq!(wrong(&run), None, "its earlier pauses were as long");
+        assert_eq!(wrong(&run), None, "earlier pauses were as long");
     }
 
     #[test]

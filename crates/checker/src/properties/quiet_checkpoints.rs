@@ -1,5 +1,5 @@
 //! No partition sends between its part of a checkpoint and those of its receivers (CCK long paper: no message after the
-//! pong): whatever a part contains as received, the sender had sent before its own part. A send that a rollback undid
+//! pong): every value whose receipt a part contains was sent before the sender's own part. A send that a rollback undid
 //! counts as well, because the value will be sent again.
 
 use super::valid_checkpoints::{CrossingMessage, for_each_message};

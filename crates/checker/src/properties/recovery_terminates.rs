@@ -3,7 +3,7 @@
 //! The rollbacks that belong to one failure are self-reported: each cluster names the rollback that made its own
 //! necessary. A cluster that resumes before all others have rolled back may have to follow them again, which can repeat
 //! a few times. This property requires that such an echo ends. Under protocols that do not promise progress, an endless
-//! echo is only a remark.
+//! echo is only reported as a remark.
 
 use faultline_core::{Cause, Incarnation};
 
@@ -28,7 +28,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             let limit = had.count() + ROUNDS * history.groups.len();
             if visits > limit {
                 let at = rollback.restores().map(|it| it.at).next().or(rollback.cause.map(|(_, at)| at));
-                let evidence = history.source(at.expect("a rollback is known by a fact"));
+                let evidence = history.source(at.expect("a fact states every rollback"));
                 finding.violated([evidence], Breach::RolledBackRepeatedly { group: number, times: visits });
                 break;
             }

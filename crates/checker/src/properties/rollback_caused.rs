@@ -58,7 +58,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     }
     for ((number, incarnation), undone) in open {
         let rollback = &history.groups[number].rollbacks[&incarnation];
-        let restored = rollback.restores().next().expect("only rollbacks that restored were taken");
+        let restored = rollback.restores().next().expect("only rollbacks with a restore are examined");
         let undone_without_cause = !undone.by.is_empty();
         finding.violated(
             [history.source(restored.at)],

@@ -37,7 +37,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         let of = all.entry((id, at.segment)).or_default();
         (of.times, of.last) = (of.times + 1, Some(at));
     }
-    // The first transmission is not among them.
+    // `retransmitted` omits the first transmission of each message.
     for (&(id, segment), of) in &mut all {
         let first = history.messages.find(id).and_then(|it| it.stamp()).map(|(_, at)| at);
         if let Some(at) = first.filter(|at| at.segment == segment) {
@@ -64,7 +64,7 @@ fn losses(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
     for group in &history.groups {
         let ends = history.supervision.ends.iter().filter(|end| group.members.contains(&end.process));
         let mut restored = group.rollbacks.iter().filter(|(_, it)| it.target().is_some());
-        // Each rollback has an incarnation number of its own, and no process restores the states of those overtaken.
+        // Incarnation numbers also count rollbacks that were overtaken, for which no process restores a state.
         let rollbacks = match restored.next_back() {
             Some((&newest, _)) if !is_contained => (newest.0 as usize).max(1 + restored.count()),
             _ => 0,

@@ -65,7 +65,7 @@ mod tests {
     /// p0 spawns two tasks, runs one and lends the other to p1.
     fn run() -> TaskRun {
         let mut run = TaskRun::new(2);
-        let [first, second] = run.begin(0, 2)[..] else { panic!("it spawns two") };
+        let [first, second] = run.begin(0, 2)[..] else { panic!("the first task spawns two") };
         run.ran(0, first, 0);
         run.lend(0, theft(0, 1), second);
         run.step(1, theft(0, 1), second, TheftStep::Taken);

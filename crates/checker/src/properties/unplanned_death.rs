@@ -28,7 +28,7 @@ mod tests {
         run.kill(0, false);
         assert_eq!(check_alone(check, &run).open, None);
         run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(1) });
-        let reason = check_alone(check, &run).open.expect("the supervisor did not order it");
+        let reason = check_alone(check, &run).open.expect("the supervisor did not order this end");
         assert!(matches!(reason, Gap::EndedUnexpectedly { process: ProcessId(1), .. }), "{reason:?}");
     }
 }

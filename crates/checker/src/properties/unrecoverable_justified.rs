@@ -5,8 +5,9 @@
 //! over. There is one exception: after a collection, if a newer committed checkpoint is lost, the older one may have
 //! been collected, and must not be restored.
 //!
-//! A protocol that survives a limited number of failures at a time ([`FaultModel::Volatile`]) may also give up once
-//! more processes than that have failed. Whether the first of them had recovered by then is not judged.
+//! A protocol that survives a limited number of failures at a time ([`FaultModel::Volatile`]) may also declare a
+//! cluster unrecoverable once more processes than that have failed. Whether the first of them had recovered by then is
+//! not judged.
 
 use std::collections::BTreeSet;
 

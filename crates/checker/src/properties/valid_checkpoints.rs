@@ -2,11 +2,11 @@
 //! valid, or restored, only after all parts are durable.
 //!
 //! The newest valid checkpoint is kept (K3): a process removes its copy of a part of a valid checkpoint only once all
-//! parts of a newer checkpoint are durable. Once a later recovery has restored an older checkpoint, this one is no
+//! parts of a newer checkpoint are durable. Once a later recovery has restored an older checkpoint, the newer one is no
 //! longer needed.
 //!
 //! A process states its actions before others can observe them, so the reports on which validity depends are in the
-//! trace; if all processes read one clock, they also precede it.
+//! trace; if all processes read the same clock, they also precede it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,8 +78,8 @@ fn check_removals(
     }
 }
 
-/// Returns whether a later recovery restarted from an older checkpoint, because no process that was left knew that this
-/// one was valid.
+/// Returns whether a later recovery restarted from an older checkpoint, because no remaining process knew that this one
+/// was valid.
 fn is_abandoned(planned: &Planned, position: Position) -> bool {
     planned.joined.iter().any(|((epoch, _), it)| *epoch > position.incarnation && it.slot < position)
 }
@@ -112,8 +112,8 @@ pub(super) struct CrossingMessage<'h> {
     pub(super) receiver: Point,
 }
 
-/// Calls `judge` for each valid checkpoint and each message whose sender and receiver both have a part in it. Missing
-/// parts are judged by [`check`].
+/// Calls `judge` for each valid checkpoint and each message whose sender and receiver both have a part in it. [`check`]
+/// judges missing parts.
 pub(super) fn for_each_message<'h>(history: &'h History<'_>, mut judge: impl FnMut(CrossingMessage<'h>)) {
     for position in valid(history).into_keys() {
         let cuts: Vec<Option<Point>> =

@@ -72,7 +72,7 @@ fn two_graphs_that_steal_from_each_other_compute_the_same_despite_saves_and_void
                 if (number as usize).is_multiple_of(every) {
                     assert!(victim.void(key).is_some() && victim.loan(key).is_none());
                 } else {
-                    let loan = victim.loan(key).expect("it is lent");
+                    let loan = victim.loan(key).expect("the task is lent");
                     assert!(thief.take(key, loan.clone()) && !thief.take(key, loan));
                 }
             }
@@ -84,7 +84,7 @@ fn two_graphs_that_steal_from_each_other_compute_the_same_despite_saves_and_void
             victim = Graph::load(&victim.save());
             let debts: Vec<(Theft, bool)> = thief.debts().collect();
             for (key, _) in debts.into_iter().filter(|(_, is_done)| *is_done) {
-                let payment = thief.payment(key).expect("it is done");
+                let payment = thief.payment(key).expect("the result is complete");
                 assert!(victim.merge(key, payment.clone()).is_some());
                 assert!(victim.merge(key, payment).is_none(), "a result is merged only once");
                 assert!(thief.forget(key).is_some());
@@ -107,13 +107,13 @@ fn an_absorbed_graph_resumes_where_it_stopped() {
     let mut none = Vec::new();
     (0..5).for_each(|_| assert!(step(&program, &mut victim, &mut none)));
     victim.lend(theft(1)).expect("a task is ready");
-    thief.take(theft(1), victim.loan(theft(1)).expect("it is lent"));
+    thief.take(theft(1), victim.loan(theft(1)).expect("the task is lent"));
     step(&program, &mut thief, &mut none);
     thief.absorb(ProcessId(0), Graph::load(&victim.save()));
     while step(&program, &mut thief, &mut none) {}
     let payment = thief.payment(theft(1)).expect("all tasks have ended");
-    thief.merge(theft(1), payment).expect("it is lent");
-    thief.forget(theft(1)).expect("it is owed");
+    thief.merge(theft(1), payment).expect("the task is lent");
+    thief.forget(theft(1)).expect("the result is owed");
     while step(&program, &mut thief, &mut none) {}
     assert_eq!(result(&program, &thief), reference(&program).0);
     assert!(thief.absorbed().contains(&ProcessId(0)));
@@ -128,7 +128,7 @@ fn a_graph_is_the_fold_of_its_events() {
         let key = theft(number);
         if let Some((of, task)) = graph.lend(key).filter(|_| number % 2 == 0) {
             events.push(GraphEvent::Lent(key, of, task));
-            graph.void(key).expect("it was lent");
+            graph.void(key).expect("the task was lent");
             events.push(GraphEvent::Voided(key));
         } else {
             graph.void(key);

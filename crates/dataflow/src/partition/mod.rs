@@ -401,7 +401,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         let name = self.plan.name(executing.task);
         assert!(outcome.spawned.is_empty(), "task {name} of a planned program spawns others");
         let wrote = by_output(self.plan.accesses(executing.task), outcome);
-        let running = self.running.get_mut(&executing.partition).expect("its jobs ended with it");
+        let running = self.running.get_mut(&executing.partition).expect("a partition with a job runs here");
         if running.held {
             running.waiting.push((executing, wrote));
         } else {
@@ -413,7 +413,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
     fn apply(&mut self, done: Executing, wrote: Vec<Option<Chunk>>, out: &mut Out<Partition<P, G>>) {
         let Executing { partition, task, cost, is_again, .. } = done;
         let plan = self.plan.clone();
-        let running = self.running.get_mut(&partition).expect("it runs here");
+        let running = self.running.get_mut(&partition).expect("the partition runs here");
         let name = plan.name(task);
         let cost_us = u32::try_from(cost.0 / 1000).unwrap_or(u32::MAX);
         if is_again {
@@ -437,7 +437,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         self.fact(FactKind::Ran, || Fact::Ran { task: name, spawned: 0, cost_us }, out);
         for (value, content) in plan.outputs(task).zip(&wrote) {
             for id in plan.messages(value) {
-                let share = &mut self.running.get_mut(&partition).expect("it runs here").share;
+                let share = &mut self.running.get_mut(&partition).expect("the partition runs here").share;
                 share.sent = share.sent.wrapping_add(id.mix());
                 let bytes = content.as_ref().map_or(0, Chunk::len) as u32;
                 self.fact(FactKind::Sent, || Fact::Sent { id, bytes }, out);

@@ -77,7 +77,7 @@ pub enum PartitionInput<P: PartitionProtocol> {
     },
     /// An image arrived.
     Image {
-        /// The process that sent it.
+        /// The process that sent the image.
         from: ProcessId,
         /// The image that arrived.
         image: Arc<Image<P::Head, P::Saved>>,

@@ -26,7 +26,7 @@ pub(super) struct Rerun {
     executing: BTreeSet<TaskNo>,
     /// Values that other partitions demand.
     owed: BTreeMap<Value, BTreeSet<ProcessId>>,
-    /// Whether other processes may execute its tasks.
+    /// Whether other processes may execute tasks of this re-execution.
     spreads: bool,
 }
 

@@ -199,7 +199,7 @@ impl Share {
         let index: Index = postcard::from_bytes(index).expect("a saved share can be decoded");
         let mut chunks = values.iter();
         let mut content =
-            |is_there: bool| is_there.then(|| chunks.next().expect("all values are saved").clone());
+            |is_there: bool| is_there.then(|| chunks.next().expect("every saved value has a chunk").clone());
         let mut share = Share {
             partition: index.partition,
             executed: index.executed,

@@ -46,7 +46,10 @@ fn run(program: &Flow, plan: &Plan, window: u32, mut random: u64) -> (Digest, Ve
             && let Some(index) = (way.len() as u64 > 0).then(|| (random >> 33) % way.len() as u64)
         {
             let (to, value, content) = way.remove(index as usize).expect("a message is in transit");
-            assert!(shares[to.index()].receive(plan, window, value, content.clone()), "a task waits for it");
+            assert!(
+                shares[to.index()].receive(plan, window, value, content.clone()),
+                "a task waits for the value"
+            );
             assert!(!shares[to.index()].receive(plan, window, value, content), "a duplicate is refused");
         }
         let share = &mut shares[((random >> 33) % u64::from(plan.partitions())) as usize];
@@ -103,7 +106,7 @@ fn blocks_send_only_to_neighbours_and_steps_share_their_shape() {
     assert_eq!(
         tested.channels().count(),
         34 + 9,
-        "the test adds one from each block that is not a neighbour of the first block"
+        "the convergence test adds a channel from each block that is not a neighbour of the first block"
     );
     assert_eq!(plan(&jacobi(3, 4, 40, 5), 1).channels().count(), 0);
 }
@@ -165,8 +168,11 @@ fn plan_of_independent_steps() -> Plan {
 fn a_value_in_memory_is_sent_without_re_execution() {
     let plan = plan(&jacobi(1, 2, 3, 0), 2);
     let (own, other) = (ProcessId(0), ProcessId(1));
-    let first = plan.tasks_of(0, own).next().expect("its block begins");
-    let value = plan.outputs(first).find(|it| plan.messages(*it).next().is_some()).expect("an edge is sent");
+    let first = plan.tasks_of(0, own).next().expect("the partition has a task in the first step");
+    let value = plan
+        .outputs(first)
+        .find(|it| plan.messages(*it).next().is_some())
+        .expect("the first task sends a value");
     let content = Some(crate::program::chunk(&[1]));
     let rerun = |memory: &[(Value, Option<Chunk>)]| {
         let memory = memory.iter().map(|(value, content)| (value, content));

@@ -53,7 +53,7 @@ impl Blocks {
             }
             below = right;
         }
-        below.expect("there is a block")
+        below.expect("the grid has a block")
     }
 
     /// Returns the result of a folding task.

@@ -200,7 +200,7 @@ impl Cloth {
             if way == (0, 0) {
                 return Some(numbers(&own, 1 + (row * size + column) as usize * WORDS));
             }
-            let side = SIDES.iter().position(|it| *it == way).expect("it is next to the block");
+            let side = SIDES.iter().position(|it| *it == way).expect("the position is next to the block");
             let along = match way {
                 (0, _) => row,
                 (_, 0) => column,
@@ -211,7 +211,7 @@ impl Cloth {
         let mut new =
             vec![next_trail(word(&own, 0), sides.each_ref().map(|it| it.as_ref().map(|it| word(it, 0))))];
         for (row, column) in (0..size).flat_map(|row| (0..size).map(move |column| (row, column))) {
-            let here = at(row, column).expect("it is in the block");
+            let here = at(row, column).expect("the position is in the block");
             new.extend(bits(&force(here, SIDES.map(|(down, right)| at(row + down, column + right)))));
         }
         new
@@ -389,9 +389,9 @@ mod tests {
         }
         assert_eq!([all[0], all[5]], [Cloth::begins(0, 0), Cloth::begins(0, 5)], "the corners are held");
         assert!(lowest[10] < lowest[0] && lowest[1_999] < -4.0, "{} {}", lowest[10], lowest[1_999]);
-        assert!(lowest[1_999] > -8.0, "springs hold it: {}", lowest[1_999]);
+        assert!(lowest[1_999] > -8.0, "springs hold the cloth: {}", lowest[1_999]);
         let speed = all.iter().flat_map(|it| &it[3..]).fold(0.0_f64, |most, it| most.max(it.abs()));
-        assert!(speed < 0.5, "it is almost at rest, with a speed of {speed} m/s");
+        assert!(speed < 0.5, "the cloth is almost at rest, with a speed of {speed} m/s");
     }
 
     #[test]

@@ -189,7 +189,7 @@ struct Node {
 /// The actions of a task that spawns others.
 #[derive(Clone, Debug)]
 struct Plan {
-    /// The number of pieces of data that it creates; the next number stands for its own output.
+    /// The number of pieces of data that the task creates. The next number represents the task's own output.
     own: usize,
     children: Vec<Child>,
 }
@@ -197,9 +197,9 @@ struct Plan {
 #[derive(Clone, Debug)]
 struct Child {
     node: Node,
-    /// The data that it writes.
+    /// The data that the child writes.
     target: usize,
-    /// The other data that it reads.
+    /// The other data that the child reads.
     reads: Vec<usize>,
 }
 
@@ -209,7 +209,7 @@ impl Node {
     }
 
     fn args(&self) -> [u64; 3] {
-        let output = Output::ALL.iter().position(|it| *it == self.output).expect("all are listed");
+        let output = Output::ALL.iter().position(|it| *it == self.output).expect("`ALL` lists every output");
         [self.name, self.level.into(), output as u64]
     }
 
@@ -237,7 +237,7 @@ impl Node {
             (state % below as u64) as usize
         };
         let own = 1 + draw(3);
-        // Whether its own output has been passed on, and whether a value of it can be read.
+        // Whether the task's own output has been passed on, and whether it has a value that can be read.
         let (mut is_given, mut is_readable) = (false, self.output == Output::Change);
         let mut children = Vec::new();
         for index in 0..1 + draw(graph.width as usize) as u64 {

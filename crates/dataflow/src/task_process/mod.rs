@@ -78,7 +78,7 @@ struct Inner<P: Recovery, G: Program> {
     /// Inputs that the protocol has not handled yet.
     unseen: VecDeque<Input<P>>,
     logs: bool,
-    /// Events that changed the graph since the log was last taken. Always empty for a protocol without a log.
+    /// Events that changed the graph since the last segment of the log. Always empty for a protocol without a log.
     events: Vec<GraphEvent>,
     /// Whether the protocol has been told that there are events.
     is_told: bool,
@@ -324,8 +324,8 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// Returns the graph of an image and of the log after it, up to an event that does not fit: the facts then show
-    /// that the state differs from the recorded one. Also restores the hint from the log.
+    /// Returns the graph of an image and of the log after it, up to the first event that is impossible in the graph, if
+    /// any. The facts then show that the state differs from the recorded one. Also restores the hint from the log.
     fn replay(&mut self, image: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]) -> Graph {
         let mut graph = Graph::load(&image.snapshot.application);
         for event in log.iter().flat_map(|it| events(&it.snapshot.application)) {

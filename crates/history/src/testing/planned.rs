@@ -78,7 +78,7 @@ impl Partitions {
     /// Makes all partitions save their parts of a checkpoint.
     pub fn checkpoint(&mut self, epoch: u32, sn: u32) -> Position {
         let partitions = self.0.context.clusters.len() as u32;
-        (0..partitions).map(|it| self.save(it, epoch, sn)).last().expect("there are partitions")
+        (0..partitions).map(|it| self.save(it, epoch, sn)).last().expect("the run has partitions")
     }
 
     /// Makes a process commit a checkpoint.
@@ -95,7 +95,7 @@ impl Partitions {
             Fact::Saved(saved) if saved.0 == name => Some(saved.1),
             _ => None,
         });
-        let witness = saved.expect("it was saved");
+        let witness = saved.expect("the part was saved");
         let fact = Fact::Restored(Box::new((Some(name), Incarnation(epoch), witness)));
         self.0.state(process, fact);
     }

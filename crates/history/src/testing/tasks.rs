@@ -41,12 +41,12 @@ impl TaskRun {
 
     pub fn ran(&mut self, process: u32, task: TaskId, spawned: u32) {
         self.spawn(process, task, spawned);
-        let state = self.0.states.get_mut(&process).expect("is part of the run");
+        let state = self.0.states.get_mut(&process).expect("the process is part of the run");
         state.delivered = state.delivered.wrapping_add(task.0);
     }
 
     fn spawn(&mut self, process: u32, task: TaskId, spawned: u32) {
-        let state = self.0.states.get_mut(&process).expect("is part of the run");
+        let state = self.0.states.get_mut(&process).expect("the process is part of the run");
         let children = (0..spawned).map(|index| task.child(index).0);
         state.sent = children.fold(state.sent, u64::wrapping_add);
         self.state(process, Fact::Ran { task, spawned, cost_us: 1000 });
@@ -82,7 +82,7 @@ impl TaskRun {
         let incarnation = self.0.states[&process].life.incarnation();
         let (name, witness) = from.unzip();
         let witness = witness.unwrap_or_default();
-        let state = self.0.states.get_mut(&process).expect("is part of the run");
+        let state = self.0.states.get_mut(&process).expect("the process is part of the run");
         (state.sent, state.delivered) = (witness.sent, witness.delivered);
         self.state(process, Fact::Restored(Box::new((name, incarnation, witness))));
     }

@@ -67,7 +67,7 @@ impl Cck {
             Coordination::Global => (self.others(partition), Vec::new()),
             Coordination::Neighbours => (self.senders(partition, host), host.plan().receivers_of(partition)),
         };
-        let local = self.locals.get_mut(&partition).expect("it was looked up");
+        let local = self.locals.get_mut(&partition).expect("the partition is local");
         local.round = Some(CheckpointRound {
             position,
             valid,

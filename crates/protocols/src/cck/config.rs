@@ -28,7 +28,7 @@ pub struct Config {
 /// The partitions that a partition asks to stop before it saves its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coordination {
-    /// The partitions that send to it at any time (long paper).
+    /// The partitions that send to this partition at any time (long paper).
     #[default]
     Neighbours,
     /// All partitions (short paper): the baseline.

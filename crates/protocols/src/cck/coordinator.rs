@@ -105,7 +105,8 @@ impl Coordinator {
         if !matches!(self.activity, Activity::Waiting) || !are_up {
             return;
         }
-        self.epoch = Incarnation(u32::try_from(self.membership.version.0).expect("versions are few"));
+        self.epoch =
+            Incarnation(u32::try_from(self.membership.version.0).expect("a version fits into 32 bits"));
         if self.valid.is_some() {
             return self.recover(now, host);
         }

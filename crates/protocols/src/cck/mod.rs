@@ -83,33 +83,34 @@ struct Announced {
 struct LocalPartition {
     /// The epoch of the last recovery.
     epoch: Incarnation,
-    /// Checkpoints that it has taken or restored: the valid one, and the one that may become valid. The initial state
-    /// is not among them.
+    /// Checkpoints that the partition has taken or restored: the valid one, and the one that may become valid. Excludes
+    /// the initial state.
     slots: BTreeMap<Position, Arc<ImageOf>>,
-    /// The checkpoint that it is taking.
+    /// The checkpoint that the partition is taking.
     round: Option<CheckpointRound>,
-    /// The newest checkpoint that it has claimed as committed.
+    /// The newest checkpoint that the partition has claimed as committed.
     committed: Position,
     /// How long the partition was paused for the checkpoint that it has saved but not yet claimed.
     frozen: Span,
     /// Messages about checkpoints that have not begun here.
     early: BTreeSet<(Position, ProcessId)>,
-    /// The search for the image that it restores.
+    /// The search for the image that the partition restores.
     loading: Option<ImageSearch>,
-    /// Whether it was restored in the last recovery.
+    /// Whether the partition was restored in the last recovery.
     is_restored: bool,
     /// For each sender, the recovery of its newest `Flush`, and the tasks that it had executed when it joined that
     /// recovery.
     flushed: BTreeMap<ProcessId, (Incarnation, Executed)>,
-    /// Values that arrived before its state was restored, or before it took part in their sender's recovery.
+    /// Values that arrived before the partition's state was restored, or before the partition took part in their
+    /// sender's recovery.
     arrived: Vec<Delivery>,
     /// Senders whose `Flush` is missing.
     silent: BTreeSet<ProcessId>,
-    /// Values that it has demanded in this recovery.
+    /// Values that the partition has demanded in this recovery.
     demanded: BTreeSet<Value>,
     /// The demanded values that have not arrived.
     lost: BTreeSet<Value>,
-    /// Values that its re-execution needs from senders whose `Flush` is missing.
+    /// Values that the partition's re-execution needs from senders whose `Flush` is missing.
     wanted: BTreeSet<Value>,
     is_done: bool,
 }
@@ -157,8 +158,10 @@ impl PartitionProtocol for Cck {
         let Birth { me, boot, .. } = birth;
         let (config, membership) = (birth.config.clone(), birth.membership.clone());
         let role = membership.member(me).role;
-        let coordinator_id =
-            membership.with_role(Role::RECOVERY_PROCESS).next().expect("it is among the extra processes");
+        let coordinator_id = membership
+            .with_role(Role::RECOVERY_PROCESS)
+            .next()
+            .expect("the extra processes include the recovery process");
         let mut this = Cck {
             me,
             boot,

@@ -55,7 +55,7 @@ impl Cck {
         self.abort_checkpoint(partition, host);
         self.note_valid(partition, valid);
         let from_own_save = self.config.defects.has(Defect::RecordSinceOwnSave);
-        let local = self.locals.get_mut(&partition).expect("it was made above");
+        let local = self.locals.get_mut(&partition).expect("the partition was added above");
         local.epoch = epoch;
         local.slots.retain(|position, _| *position <= valid || from_own_save);
         local.demanded.clear();
@@ -82,7 +82,7 @@ impl Cck {
 
     /// Joins the recovery with the partition's state: informs its receivers, and determines the values that it lacks.
     fn join_recovery(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
-        let local = self.locals.get_mut(&partition).expect("it recovers");
+        let local = self.locals.get_mut(&partition).expect("the partition recovers");
         let executed = host.executed(partition);
         for it in host.plan().receivers_of(partition) {
             host.tell(partition, it, Message::Flush(local.epoch, executed.clone()));
@@ -165,7 +165,7 @@ impl Cck {
         image: Option<&Image<super::Head, ()>>,
         host: &mut dyn PartitionHost<Self>,
     ) {
-        let local = self.locals.get_mut(&partition).expect("it recovers");
+        let local = self.locals.get_mut(&partition).expect("the partition recovers");
         host.restore(partition, local.epoch, image);
         let checkpoint = image.map(|it| it.name.position()).unwrap_or_default();
         local.committed = checkpoint;
@@ -237,7 +237,7 @@ impl Cck {
             lacking.clear();
         }
         host.claim(Claim::Drained { from, to: partition, epoch: *epoch });
-        let local = self.locals.get_mut(&partition).expect("it was looked up");
+        let local = self.locals.get_mut(&partition).expect("the partition is local");
         local.silent.remove(&from);
         local.lost.extend(lacking.iter().copied());
         local.demanded.extend(lacking.iter().copied());
@@ -268,12 +268,12 @@ impl Cck {
             let local = &self.locals[&partition];
             let flushed = local.flushed.get(&from).filter(|(epoch, _)| self.is_current(local, *epoch));
             let Some((_, executed)) = flushed else {
-                self.locals.get_mut(&partition).expect("it was looked up").wanted.extend(values);
+                self.locals.get_mut(&partition).expect("the partition is local").wanted.extend(values);
                 continue;
             };
             let sent: Vec<Value> = values.iter().copied().filter(|it| executed.contains(it.task)).collect();
             let epoch = local.epoch;
-            let local = self.locals.get_mut(&partition).expect("it was looked up");
+            let local = self.locals.get_mut(&partition).expect("the partition is local");
             local.wanted.retain(|it| !values.contains(it));
             if !sent.is_empty() {
                 host.tell(partition, from, Message::Demand(epoch, sent.into()));

@@ -146,7 +146,7 @@ impl Rank {
 
     fn sent(&mut self, id: MessageId, payload: Payload, host: &mut dyn Host<ChandyLamport>) {
         if self.group.is_recovering() {
-            return; // The state that sent it is about to be replaced.
+            return; // The state that sent the message is about to be replaced.
         }
         if let Some(part) = self.part.as_mut().filter(|part| part.owes_markers) {
             part.owes_markers = false;
@@ -178,7 +178,7 @@ impl Rank {
                 let of_part = part.checkpoint.position;
                 interval.0 > of_part || interval.0 == of_part && part.resumed.is_none()
             }
-            // It follows a marker, so this process has a part unless the rule is omitted (C2).
+            // The message follows a marker, so this process has a part unless the rule is omitted (C2).
             None => interval.0 > here && self.obeys(Rule::SavesAtMarker),
         };
         if waits {
@@ -189,7 +189,7 @@ impl Rank {
         let delivers = self.obeys(Rule::DeliversRecorded);
         let drops_old = self.obeys(Rule::DropsOld);
         match &mut self.part {
-            // It precedes its channel's marker, and this process's state is saved, or about to be (C3).
+            // The message precedes its channel's marker, and this process's state is saved, or about to be (C3).
             Some(part) if interval.0 < part.checkpoint.position => {
                 let is_open = part.open.contains(&id.from);
                 assert!(is_open || !drops_old, "{id:?} of {interval:?} follows the marker of its channel");

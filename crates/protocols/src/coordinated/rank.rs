@@ -67,7 +67,7 @@ impl Rank {
     pub(super) fn handle(&mut self, input: Input<Coordinated>, now: Time, host: &mut dyn Host<Coordinated>) {
         let retry_every = self.config.options.retry_every;
         match input {
-            Input::Sent { .. } if self.group.is_recovering() => {} // Its state is about to be replaced.
+            Input::Sent { .. } if self.group.is_recovering() => {} // The sending state is about to be replaced.
             Input::Sent { id, payload } => self.member.sent(id, payload, host),
             Input::Received { id, stamp, payload } => {
                 self.member.arrived(&self.group, id, stamp, payload, host);

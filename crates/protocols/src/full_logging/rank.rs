@@ -204,7 +204,7 @@ impl Rank {
             self.waiting.push_back(arrival);
         } else if id.number >= self.logs.received(id.from) {
             self.receive(arrival, host);
-        } // Otherwise, it was received before.
+        } // Otherwise, the message was received before.
     }
 
     fn receive(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
@@ -248,8 +248,8 @@ impl Rank {
         }
     }
 
-    /// Handles the commit: the application resumes, and the peers learn which messages the checkpoint contains, so that
-    /// they can remove them from their logs (R8). Earlier checkpoints are no longer needed.
+    /// Handles the commit: the application resumes, and the peers learn which messages the checkpoint contains, and
+    /// remove these messages from their logs (R8). Earlier checkpoints are no longer needed.
     fn maybe_commit(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some((checkpoint, saved, committed)) = self.checkpoints.commit(now) else { return };
         self.position = checkpoint.position;

@@ -35,7 +35,7 @@ pub(super) struct Part {
     expected: Option<u64>,
     /// Messages from the cluster that arrived after the request and were sent before their senders' cuts.
     late: Vec<(MessageId, Payload)>,
-    /// The part while it is made durable, after all messages in transit to it have arrived.
+    /// The part while it is being made durable, after all messages in transit to it have arrived.
     written: Option<Replication<Hc3i>>,
 }
 
@@ -271,7 +271,7 @@ impl Hc3i {
         now: Time,
         host: &mut ProtocolHost,
     ) {
-        let place = self.members.binary_search(&self.me).expect("only members are told");
+        let place = self.members.binary_search(&self.me).expect("only members receive this message");
         if let Phase::Checkpointing(part) = &mut self.phase
             && part.is(position, attempt)
         {

@@ -211,7 +211,7 @@ pub enum Control {
     Alert {
         /// The cluster that rolled back.
         cluster: GroupId,
-        /// All its rollbacks.
+        /// All rollbacks of that cluster.
         past: Arc<ClusterHistory>,
     },
     /// All members have recorded the alert up to this incarnation, and none still has to roll back because of it.
@@ -251,7 +251,7 @@ pub enum Control {
         incarnation: Incarnation,
         /// The cluster that rolled back.
         from: GroupId,
-        /// The checkpoint that it restored.
+        /// The checkpoint that the cluster restored.
         position: Position,
     },
     /// Coordinator: freeze, and report what you have, once you know the lives involved.
@@ -288,7 +288,7 @@ pub enum Control {
         epoch: Epoch,
         /// The recovering cluster.
         cluster: GroupId,
-        /// Its rollbacks, including the new one.
+        /// Rollbacks of that cluster, including the new one.
         past: Arc<ClusterHistory>,
     },
     /// Answers [`Control::Restore`] and [`Control::Note`]: everything is recorded, and the sender is ready to resume.
@@ -351,7 +351,7 @@ pub enum Control {
     },
     /// Owner: these parts are no longer needed.
     Discard {
-        /// The history of the owner's cluster, which records that they were collected.
+        /// The history of the owner's cluster, which records that the parts were collected.
         past: Arc<ClusterHistory>,
         /// Names of the parts to remove.
         names: Arc<[ImageName]>,

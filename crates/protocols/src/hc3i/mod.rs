@@ -461,7 +461,7 @@ impl Hc3i {
     }
 
     fn coordination(&mut self) -> &mut Coordination {
-        self.coordination.as_mut().expect("only the coordinator is told this")
+        self.coordination.as_mut().expect("only the coordinator receives this message")
     }
 
     /// Sends a message to all other members.

@@ -19,7 +19,8 @@ use crate::machines::Checkpoint;
 
 /// The holders that have yet to confirm replicas of this process's parts, other than those of the restored checkpoint.
 pub(super) type Unconfirmed = BTreeMap<ImageName, Vec<ProcessId>>;
-/// The owners whose replicas are incomplete, by checkpoint. A checkpoint without such owners is covered.
+/// The owners whose replicas are incomplete, by checkpoint. All replicas of a checkpoint without such owners are
+/// complete.
 pub(super) type Refilling = BTreeMap<Checkpoint, BTreeSet<ProcessId>>;
 
 impl Hc3i {
@@ -37,7 +38,7 @@ impl Hc3i {
         }
     }
 
-    /// Forgets the findings of an earlier round, since another round asks all holders again.
+    /// Discards the findings of an earlier round, since another round asks all holders again.
     pub(super) fn forget_missing_replicas(&mut self) {
         self.unconfirmed.clear();
         if let Some(coordination) = &mut self.coordination {

@@ -148,7 +148,7 @@ impl Rank {
         }
     }
 
-    /// Tells peers in other clusters which messages the checkpoint contains, so that they can remove them from their
+    /// Tells peers in other clusters which messages the checkpoint contains. The peers remove these messages from their
     /// logs (R8).
     pub(super) fn announce_settled(&mut self, host: &mut ProtocolHost) {
         if let Some(saved) = self.part.as_ref().and_then(|part| part.saved()) {

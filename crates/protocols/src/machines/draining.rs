@@ -203,6 +203,6 @@ mod tests {
         assert!(part.completes() && !part.completes(), "once");
         let (claim, late) = part.commit(RULES, Time::ZERO);
         assert!(matches!(claim, Claim::Committed { position, .. } if position == checkpoint.position));
-        assert_eq!(late, [7, 8], "they can be received now");
+        assert_eq!(late, [7, 8], "late messages can be received now");
     }
 }

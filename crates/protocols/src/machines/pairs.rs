@@ -79,7 +79,7 @@ impl Pairs {
         P: Logging<Control: From<Meet>>,
     {
         if group.is_recovering() {
-            return; // The state of its channels is about to be replaced.
+            return; // The state of the channels is about to be replaced.
         }
         let own = group.incarnation;
         let is_outside = |peer: &ProcessId| group.view.group_of(*peer) != group.number;

@@ -133,7 +133,7 @@ mod tests {
         writes.refused(name(1, 3), Time(50));
         writes.forget_refused(|it| it.sn.0 < 3);
         assert!(!writes.contains(name(1, 1)));
-        assert!(writes.contains(name(1, 2)), "its write has not been refused, and may succeed");
+        assert!(writes.contains(name(1, 2)), "the write of this image has not been refused, and may succeed");
         writes.forget(|it| it.sn.0 == 3);
         host.take();
         writes.retry(Time(50), &mut host);

@@ -120,7 +120,7 @@ pub enum Recalled {
     /// The deliveries were removed because a committed checkpoint contains them. The process should have restored this
     /// checkpoint.
     Forgotten {
-        /// The checkpoint that contains them.
+        /// The checkpoint that contains the deliveries.
         by: Option<ImageName>,
     },
 }

@@ -191,7 +191,7 @@ mod tests {
         assert!(order.recalled(1, &[of(2, 0, 0), of(1, 1, 1)]));
         assert_eq!(order.decide(message(1, 1)), Decision::Later);
         assert_eq!(order.decide(message(2, 0)), Decision::Repeated);
-        assert_eq!(order.deliver(message(2, 0), Decision::Repeated), None, "the logger knows it");
+        assert_eq!(order.deliver(message(2, 0), Decision::Repeated), None, "the logger knows the delivery");
         assert_eq!(order.decide(message(1, 1)), Decision::Later, "the receiver had sent a message before");
         order.sent();
         assert_eq!(order.decide(message(1, 1)), Decision::Repeated);

@@ -154,7 +154,7 @@ impl Rank {
 
     fn sent(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         if self.group.is_recovering() {
-            return; // The state that sent it is about to be replaced.
+            return; // The state that sent the message is about to be replaced.
         }
         self.order.sent();
         self.unsent.push_back((id, payload));

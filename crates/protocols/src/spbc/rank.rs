@@ -141,7 +141,7 @@ impl Rank {
 
     fn sent(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         if self.group.is_recovering() {
-            return; // The state that sent it is about to be replaced.
+            return; // The state that sent the message is about to be replaced.
         }
         if self.part.as_ref().is_some_and(|part| part.is_cut()) {
             self.unsent.push((id, payload));
@@ -320,7 +320,7 @@ impl Rank {
     }
 
     /// Handles the commit: the application resumes, and peers in other clusters learn which messages the checkpoint
-    /// contains, so that they can remove them from their logs (R8). Earlier checkpoints are no longer needed.
+    /// contains, and remove these messages from their logs (R8). Earlier checkpoints are no longer needed.
     fn commit(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         let Some(part) = self.part.take_if(|part| part.checkpoint() == checkpoint) else { return };
         if let Some(saved) = part.saved() {

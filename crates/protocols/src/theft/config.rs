@@ -61,7 +61,7 @@ defects! {
     /// A process sends a result again only when its victim asks, and not when another process starts to answer for the
     /// victim.
     NotReturnedAgain,
-    /// The names of thefts do not count the thief's lives: a process that asks for a task mistakes a query about a
+    /// The names of thefts do not include the thief's life: a process that asks for a task mistakes a query about a
     /// request of an earlier life for one about its current request.
     KeysWithoutLife,
     /// A holder stores images of earlier lives, and of processes that failed permanently.

@@ -60,7 +60,8 @@ pub(super) struct Copies {
     /// Processes that have failed permanently. A successor's request for an image waits until this process knows that
     /// the owner is one of them, and refuses images that are still in transit, for the same reason as with writes.
     gone: BTreeSet<ProcessId>,
-    /// Requests that wait for the listing, for a write, or for the news that the owner has failed permanently.
+    /// Requests that wait for the listing, for a write, or until this process learns that the owner has failed
+    /// permanently.
     waiting: Vec<Request>,
     /// Reads for processes that requested images.
     lookups: Vec<Lookup>,

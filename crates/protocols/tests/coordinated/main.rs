@@ -276,7 +276,7 @@ fn older_checkpoints_are_collected() {
     federation.take_checkpoint();
     for process in [p(0), p(1)] {
         let sns: Vec<u32> = federation.images(process).iter().map(|it| it.sn.0).collect();
-        assert_eq!(sns, [2, 2], "its own part, and the replica that it holds");
+        assert_eq!(sns, [2, 2], "the process's own part, and the replica that it holds");
     }
     assert_eq!(federation.wrong(), [""; 0]);
 }

@@ -290,7 +290,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     /// Returns the application of a rank, which must be alive.
     pub(crate) fn application(&self, process: ProcessId) -> &A {
         let node = self.hosted[process.index()].node.as_ref().expect("only a live process has a state");
-        node.application().expect("is a rank")
+        node.application().expect("the process is a rank")
     }
 
     // The network
@@ -350,7 +350,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.hosted[process.index()].storage.full = full;
     }
 
-    /// Corrupts every image that is now in the storage of `process`: it is listed, but cannot be read.
+    /// Corrupts all images in the storage of `process`: they are still listed, but cannot be read.
     pub(crate) fn corrupt(&mut self, process: ProcessId) {
         self.inject(Fault::Storage { process, how: StorageFault::Corrupt, span: None });
         let storage = &mut self.hosted[process.index()].storage;
@@ -538,7 +538,8 @@ impl<P: Protocol> Federation<P> {
         id
     }
 
-    /// Returns the contents of the messages that the application of `process` has received, in its current state.
+    /// Returns the contents of the messages that the application of `process` has received according to its current
+    /// state.
     pub(crate) fn received(&self, process: ProcessId) -> Vec<&str> {
         self.app_actions(process)
             .iter()
@@ -549,7 +550,7 @@ impl<P: Protocol> Federation<P> {
             .collect()
     }
 
-    /// Returns the contents of the messages that the application of `process` has sent, in its current state.
+    /// Returns the contents of the messages that the application of `process` has sent according to its current state.
     pub(crate) fn sent(&self, process: ProcessId) -> Vec<&str> {
         self.app_actions(process)
             .iter()

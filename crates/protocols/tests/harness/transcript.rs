@@ -15,7 +15,7 @@ use super::network::Flight;
 pub(crate) enum Entry<P: Protocol> {
     /// A process or the supervisor stated a fact.
     Fact {
-        /// The process that stated it.
+        /// The process that stated the fact.
         process: ProcessId,
         /// The stated fact.
         fact: Fact,

@@ -14,7 +14,7 @@ fn no_process_acts_before_the_first_checkpoint() {
     federation.settle();
     assert_eq!([p(0), p(1), p(2)].map(|it| federation.can_act(it)), [false, false, true]);
     federation.exchange(p(2), p(0), "m");
-    assert_eq!(federation.received(p(0)), [""; 0], "it waits as well");
+    assert_eq!(federation.received(p(0)), [""; 0], "m waits as well");
     federation.hold_storage(p(1), false);
     federation.settle();
     assert!(federation.can_act(p(0)) && federation.can_act(p(1)));
@@ -102,7 +102,7 @@ fn messages_in_transit_are_part_of_the_checkpoint() {
     let late = federation.hold(|flight| flight.contains("late"));
     federation.send(p(0), p(1), "late");
     federation.take_checkpoint(c(0));
-    assert_eq!(federation.protocol(p(0)).position().sn.0, 1, "it waits for the message");
+    assert_eq!(federation.protocol(p(0)).position().sn.0, 1, "the checkpoint waits for the message");
     federation.release(late);
     federation.settle();
     assert_eq!(federation.protocol(p(0)).position().sn.0, 2);
@@ -126,7 +126,7 @@ fn messages_sent_during_a_checkpoint_are_transmitted_after_it() {
     assert_eq!((federation.received(p(1)), federation.received(p(2))), (vec!["within"], vec!["between"]));
     federation.lose(&[c(0)], Kept);
     federation.retry();
-    assert_eq!(federation.received(p(1)), [""; 0], "it was sent after the checkpoint");
+    assert_eq!(federation.received(p(1)), [""; 0], "the message was sent after the checkpoint");
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
@@ -139,13 +139,17 @@ fn a_forced_checkpoint_restarts_the_timer() {
     federation.exchange(p(0), p(1), "m");
     assert_eq!(federation.protocol(p(1)).position().sn.0, 2);
     federation.pass(half);
-    assert_eq!(federation.protocol(p(0)).position().sn.0, 2, "its timer has expired");
-    assert_eq!(federation.protocol(p(1)).position().sn.0, 2, "the forced checkpoint restarted its timer");
+    assert_eq!(federation.protocol(p(0)).position().sn.0, 2, "the timer of p0 has expired");
+    assert_eq!(
+        federation.protocol(p(1)).position().sn.0,
+        2,
+        "the forced checkpoint restarted the timer of p1"
+    );
     federation.pass(half);
     assert_eq!(federation.protocol(p(1)).position().sn.0, 3);
 }
 
-/// A message that arrives before a member's part is cut raises the vector of that same checkpoint.
+/// A message that arrives before a member's cut raises the vector of that same checkpoint.
 #[test]
 fn a_message_that_waits_before_the_cut_needs_no_checkpoint_of_its_own() {
     let mut federation = running(&[1, 2], config(Defects::default()));
@@ -185,7 +189,7 @@ fn a_rollback_discards_the_checkpoint_in_progress() {
 #[test]
 fn full_storage_delays_a_checkpoint_and_loses_nothing() {
     for full in [p(0), p(1)] {
-        // p1 is p0's holder: if its storage is full, it can store neither its own parts nor p0's replicas.
+        // p1 is p0's holder: if p1's storage is full, p1 can store neither its own parts nor p0's replicas.
         let mut federation = running(&[2, 1], within(Defects::default()));
         federation.fail_writes(full, true);
         federation.exchange(p(2), p(0), "m");
@@ -197,7 +201,7 @@ fn full_storage_delays_a_checkpoint_and_loses_nothing() {
         federation.crash(p(1), Kept);
         federation.retry();
         assert_eq!(federation.protocol(p(0)).position(), Position::new(1, 2));
-        assert_eq!(federation.received(p(0)), ["m"], "it was re-sent");
+        assert_eq!(federation.received(p(0)), ["m"], "m was re-sent");
         assert_eq!(federation.wrong(), [""; 0]);
     }
 }

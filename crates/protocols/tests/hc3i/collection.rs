@@ -161,7 +161,11 @@ fn collected_checkpoints_are_not_needed_whichever_cluster_fails() {
             federation.announce_inventory(&CLUSTERS);
             federation.lose(&failing[..1], Lost);
             federation.retry();
-            assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed together, then one was lost");
+            assert_eq!(
+                federation.wrong(),
+                [""; 0],
+                "{failing:?} failed together, then one of them lost its storage"
+            );
         }
     }
 }

@@ -67,7 +67,7 @@ fn messages_that_the_old_life_did_not_acknowledge_are_re_sent_to_the_new_one() {
     });
 }
 
-/// m2 reaches p2 when p2's part of the checkpoint that m1 forces is already cut.
+/// m2 reaches p2 after p2's cut for the checkpoint that m1 forces.
 #[test]
 fn a_message_that_arrives_during_a_checkpoint_requests_its_own_checkpoint_afterwards() {
     caught(Defect::ForceNotRepeated, Property::NoLoss, |defects| {
@@ -270,8 +270,8 @@ fn an_alert_carries_the_whole_history() {
     });
 }
 
-/// Cluster 1 resumes while cluster 0 is down, so it has no process to alert. When cluster 0 sends its own alert, p2 has
-/// not resumed yet, so no answer informs cluster 0.
+/// Cluster 1 resumes while cluster 0 is down, so no process of cluster 0 receives the alert. When cluster 0 sends its
+/// own alert, p2 has not resumed yet, so no answer informs cluster 0.
 #[test]
 fn an_alert_is_sent_until_it_is_confirmed() {
     caught(Defect::AlertsNotRetried, Property::NoLoss, |defects| {

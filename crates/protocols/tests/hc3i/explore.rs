@@ -39,7 +39,7 @@ struct Guest {
     /// Whether the cluster leaves. It then no longer sends or receives.
     leaves: bool,
     has_left: bool,
-    /// Permissions to leave that became void because one of the cluster's processes failed.
+    /// Number of permissions to leave that became void because one of the cluster's processes failed.
     void: usize,
 }
 
@@ -57,7 +57,7 @@ impl Schedule {
             collect_by: pick(&mut dice, &[CollectBy::Initiator, CollectBy::EveryCluster]),
             ..config(Defects::default())
         };
-        // The other clusters hold the guest's replicas, and collect garbage without it.
+        // Two other clusters hold the guest's replicas, and collect garbage without the guest.
         let may_have_guest = clusters.len() == 3 && own.replicas == 1;
         let presence = may_have_guest.then(|| {
             pick(
@@ -232,7 +232,9 @@ fn pick<T: Copy>(dice: &mut ChaCha8Rng, from: &[T]) -> T {
 /// events.
 #[test]
 fn random_schedules_are_clean() {
-    let setting = |name, default| std::env::var(name).map_or(default, |it| it.parse().expect("is a number"));
+    let setting = |name, default| {
+        std::env::var(name).map_or(default, |it| it.parse().expect("the variable is a number"))
+    };
     let (from, count) = (setting("EXPLORE_FROM", 0), setting("EXPLORE_COUNT", 1000));
     let mut passed = 0;
     let mut failed = Vec::new();

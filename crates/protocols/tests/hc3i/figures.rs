@@ -21,7 +21,7 @@ fn figure_3_a_message_forces_a_checkpoint_only_after_a_checkpoint_of_its_sender(
     assert_eq!(checkpoints(&federation), 2, "CLC3 of the figure would be useless");
     federation.take_checkpoint(c(0));
     federation.exchange(p(0), p(1), "m3");
-    assert_eq!(checkpoints(&federation), 3, "its sender has stored a CLC since m2");
+    assert_eq!(checkpoints(&federation), 3, "the sender has stored a CLC since m2");
     assert_eq!(federation.received(p(1)), ["m1", "m2", "m3"]);
 }
 

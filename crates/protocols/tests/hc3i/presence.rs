@@ -46,7 +46,7 @@ fn no_cluster_waits_for_one_that_has_not_joined() {
         federation.crash(p(0), Kept);
         federation.retry();
         federation.exchange(p(1), p(0), "n");
-        assert_eq!(federation.received(p(0)), ["n"], "it has settled");
+        assert_eq!(federation.received(p(0)), ["n"], "cluster 0 has settled");
         assert_eq!(federation.wrong(), [""; 0]);
     }
 }
@@ -100,7 +100,7 @@ fn leaving(config: Config) -> Federation {
     let before = federation.kept(p(2)).len();
     federation.leave(p(3));
     federation.settle();
-    assert_eq!(federation.kept(p(2)).len(), before + 1, "there is a last checkpoint");
+    assert_eq!(federation.kept(p(2)).len(), before + 1, "the cluster has taken its last checkpoint");
     federation
 }
 
@@ -115,12 +115,19 @@ fn a_cluster_leaves_once_collections_show_that_no_cluster_needs_it() {
         federation.retry();
         for holder in [p(0), p(1)] {
             let mut images = federation.images(holder).into_iter();
-            assert!(images.all(|it| it.owner < p(2)), "its replicas are no longer needed");
+            assert!(
+                images.all(|it| it.owner < p(2)),
+                "replicas for the cluster that has left are no longer needed"
+            );
         }
         federation.lose(&[c(0)], Lost);
         federation.retry();
         federation.exchange(p(1), p(0), "d");
-        assert_eq!(federation.received(p(0)), ["d"], "it has settled without the cluster that has left");
+        assert_eq!(
+            federation.received(p(0)),
+            ["d"],
+            "cluster 0 has settled without the cluster that has left"
+        );
         let before = collections(&federation);
         collect_all(&mut federation);
         assert_eq!(collections(&federation), before + 4);
@@ -150,7 +157,7 @@ fn a_cluster_stays_as_long_as_its_log_may_be_needed() {
     assert!(!federation.may_go(c(2)), "p1 has taken no checkpoint since it received b");
     federation.crash(p(1), Kept);
     federation.retry();
-    assert_eq!(federation.received(p(1)), ["b"], "it was re-sent");
+    assert_eq!(federation.received(p(1)), ["b"], "b was re-sent");
     assert_eq!(federation.wrong(), [""; 0]);
 }
 

@@ -56,7 +56,7 @@ fn a_holder_that_fails_during_recovery_is_asked_again() {
     federation.detect(p(1));
     federation.release(answer);
     federation.settle();
-    assert_eq!(restored(&federation, p(0)), [], "no other process has its part");
+    assert_eq!(restored(&federation, p(0)), [], "no other process has p0's part");
     federation.restart(p(1));
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
@@ -77,7 +77,7 @@ fn a_part_lost_everywhere_makes_the_cluster_unrecoverable() {
         panic!("the only replica is lost");
     };
     assert_eq!((group, &missing[..]), (GroupId(0), &[(first_part(p(0)), vec![p(0), p(1)])][..]));
-    assert_eq!(federation.wrong(), [""; 0], "and the checker agrees that it is lost");
+    assert_eq!(federation.wrong(), [""; 0], "the checker agrees that the part is lost");
 }
 
 fn unrecoverable(federation: &Federation, by: ProcessId) -> Option<Claim> {
@@ -296,7 +296,7 @@ fn a_checkpoint_in_doubt_receives_its_replicas_before_the_cluster_resumes() {
     federation.take_checkpoint(c(0));
     federation.crash(p(0), Kept);
     federation.retry();
-    assert!(restored(&federation, p(0)).is_empty(), "its holder lacks the replica");
+    assert!(restored(&federation, p(0)).is_empty(), "p0's holder lacks the replica");
     federation.release(copies);
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));

@@ -80,7 +80,7 @@ fn levels_from_an_older_round_are_not_obeyed() {
         federation.crash(p(0), Kept);
         federation.settle();
         exchange(&mut federation, 0, 1, "x");
-        assert_eq!(federation.received(p(0)), ["m1"], "it was re-sent in its phase");
+        assert_eq!(federation.received(p(0)), ["m1"], "m1 was re-sent in its phase");
         let begin = federation.hold(|flight| {
             flight.to == p(0)
                 && matches!(flight.control(), Some(Control::Round(RoundMessage::Begin { epoch: 2, .. })))

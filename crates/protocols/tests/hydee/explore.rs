@@ -63,7 +63,7 @@ impl Schedule {
                     &[ReplicateTo::OtherCluster, ReplicateTo::SameCluster, ReplicateTo::SharedStorage],
                 ),
             },
-            // Of the schedules that `defects` lists, only those for segments and spilled messages have a limit.
+            // Of the schedules that `defects` lists, only those for segments and spilled messages have a log limit.
             log_memory: matches!(seed % 9, 4 | 7).then_some(seed % 5 * 24),
             retry_every: RETRY,
             defects,
@@ -199,7 +199,7 @@ pub(crate) fn is_found(defect: Defect, seed: u64) -> bool {
 }
 
 fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |it| it.parse().expect("is a number"))
+    std::env::var(name).map_or(default, |it| it.parse().expect("the variable is a number"))
 }
 
 /// Tries `EXPLORE_COUNT` seeds (default 300) from `EXPLORE_FROM` (default 0). The first one that fails prints its

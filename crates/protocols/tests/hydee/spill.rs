@@ -48,7 +48,7 @@ fn the_oldest_messages_are_removed_from_memory_once_they_are_durable_everywhere(
     assert_eq!(log(&federation), (6, 0), "the holder has no replica yet");
     federation.release(copy);
     federation.settle();
-    assert_eq!(log(&federation), (6, 4), "half of the limit stays");
+    assert_eq!(log(&federation), (6, 4), "half of the limit stays in memory");
     exchange(&mut federation, &["m4", "m5", "m6"]);
     let (all, spilled) = log(&federation);
     assert!(all == 12 && all - spilled <= 4, "{spilled} of {all}");
@@ -86,7 +86,7 @@ fn segments_are_part_of_the_checkpoint_and_of_its_replicas() {
     assert_eq!(federation.received(p(1)), texts);
     assert_eq!(wrong(&federation), [""; 0]);
     let protected = |claim: &Claim| matches!(claim, Claim::Protected);
-    assert!(federation.claims(p(0)).any(protected), "its storage holds everything again");
+    assert!(federation.claims(p(0)).any(protected), "p0's storage holds everything again");
 }
 
 /// The storages of p0 and of its holder are full. The messages that p1 needs again are still in p0's memory.

@@ -126,7 +126,7 @@ fn under_spbc_a_checkpoint_drains_the_cluster() {
     federation.settle();
     assert_eq!((federation.committed(p(2)), federation.received(p(2))), (2, vec!["m"]));
     federation.fail(p(1));
-    assert_eq!(federation.received(p(2)), ["m"], "it is delivered from the checkpoint");
+    assert_eq!(federation.received(p(2)), ["m"], "m is delivered from the checkpoint");
     assert_eq!(federation.wrong(), [""; 0]);
 }
 

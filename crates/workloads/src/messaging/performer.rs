@@ -238,7 +238,7 @@ impl<P: Program> Application for Performer<P> {
         self.state = match chunks {
             None => Performer::initial(&self.program),
             Some([Chunk::Bytes(bytes), ..]) => {
-                postcard::from_bytes(bytes).expect("a snapshot of this program")
+                postcard::from_bytes(bytes).expect("the bytes are a snapshot of this program")
             }
             Some(_) => panic!("a snapshot of a program begins with its state"),
         };

@@ -102,7 +102,7 @@ impl Rank {
         self.state = match chunks {
             None => State::default(),
             Some([Chunk::Bytes(bytes)]) => {
-                postcard::from_bytes(bytes).expect("a snapshot of this application")
+                postcard::from_bytes(bytes).expect("the bytes are a snapshot of this application")
             }
             Some(_) => panic!("a snapshot of this application has one chunk"),
         };
@@ -146,7 +146,8 @@ impl Rank {
         self.state.sent += 1;
         self.state.hash = mix(self.state.hash ^ value);
         let mut buffer = [0; 16];
-        let bytes = postcard::to_slice(&Message { value, depth }, &mut buffer).expect("at most 11 bytes");
+        let bytes = postcard::to_slice(&Message { value, depth }, &mut buffer)
+            .expect("a message has at most 11 bytes");
         out.send(to, Payload::from_slice(bytes));
     }
 }

@@ -11,7 +11,7 @@ use crate::config::{Invalid, in_range, is_probability};
 pub struct Config {
     /// The times and receivers of ranks' messages.
     pub traffic: Traffic,
-    /// Length of every message in bytes; its content is virtual.
+    /// Length of every message in bytes. Messages have no content.
     pub message_bytes: u32,
     /// Size of every rank's virtual state in bytes, besides the few bytes of real state.
     pub state_bytes: u64,
@@ -24,9 +24,9 @@ pub struct Config {
 /// program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
-    /// Time at which its ranks begin. No rank sends to the cluster before then.
+    /// Time at which the cluster's ranks begin. No rank sends to the cluster before then.
     pub joins: Span,
-    /// Time at which its ranks stop computing; `None` for the end of the program. No rank sends to the
+    /// Time at which the cluster's ranks stop computing; `None` for the end of the program. No rank sends to the
     /// cluster afterwards.
     pub leaves: Option<Span>,
 }

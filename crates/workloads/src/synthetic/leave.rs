@@ -130,7 +130,7 @@ impl Leave {
             self.state.received += 1;
             return false;
         }
-        match postcard::from_bytes(payload.bytes()).expect("a message of this module") {
+        match postcard::from_bytes(payload.bytes()).expect("the payload is a message of this module") {
             Word::Farewell(counts) => self.farewell(&counts, out),
             Word::Total(expected) => self.state.expected = Some(expected),
         }
@@ -161,7 +161,7 @@ impl Leave {
     }
 
     pub(super) fn restore(&mut self, bytes: &[u8]) {
-        self.state = postcard::from_bytes(bytes).expect("a snapshot of this application");
+        self.state = postcard::from_bytes(bytes).expect("the bytes are a snapshot of this application");
     }
 }
 

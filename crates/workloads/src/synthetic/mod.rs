@@ -162,7 +162,7 @@ impl Rank {
             None => self.begin(),
             Some([Chunk::Bytes(bytes), Chunk::Virtual(_)]) => {
                 let ((state, position), rest): ((State, u64), &[u8]) =
-                    postcard::take_from_bytes(bytes).expect("a snapshot of this application");
+                    postcard::take_from_bytes(bytes).expect("the bytes are a snapshot of this application");
                 self.state = state;
                 if let Some(leave) = &mut self.leave {
                     leave.restore(rest);

@@ -105,7 +105,7 @@ fn an_inconsistent_state_changes_the_result() {
 
 #[test]
 fn the_effect_of_a_wrong_temperature_never_disappears() {
-    // Diffusion alone would smooth it out; see `memory.rs`.
+    // Diffusion alone would smooth the error out; see `memory.rs`.
     let config = heat::Config { rows: 1, columns: 1, steps: 400, state_bytes: 0, ..small() };
     let last_rank = |first_boundary: f64| {
         let mut rank =
@@ -120,7 +120,7 @@ fn the_effect_of_a_wrong_temperature_never_disappears() {
         rank
     };
     let (right, wrong) = (last_rank(0.5), last_rank(0.7));
-    let grid = |rank: &Workload| rank.snapshot().expect("always")[2].clone();
+    let grid = |rank: &Workload| rank.snapshot().expect("heat always provides a snapshot")[2].clone();
     assert_eq!(grid(&right), grid(&wrong), "diffusion removes the error");
     assert!(right.result().is_some());
     assert_ne!(right.result(), wrong.result());
@@ -151,9 +151,9 @@ fn restoring_without_a_snapshot_restarts_the_rank() {
 fn snapshots_share_unchanged_pieces() {
     let config = heat::Config { state_bytes: 1 << 20, ..small() };
     let mut rank = rank(&config, 0);
-    let before = rank.snapshot().expect("always");
+    let before = rank.snapshot().expect("heat always provides a snapshot");
     compute(&mut rank);
-    let after = rank.snapshot().expect("always");
+    let after = rank.snapshot().expect("heat always provides a snapshot");
     let same = before.iter().zip(after.iter()).filter(|pair| match pair {
         (Chunk::Bytes(one), Chunk::Bytes(other)) => Arc::ptr_eq(one, other),
         _ => false,
@@ -177,7 +177,7 @@ fn virtual_state_has_the_same_length_and_result() {
             Workload::new(&Arc::new(Config::Heat(config.clone())), ProcessId(0), &membership(&[1]), 0);
         let mut lengths = Vec::new();
         for _ in 0..config.steps {
-            let snapshot = rank.snapshot().expect("always");
+            let snapshot = rank.snapshot().expect("heat always provides a snapshot");
             lengths.push(snapshot.iter().map(Chunk::len).sum::<u64>());
             if restored {
                 compute(&mut rank);
@@ -191,7 +191,7 @@ fn virtual_state_has_the_same_length_and_result() {
     assert_eq!(after(&virtual_state, false), expected);
     assert_eq!(after(&virtual_state, true), expected);
     let rank = |config| Workload::new(&Arc::new(Config::Heat(config)), ProcessId(0), &membership(&[1]), 0);
-    let block = |rank: Workload| rank.snapshot().expect("always").last().cloned();
+    let block = |rank: Workload| rank.snapshot().expect("heat always provides a snapshot").last().cloned();
     assert_eq!(block(rank(virtual_state)), Some(Chunk::Virtual(20 * (16 << 10) + 8)));
     assert_eq!(block(rank(real)).map(|it| it.len()), Some(8));
 }
@@ -202,7 +202,7 @@ fn a_late_duplicate_only_increases_the_count() {
     let row = |step: u32| Payload::from_slice(&[&step.to_le_bytes()[..], &[0; 24]].concat());
     let deliver = |rank: &mut Workload, step| {
         rank.deliver(ProcessId(3), row(step), &mut Outbox::default());
-        rank.snapshot().expect("always").len()
+        rank.snapshot().expect("heat always provides a snapshot").len()
     };
     compute(&mut rank);
     let nothing_waits = deliver(&mut rank, 1) - 1;
@@ -226,7 +226,7 @@ fn the_default_state_is_a_megabyte_that_cannot_be_compressed() {
 /// themselves.
 fn assert_random_words(rank: &Workload) {
     const HEAD_BOUNDARIES_AND_GRID: usize = 4;
-    let state = rank.snapshot().expect("always");
+    let state = rank.snapshot().expect("heat always provides a snapshot");
     let block = state[HEAD_BOUNDARIES_AND_GRID..].iter().flat_map(|chunk| match chunk {
         Chunk::Bytes(bytes) => bytes.as_chunks().0,
         Chunk::Virtual(_) => panic!("the state is real"),

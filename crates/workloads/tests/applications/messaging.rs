@@ -1,5 +1,5 @@
-//! Tests of message-passing programs: in any order of delivery, they compute the results of their references,
-//! and every defect is detected.
+//! Tests of message-passing programs: in any order of delivery, they compute the same results as their references, and
+//! every defect is detected.
 
 use std::sync::Arc;
 

@@ -260,7 +260,7 @@ fn the_sender_of_a_message_matters() {
 #[test]
 fn a_state_has_the_requested_length() {
     let rank = Workload::new(&Arc::new(random()), ProcessId(0), &membership(&CLUSTERS), 3);
-    let state = rank.snapshot().expect("always");
+    let state = rank.snapshot().expect("synthetic always provides a snapshot");
     assert!((5000..5100).contains(&stored(&state).iter().map(|chunk| chunk.len()).sum::<u64>()));
 }
 

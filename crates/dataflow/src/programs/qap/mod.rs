@@ -173,7 +173,7 @@ struct Found {
     cost: u64,
     /// The number of assignments with this cost.
     assignments: u64,
-    /// The sum of their hashes.
+    /// The sum of the hashes of these assignments.
     hashes: u64,
     /// The proof that the whole part was searched.
     searched: u64,

@@ -248,7 +248,7 @@ fn a_process_that_lost_its_storage_recovers_its_part_and_its_replica() {
     assert_eq!(federation.restored(), [Some(Sn(1)); 3]);
     let names =
         |it: ProcessId| federation.storages[it.index()].keys().map(|it| it.owner.0).collect::<Vec<_>>();
-    assert_eq!(names(ALL[1]), [0, 1], "its own part, and the replica that it holds");
+    assert_eq!(names(ALL[1]), [0, 1], "the process's own part, and the replica that it holds");
 }
 
 #[test]

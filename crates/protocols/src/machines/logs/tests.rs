@@ -245,7 +245,7 @@ fn a_restored_process_suppresses_messages_that_its_peer_has() {
     let channels = process.logs.channels.clone();
     process.logs.restore(&process.group, channels, 0);
     process.pairs.restore(&process.logs);
-    assert_eq!(process.send(1), [], "it is not known whether the peer has it");
+    assert_eq!(process.send(1), [], "it is not known whether the peer has the message");
     process.peer_fails(1);
     assert_eq!(process.meet(1, 2), [Act::Suppress(1)], "the peer has both");
     assert_eq!(process.send(2), [Act::Transmit(2)]);
