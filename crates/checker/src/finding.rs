@@ -553,7 +553,7 @@ impl Findings {
         }
     }
 
-    /// Records that something could not be judged. The first reason is kept.
+    /// Records that something could not be judged. Keeps only the first reason.
     pub(crate) fn unjudged(&mut self, reason: Gap) {
         self.open.get_or_insert(reason);
     }

@@ -143,9 +143,9 @@ impl Property {
         )
     }
 
-    /// Returns the promise that a protocol must make to be judged by the property; `None` if every protocol owes it.
-    /// Other properties, such as [`Property::MaximalLine`] and [`Property::DurableBeforeResume`], depend on a promise
-    /// only in part, and check this themselves.
+    /// Returns the promise that a protocol must make to be judged by the property; `None` if every protocol must have
+    /// the property. Other properties, such as [`Property::MaximalLine`] and [`Property::DurableBeforeResume`], depend
+    /// on a promise only in part, and check this themselves.
     pub fn promise(self) -> Option<Promise> {
         match self {
             Property::ForcedBeforeDelivery => Some(Promise::ForcedBeforeDelivery),
@@ -163,7 +163,8 @@ impl Property {
         }
     }
 
-    /// Returns whether the property is judged, because every protocol owes it or because this protocol promises it.
+    /// Returns whether the property is judged, because every protocol must have it or because this protocol promises
+    /// it.
     pub fn is_judged(self, context: &Context) -> bool {
         self.promise().is_none_or(|it| context.promises.include(it))
     }

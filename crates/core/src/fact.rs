@@ -403,7 +403,7 @@ pub enum Fact {
 /// The kinds of facts, as users name them in triggers (`checkpointRequested`) and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each is documented at the fact it names")]
+#[expect(missing_docs, reason = "each kind is documented at the fact that it names")]
 pub enum FactKind {
     Sent,
     Transmitted,

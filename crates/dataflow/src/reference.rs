@@ -86,7 +86,7 @@ struct Value {
 }
 
 impl Run {
-    /// Applies the outcome of a task with these accesses, which ended at `end`.
+    /// Applies the outcome of a task that has these accesses and ended at `end`.
     fn apply(&mut self, accesses: &[Access], outcome: Outcome, end: Span) {
         self.hint = self.hint.min(outcome.told.unwrap_or(u64::MAX));
         for (version, chunk) in outcome.created {

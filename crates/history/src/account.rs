@@ -42,9 +42,9 @@ pub struct GroupAccount {
     pub aborted: u64,
     /// The longest time for which a checkpoint paused a member's application.
     pub frozen_longest: Span,
-    /// Rollbacks because a process of the group failed, and rollbacks without a claimed cause.
+    /// Rollbacks caused by the failure of a process of the group, and rollbacks without a claimed cause.
     pub rollbacks_by_failure: u64,
-    /// Rollbacks because another group had rolled back.
+    /// Rollbacks caused by another group's rollback.
     pub rollbacks_by_alert: u64,
     /// Lives of the group's processes that ended before the end of the run.
     pub failures: u64,

@@ -25,7 +25,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         return finding;
     }
     let mut finishes = Finishes::default();
-    // The process and the life that stated the last commit, and its time.
+    // The process and the life that stated the last commit, and the time of that commit.
     let mut committed: Option<(ProcessId, Life, Time)> = None;
     for claimed in &history.claims {
         let process = history.process_of(claimed.at);

@@ -86,7 +86,7 @@ mod tests {
         finds!(finding, Breach::NotDeterministic { .. });
     }
 
-    /// A run of one rank that has finished, before the supervisor says so.
+    /// A run of one rank that has finished. The supervisor has not stated the completion of the run yet.
     fn finished() -> Run {
         let mut run = Run::new(&[&[0]]);
         run.commit_all(0, &[0]);

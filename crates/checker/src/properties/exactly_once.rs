@@ -31,7 +31,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 );
             }
         }
-        // Messages of one channel and one incarnation have different numbers, or the same identity.
+        // Within one incarnation, messages of a channel with the same number have the same identity, so only messages
+        // of different incarnations can share a position.
         if history.messages.has_other_incarnations(message.id)
             && message.delivered.iter().any(|&at| history.survives(at))
         {

@@ -306,6 +306,6 @@ mod tests {
         run.restore_because(1, 1, Some((0, 1)), alert(0, 1));
         assert_eq!(wrong(&run).len(), 1);
         run.withdraw(Promise::Containment);
-        assert_eq!(wrong(&run).len(), 1, "every protocol owes it");
+        assert_eq!(wrong(&run).len(), 1, "every protocol must have this property");
     }
 }

@@ -58,7 +58,8 @@ pub(super) struct Copies {
     /// Whether the storage has been listed.
     is_listed: bool,
     /// Processes that have failed permanently. A successor's request for an image waits until this process knows that
-    /// the owner is one of them, and refuses images that are still in transit, for the same reason as with writes.
+    /// the owner has failed permanently. This process then refuses images of the owner that are still in transit, for
+    /// the same reason that requests wait for writes.
     gone: BTreeSet<ProcessId>,
     /// Requests that wait for the listing, for a write, or until this process learns that the owner has failed
     /// permanently.

@@ -11,7 +11,7 @@ use faultline_protocols::placement::{Placement, ReplicateTo};
 
 use harness::{Entry, Federation, p};
 
-#[allow(dead_code, unused_imports, reason = "each protocol's tests use only some of it")]
+#[allow(dead_code, unused_imports, reason = "each protocol's tests use only part of the harness")]
 #[path = "../harness/mod.rs"]
 mod harness;
 

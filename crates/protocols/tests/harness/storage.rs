@@ -29,9 +29,9 @@ pub(crate) struct Storage<P: Protocol> {
     pub(crate) images: BTreeMap<ImageName, ImageOf<P>>,
     pub(crate) record: Option<Arc<[u8]>>,
     pending: VecDeque<Operation<P>>,
-    /// Whether no operation completes.
+    /// Whether operations are held back instead of completing.
     pub(crate) held: bool,
-    /// Whether no image can be written.
+    /// Whether writes of images fail.
     pub(crate) full: bool,
     /// Images that can no longer be read.
     pub(crate) corrupt: BTreeSet<ImageName>,

@@ -185,12 +185,12 @@ fn collecting_alone_keeps_what_an_initiator_would_keep() {
 fn a_cluster_decides_alone_once_all_others_have_reported() {
     let mut federation = running(&[1, 2, 1], by_every_cluster(Defects::default()));
     federation.announce_inventory(&CLUSTERS[..2]);
-    assert_eq!(collections(&federation), 0, "no cluster has a report from the third");
+    assert_eq!(collections(&federation), 0, "no cluster has a report from the third cluster");
     federation.announce_inventory(&CLUSTERS[2..]);
     assert_eq!(
         collections(&federation),
         4,
-        "the third had the reports of the others, which now have its own"
+        "the third cluster already had the reports of the others, which now have its report"
     );
     federation.announce_inventory(&CLUSTERS);
     assert_eq!(collections(&federation), 8);
@@ -247,7 +247,7 @@ fn a_rollback_during_a_collection_ends_it() {
     federation.retry();
     assert_eq!(collections(&federation), 0, "p1's answer was lost with p1");
     federation.collect();
-    assert_eq!(collections(&federation), 2, "the next one succeeds");
+    assert_eq!(collections(&federation), 2, "the next collection succeeds");
     assert_eq!(federation.kept(p(1)), [2]);
 }
 

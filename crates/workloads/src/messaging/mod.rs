@@ -97,9 +97,9 @@ pub enum Step {
         /// The sending ranks: all different, and other than this one.
         from: Vec<u32>,
     },
-    /// Same as [`Step::Gather`], but computes in pieces while it waits, and checks before each piece whether
-    /// all messages have arrived. The end of the step is its fence: messages are handed over only then, and
-    /// the program cannot send anything before then.
+    /// Same as [`Step::Gather`], but computes in pieces while it waits, and checks before each piece whether all
+    /// messages have arrived. The end of the step is its fence: before then, the program receives no messages and
+    /// cannot send anything.
     Poll {
         /// The sending ranks: all different, and other than this one.
         from: Vec<u32>,

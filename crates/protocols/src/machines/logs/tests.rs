@@ -263,7 +263,7 @@ fn messages_that_a_failed_peer_lacks_are_re_sent() {
     assert_eq!(process.send(3), [], "until both ends have reported");
     assert_eq!(process.meet(1, 3), [], "a report from before the failure");
     let again = [Act::Resent(1), Act::Transmit(1), Act::Resent(2), Act::Transmit(2), Act::Transmit(3)];
-    assert_eq!(process.meet(2, 1), again, "the last one is sent for the first time");
+    assert_eq!(process.meet(2, 1), again, "the last message is sent for the first time");
 }
 
 /// A third group's failure makes the peer report the state of the channel once more, before the message has arrived.

@@ -3,7 +3,7 @@
 //! Messages within a cluster keep their order on each channel; messages between clusters may overtake each
 //! other.
 
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each test file uses only part of the network")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
