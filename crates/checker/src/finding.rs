@@ -1,5 +1,5 @@
-//! The findings of properties, as values. [`crate::wording`] alone turns them into sentences, with the names of the
-//! run.
+//! The findings of properties, as values. Only [`crate::wording`] turns them into sentences, with the names that the
+//! run gives to its processes and clusters.
 
 use std::sync::Arc;
 

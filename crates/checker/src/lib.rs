@@ -47,7 +47,7 @@ mod tests {
     use faultline_core::{Digest, Fact};
     use faultline_trace::{Flaw, FlawKind};
 
-    /// Two clusters of two: an exchange of messages, a failure, a rollback, and the exchange again.
+    /// Two clusters of two processes each: an exchange of messages, a failure, a rollback, and the exchange again.
     fn good() -> Run {
         let mut run = Run::new(&[&[0, 1], &[2, 3]]);
         run.supervisor(Fact::Begun);

@@ -1,4 +1,5 @@
-//! The sentences for findings. All of them are worded here, with the names of the run.
+//! The sentences for findings, with the names that the run gives to its processes and clusters. No other module words
+//! findings.
 
 use std::cmp::Reverse;
 

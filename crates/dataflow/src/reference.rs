@@ -203,7 +203,7 @@ mod tests {
             }
             _ => frame.put(1, call.inputs[0].clone()),
         };
-        // Trees of 2^4 and 2^3 tasks, of which 2^2 and 2^1 have n = 1, the children of n = 2, 3, 4.
+        // Trees of 2^4 and 2^3 tasks. Of these, 2^2 and 2^1 tasks have n = 1: one child of each task with a greater n.
         let (digest_found, tasks) = result(gather);
         assert_eq!(tasks, 16 + 8 + 2);
         let (mut count, mut sum) = (0, 0);

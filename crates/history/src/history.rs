@@ -223,7 +223,7 @@ pub struct History<'a> {
     pub(crate) saved_by: BTreeMap<ImageName, ProcessId>,
     /// Whether nothing was in transit when the run ended. Any message not delivered by then is lost.
     pub is_settled: bool,
-    /// Consistency rules that the facts violate. Empty until they are examined.
+    /// Consistency rules that the facts violate. Empty until the facts are examined.
     pub contradictions: Vec<Contradiction>,
     /// Running sums after some of the sends and deliveries: the fact, and the sums after it.
     pub(crate) sums: Vec<(u32, Sums)>,

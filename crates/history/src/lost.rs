@@ -400,7 +400,7 @@ mod tests {
         run.claim(0, Claim::RecoveryStarted { lives: 2, round: 1 });
         run.wait(Span(100));
         run.restore(0, 1, Some((0, 1)));
-        assert_eq!(lost(&run), [7], "until the supervisor ended it");
+        assert_eq!(lost(&run), [7], "until the supervisor ended the process");
     }
 
     #[test]

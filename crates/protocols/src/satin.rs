@@ -69,7 +69,7 @@ pub struct Satin {
     /// Thefts for which this process is still working although their victims have failed.
     orphaned: BTreeSet<Theft>,
     table: Table,
-    /// Processes that wait for the results of orphans on which this one is still working.
+    /// Processes that wait for the results of orphans on which this process is still working.
     waiting: BTreeMap<Theft, BTreeSet<ProcessId>>,
 }
 
@@ -307,7 +307,7 @@ impl Satin {
         }
     }
 
-    /// Restarts the program if the process that ran its first task failed permanently and this one is next.
+    /// Restarts the program if the process that ran its first task failed permanently and this process is next.
     fn restart_program(&self, host: &mut dyn Host<Self>) {
         let root = root(&self.membership);
         let is_next = self.membership.member(root).gone && successor(&self.membership, root) == self.me;

@@ -133,7 +133,7 @@ pub enum Invalid {
         /// Index of the cluster.
         cluster: usize,
     },
-    /// The processes exchange messages, but there is only one.
+    /// The program sends messages between processes, but the federation has only one process.
     #[error("the federation has only one process, which cannot exchange messages")]
     OneProcess,
 }

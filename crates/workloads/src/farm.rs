@@ -87,7 +87,7 @@ impl Rank {
     }
 
     pub(crate) fn deliver(&mut self, from: ProcessId, payload: &Payload, out: &mut Outbox) {
-        let place = self.ranks.binary_search(&from).expect("ranks send to ranks");
+        let place = self.ranks.binary_search(&from).expect("the sender is a rank");
         out.consume(from, self.state.received[place]);
         self.state.received[place] += 1;
         let content = payload.bytes();

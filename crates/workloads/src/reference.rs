@@ -58,7 +58,7 @@ fn run_one_by_one(ranks: &mut [(ProcessId, Workload)]) -> Vec<(ProcessId, Digest
 /// Delivers the messages that `from` has sent, and all messages sent in response.
 fn deliver_all(from: ProcessId, out: &mut Outbox, ranks: &mut [(ProcessId, Workload)]) {
     for (to, payload) in core::mem::take(&mut out.sends) {
-        let place = ranks.binary_search_by_key(&to, |&(id, _)| id).expect("ranks send to ranks");
+        let place = ranks.binary_search_by_key(&to, |&(id, _)| id).expect("the receiver is a rank");
         let mut answers = Outbox::default();
         ranks[place].1.deliver(from, payload, &mut answers);
         deliver_all(to, &mut answers, ranks);

@@ -84,7 +84,7 @@ mod tests {
     use crate::testing::{Run, check_alone, collecting, finds, position};
     use faultline_core::{Attempt, Digest};
 
-    /// A cluster that should take a checkpoint every second. It requests some more after these delays.
+    /// A cluster that should take a checkpoint every second. It requests further checkpoints after these delays.
     fn run(every: Option<Span>, delays: &[u64]) -> Run {
         let mut run = collecting(&[&[0]]);
         run.context.bounds.as_mut().unwrap().checkpoint_every = vec![every];

@@ -79,7 +79,7 @@ mod tests {
         let mut run = Run::new(&[&[0], &[1]]);
         let id = run.send(0, 1);
         run.context.outcome = Some(Outcome::NotRepeated { id });
-        assert!(check_alone(check, &run).open.is_some(), "no process claimed it");
+        assert!(check_alone(check, &run).open.is_some(), "no process claimed this outcome");
         run.claim(1, faultline_core::Claim::NotRepeated { id, recorded: 2, repeated: 1 });
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1);

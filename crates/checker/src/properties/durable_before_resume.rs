@@ -123,7 +123,7 @@ mod tests {
     use faultline_core::Span;
     use faultline_trace::manifest::{Copies, ReplicaHolders};
 
-    /// A checkpoint of p0 with a replica at p1, unless it is `lost`, and a failure of p0.
+    /// A checkpoint of p0 with a replica at p1, unless the replica is `lost`, and a failure of p0.
     fn run(promises: &[Promise], lost: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.common_clock = true;

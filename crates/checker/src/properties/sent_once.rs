@@ -57,7 +57,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Counts, by receiver, the events with which messages to it may have been lost.
+/// Counts, by receiver, the events that may have lost messages to it.
 fn losses(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
     let is_contained = history.context.promises.include(Promise::Containment);
     let mut losses = BTreeMap::new();

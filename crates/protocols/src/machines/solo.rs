@@ -185,7 +185,10 @@ mod tests {
         assert!(solo.is_cut());
         assert_eq!(host.take(), [Act::Persist(name)]);
         solo.durable(name);
-        assert!(!solo.completes() && solo.commit(Time::ZERO).is_none(), "a holder has not confirmed it");
+        assert!(
+            !solo.completes() && solo.commit(Time::ZERO).is_none(),
+            "a holder has not confirmed the image"
+        );
         solo.confirmed(PEER, name);
         assert!(solo.completes());
         let (committed, _, claim) = solo.commit(Time::ZERO).unwrap();

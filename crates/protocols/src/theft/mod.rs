@@ -315,7 +315,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Returns whether this process mistakes another theft for the one that it is asking for. Always `false` without
+    /// Returns whether this process mistakes another theft for the one that it has requested. Always `false` without
     /// the defect.
     fn takes_for_own(&self, theft: Theft, host: &mut dyn Host<Self>) -> bool {
         self.config.defects.has(Defect::KeysWithoutLife)

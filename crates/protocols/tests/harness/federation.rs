@@ -324,8 +324,8 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.network.flights().iter().filter(|flight| which(flight)).count()
     }
 
-    /// Makes packets that a process sent before its failure arrive as long as their receiver does not know the sender's
-    /// next life.
+    /// Keeps the packets that a process sent before its failure: they can still arrive as long as their receiver does
+    /// not know the sender's next life.
     pub(crate) fn let_output_survive(&mut self) {
         self.output_survives = true;
     }
@@ -506,7 +506,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.judge_as(Strictness::Lenient)
     }
 
-    /// Like [`Federation::judge`]. If strict, waste is a violation, too.
+    /// Same as [`Federation::judge`]. Under [`Strictness::Strict`], waste is a violation, too.
     pub(crate) fn judge_as(&self, strictness: Strictness) -> Judgement {
         let sizes: Vec<u32> =
             self.membership.clusters.iter().map(|cluster| cluster.processes.len() as u32).collect();

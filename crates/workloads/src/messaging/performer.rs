@@ -197,7 +197,7 @@ impl<P: Program> Application for Performer<P> {
     }
 
     fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox) {
-        let from = self.ranks.binary_search(&from).expect("ranks send to ranks");
+        let from = self.ranks.binary_search(&from).expect("the sender is a rank");
         self.state.mailbox.arrive(from as u32, payload);
         self.proceed(out);
     }

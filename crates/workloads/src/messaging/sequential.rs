@@ -35,7 +35,7 @@ pub fn sequential<P: Program>(
             }
         }
         while let Some((from, to, payload)) = on_the_way.pop_front() {
-            let at = ranks.binary_search_by_key(&to, |it| it.0).expect("ranks send to ranks");
+            let at = ranks.binary_search_by_key(&to, |it| it.0).expect("the receiver is a rank");
             ranks[at].1.deliver(from, payload, &mut out);
             on_the_way.extend(out.sends.drain(..).map(|(next, payload)| (to, next, payload)));
             has_moved = true;

@@ -32,7 +32,7 @@ pub struct Instance {
 /// The reason why a text is not an instance. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The text contains no words.
+    /// The text contains only whitespace.
     #[error("the text is empty")]
     Empty,
     /// A word that is neither an entry of a matrix nor a size.

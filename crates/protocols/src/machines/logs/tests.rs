@@ -277,7 +277,7 @@ fn a_message_in_transit_is_not_sent_again() {
     process.group.view = view(2);
     process.logs.resume(&process.group, PEER, 0, 2);
     let again = [Act::Resent(0), Act::Transmit(0), Act::Resent(1), Act::Transmit(1), Act::Transmit(2)];
-    assert_eq!(process.send(2), again, "the peer has failed, and may have lost it");
+    assert_eq!(process.send(2), again, "the peer has failed, and may have lost the message");
 }
 
 /// The last report of removed messages precedes the checkpoint, and the next one is undone.
