@@ -303,7 +303,7 @@ impl<'a> Demands<'a> {
     }
 
     /// Requires that no link was measured in virtual time and, on real processes, that every initial link was measured
-    /// before the application began.
+    /// if the application began.
     fn links(&self, found: &mut Vec<Contradiction>) {
         if !self.context.measures_links {
             if self.context.links.iter().any(|it| it.measured.is_some()) {

@@ -25,8 +25,8 @@ impl PartitionMap {
     }
 
     /// Returns the map after some processes have failed permanently. Only their partitions move, each to the process
-    /// that hosts the fewest partitions at that point. Among several such processes, the next one in the order of
-    /// processes is chosen. If no process is left, partitions do not move.
+    /// that hosts the fewest partitions at that point. Among several such processes, the next one after the partition's
+    /// own process is chosen. If no process is left, partitions do not move.
     #[must_use]
     pub fn update(&self, membership: &Membership) -> PartitionMap {
         let ranks: Vec<ProcessId> = membership.with_role(Role::RANK).collect();

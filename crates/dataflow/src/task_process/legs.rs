@@ -65,7 +65,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         None
     }
 
-    /// Returns whether a process has failed, as far as this one knows.
+    /// Returns whether a process has failed, as far as this process knows.
     fn has_seen_a_failure(&self) -> bool {
         let mut ranks = self.membership.with_role(Role::RANK).map(|it| self.membership.member(it));
         ranks.any(|it| it.gone || it.life > Life(1) || it.life == Life(1) && !it.up)

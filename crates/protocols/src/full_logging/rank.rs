@@ -248,8 +248,8 @@ impl Rank {
         }
     }
 
-    /// Handles the commit: the application resumes, and the peers learn which messages the checkpoint contains, and
-    /// remove these messages from their logs (R8). Earlier checkpoints are no longer needed.
+    /// Handles the commit: the application resumes. The peers learn which messages the checkpoint contains, and remove
+    /// these messages from their logs (R8). Earlier checkpoints are no longer needed.
     fn maybe_commit(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some((checkpoint, saved, committed)) = self.checkpoints.commit(now) else { return };
         self.position = checkpoint.position;

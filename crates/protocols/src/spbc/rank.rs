@@ -319,7 +319,7 @@ impl Rank {
         }
     }
 
-    /// Handles the commit: the application resumes, and peers in other clusters learn which messages the checkpoint
+    /// Handles the commit: the application resumes. Peers in other clusters learn which messages the checkpoint
     /// contains, and remove these messages from their logs (R8). Earlier checkpoints are no longer needed.
     fn commit(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         let Some(part) = self.part.take_if(|part| part.checkpoint() == checkpoint) else { return };

@@ -50,7 +50,7 @@ pub(super) struct Stable {
     /// Whether the next image must be a checkpoint: the log does not contain all changes since the last one,
     /// or a holder lacks the checkpoint that the log follows.
     needs_checkpoint: bool,
-    /// Legs whose image is durable, held until all other processes know that this process has started.
+    /// Legs whose image is durable, held until the membership states that this process has started.
     held: Vec<(Theft, Leg)>,
     /// The time at which the next checkpoint is due.
     due: Time,
@@ -312,7 +312,7 @@ impl Stable {
         Some(name)
     }
 
-    /// Sends the legs whose image is durable, once all processes know that this one has started.
+    /// Sends the legs whose image is durable, once the membership states that this process has started.
     pub(super) fn release(&mut self, membership: &Membership, host: &mut dyn Host<TaskRecovery>) {
         if membership.member(self.me).started {
             self.held.drain(..).for_each(|(theft, leg)| host.pass(theft, leg));

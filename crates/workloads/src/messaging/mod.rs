@@ -118,7 +118,8 @@ pub enum Step {
         content: Vec<u8>,
     },
     /// Combines the numbers of all ranks, element by element, and sends the result to one rank; see
-    /// [`Message::unpack`]. Other ranks receive nothing. The order of a sum depends only on the number of ranks.
+    /// [`Message::unpack`]. Other ranks receive nothing. The order of a sum depends only on the number of ranks and on
+    /// `root`.
     Reduce {
         /// The rank that receives the result; the same for all ranks.
         root: u32,

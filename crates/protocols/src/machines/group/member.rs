@@ -187,7 +187,7 @@ impl<P: Grouped> Group<P> {
         own
     }
 
-    /// Removes all checkpoints before this one, which is committed or restored, here and at the holders. `log` is the
+    /// Removes, here and at the holders, all checkpoints before this one, which is committed or restored. `log` is the
     /// number of logged messages that were removed since the last collection.
     pub(crate) fn collect(&mut self, checkpoint: Option<Checkpoint>, log: u32, host: &mut dyn Machine<P>) {
         if let Some(Checkpoint { position: Position { sn, .. }, .. }) = checkpoint {

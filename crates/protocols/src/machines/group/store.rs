@@ -277,7 +277,7 @@ impl<P: Grouped> Store<P> {
     }
 
     /// Handles an owner's announcement of the part that should be held for it, under this incarnation of its group:
-    /// requests the part if it is not here, and removes older ones.
+    /// requests the part if it is not here, and otherwise removes older ones.
     pub(crate) fn hold(
         &mut self,
         owner: ProcessId,
