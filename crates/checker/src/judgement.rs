@@ -144,8 +144,8 @@ impl Property {
     }
 
     /// Returns the promise that a protocol must make to be judged by the property; `None` if every protocol must have
-    /// the property. Other properties, such as [`Property::MaximalLine`] and [`Property::DurableBeforeResume`], depend
-    /// on a promise only in part, and check this themselves.
+    /// the property, or if the property depends on a promise only in part and checks this itself, as
+    /// [`Property::MaximalLine`] and [`Property::DurableBeforeResume`] do.
     pub fn promise(self) -> Option<Promise> {
         match self {
             Property::ForcedBeforeDelivery => Some(Promise::ForcedBeforeDelivery),

@@ -131,7 +131,7 @@ fn steps(history: &History<'_>, member: ProcessId) -> Vec<(Point, Step)> {
     }
     let first = history.witnessed.partition_point(|it| it.at.segment.0 < own.start);
     for witnessed in history.witnessed[first..].iter().take_while(|it| it.at.segment.0 < own.end) {
-        // A state that the process takes over from another one does not change its own position.
+        // A state that the process takes over from another one does not change the process's own position.
         if witnessed.is_restored && history.segment(witnessed.at.segment).host == member {
             let incarnation = history.segment(SegmentNo(witnessed.at.segment.0 + 1)).incarnation;
             let sn = witnessed.part.map_or(Sn(0), |name| name.sn);

@@ -115,7 +115,7 @@ impl Share {
         lacking
     }
 
-    /// Starts the first task that may run, in the order of the plan, and returns it.
+    /// Starts the task of the lowest [rank](Plan::rank) among those that may run, and returns it.
     pub(super) fn next(&mut self) -> Option<TaskNo> {
         let (_, task) = self.ready.pop_first()?;
         self.executing.insert(task);
@@ -225,7 +225,7 @@ impl Share {
         self.values.iter().chain(&self.recent)
     }
 
-    /// Returns all values that exist here, and discards the rest of the share.
+    /// Returns the values that the share has kept for its tasks, and discards the rest of the share.
     pub(super) fn into_values(self) -> BTreeMap<Value, Option<Chunk>> {
         self.values
     }

@@ -214,7 +214,7 @@ impl Hc3i {
 
     /// Handles an image from the network: a lost part of this process, or another process's replica.
     pub(super) fn image_arrived(&mut self, _from: ProcessId, image: Arc<Image>, host: &mut ProtocolHost) {
-        // After its owner has left, no process will ask for it.
+        // After its owner has left, no process will ask for the image.
         let is_of_use = self.membership.is_present(image.name.owner);
         if image.name.owner != self.me && self.arrives_late(image.name) {
             self.copies.settled(image.name, host);

@@ -316,7 +316,7 @@ impl Protocol for Hc3i {
 
     #[inline]
     fn next_deadline(&self) -> Option<Time> {
-        // This is called after every event, and there is usually no deadline, so skip the rest early.
+        // Called after every event. A process that is not a coordinator skips the rest.
         let others = earlier(self.alerts.next_deadline(), self.copies.writes.next_deadline());
         let Some(coordination) = self.coordination.as_deref() else {
             return others;
