@@ -26,8 +26,8 @@ pub enum Message {
     Stopped(Position),
     /// With global coordination, coordinator to all partitions: all states are saved.
     Resume(Position),
-    /// Restarted coordinator to all processes: which checkpoint is valid, and where does each partition run? From then
-    /// on, the receiver takes part in no older recovery.
+    /// Restarted coordinator to all processes: which checkpoint is valid, and where does each partition run?
+    /// Afterwards, the receiver takes part in no older recovery.
     Survey(Incarnation),
     /// Answer to [`Survey`](Message::Survey): the newest checkpoint that the sender knows to be valid, and the newest
     /// map that it knows.

@@ -40,7 +40,7 @@ impl Recorder {
 
 impl Machine<Plain> for Recorder {
     fn control(&mut self, _: To, (): ()) {
-        unreachable!("sub-machines send no messages")
+        unreachable!("the tested sub-machines send no messages")
     }
     fn send_image(&mut self, to: ProcessId, image: Arc<Image<(), ()>>) {
         self.0.push(Act::SendImage(to, image.name));
@@ -52,16 +52,16 @@ impl Machine<Plain> for Recorder {
         self.0.push(Act::Read(name));
     }
     fn list(&mut self) {
-        unreachable!("the protocols list the storage")
+        unreachable!("the tested sub-machines do not list the storage")
     }
     fn delete(&mut self, _: ImageName) {
-        unreachable!("the protocols decide what is needed")
+        unreachable!("the tested sub-machines remove no images")
     }
     fn record(&mut self, _: u64, _: Arc<[u8]>) {
-        unreachable!("the protocols write records")
+        unreachable!("the tested sub-machines write no records")
     }
     fn started(&mut self) {
-        unreachable!("the protocols report a start")
+        unreachable!("the tested sub-machines do not report a start")
     }
     fn held(&mut self) {
         self.0.push(Act::Held);
