@@ -598,7 +598,7 @@ fn impossible(what: ImpossibleFact, names: &Context) -> String {
             format!("sent {}, which it had not lent ({})", name(task), named(theft))
         }
         ImpossibleFact::TookTwice { task, theft } => {
-            format!("got {} twice for one theft ({})", name(task), named(theft))
+            format!("received {} twice for one theft ({})", name(task), named(theft))
         }
         ImpossibleFact::Merged { task, theft } => {
             format!("used the result of {}, which it had not lent ({})", name(task), named(theft))

@@ -196,7 +196,7 @@ impl<G: Program> Program for Unrolled<G> {
     fn cost(&self, call: &Call) -> Span {
         match self.original(call) {
             None => Span::ZERO,
-            // The tasks that it spawns are known only after it has run.
+            // The tasks that a unit spawns are known only after the unit has run.
             Some((Unit { writes: None, .. }, original)) if self.program.spawns(&original) => {
                 self.run_whole(original, u64::MAX).2
             }

@@ -53,7 +53,7 @@ mod tests {
     use crate::testing::{Run, check_alone, collecting, finds};
     use faultline_core::{Fact, Span, Time, Witness};
 
-    /// Two checkpoints, and a minute of quiet.
+    /// Two checkpoints, and a minute without events.
     fn run() -> Run {
         let mut run = collecting(&[&[0], &[1]]);
         run.commit_with(0, &[0], &[], &[]);

@@ -343,8 +343,8 @@ fn the_worst_checkpoint_is_kept() {
     });
 }
 
-/// p2 has delivered a message that cluster 0 undid, and its whole cluster knows this. But it has not rolled
-/// back yet, and cluster 0 has taken new checkpoints since.
+/// p2 has delivered a message that cluster 0 undid, and its whole cluster knows this. But p2 has not rolled back yet,
+/// and cluster 0 has taken new checkpoints since.
 #[test]
 fn a_collection_does_not_rely_on_checkpoints_about_to_be_undone() {
     caught(Defect::CollectsOnSpoilt, Property::UnrecoverableJustified, |defects| {

@@ -80,7 +80,7 @@ pub enum Message {
     Level {
         /// Number of the round.
         epoch: u64,
-        /// Smallest phase of an outstanding orphan; `None` if there is no orphan left.
+        /// Smallest phase of an outstanding orphan; `None` if no orphan is left.
         level: Option<Phase>,
     },
     /// Process to the recovery process: it has re-sent this orphan (R3).
