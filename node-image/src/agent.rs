@@ -11,9 +11,8 @@ use crate::command_error::CommandError;
 
 /// Host one process of a federation, as its supervisor orders.
 ///
-/// Starts, kills, pauses and restarts the process, and outlives it. Serves Prometheus metrics at /metrics and
-/// its health at /healthz on the same port. Ends on SIGTERM, once the process has ended and its facts have
-/// been sent.
+/// Starts, kills, pauses and restarts the process, and outlives it. Serves Prometheus metrics at /metrics and its
+/// health at /healthz on the same port. Exits on SIGTERM, once the process has ended and its facts have been sent.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(say(1, |_| {}), Amendment { generation: 1, refused: None });
         let refused = say(2, |spec| spec.faults.clear());
         assert!(refused.refused.as_ref().is_some_and(|it| it.contains("spec.faults")), "{refused:?}");
-        assert_eq!(say(2, |_| {}), refused, "a repeated request gets the same answer");
+        assert_eq!(say(2, |_| {}), refused, "a repeated request has the same outcome");
         assert_eq!(say(1, |_| {}), refused, "an older spec is ignored");
         assert_eq!(say(3, |spec| spec.pause = true), Amendment { generation: 3, refused: None });
         let no_such_node = |spec: &mut faultline_api::FederationSpec| {

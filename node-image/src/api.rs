@@ -182,7 +182,7 @@ async fn bundle(State(api): State<Arc<ApiState>>) -> Response {
     let (near, far) = tokio::io::duplex(PIPE);
     let dir = api.dir.clone();
     let packed = tokio::task::spawn_blocking(move || pack(&dir, SyncIoBridge::new(near)));
-    // If packing the record fails, the answer is aborted: a truncated archive could look complete.
+    // If packing the record fails, the response is aborted: a truncated archive could look complete.
     let failure = stream::once(async {
         match packed.await.map_err(io::Error::other).flatten() {
             Ok(()) => None,
@@ -223,7 +223,7 @@ fn refusal(why: &str) -> Response {
 }
 
 fn json(value: &impl Serialize) -> Response {
-    let text = serde_json::to_vec(value).expect("every answer can be written as JSON");
+    let text = serde_json::to_vec(value).expect("every response can be written as JSON");
     ([(CONTENT_TYPE, "application/json")], text).into_response()
 }
 

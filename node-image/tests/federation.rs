@@ -101,7 +101,7 @@ fn a_federation_at_places_survives_a_crash_and_a_lost_cluster_with_the_result_of
     assert_eq!(ask(setting.agents[0].1.address, "GET", "/healthz", None, &[]).0, 200);
 }
 
-/// Returns the answer to a request for the status, over an encrypted connection.
+/// Returns the response to a request for the status, over an encrypted connection.
 async fn encrypted(address: SocketAddr, key: &str, token: &str) -> Result<Status, SupervisorError> {
     let stream = TcpStream::connect(address).await.map_err(SupervisorError::Connect)?;
     let stream = Connector::new(key).unwrap().connect(stream).await.map_err(SupervisorError::Tls)?;

@@ -70,7 +70,7 @@ pub struct Session {
     pub statuses: Pace,
     /// UIDs of its sets, once it is being deleted. Volumes owned by these sets are deleted after them.
     pub ending: BTreeSet<String>,
-    /// Time at which the operator last asked why pods are missing, and the answer.
+    /// Time of the last query for the reason why pods are missing, and the reason if it is known.
     pub refused: Option<(Instant, Option<String>)>,
     /// Time at which the operator last checked for deleted objects, or first found that pods are missing.
     pub restored: Option<Instant>,
@@ -237,7 +237,7 @@ where
                 Ok(Some(event)) => {
                     let is_complete = matches!(event, watcher::Event::InitDone);
                     for federation in mirror(event) {
-                        // The receiver is gone only if the controller has ended.
+                        // The receiver has been dropped only if the controller has ended.
                         let _ = touched.unbounded_send(federation);
                     }
                     if let Some(complete) = complete.take_if(|_| is_complete) {

@@ -16,7 +16,7 @@ use faultline_protocols::{
 use faultline_supervisor as supervisor;
 use serde::Serialize;
 
-/// A rule, by the code that contains it. Several protocols may share the code.
+/// A rule, grouped by the code that contains it. Several protocols may share the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A rule of HC3I, which independent checkpoints share.

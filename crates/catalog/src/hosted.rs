@@ -15,8 +15,8 @@ pub trait Hosted: Process<Config: Send + Sync> + Clone + Debug + 'static {
     fn promises(config: &Self::Config) -> Promises;
 
     /// Returns what each rank computes without faults; `None` if that depends on timing, or if it cannot be computed
-    /// independently. `seed` returns the seed of each rank. This can take as long as the program computes, excluding
-    /// modelled time.
+    /// independently. `seed` returns the seed of each rank. This may take as long as the computations of the program,
+    /// but modelled time takes no real time.
     fn reference(
         config: &Self::Config,
         membership: &Membership,

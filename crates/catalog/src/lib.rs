@@ -231,7 +231,7 @@ impl<N: Hosted> Setup<N> {
 
     /// Returns what each rank computes without faults; `None` for an application whose result depends on timing.
     ///
-    /// This can take as long as the application computes, excluding modelled time.
+    /// This may take as long as the computations of the application, but modelled time takes no real time.
     pub fn reference(&self) -> Option<Vec<(ProcessId, Digest)>> {
         N::reference(&self.process, &self.membership, &|process| process_seed(self.seed, process))
     }

@@ -30,8 +30,8 @@ pub struct Rederived {
     pub doubts: Vec<String>,
 }
 
-/// Derives the manifest of a record again, and compares the two. Computes the expected results, which may take as
-/// long as the application computes, excluding modelled time.
+/// Derives the manifest of a record again, and compares the two. Computes the expected results, which may take as long
+/// as the computations of the application; modelled time takes no real time.
 pub fn rederive(recorded: Manifest, trace: &Trace) -> Rederived {
     let federation = match parse("federation.yaml", recorded.federation.as_bytes()) {
         Ok(federation) => federation,
@@ -117,8 +117,9 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     let mut doubts = Vec::new();
     if !differing.is_empty() {
         let fields = differing.join(", ");
-        doubts
-            .push(format!("manifest.json does not follow from federation.yaml: {fields} would be different"));
+        doubts.push(format!(
+            "manifest.json does not follow from federation.yaml: these entries differ: {fields}"
+        ));
     }
     let has_joined = |cluster| trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Joined(cluster));
     let acts = |process| {
@@ -128,7 +129,9 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     for (cluster, members) in awaited {
         if members.into_iter().any(acts) && !has_joined(cluster) {
             let name = &derived.clusters[cluster.index()].name;
-            doubts.push(format!("processes of {name} act, but the supervisor does not say that it joined"));
+            doubts.push(format!(
+                "processes of {name} act, but the supervisor does not report that {name} joined"
+            ));
         }
     }
     let manifest = Manifest {

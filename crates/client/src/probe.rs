@@ -11,8 +11,8 @@ pub const SELECTOR: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/c
 /// Time limit of a probing pod, in seconds, in case it is not deleted.
 const DEADLINE_SECONDS: u32 = 60;
 
-/// Returns a pod that prints the features of the Kubernetes node's kernel as a line of JSON, and ends. It has the
-/// rights of a [shaper](naming::SHAPER).
+/// Returns a pod that prints the features of the Kubernetes node's kernel as a line of JSON, and then exits. The pod
+/// has the rights of a [shaper](naming::SHAPER).
 ///
 /// # Panics
 ///

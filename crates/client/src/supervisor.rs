@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Size limit of an answer that is read as a whole, in bytes: far more than any status.
+/// Size limit of a response that is read as a whole, in bytes: far more than any status.
 const MAX_ANSWER: usize = 16 << 20;
 
 /// A supervisor at a known address.
@@ -44,17 +44,17 @@ pub enum SupervisorError {
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Http(#[from] hyper::Error),
-    /// The supervisor did not answer in time.
-    #[error("no answer within {DEADLINE:?}")]
+    /// The supervisor did not respond in time.
+    #[error("no response within {DEADLINE:?}")]
     Timeout,
-    /// The answer is too long, or incomplete.
-    #[error("cannot read the answer: {0}")]
+    /// The response is too long or incomplete.
+    #[error("cannot read the response: {0}")]
     Body(Box<dyn std::error::Error + Send + Sync>),
     /// The supervisor refused the request.
     #[error("answered {0}: {1}")]
     Refused(StatusCode, String),
-    /// The answer has an unexpected form.
-    #[error("cannot parse the answer: {0}")]
+    /// The response has an unexpected form.
+    #[error("cannot parse the response: {0}")]
     Answer(#[from] serde_json::Error),
 }
 
@@ -76,8 +76,8 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// Fails if the supervisor cannot be reached, does not answer in time, or refuses the request, or if its answer is
-    /// not a status.
+    /// Fails if the supervisor cannot be reached, does not respond in time, or refuses the request, or if its response
+    /// is not a status.
     pub async fn status(&self, event: u64) -> Result<Status, SupervisorError> {
         let body = self.ask(Method::GET, &format!("{STATUS}?after={event}"), Bytes::new()).await?;
         Ok(serde_json::from_slice(&body)?)
@@ -144,14 +144,14 @@ pub struct HttpRequest<'a> {
     pub body: Bytes,
 }
 
-/// An answer that is being received. Dropping it closes the connection.
+/// A response that is being received. Dropping it closes the connection.
 pub struct HttpResponse {
     body: Incoming,
     _connection: AbortOnDropHandle<()>,
 }
 
 impl HttpRequest<'_> {
-    /// Sends the request over an existing connection, and waits for the beginning of the answer.
+    /// Sends the request over an existing connection, and waits for the beginning of the response.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl HttpRequest<'_> {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // The request and the body report its failures.
+        // The request and the response body report failures of the connection.
         let connection = AbortOnDropHandle::new(tokio::spawn(connection.map(drop)));
         let request = Request::builder()
             .method(self.method)
@@ -188,17 +188,17 @@ impl HttpRequest<'_> {
 }
 
 impl HttpResponse {
-    /// Returns the complete answer.
+    /// Returns the complete response.
     ///
     /// # Errors
     ///
-    /// Fails if the answer is incomplete, or longer than the size limit.
+    /// Fails if the response is incomplete or longer than the size limit.
     pub async fn whole(self) -> Result<Bytes, SupervisorError> {
         let body = Limited::new(self.body, MAX_ANSWER).collect().await;
         Ok(body.map_err(SupervisorError::Body)?.to_bytes())
     }
 
-    /// Returns the next piece of the answer, or an error if the connection fails; `None` at the end.
+    /// Returns the next piece of the response, or an error if the connection fails; `None` at the end.
     pub async fn piece(&mut self) -> Option<Result<Bytes, SupervisorError>> {
         loop {
             match self.body.frame().await?.map(hyper::body::Frame::into_data) {

@@ -59,7 +59,7 @@ pub fn contents_survive_the_network(driver: &mut impl Driver) {
     scenario.at(P0, None, Span::from_millis(50), images.chain([Act::Send(P1, 100)]));
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
-    assert_eq!(evidence.lives(P1), [FIRST], "a probe that receives changed content ends its life");
+    assert_eq!(evidence.lives(P1), [FIRST], "a probe that receives changed content fails");
     let seen = evidence.seen(P1, FIRST);
     for number in 0..4 {
         let image = Observation::ReceivedImage { from: P0, by: FIRST, number };
@@ -317,8 +317,7 @@ pub fn a_fault_is_in_force_before_its_trigger_resumes(driver: &mut impl Driver) 
     expect_full_when_told(driver, scenario, Span::from_millis(100));
 }
 
-/// A fault is also in force at a paused process, which handles messages from the released process only under
-/// the fault.
+/// A fault also takes effect at a paused process, before that process handles any message from the released process.
 pub fn a_fault_is_in_force_even_at_a_paused_process(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
     scenario.script.all_arrives = true;

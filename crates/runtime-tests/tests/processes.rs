@@ -264,7 +264,7 @@ fn an_unknown_caller_is_disconnected_and_changes_nothing() {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&[*b"FLT2", [0; 4], called].concat()).unwrap();
         stream.write_all(&[7; 16]).unwrap();
-        // The called end proves that it knows the key; this caller cannot.
+        // The called process proves that it knows the key; this caller cannot.
         if stream.read_exact(&mut [0; 48]).is_ok() {
             answered += 1;
             stream.write_all(&[9; 32]).unwrap();
@@ -308,7 +308,7 @@ fn metrics(port: u16) -> String {
     page(port).expect("a metrics page")
 }
 
-/// Returns the answer to a request for a metrics page; `None` if there is no answer.
+/// Returns the response to a request for a metrics page; `None` if there is none or its status is not 200.
 fn page(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;

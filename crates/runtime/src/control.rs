@@ -30,7 +30,7 @@ pub(crate) struct Introduction {
     pub(crate) life: Life,
 }
 
-/// The supervisor's answer: everything that a node needs before it listens.
+/// The supervisor's response: everything that a node needs before it listens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) clock: Clock,

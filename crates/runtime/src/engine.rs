@@ -34,8 +34,7 @@ use crate::transport::{Identity, Incoming, Transport};
 /// Largest number of events in a batch.
 const BATCH: usize = 64;
 
-/// The reason why a node cannot continue. Unless the supervisor has disconnected, the node ends as if it had
-/// crashed.
+/// The reason why a node cannot continue. Unless the supervisor has disconnected, the node exits as if it had crashed.
 #[derive(Debug, Error)]
 pub(crate) enum EngineError {
     #[error("cannot write facts: {0}")]
@@ -503,7 +502,7 @@ fn compute<P: Process + 'static>(
         let end = clock.now() + job.cost();
         let output = job.run();
         pause(end.since(clock.now()));
-        // The receiver is closed only if the node ends.
+        // The receiver is closed only if the node exits.
         drop(done.send(Stimulus::Event(Event::Computed(no, output))));
     });
 }

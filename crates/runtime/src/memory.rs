@@ -33,7 +33,7 @@ pub fn used_by_all() -> Option<u64> {
     let (mut pages, mut processes) = (0, vec!["self".to_owned()]);
     while let Some(process) = processes.pop() {
         let dir = Path::new("/proc").join(process);
-        // A process may have ended in the meantime.
+        // A process may have exited in the meantime.
         pages += fs::read_to_string(dir.join("statm")).ok().and_then(|it| own_pages(&it)).unwrap_or(0);
         for thread in fs::read_dir(dir.join("task")).into_iter().flatten().flatten() {
             let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();

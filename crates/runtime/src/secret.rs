@@ -164,8 +164,7 @@ impl Secret {
         line
     }
 
-    /// Performs the handshake at the calling end: proves knowledge of the key, and requires the same proof in
-    /// return.
+    /// Performs the handshake as the caller: proves knowledge of the key, and requires the same proof in return.
     pub(crate) async fn dial(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -187,9 +186,8 @@ impl Secret {
         Ok(())
     }
 
-    /// Performs the handshake at the called end, and returns the authenticated caller. `key_of` returns the
-    /// key that the two ends share. If there is no such key, the connection is closed, exactly as for a wrong
-    /// key.
+    /// Performs the handshake as the called program, and returns the authenticated caller. `key_of` returns the key
+    /// that the two ends share. If there is no such key, the connection is closed, exactly as for a wrong key.
     pub(crate) async fn answer<'a>(
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         key_of: impl FnOnce(Ends) -> Option<&'a Secret>,

@@ -537,7 +537,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Performs actions in order, up to a fact at which the process halts.
     fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
         for place in 0..actions.len() {
-            // A trivial action takes its place, so that the action can be moved out.
+            // A trivial action replaces it, so that it can be moved out of the list.
             let action = mem::replace(&mut actions[place], Action::List);
             if self.act(process, action) {
                 self.sim_processes[process.index()].backlog().rest.extend(actions.drain(place + 1..));

@@ -40,7 +40,7 @@ pub struct Stats {
     pub control: Traffic,
     /// Parts of checkpoints.
     pub images: Traffic,
-    /// The part of all three that was sent between clusters.
+    /// The packets of all three kinds that were sent between clusters.
     pub between_clusters: Traffic,
     /// Number of packets dropped because their sender's or receiver's life had ended.
     pub stale: u64,
@@ -48,7 +48,7 @@ pub struct Stats {
     pub lost_in_flight: u64,
     /// Protocol messages by kind, within and between clusters, in the order of their first appearance.
     kinds: Vec<(&'static str, [Traffic; 2])>,
-    /// The parts of application messages and of images that were sent between clusters.
+    /// The application messages and the images that were sent between clusters.
     application_between: Traffic,
     images_between: Traffic,
 }

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(
             storage.submit(Operation::List, Time(50), &COSTS),
             Time(60),
-            "no operation waits for an ended life"
+            "operations of an ended life delay no others"
         );
         assert_eq!(storage.complete(), Some(Event::Listed(vec![])));
         storage.crash(Time(70), StorageFate::Lost);

@@ -210,8 +210,8 @@ impl Supervisor {
         agenda.into_iter().chain(self.silence.next_deadline()).min()
     }
 
-    /// Returns whether the driver must report facts of this kind. Drivers ask once, at the start of a run: facts that
-    /// only faults added later wait for are reported by the processes that halt at them.
+    /// Returns whether the driver must report facts of this kind. Drivers ask once, at the start of a run. If a fault
+    /// added later waits for another kind of fact, the processes that halt at such a fact report it.
     pub fn follows(&self, kind: FactKind) -> bool {
         matches!(
             kind,

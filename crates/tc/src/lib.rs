@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | [`probe`] | features of the running kernel, each tested on temporary interfaces |
 //! | [`namespace`] | network namespaces, connected by a hub, for processes on one machine |
-//! | [`netlink`] | requests to the kernel, and its answers |
+//! | [`netlink`] | requests to the kernel, and its responses |
 //! | [`link`] | interfaces and their addresses |
 //! | [`traffic`] | queueing disciplines, classes and filters |
 //!

@@ -1,5 +1,5 @@
-//! The part of netlink that interfaces and traffic control need: requests with their attributes, and the
-//! kernel's answers.
+//! The part of netlink that interfaces and traffic control need: requests with their attributes, and the kernel's
+//! responses.
 //!
 //! [`Socket::perform`] blocks until the kernel answers, which takes microseconds. A socket stays in the
 //! network namespace in which it was opened, even if the calling thread moves to another one.
@@ -187,7 +187,7 @@ impl Socket {
         )))
     }
 
-    /// Returns the answers to a request. The first value is whether they are inconsistent, because the list changed
+    /// Returns the responses to a request. The first value is `true` if they are inconsistent because the list changed
     /// while it was read.
     fn ask(&self, request: Request, flags: u16) -> io::Result<(bool, Vec<Answer>)> {
         let sequence = self.sequence.get().wrapping_add(1);

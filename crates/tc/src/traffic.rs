@@ -1,5 +1,5 @@
 //! Queueing disciplines, classes and filters (`linux/pkt_sched.h`, `linux/pkt_cls.h`): requests that set
-//! them, and the kernel's answers.
+//! them, and the kernel's responses.
 
 use std::fmt;
 use std::io;

@@ -1,7 +1,7 @@
 //! Tests that apply trees of traffic control to the running kernel, as far as it supports them. A skipped test
 //! prints the reason.
 
-#![allow(clippy::disallowed_methods)] // A real kernel has real time.
+#![allow(clippy::disallowed_methods)] // The kernel delays packets in real time.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

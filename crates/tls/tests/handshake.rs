@@ -121,7 +121,7 @@ async fn an_address_can_open_only_so_many_connections() {
     connection.read_exact(&mut heard).await.unwrap();
     assert_eq!(&heard, b"GET", "open connections continue");
     drop((connection, silent));
-    // The listener closes new connections until it has noticed that the others are closed.
+    // The listener closes new connections until it has detected that the others are closed.
     loop {
         let mut again = TcpStream::connect(address).await.unwrap();
         if again.write_all(b"GET").await.is_err() {

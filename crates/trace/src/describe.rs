@@ -114,7 +114,7 @@ impl Display for Predicate<'_> {
             }
             Fact::Begun => f.write_str("started the application"),
             Fact::Injecting { no, fault } => write!(f, "injected {no}: {}", describe_fault(fault, names)),
-            Fact::Ineffective { no, reason } => write!(f, "saw no effect of {no}: {reason}"),
+            Fact::Ineffective { no, reason } => write!(f, "found that {no} had no effect: {reason}"),
             Fact::Failed { process: of, life, storage, by } => {
                 let (of, storage) = (process(*of), storage_clause(*storage));
                 write!(f, "ended {life} of {of}{storage} ({})", CauseText(*by))
@@ -122,11 +122,11 @@ impl Display for Predicate<'_> {
             Fact::Detected { process: of, life } => {
                 write!(f, "detected the failure of {life} of {}", process(*of))
             }
-            Fact::Joined(cluster) => write!(f, "saw {} join", names.cluster(*cluster)),
+            Fact::Joined(cluster) => write!(f, "let {} join", names.cluster(*cluster)),
             Fact::Left(cluster) => {
                 write!(f, "let {} leave and released its storage", names.cluster(*cluster))
             }
-            Fact::Completed => f.write_str("saw all ranks finished and no messages in transit"),
+            Fact::Completed => f.write_str("found all ranks finished and no messages in transit"),
             Fact::Changed(change) => write!(f, "applied a change: {}", describe_change(change, names)),
         }
     }
@@ -202,7 +202,7 @@ fn describe_claim(claim: &Claim, names: &RunNames, f: &mut fmt::Formatter<'_>) -
         Claim::Unrecoverable { group: of, missing } => {
             write!(f, "found no checkpoint of {} that could be restored", group(*of))?;
             for (name, asked) in missing.iter() {
-                write!(f, "; missing {}, asked", names.part(*name))?;
+                write!(f, "; {} is missing, requested from", names.part(*name))?;
                 asked.iter().try_for_each(|it| write!(f, " {}", process(*it)))?;
             }
             Ok(())

@@ -118,7 +118,7 @@ impl fmt::Display for FlawKind {
             }
             FlawKind::Misnamed(file) => write!(f, "are in a file with the wrong name, {file}"),
             FlawKind::Twice(file) => write!(f, "are also in a second file, {file}"),
-            FlawKind::Stranger(file) => write!(f, "{file}, among the facts, belongs to no process"),
+            FlawKind::Stranger(file) => write!(f, "{file}, in the directory of facts, belongs to no process"),
             FlawKind::TimeGoesBack(number) => write!(f, "have decreasing times at {number}"),
             FlawKind::Contradiction(text) => write!(f, "{text}"),
             FlawKind::NoDigest => write!(f, "the manifest contains no digest of itself"),

@@ -24,7 +24,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
 
     ns.set_profile("privileged").await?;
     let status = ns.passes(QUICK_START).await?;
-    assert!(status.shaping.is_some_and(|it| it.starts_with("tc")), "traffic control takes part");
+    assert!(status.shaping.is_some_and(|it| it.starts_with("tc")), "traffic control is used");
     Ok(())
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn only_net_admin(ns: &TestNamespace, pod: &str) -> Result<(), 
 }
 
 /// Returns why the API server would reject a pod. The API server learns of a changed profile by a watch, so the query
-/// is repeated until the answer is as expected, or for ten seconds.
+/// is repeated until the response is as expected, for at most ten seconds.
 async fn refusal(pods: &Api<Pod>, pod: &Pod, expected: bool) -> Result<Option<String>, Failure> {
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let until = Instant::now() + Duration::from_secs(10);

@@ -305,7 +305,8 @@ impl Bcs {
 
     fn sent(&mut self, id: MessageId, payload: Payload, host: &mut dyn Host<Bcs>) {
         self.log.push(Logged { id, payload: payload.clone() });
-        // Messages that the application sends during a recovery, before it is restored, are sent at the end or undone.
+        // Messages that the application sends during a recovery, before it is restored, are transmitted after the
+        // recovery or undone.
         if matches!(self.phase, Phase::Running) {
             host.transmit(id, self.stamp(), payload);
         }
@@ -318,7 +319,7 @@ impl Bcs {
 
     fn received(&mut self, message: Waiting, now: Time, host: &mut dyn Host<Bcs>) {
         if message.stamp.epoch < self.epoch && !self.has(Defect::StaleAccepted) {
-            return; // if its send was not undone, its sender sends it again
+            return; // unless its send was undone, its sender sends it again
         }
         let is_ahead = message.stamp.epoch > self.epoch || !matches!(self.phase, Phase::Running);
         if is_ahead || self.taking.is_some() {

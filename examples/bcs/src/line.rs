@@ -22,7 +22,8 @@ pub(crate) struct Line {
 pub(crate) const ANY: Sn = Sn(u32::MAX);
 
 impl Line {
-    /// Enters a report. A later one from the same process is smaller, because a checkpoint turned out to be damaged.
+    /// Enters a report. A later report from the same process permits a smaller index, because a checkpoint turned out
+    /// to be damaged.
     pub(crate) fn report(&mut self, process: ProcessId, permits: Sn) {
         let entry = self.reports.entry(process).or_insert(ANY);
         *entry = permits.min(*entry);
@@ -32,7 +33,7 @@ impl Line {
         self.reports.contains_key(&process)
     }
 
-    /// Returns the process that permits least.
+    /// Returns the process that permits the smallest index.
     pub(crate) fn lowest(&self) -> Option<ProcessId> {
         self.reports.iter().min_by_key(|(_, permits)| **permits).map(|(process, _)| *process)
     }

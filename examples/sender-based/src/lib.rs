@@ -320,7 +320,7 @@ impl SenderBased {
         match message {
             Message::Delivered { number, rsn } => {
                 let is_it = |it: &&mut Logged| it.id.to == from && it.id.number == number;
-                // The receiver will number again whatever the re-execution has yet to send.
+                // If the re-execution has not sent this message yet, the receiver returns the RSN again later.
                 if let Some(logged) = self.log.iter_mut().find(is_it) {
                     logged.rsn = Some(rsn);
                     self.learned(from, number + 1);

@@ -29,7 +29,7 @@ fn it_recovers_in_virtual_time() {
 #[test]
 fn it_recovers_on_real_processes() {
     let place = tempfile::tempdir().unwrap();
-    // 3: on a busy machine, links may not be as requested.
+    // The exit status is 3 if the links are not as requested, because the machine is busy.
     run(&place, &[0, 3], &["run", "federation.yaml", "--out", "real", "--record"]);
     run(&place, &[0], &["replay", "real"]);
 }

@@ -118,7 +118,7 @@ impl Setting {
         self.ask("PUT", "/v1/places", &serde_json::to_vec(places).unwrap()).0
     }
 
-    /// Sends a new spec to the supervisor. Returns the HTTP status and the answer.
+    /// Sends a new spec to the supervisor. Returns the HTTP status and the body of the response.
     pub(crate) fn amend(&self, generation: i64, spec: &FederationSpec) -> (u16, String) {
         let amended = Amended { generation, spec: spec.clone() };
         let (code, body) = self.ask("PUT", SPEC, &serde_json::to_vec(&amended).unwrap());
@@ -166,7 +166,7 @@ pub(crate) fn ask(
     let mut stream = TcpStream::connect(address).unwrap();
     let bearer = token.map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
     let length = body.len();
-    // HTTP/1.0: the answer ends with the connection, and is not chunked.
+    // With HTTP/1.0, the response is not chunked and ends when the connection closes.
     let head = format!("{method} {path} HTTP/1.0\r\nhost: test\r\n{bearer}content-length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(body).unwrap();

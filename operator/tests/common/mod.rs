@@ -24,7 +24,7 @@ struct ServerState {
     objects: BTreeMap<String, Value>,
     used: BTreeSet<Right>,
     writes: Vec<String>,
-    /// The resource whose writes are refused, and the answer.
+    /// The resource whose writes are refused, and the response to them.
     refusing: Option<(String, Value)>,
     /// Number of writes that succeed before one fails.
     until_failure: Option<u32>,

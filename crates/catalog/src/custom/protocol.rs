@@ -53,7 +53,7 @@ impl ProtocolTypes for Erased {
 impl Protocol for Erased {
     type Config = ErasedConfig;
     type Stamp = OpaqueStamp;
-    // Unused: both depend on the protocol, and the functions below return them.
+    // Unused: the values depend on the protocol, and the functions below return them.
     const FIFO: bool = false;
     const REPEATS: bool = false;
 

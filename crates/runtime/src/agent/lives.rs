@@ -45,14 +45,13 @@ impl Running {
             .stderr(log)
             .spawn()?;
         let mut stdin = child.stdin.take().expect("standard input is piped");
-        // The line fits into a pipe's buffer. If the process ends before it reads the line, its end is
-        // reported.
+        // The line fits into a pipe's buffer. If the process exits before it reads the line, its exit is reported.
         drop(stdin.write_all(secret.to_line().as_bytes()));
         Ok(Running { life: options.life, pid: Pid::from_raw(child.id() as i32) })
     }
 
-    /// Pauses or resumes the process. Returns the time of the signal by the monotonic clock, in nanoseconds.
-    /// A process that has just ended is not an error.
+    /// Pauses or resumes the process. Returns the time of the signal by the monotonic clock, in nanoseconds. A process
+    /// that has just exited is not an error.
     pub(super) fn pause(&self, paused: bool) -> nix::Result<u64> {
         self.signal(if paused { Signal::SIGSTOP } else { Signal::SIGCONT })?;
         Ok(monotonic())

@@ -73,7 +73,7 @@ pub struct AgentOptions {
     pub shaper: Option<PathBuf>,
 }
 
-/// The reason why an agent ended without a termination signal.
+/// The reason why an agent exited without a termination signal.
 #[derive(Debug, Error)]
 pub enum AgentError {
     /// The asynchronous runtime did not start.
@@ -277,7 +277,7 @@ impl Agent {
                     Ok(order) => Stimulus::Said(call, order),
                     Err(error) => {
                         debug!(%error, "a connection ended");
-                        // The send fails only if the agent is about to end.
+                        // The send fails only if the agent is about to exit.
                         return drop(stimuli.send(Stimulus::HungUp(call)));
                     }
                 };
@@ -449,7 +449,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Handles the end of a child.
+    /// Handles the exit of a child.
     fn handle_exit(&mut self) {
         let Some((life, status)) = reap(&mut self.running) else { return };
         if status == ORDERLY {

@@ -42,7 +42,7 @@ pub(super) struct Children {
 
 struct Child {
     pid: Pid,
-    /// Exit status, once the process has ended.
+    /// Exit status, once the process has exited.
     exited: watch::Receiver<Option<ExitStatus>>,
     /// Whether the child was killed on request.
     killed: Rc<Cell<bool>>,

@@ -69,7 +69,7 @@ impl Listener for Visitors {
     async fn accept(&mut self) -> (TcpStream, SocketAddr) {
         match self.streams.recv().await {
             Some(stream) => (stream, self.address),
-            // The node is about to end.
+            // The node is about to exit.
             None => std::future::pending().await,
         }
     }

@@ -70,13 +70,13 @@ pub enum NodeOptionsError {
     Value(&'static str),
 }
 
-/// The reason why a node ended without being ordered to.
+/// The reason why a node exited without being ordered to.
 #[derive(Debug, Error)]
 pub enum NodeError {
     /// The operating system refused to end the node together with its parent.
     #[error("cannot arrange for this process to end with its parent: {0}")]
     Parent(nix::Error),
-    /// The program that started the node ended before the node began.
+    /// The program that started the node exited before the node was ready to detect this.
     #[error("the parent process has ended")]
     Orphan,
     /// The network namespace could not be created.
@@ -184,7 +184,7 @@ impl NodeOptions {
 pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -> Result<(), NodeError> {
     // A stopped process would not detect that the supervisor has disconnected.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(NodeError::Parent)?;
-    // The parent may have ended before that.
+    // The parent may have exited before this call.
     if std::os::unix::process::parent_id() != options.parent {
         return Err(NodeError::Orphan);
     }
@@ -226,7 +226,7 @@ async fn host<P: Process + 'static>(
     let facts = bundle.facts_writer(process, life).map_err(NodeError::Facts)?;
     let inputs = bundle.records_inputs().then(|| bundle.inputs_writer(process, life)).transpose();
     let inputs = inputs.map_err(NodeError::Facts)?;
-    // The receivers are closed only if the node is about to end.
+    // The receivers are closed only if the node is about to exit.
     let events_in = inbox_in.clone();
     let stored = move |done| {
         drop(events_in.send(match done {

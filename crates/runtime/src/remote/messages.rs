@@ -62,7 +62,7 @@ pub(crate) enum ToPlace {
     Clock(u64),
     /// A piece of a life's file of facts.
     Facts { life: Life, offset: u64, bytes: Vec<u8> },
-    /// A life has ended without an order to the agent, and all its facts have been sent.
+    /// A life has ended unexpectedly, without an order to end it, and all its facts have been sent.
     Ended { life: Life, status: String, last_output: String },
     /// All facts of the lives at this place up to this one have been sent, and those lives have ended.
     Sent { upto: Life },
@@ -73,7 +73,7 @@ pub(crate) enum ToPlace {
     Done { order: OrderNo, ended_at: Option<u64>, problem: Option<String> },
     /// Outcome of an order to pause or resume a life, with the time by the agent's monotonic clock.
     Paused { order: OrderNo, at: Option<u64>, problem: Option<String> },
-    /// The agent is about to end. Its life has ended, and all facts have been sent.
+    /// The agent is about to exit. Its life has ended, and all facts have been sent.
     Leaving,
 }
 

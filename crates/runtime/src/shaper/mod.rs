@@ -43,7 +43,7 @@ enum Question {
     TrafficCounts { address: Ipv4Addr },
 }
 
-/// A shaper's answer.
+/// A shaper's response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Answer {
     Abilities(Abilities),
@@ -78,7 +78,7 @@ pub enum ShaperError {
     #[error("the shaper cannot apply the links: {0}")]
     Refused(String),
     /// The program at the socket is not a shaper.
-    #[error("the shaper sent an unexpected answer")]
+    #[error("the shaper sent an unexpected response")]
     Confused,
 }
 

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Permissions of the socket: its owner and the directory's group may connect.
 const FOR_THE_GROUP: u32 = 0o660;
 
-/// The reason why a shaper ended without a termination signal.
+/// The reason why a shaper exited without a termination signal.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The asynchronous runtime or the handling of signals failed.

@@ -45,7 +45,7 @@ const STATUS_EVERY: Duration = Duration::from_millis(100);
 
 /// The fraction of the memory limit that is reserved for facts that no heartbeat has reported yet, as a divisor.
 const RESERVE: u64 = 8;
-/// Number of unexpected ends of one process at which the run fails.
+/// Number of unexpected exits of one process after which the run fails.
 const MOST_COLLAPSES: usize = 10;
 /// Free space below which a disk counts as full, in bytes.
 const LEAST_ROOM: u64 = 64 << 10;
@@ -389,8 +389,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         Ok(memory.outcome)
     }
 
-    /// Records orders that have already been performed, or would have no effect. States facts that the
-    /// predecessor did not state before it ended.
+    /// Records orders that have already been performed, or would have no effect. States facts that the predecessor did
+    /// not state before it exited.
     fn remember(
         &mut self,
         memory: &mut JournalReplay,
@@ -606,7 +606,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
         let keys = match self.keys.wrapped_pairs(process) {
             Ok(keys) => keys,
-            // The disconnected node ends, and is restarted.
+            // The disconnected node exits and is restarted.
             Err(error) => return warn!(%process, %error, "cannot send a node its keys"),
         };
         let (mut read, write) = stream.into_split();

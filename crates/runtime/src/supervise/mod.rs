@@ -188,7 +188,7 @@ pub enum RunError {
     Collapses {
         /// Name of the process.
         name: String,
-        /// Number of its unexpected ends.
+        /// Number of its unexpected exits.
         times: usize,
         /// Exit status, as the operating system reports it.
         status: String,

@@ -93,7 +93,7 @@ fn thief_victim_or_both_fail_at_each_message_of_a_theft() {
             let lent = facts.iter().find(
                 |it| matches!(it.fact, Fact::Theft { theft: of, step: TheftStep::Lent, .. } if of == theft),
             );
-            // Half the latency between clusters before the victim receives the request.
+            // At about this moment, the request is halfway between the two clusters.
             let asked = lent.expect("the task was lent").at.since(begun(&facts)).0 - 1_000_000;
             let steps = [
                 TheftStep::Lent,
@@ -266,7 +266,8 @@ fn lost_work_grows_with_time_under_satin_and_is_bounded_under_tic_and_sel() {
             federation.faults = vec![(Trigger::At(Time(span / 4 * quarter)), fault)];
             loss(&survives(&federation, protocol, &quarter), &without)
         });
-        // The bound, for two cores: under TIC, tau, a task and a write; under SEL, a task and a write of the log.
+        // The bound for two cores: twice the sum of tau, a task and a write under TIC, and twice the sum of a task and
+        // a write of the log under SEL.
         let write = Span::from_millis(20).0;
         match protocol {
             Protocol::Tic => {

@@ -27,7 +27,7 @@ pub(super) struct Target {
     pub(super) labels: Vec<(&'static str, String)>,
 }
 
-/// One series of an answer.
+/// One series in the result of a query.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Series {
     pub(super) metric: BTreeMap<String, String>,
@@ -76,7 +76,7 @@ impl Prometheus {
         Ok(fs::rename(new, &self.targets)?)
     }
 
-    /// Returns whether a query has an answer at any time since `begun`.
+    /// Returns whether a query returns data for any time since `begun`.
     pub(super) fn has_answered(&self, query: &str, begun: f64) -> bool {
         let now = now().unwrap_or(begun);
         self.query(query, begun, now, SCRAPE_SECONDS as f64)

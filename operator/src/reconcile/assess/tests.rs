@@ -310,7 +310,7 @@ fn a_run_that_could_not_be_carried_out_is_completed_and_unknown() {
 fn a_silent_supervisor_is_reported_and_changes_no_phase() {
     let mut observed = running(Status { phase: RunPhase::Running, ..Status::default() });
     look(&mut observed, &accepted(None), 1);
-    observed.supervision = Supervision::Silent("no answer within 2s".into());
+    observed.supervision = Supervision::Silent("no response within 2s".into());
     let (status, new_events) = look(&mut observed, &accepted(None), 2);
     assert_eq!(status.phase, Phase::Running);
     assert_eq!(reasons(&new_events), ["SupervisorSilent"]);
