@@ -202,7 +202,7 @@ where
     }
 }
 
-/// Removes the unused fields of a pod, which make up most of it: there may be thousands of pods.
+/// Removes the unused fields of a pod, which make up most of its size, because there may be thousands of pods.
 fn trim_pod(pod: &mut Pod) {
     pod.metadata.managed_fields = None;
     pod.spec = None;

@@ -92,8 +92,9 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     })
 }
 
-/// The number of bytes that may wait at a sender with limited bandwidth before a message to the coordinator. By the
-/// time a partition acknowledges a checkpoint, its part has left; only values that it has sent since may wait.
+/// The number of bytes that may be queued at a sender with limited bandwidth ahead of a message to the coordinator.
+/// When a partition acknowledges a checkpoint, its part of the checkpoint has left the queue; only values that the
+/// partition has sent since may still be queued.
 const QUEUED: u64 = 10_000_000;
 
 /// Returns the longest time that a message between a cluster and the coordinator of planned programs takes in virtual

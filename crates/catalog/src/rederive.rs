@@ -166,8 +166,8 @@ fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
     (added, relinked)
 }
 
-/// Returns whether every link was requested as the federation and its changes specify, in this order. A change before
-/// the application began replaces the earlier request.
+/// Returns whether the requests of every link are those that the federation and then its changes specify, in order. A
+/// change before the application began replaces the earlier request.
 fn links_agree(recorded: &[LinkEntry], drafted: &Links, relinked: &[LinkChange], has_ended: bool) -> bool {
     let mut found: BTreeMap<_, Vec<LinkProperties>> = BTreeMap::new();
     for entry in recorded {

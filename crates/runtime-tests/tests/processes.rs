@@ -87,7 +87,8 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // A failed test may have left it running. If it has already ended, this error is irrelevant.
+        // After a failed test, the supervisor may still be running. If it has exited, the error is
+        // irrelevant.
         let _ = self.supervisor.kill();
         let _ = self.supervisor.wait();
     }
@@ -112,7 +113,7 @@ fn a_node_whose_parent_has_already_ended_does_not_begin() {
     let options = NodeOptions {
         run_dir: dir.path().to_owned(),
         supervisor: (Ipv4Addr::LOCALHOST, 9).into(),
-        // Not the ID of this process, which starts the node.
+        // This process starts the node but has another ID.
         parent: std::process::id() + 1,
         process: ProcessId(0),
         life: Life(1),

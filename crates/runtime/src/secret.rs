@@ -1,8 +1,8 @@
 //! Keys of a run's processes, and the handshake in which both ends of a connection prove that they know the
 //! same key.
 //!
-//! Each process has its own key, which it shares with the supervisor. It authenticates the supervisor's connection to
-//! the process's agent and the process's connection to the supervisor. In addition, every pair of processes shares a
+//! Each process has its own key, which it shares with the supervisor. The key authenticates the supervisor's connection
+//! to the process's agent and the process's connection to the supervisor. In addition, every pair of processes shares a
 //! key. Only the supervisor can derive that key; it sends it to both processes, encrypted with their own keys.
 //! Therefore, no process can impersonate another.
 //!
@@ -328,7 +328,7 @@ mod tests {
         for known in first.iter().chain(keys.of(ProcessId(0))) {
             assert!(!meet(known, pretended, &third[1], pretended).await);
         }
-        // It can neither read nor change another process's wrapped keys.
+        // Process 0 can neither read nor change another process's wrapped keys.
         let for_second = keys.wrapped_pairs(ProcessId(1)).unwrap();
         assert_eq!(keys.of(ProcessId(0)).unwrap().unwrap(&for_second), None);
         let mut changed = for_second;

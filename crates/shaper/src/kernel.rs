@@ -12,7 +12,7 @@ pub struct Kernel {
     pub htb: bool,
     /// Delay, jitter and loss (`sch_netem`).
     pub netem: bool,
-    /// Shaping of arriving packets (`ifb`, `sch_ingress`, `act_mirred`).
+    /// Shaping of incoming packets (`ifb`, `sch_ingress`, `act_mirred`).
     pub ifb: bool,
 }
 
@@ -22,7 +22,7 @@ pub enum ShapingSide {
     /// At the receiver. The sender's transport then observes a loss as such, rather than as a full queue on its own
     /// side.
     Receiver,
-    /// At the sender, if arriving packets cannot be distinguished or shaped.
+    /// At the sender, if incoming packets cannot be distinguished or shaped.
     Sender,
     /// In the node's own delay line.
     Node,

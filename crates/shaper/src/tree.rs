@@ -1,5 +1,5 @@
-//! The plan by which a node's kernel emulates the links of a federation: classes, queues and filters for leaving
-//! and arriving packets.
+//! The plan by which a node's kernel emulates the links of a federation: classes, queues and filters for outgoing and
+//! incoming packets.
 //!
 //! Pure: this module does not communicate with a kernel. A tree depends only on the requested links and not on any
 //! previous state, so that the program that applies it can determine the differences and change nothing else.
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Kernel, ShapingSide};
 
-/// Class that all other clusters share, for leaving packets.
+/// Class that all other clusters share, for outgoing packets.
 const OTHERS: u16 = 1;
 /// Class of processes outside all clusters.
 const OUTSIDE: u16 = 2;
@@ -118,15 +118,15 @@ pub struct Direction {
 /// Treatment of the packets of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
-    /// Leaving packets. Filters match the destination.
+    /// Outgoing packets. Filters match the destination.
     pub leaving: Direction,
-    /// Arriving packets. Filters match the source.
+    /// Incoming packets. Filters match the source.
     pub arriving: Direction,
 }
 
 impl Tree {
-    /// Creates the tree of a node in cluster `mine` for `kernel`. `links` returns the properties requested for the
-    /// link from one cluster to another. Packets are delayed at `place` if the kernel can delay arriving packets, and
+    /// Creates the tree of a node in cluster `mine` for `kernel`. `links` returns the properties requested for the link
+    /// from one cluster to another. Packets are delayed at `place` if the kernel can delay incoming packets, and
     /// otherwise on the side that [`Kernel::delays_at`] returns.
     ///
     /// # Panics

@@ -259,8 +259,8 @@ pub struct ClusterStatus {
     pub processes: u32,
     /// Number of processes known to be up.
     pub up: u32,
-    /// The newest checkpoint that any process claims to have committed or restored.
+    /// The newest checkpoint that any process of the cluster claims to have committed or restored.
     pub committed: Position,
-    /// Sum of the last reported steps of all ranks.
+    /// Sum of the last reported steps of the cluster's ranks.
     pub progress: Progress,
 }

@@ -19,7 +19,7 @@ use crate::link::Link;
 use crate::netlink::{Mode, Socket};
 use crate::traffic::{Discipline, Handle, HtbClass, MatchField, Target};
 
-/// The interface that shapes arriving packets.
+/// The interface that shapes incoming packets.
 const ARRIVING: &str = "faultline-in";
 /// Root of every tree that this crate builds.
 const ROOT: Handle = Handle::new(0xfa17, 0);
@@ -100,7 +100,7 @@ pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usi
         if there.is_some() {
             kernel
                 .remove_link(ARRIVING)
-                .map_err(outer.failed("remove the interface for arriving packets"))?;
+                .map_err(outer.failed("remove the interface for incoming packets"))?;
             changes += 1;
         }
         return Ok(changes);
@@ -110,7 +110,7 @@ pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usi
         None => {
             // Redirects to a previous interface of this name are invalid.
             changes += outer.listen(&BTreeMap::new(), None)? + 1;
-            let failed = |source| outer.failed("add an interface for arriving packets")(source);
+            let failed = |source| outer.failed("add an interface for incoming packets")(source);
             kernel.add_link("ifb", ARRIVING, None).map_err(failed)?;
             kernel.bring_up(ARRIVING).map_err(failed)?;
             find(kernel, ARRIVING)?.ok_or_else(|| ApplyError::Interface(ARRIVING.to_owned()))?
@@ -161,7 +161,7 @@ impl Interface<'_> {
         move |source| ApplyError::Kernel { what, interface: interface.clone(), source }
     }
 
-    /// Applies classes, queues and filters to packets that leave through this interface.
+    /// Applies classes, queues and filters to outgoing packets of this interface.
     fn shape(&self, wanted: &Direction, looks: MatchField) -> Result<usize, ApplyError> {
         if wanted.is_empty() {
             return self.unshape();
@@ -222,7 +222,7 @@ impl Interface<'_> {
             let ours = ingress.is_some() && !self.filters(Handle::ARRIVING, MatchField::AtSource)?.is_empty();
             if ours {
                 let removed = self.kernel.remove_discipline(self.link, Handle::INGRESS, Handle::ARRIVING);
-                removed.map_err(self.failed("stop filtering arriving packets"))?;
+                removed.map_err(self.failed("stop filtering incoming packets"))?;
             }
             return Ok(usize::from(ours));
         };
@@ -230,7 +230,7 @@ impl Interface<'_> {
         if ingress.is_none() {
             let place = (Handle::INGRESS, Handle::ARRIVING);
             let added = self.kernel.set_discipline(Mode::New, self.link, place, Discipline::Ingress);
-            added.map_err(self.failed("filter arriving packets"))?;
+            added.map_err(self.failed("filter incoming packets"))?;
             changes += 1;
         }
         changes += self.remove_filters(Handle::ARRIVING, MatchField::AtSource, |priority, prefix, _| {
@@ -242,7 +242,7 @@ impl Interface<'_> {
                 let (filter, target) = ((MatchField::AtSource, prefix), Target::Interface(to));
                 let place = Handle::ARRIVING;
                 let added = self.kernel.add_filter(self.link, place, priority(number), filter, target);
-                added.map_err(self.failed("redirect arriving packets for shaping"))?;
+                added.map_err(self.failed("redirect incoming packets for shaping"))?;
                 changes += 1;
             }
         }

@@ -203,7 +203,7 @@ impl Socket {
                 changed |= message.flags & NLM_F_DUMP_INTR != 0;
                 match message.kind {
                     NLMSG_ERROR | NLMSG_DONE => {
-                        // Some kernels end a list without an error code if it succeeded.
+                        // Some kernels end a complete list without an error code.
                         let code = word(message.body, 0).unwrap_or(0) as i32;
                         return if code == 0 { Ok((changed, answers)) } else { Err(refusal(code)) };
                     }

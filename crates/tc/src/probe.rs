@@ -38,7 +38,7 @@ pub enum Ability {
     Netem,
     /// Interfaces to which packets are redirected for shaping.
     Ifb,
-    /// Redirecting arriving packets to another interface.
+    /// Redirecting incoming packets to another interface.
     Redirect,
 }
 
@@ -91,7 +91,7 @@ impl Ability {
             Ability::U32 => "distinguishes peers",
             Ability::Netem => "delays and drops packets",
             Ability::Ifb => "delays packets at the receiver",
-            Ability::Redirect => "redirects arriving packets to the delaying interface",
+            Ability::Redirect => "redirects incoming packets to the delaying interface",
         }
     }
 }

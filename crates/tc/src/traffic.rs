@@ -57,8 +57,8 @@ const INFO: usize = 16;
 const NETEM: usize = 24;
 /// Binary logarithm of the kernel's tick in nanoseconds (`PSCHED_SHIFT`).
 const TICK_SHIFT: u32 = 6;
-/// Rate of a queue with jitter, in bytes per second. At this rate a packet takes practically no time, but
-/// because of the rate the kernel keeps packets in order despite the jitter.
+/// Rate of a queue with jitter, in bytes per second. At this rate, a packet takes practically no time.
+/// Setting a rate makes the kernel keep packets in order despite the jitter.
 const IN_ORDER: u64 = 12_500_000_000;
 
 /// Identifies a queueing discipline or a class on an interface.
@@ -68,9 +68,9 @@ pub struct Handle(u32);
 impl Handle {
     /// The parent of the queueing discipline at the root of an interface.
     pub const ROOT: Handle = Handle(u32::MAX);
-    /// The parent of the queueing discipline for arriving packets.
+    /// The parent of the queueing discipline for incoming packets.
     pub const INGRESS: Handle = Handle(0xffff_fff1);
-    /// The parent of the filters of arriving packets.
+    /// The parent of the filters for incoming packets.
     pub const ARRIVING: Handle = Handle::new(0xffff, 0);
 
     /// Returns `MAJOR:MINOR`; the minor part of a queueing discipline is 0.
@@ -109,7 +109,7 @@ pub enum Discipline {
     Pfifo(u32),
     /// A queue that delays and drops packets.
     Netem(Delay),
-    /// Filters for arriving packets.
+    /// Filters for incoming packets.
     Ingress,
 }
 

@@ -279,7 +279,7 @@ impl EffectEntry {
 pub struct Copies {
     /// The number of replicas besides the owner's own copy.
     pub replicas: u32,
-    /// Processes that may hold them.
+    /// Processes that may hold the replicas.
     pub kept_by: ReplicaHolders,
 }
 

@@ -1,5 +1,5 @@
-//! A fact as a row of a table, for other programs. Processes and clusters have their names in the federation,
-//! and column names include units. `docs/bundle.md` lists the columns.
+//! A fact as a row of a table, for other programs. Processes and clusters appear under their names in the
+//! federation, and column names include units. `docs/bundle.md` lists the columns.
 
 use faultline_core::fault::Change;
 use faultline_core::{

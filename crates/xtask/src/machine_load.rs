@@ -10,7 +10,7 @@ use nix::sys::time::TimeValLike;
 /// Ticks per second in `/proc/stat` (`USER_HZ`): the same on all platforms that Faultline supports.
 const TICKS: f64 = 100.0;
 
-/// Returns the CPU seconds of all child processes that have ended, including their descendants.
+/// Returns the CPU seconds of all child processes that have exited, including their descendants.
 pub(crate) fn of_children() -> Result<f64, Box<dyn Error>> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let microseconds = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
@@ -20,11 +20,11 @@ pub(crate) fn of_children() -> Result<f64, Box<dyn Error>> {
 /// Times of the machine and of this program's children, in seconds of CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MachineLoad {
-    /// The time that all cores together could have spent since the machine was started.
+    /// The time that was available on all cores together since the machine was started.
     available: f64,
-    /// The time that they spent.
+    /// The time during which the cores were busy, summed over cores.
     spent: f64,
-    /// The time that this program's ended children spent.
+    /// The CPU time of this program's children that have exited.
     own: f64,
 }
 
@@ -44,7 +44,7 @@ impl MachineLoad {
     }
 }
 
-/// Returns the ticks that all cores spent, and those that they could have spent.
+/// Returns the ticks during which the cores were busy, and the ticks that were available, both summed over cores.
 fn parse(stat: &str) -> Option<(f64, f64)> {
     let line = stat.lines().find_map(|it| it.strip_prefix("cpu "))?;
     // user, nice, system, idle, iowait, irq, softirq, steal; the guests that follow are part of user and nice.

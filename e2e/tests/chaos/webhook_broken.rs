@@ -1,6 +1,6 @@
-//! An admission webhook that does not answer first blocks the pods of a federation, and later all reports
-//! from the operator. The federation reports the first in the API server's words. The second does not affect
-//! the run, which is reported once the webhook is removed.
+//! An unresponsive admission webhook blocks the pods of a federation at first, and later all reports from the
+//! operator. The federation reports the blocked pods in the API server's words. The blocked reports do not
+//! affect the run, which is reported once the webhook is removed.
 
 use std::time::Duration;
 

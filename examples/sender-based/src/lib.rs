@@ -94,7 +94,7 @@ enum Phase {
     /// Waits for the logs of the others.
     Recovering(Replies),
     /// Delivers these messages again, in this order, each once the application can do nothing more without it.
-    /// Otherwise, it could receive the answer to a message before it has sent that message again.
+    /// Otherwise, the application could receive the answer to a message before it has sent that message again.
     Replaying(VecDeque<Logged>),
     /// The application runs.
     Running,

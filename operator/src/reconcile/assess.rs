@@ -623,7 +623,7 @@ fn emulated(shaping: Option<&Shaping>) -> Emulated {
     }
 }
 
-/// Returns what prevents a pod from running, unless it only needs time.
+/// Returns what prevents a pod from running; `None` if the pod only needs time.
 fn obstacle(pod: &Pod) -> Option<Obstacle> {
     const NEEDS_ACTION: &[&str] = &[
         "ErrImagePull",

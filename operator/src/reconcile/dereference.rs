@@ -167,8 +167,8 @@ pub(super) async fn find_supervisor(
         .map_err(|_| KeyError::Invalid(naming::key(federation)))
 }
 
-/// Finds the first set that lacks pods, and returns the reason according to its events. Since events outlive their
-/// cause, they are not read once all pods have existed.
+/// Finds the first set that lacks pods, and returns the reason according to its events. Events outlive their cause, so
+/// they are not read once all pods have been running.
 async fn refused(observed: &Observed, context: &Context) -> Result<Option<String>, DereferenceError> {
     if observed.phase() >= Phase::Linking {
         return Ok(None);

@@ -90,8 +90,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Returns how long a write has to wait. A write that no user waits for follows the previous one after
-    /// `progress`.
+    /// Returns how long a write has to wait. A write that no user waits for happens at least `progress` after the
+    /// previous one.
     fn wait(self, is_awaited: bool, progress: Duration, now: Instant) -> Duration {
         let until = |it: Option<Instant>| it.map_or(Duration::ZERO, |it| it.saturating_duration_since(now));
         if is_awaited {

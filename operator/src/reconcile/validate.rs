@@ -1,7 +1,7 @@
 //! Determines whether a federation can be run, and what it consists of, without side effects.
 //!
 //! The API server has already checked the rules of the definition, unless the definition was weakened. The operator
-//! checks them again, and everything that they cannot express, with the same code as for a file.
+//! checks them again, and everything that they cannot express, with the same code that validates a federation file.
 
 use faultline_api::names::Names;
 use faultline_api::{Federation, Problem};

@@ -77,7 +77,7 @@ impl Opaque {
         }
     }
 
-    /// Adds the value to a footprint, without anything to which it refers.
+    /// Adds the value to a footprint, excluding the data to which it refers.
     pub(super) fn add_to(&self, footprint: &mut Footprint) {
         match &self.0 {
             Content::Value(value) => drop(footprint.add_arc(value)),

@@ -128,7 +128,7 @@ async fn show(State(page): State<Arc<Page>>) -> impl IntoResponse {
 }
 
 impl Shaped {
-    /// Asks the shaper for its counts. If it does not answer, the last answer remains.
+    /// Asks the shaper for its counts. If the shaper does not respond, the previous counts remain.
     async fn refresh(&self) {
         let here = *self.here.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(IpAddr::V4(address)) = here else { return };

@@ -25,7 +25,8 @@ pub(crate) struct Assignment {
     pub(crate) cluster_names: ClusterNames,
     /// Files, with their names, that a process finds in the run's directory at its start.
     pub(crate) files: Vec<(String, Vec<u8>)>,
-    /// The life that the supervisor expects at this place. The agent ends any other life before it is ready.
+    /// The life that the supervisor expects at this place. The agent ends any other life before it reports
+    /// that it is ready.
     pub(crate) life: Option<Life>,
     /// The newest life ever launched, at any place.
     pub(crate) newest: Life,

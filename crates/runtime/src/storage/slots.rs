@@ -26,8 +26,8 @@ const LENGTH_BYTES: u64 = 8;
 const CHECKSUM_BYTES: u64 = 4;
 /// Size of a block in bytes. The length of a file is a multiple of it.
 const BLOCK: u64 = 4096;
-/// A prepared file is longer than the previous content by this fraction of it (as a divisor), because the next content
-/// may be longer.
+/// A prepared file is longer than the previous content by the length of that content divided by this number, because
+/// the next content may be longer.
 const ROOM: u64 = 8;
 /// Number of files kept ready: one for this process's next part, and one for the next replica.
 const READY: usize = 2;

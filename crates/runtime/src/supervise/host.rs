@@ -43,7 +43,7 @@ const HEARTBEAT_AT_LEAST_EVERY: Span = Span::from_millis(250);
 /// Interval between two status reports to the observer.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
 
-/// The fraction of the memory limit that is reserved for facts that no heartbeat has reported yet, as a divisor.
+/// The memory limit divided by this number is reserved for facts that no heartbeat has reported yet.
 const RESERVE: u64 = 8;
 /// Number of unexpected exits of one process after which the run fails.
 const MOST_COLLAPSES: usize = 10;

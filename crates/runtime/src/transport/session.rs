@@ -130,7 +130,8 @@ impl Session {
         Ok(true)
     }
 
-    /// Returns the number of the next frame from the other end, which it needs to resume on a new connection.
+    /// Returns the number of the next frame from the other end. The other end needs it to resume on a new
+    /// connection.
     pub(super) fn expected(&self) -> u64 {
         self.expected
     }

@@ -63,14 +63,15 @@ fn without_a_defect_there_is_no_violation() {
 #[test]
 fn every_defect_of_tic_and_sel_is_found() {
     let mut unfound = Vec::new();
-    // The first has its own schedules; only a bound on lost work, which is not judged here, detects the second.
+    // The first of these defects has its own schedules. Only a bound on lost work, which is not judged here, detects
+    // the second.
     let others = [Defect::LogOutOfOrder, Defect::StorageUnfenced];
     let of_random = Defect::ALL.iter().filter(|it| !others.contains(it));
     for defect in of_random {
         let defects = Defects::only(*defect);
         let config = if defect.is_of_logs() { sel } else { tic };
         let schedules: Box<dyn Iterator<Item = Federation>> = match defect {
-            // It requires an order of events that random schedules rarely produce.
+            // This defect requires an order of events that random schedules rarely produce.
             Defect::HereAlone => Box::new(successor_restarts()),
             _ => Box::new(random().take(BOUND)),
         };
