@@ -43,7 +43,7 @@ impl ServiceNetwork {
     ///
     /// # Errors
     ///
-    /// Fails if the API server does not answer, or if a service is still missing after the restart.
+    /// Fails if the API server does not respond, or if a service is still missing after the restart.
     pub async fn repair(&mut self) -> Result<bool, Failure> {
         let mut repaired = false;
         for node in Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await? {

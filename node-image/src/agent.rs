@@ -34,7 +34,7 @@ pub(crate) struct AgentArguments {
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     node_port: u16,
     /// Emulate links with traffic control, through the shaper (`faultline-node shape`) that listens on this socket in
-    /// the same network namespace. Accepts supervisors once the shaper answers
+    /// the same network namespace. Accepts supervisors once the shaper responds
     #[arg(long, value_name = "FILE")]
     shaper: Option<PathBuf>,
 }

@@ -55,7 +55,7 @@ pub struct Election {
 enum AttemptError {
     #[error(transparent)]
     Api(#[from] kube::Error),
-    #[error("the API server does not answer")]
+    #[error("the API server does not respond")]
     Silent,
     #[error("the lease was changed at the same moment")]
     Conflict,
@@ -79,7 +79,7 @@ impl Election {
             match timeout(self.timing.renewed_within, self.release()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "cannot release the lease"),
-                Err(_) => tracing::warn!("cannot release the lease: the API server does not answer"),
+                Err(_) => tracing::warn!("cannot release the lease: the API server does not respond"),
             }
         });
         (receiver, task)

@@ -224,7 +224,7 @@ fn replicate_to(to: resource::ReplicateTo) -> ReplicateTo {
     }
 }
 
-/// Returns a delay that is long enough for an answer over the slowest link, so that no request is repeated
+/// Returns a delay that is long enough for a response over the slowest link, so that no request is repeated
 /// unnecessarily.
 fn retry_every(spec: &FederationSpec) -> Span {
     let links = spec.links();

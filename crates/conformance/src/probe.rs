@@ -86,7 +86,7 @@ pub struct Probe<const FIFO: bool> {
     numbers: Vec<((ProcessId, Life), u32)>,
     /// Actions held back by an [`Act::Settle`].
     to_do: VecDeque<Act>,
-    /// Number of expected answers.
+    /// Number of pending responses.
     asked: u32,
     /// Number of messages and images.
     sent: u64,
@@ -188,7 +188,7 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
 
     fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>) {
         if is_answer::<Self>(&event) {
-            self.asked = self.asked.checked_sub(1).expect("the answer belongs to a request of this life");
+            self.asked = self.asked.checked_sub(1).expect("the response belongs to a request of this life");
         }
         match event {
             Event::Packet { from, packet: Packet::Control(Message { stamp, number, filler }) } => {
@@ -307,7 +307,7 @@ impl<const FIFO: bool> Probe<FIFO> {
         self.proceed(out);
     }
 
-    /// Performs actions up to the first one that waits for answers.
+    /// Performs actions up to the first one that waits for responses.
     fn proceed(&mut self, out: &mut Out<Self>) {
         while self.asked == 0 || self.to_do.front() != Some(&Act::Settle) {
             let Some(act) = self.to_do.pop_front() else { return };
@@ -420,7 +420,7 @@ impl<const FIFO: bool> Probe<FIFO> {
     }
 }
 
-/// Returns whether an event will answer the action.
+/// Returns whether an event will respond to the action.
 fn is_question(act: &Act) -> bool {
     use Act::{Compute, List, Persist, Read, Record};
     matches!(act, Persist(..) | Read(..) | List | Record(_) | Compute(..))

@@ -39,7 +39,7 @@ impl Driver for Remote {
         let place_registry = agents.place_registry();
         let outcome =
             remote::run(agents.options(), options, None, &place_registry, &mut ()).expect("the run succeeds");
-        assert_eq!(place_registry.state().requests, [], "every agent has answered");
+        assert_eq!(place_registry.state().requests, [], "every agent has responded");
         evidence(&bundle, outcome)
     }
 }

@@ -363,7 +363,7 @@ impl<P: Process + 'static> Engine<P> {
     async fn handle(&mut self, event: In<P>) -> Result<(), EngineError> {
         let now = self.clock.now();
         let Some(process) = &mut self.process else {
-            // A timer that is no longer set, or an unsolicited answer.
+            // A timer that is no longer set, or an unsolicited response.
             return Ok(());
         };
         if let Some(inputs) = &mut self.outlets.inputs {

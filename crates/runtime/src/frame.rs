@@ -35,7 +35,7 @@ pub enum FrameKind {
     Acknowledge,
     /// A request for an echo, to measure the link.
     Echo,
-    /// The answer to an echo request.
+    /// The response to an echo request.
     EchoReply,
 }
 

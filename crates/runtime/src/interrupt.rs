@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Fails if the signal handlers cannot be installed.
 pub fn flag(status: i32) -> io::Result<Arc<AtomicBool>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    // Install the handlers before starting the thread: until then, a signal would end the program.
+    // Install the handlers before starting the thread. Until they are installed, a signal would end the program.
     let (mut interrupt, mut terminate) = {
         let _inside = runtime.enter();
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)

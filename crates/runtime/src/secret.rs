@@ -352,8 +352,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_from_one_direction_is_invalid_in_the_other() {
-        // The supervisor and the agent share a key. An attacker between them impersonates the agent to call
-        // the supervisor, and uses the supervisor's answer to answer the supervisor's own call to the agent.
+        // The supervisor and the agent share a key. An attacker between them impersonates the agent to call the
+        // supervisor, and uses the supervisor's response as its own response to the supervisor's call to the agent.
         let key = Secret::generate().unwrap();
         let agent = ProcessId(4);
         let call = Ends { caller: ProcessId::SUPERVISOR, called: agent };

@@ -1,8 +1,8 @@
 //! The part of netlink that interfaces and traffic control need: requests with their attributes, and the kernel's
 //! responses.
 //!
-//! [`Socket::perform`] blocks until the kernel answers, which takes microseconds. A socket stays in the
-//! network namespace in which it was opened, even if the calling thread moves to another one.
+//! [`Socket::perform`] blocks until the kernel responds, which takes microseconds. A socket stays in the network
+//! namespace in which it was opened, even if the calling thread moves to another one.
 
 use std::cell::Cell;
 use std::io;

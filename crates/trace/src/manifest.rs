@@ -246,8 +246,8 @@ pub struct Effect {
     pub process: ProcessId,
     /// The number of its life.
     pub life: Life,
-    /// The time after which the process executed no instruction, or at which it applied the change; `None` if
-    /// its place did not answer.
+    /// The time after which the process executed no instruction, or at which it applied the change; `None` if its place
+    /// did not report it.
     pub at: Option<Time>,
     /// The largest possible error of `at`, which depends on how precisely the offset of the process's clock
     /// is known.

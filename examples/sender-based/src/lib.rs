@@ -263,7 +263,7 @@ impl SenderBased {
         self.membership.with_role(Role::RANK).filter(|&it| it != self.me).collect()
     }
 
-    /// Returns whether the application runs, for the first time or again.
+    /// Returns whether the application runs, including during a re-execution.
     fn is_acting(&self) -> bool {
         matches!(self.phase, Phase::Running | Phase::Replaying(_))
     }

@@ -82,9 +82,9 @@ pub enum ApplyError {
 ///
 /// # Errors
 ///
-/// Fails if a request to the API server fails, or if the federation's key is lost, replaced or invalid. A refusal
-/// that keeps an object from being created is an obstacle, not an error. A supervisor that does not answer is not an
-/// error either: the next reconciliation repeats the request.
+/// Fails if a request to the API server fails, or if the federation's key is lost, replaced or invalid. A refusal that
+/// keeps an object from being created is an obstacle, not an error. A supervisor that does not respond is not an error
+/// either: the next reconciliation repeats the request.
 pub async fn apply(
     validated: &Validated,
     observed: &Observed,

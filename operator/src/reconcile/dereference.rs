@@ -50,7 +50,7 @@ pub enum Supervision {
     /// The supervisor's pod does not run, or is no longer needed.
     #[default]
     Absent,
-    /// The pod runs, but the supervisor does not answer.
+    /// The pod runs, but the supervisor does not respond.
     Silent(String),
     /// The supervisor's status, with the events that have not become Kubernetes events yet.
     Known(Box<Status>),

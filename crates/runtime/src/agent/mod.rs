@@ -69,7 +69,7 @@ pub struct AgentOptions {
     /// Port on which the process listens; 0 for any port.
     pub node_port: u16,
     /// Socket of the shaper that configures traffic control for the process. The agent accepts no connection
-    /// until the shaper answers.
+    /// until the shaper responds.
     pub shaper: Option<PathBuf>,
 }
 

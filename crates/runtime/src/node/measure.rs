@@ -76,7 +76,7 @@ impl Observed {
 }
 
 /// Measures and observes links as ordered. A newer order to measure replaces an unfinished one, because the
-/// process at the other end of a link may have failed and may never answer.
+/// process at the other end of a link may have failed and may never respond.
 pub(crate) async fn measure(
     transport: Rc<Transport>,
     clock: Clock,
@@ -140,7 +140,7 @@ pub(crate) async fn measure(
     }
 }
 
-/// Records the answer to an echo. Reports the delays of the link once there are [`REPORTED`] of them.
+/// Records the response to an echo. Reports the delays of the link once there are [`REPORTED`] of them.
 fn note(
     observed: &mut [Observed],
     clock: Clock,
@@ -203,7 +203,7 @@ async fn measure_once(
     (delays[delays.len() / 2], Span((delays[delays.len() - 1] - delays[0]).0 / 2))
 }
 
-/// Returns the next answer from `peer` to an echo sent at or after `begin`.
+/// Returns the next response from `peer` to an echo sent at or after `begin`.
 async fn next_from(
     echoes: &mut mpsc::UnboundedReceiver<EchoReply>,
     peer: ProcessId,

@@ -24,7 +24,7 @@ use crate::secret::{Ends, HandshakeError};
 const AGAIN: Duration = Duration::from_millis(200);
 /// Time within which an agent must prove that it knows the process's key.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Number of readings of a remote clock. Only the reading with the fastest answer is used.
+/// Number of readings of a remote clock. Only the reading with the fastest response is used.
 const READINGS: usize = 8;
 
 /// The reason why an agent is unavailable.

@@ -9,7 +9,7 @@ use crate::clock::ClockSource;
 use crate::metrics::ClusterNames;
 use crate::shaper::Abilities;
 
-/// Number of an order, which its answer repeats.
+/// Number of an order, which the response to the order repeats.
 pub(crate) type OrderNo = u64;
 
 /// The assignment of an agent to a process of a run.

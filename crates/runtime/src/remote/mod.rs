@@ -3,7 +3,7 @@
 //!
 //! Another program (the operator, or a test) provides the places, and announces them in the
 //! [`PlaceRegistry`]. A process whose place is replaced begins another life at the new place once the
-//! previous life is fenced: either its agent has killed it, or the agent does not answer and the life is
+//! previous life is fenced: either its agent has killed it, or the agent does not respond and the life is
 //! never accepted again.
 
 mod agents;
@@ -30,8 +30,8 @@ pub struct RemoteOptions {
     pub run: String,
     /// Keys of the processes. Each agent knows the key of its own process.
     pub keys: Keys,
-    /// Time after which the place of a silent agent is replaced. If the agent answers earlier, its storage is
-    /// not lost.
+    /// Time after which the place of a silent agent is replaced. If the agent responds earlier, its storage
+    /// is not lost.
     pub replace_after: Duration,
     /// Address on which the supervisor listens for nodes. If it is unspecified, nodes connect to the address
     /// from which the supervisor reaches their agent.

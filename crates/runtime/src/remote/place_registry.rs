@@ -35,7 +35,7 @@ pub struct Request {
 /// Actions that can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Remove a place whose agent does not answer.
+    /// Remove a place whose agent does not respond.
     Removal,
     /// Remove the place and its storage.
     RemovalWithStorage,
@@ -130,7 +130,7 @@ impl PlaceRegistry {
         let registry_state = &mut *self.lock();
         if ready {
             registry_state.hosted.insert(process);
-            // The agent has answered, and has ended the lives that it had to end.
+            // The agent has responded, and has ended the lives that it had to end.
             registry_state.requests.retain(|it| it.process != process);
         } else {
             registry_state.hosted.remove(&process);
@@ -211,6 +211,6 @@ mod tests {
         assert_eq!(ids(), []);
         ask(Wanted::Removal);
         place_registry.note(ProcessId(0), true, None);
-        assert_eq!(ids(), [], "an agent that answers has ended its lives");
+        assert_eq!(ids(), [], "an agent that responds has ended its lives");
     }
 }

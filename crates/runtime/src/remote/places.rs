@@ -60,8 +60,7 @@ pub(super) fn incomplete(past: &JournalContents) -> Incomplete {
 /// The places of all processes.
 pub(super) struct Remote {
     shared: Rc<Shared>,
-    /// Tasks that end lives. Each order has its own task, so that an agent that does not answer delays no
-    /// other order.
+    /// Tasks that end lives. Each order has its own task, so that an agent that does not respond delays no other order.
     kills: JoinSet<()>,
 }
 
@@ -104,7 +103,7 @@ struct PlaceEntry {
     /// Launched lives whose facts may not all have arrived, with their places.
     incomplete: BTreeMap<Life, String>,
     orders: OrderNo,
-    /// Orders whose answer is pending, each with its time by this machine's monotonic clock.
+    /// Orders whose response is pending, each with its time by this machine's monotonic clock.
     waiting: BTreeMap<OrderNo, (u64, oneshot::Sender<Answer>)>,
 }
 
@@ -120,10 +119,10 @@ struct Agent {
     kernel: Option<Kernel>,
 }
 
-/// An answer from an agent.
+/// A response from an agent.
 #[derive(Debug)]
 enum Answer {
-    /// Times of the order and of the answer, by this machine's monotonic clock, and the reading of the agent's clock.
+    /// Times of the order and of the response, by this machine's monotonic clock, and the reading of the agent's clock.
     Armed {
         asked: u64,
         shown: u64,
@@ -217,8 +216,7 @@ impl PlaceBackend for Remote {
         });
     }
 
-    /// Agents perform orders in the order in which they receive them, so there is no need to await the
-    /// answer.
+    /// Agents perform orders in the order in which they receive them, so there is no need to await the response.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
         if self.hosts(process, life) {
             let order = self.shared.order(process, |order| ToAgent::Pause { order, life, paused });
@@ -277,7 +275,7 @@ struct Kill {
     wipe: bool,
 }
 
-/// An order whose answer is pending.
+/// An order whose response is pending.
 struct Pending {
     process: ProcessId,
     order: OrderNo,
@@ -321,7 +319,7 @@ impl Shared {
     fn move_to(self: &Rc<Self>, process: ProcessId, place: Option<AgentPlace>) {
         let (caller, agent, life) = self.with(process, |entry| {
             entry.place.clone_from(&place);
-            // Answers from the old agent must not be mistaken for answers from the new one.
+            // Responses from the old agent must not be mistaken for responses from the new one.
             entry.waiting.clear();
             (entry.caller.take(), entry.agent.take(), entry.life.take())
         });
@@ -463,8 +461,8 @@ impl Shared {
         Kill { arming, wipe }
     }
 
-    /// Waits until all agents have answered or exceeded the time limit. Then kills the lives whose agents are
-    /// ready, and fences the others.
+    /// Waits until all agents have responded or exceeded the time limit. Then kills the lives whose agents are ready,
+    /// and fences the others.
     async fn carry_out(self: Rc<Self>, Kill { arming, wipe }: Kill) {
         let by = Instant::now() + ARMED_WITHIN;
         let mut armed = Vec::with_capacity(arming.len());
@@ -590,7 +588,7 @@ impl Shared {
         })
     }
 
-    /// Returns the answer to an order if it arrives by `by`; `None` if there is no agent or no answer.
+    /// Returns the response to an order if it arrives by `by`; `None` if there is no agent or no response.
     async fn answered(&self, pending: Option<Pending>, by: Instant) -> Option<(OrderNo, Answer)> {
         let Pending { process, order, answer } = pending?;
         match timeout_at(by, answer).await {
@@ -649,14 +647,14 @@ impl Shared {
                     life.inspect(|&life| self.place_lost(process, life));
                 }
             }
-            // A late or unsolicited answer.
+            // A late or unsolicited response.
             _ => {}
         }
     }
 
     fn answer(&self, process: ProcessId, order: OrderNo, answer: impl FnOnce(u64) -> Answer) {
         if let Some((asked, waiting)) = self.with(process, |entry| entry.waiting.remove(&order)) {
-            // The receiver is closed if the answer exceeded the time limit.
+            // The receiver is closed if the response exceeded the time limit.
             drop(waiting.send(answer(asked)));
         }
     }

@@ -25,7 +25,7 @@ use tracing::{info, warn};
 use crate::control;
 pub use serve::{ServeError, serve};
 
-/// Time within which a running shaper answers.
+/// Time within which a running shaper responds.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -66,7 +66,7 @@ pub struct Abilities {
 /// The reason why a shaper did not perform a request.
 #[derive(Debug, Error)]
 pub enum ShaperError {
-    /// The shaper does not answer.
+    /// The shaper does not respond.
     #[error("the shaper at {} does not respond: {source}", socket.display())]
     Silent {
         /// Path of the socket.

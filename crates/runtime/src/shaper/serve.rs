@@ -232,7 +232,7 @@ mod tests {
                 let Answer::TrafficCounts(passed) =
                     answer(Question::TrafficCounts { address: here }, &abilities)
                 else {
-                    panic!("the answer contains the traffic")
+                    panic!("the response contains the traffic")
                 };
                 assert!(passed.leaving.contains_key(&ClusterId(1)));
                 let elsewhere = answer(Question::TrafficCounts { address: HERE }, &abilities);

@@ -294,8 +294,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         is_reached.then(|| MemoryUse { bound, used, parts: vec![facts, self.totals.logs()] })
     }
 
-    /// Passes reports to the state machine, and writes them to the journal. The journal must be flushed
-    /// before the resulting orders are performed.
+    /// Writes reports to the journal, and passes them to the state machine. The journal must be flushed before the
+    /// resulting orders are performed.
     fn apply_reports(
         &self,
         supervisor: &mut Supervisor,

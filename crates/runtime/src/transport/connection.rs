@@ -39,7 +39,7 @@ struct Call {
     expected: u64,
 }
 
-/// The answer to a [`Call`].
+/// The response to a [`Call`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Answer {
     /// The session resumes. Contains the number of the next expected frame.

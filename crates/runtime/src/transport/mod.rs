@@ -46,7 +46,7 @@ pub(crate) struct Incoming {
     pub(crate) body: Bytes,
 }
 
-/// The answer to an echo.
+/// The response to an echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EchoReply {
     pub(crate) from: ProcessId,

@@ -1,4 +1,4 @@
-//! Fake supervisors, all in this program. The address to which a request is sent determines which of them answers.
+//! Fake supervisors, all in this program. The address to which a request is sent determines which of them responds.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

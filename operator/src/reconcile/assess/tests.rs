@@ -314,7 +314,7 @@ fn a_silent_supervisor_is_reported_and_changes_no_phase() {
     let (status, new_events) = look(&mut observed, &accepted(None), 2);
     assert_eq!(status.phase, Phase::Running);
     assert_eq!(reasons(&new_events), ["SupervisorSilent"]);
-    assert!(status.message.is_some_and(|it| it.contains("no answer")));
+    assert!(status.message.is_some_and(|it| it.contains("no response")));
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn a_refused_change_is_reported_once_and_the_run_continues() {
     let (_, new_events) = look(&mut observed, &accepted(None), 2);
     assert!(!reasons(&new_events).contains(&"ChangeRefused"), "{new_events:?}");
 
-    // A newer spec that the supervisor has not answered yet, then an invalid one.
+    // A newer spec to which the supervisor has not responded yet, then an invalid one.
     let mut federation = (*observed.federation).clone();
     federation.metadata.generation = Some(2);
     observed.federation = Arc::new(federation.clone());
