@@ -1,7 +1,7 @@
-//! The objects that install the operator: definition, rights, deployment. `cargo xtask generate` writes them to
-//! `manifests/install.yaml`, and the rights to the chart.
+//! The objects that install the operator: the custom resource definition, permissions, and the deployment.
+//! `cargo xtask generate` writes them to `manifests/install.yaml`, and the permissions to the chart.
 //!
-//! The rights are exactly those that are used: a test compares them with the actual requests.
+//! The permissions are exactly those that are used: a test compares them with the actual requests.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub struct Rule {
     pub verbs: &'static [&'static str],
 }
 
-/// Rights of the operator in the namespaces that it watches.
+/// Permissions of the operator in the namespaces that it watches.
 pub const RULES: &[Rule] = &[
     // Watching federations, and keeping them until their objects are deleted.
     Rule { api_groups: ["faultline.dev"], resources: &["federations"], verbs: &["list", "patch", "watch"] },
@@ -54,7 +54,7 @@ pub const RULES: &[Rule] = &[
     Rule { api_groups: [""], resources: &["events"], verbs: &["list"] },
 ];
 
-/// Rights of the operator in its own namespace, for the election of the active operator.
+/// Permissions of the operator in its own namespace, for the election of the active operator.
 pub const LEASE_RULES: &[Rule] = &[Rule {
     api_groups: ["coordination.k8s.io"],
     resources: &["leases"],
@@ -95,7 +95,7 @@ pub struct Aggregated {
 ///
 /// # Panics
 ///
-/// Panics if the definition has no JSON form, which would be a bug.
+/// Panics if the custom resource definition has no JSON form, which would be a bug.
 pub fn objects() -> Vec<Value> {
     let definition = serde_json::to_value(faultline_api::definition()).expect("a definition serialises");
     let bind = |kind: &str, role: &str| {

@@ -4,13 +4,13 @@
 //! The operator is independent of the protocol and decides nothing about the run: the supervisor does, in its own
 //! pod. All state of the operator is in the API server or in the supervisor, so it can stop and restart at any time.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
 //! | [`controller`] | watched objects, and when a federation is reconciled |
 //! | [`reconcile`] | reconciling a federation: dereference, validate, build, apply, update the status |
 //! | [`mirror`] | the known pods and sets of each federation |
 //! | [`election`] | which of several operators is active |
-//! | [`install`] | the objects that install the operator, including its rights |
+//! | [`install`] | the objects that install the operator, including its permissions |
 //! | [`metrics`] | metrics of the operator |
 
 pub mod controller;

@@ -1,5 +1,5 @@
-//! The whole lifecycle of a federation, with an in-memory API server and a supervisor whose status the test
-//! sets: the order of writes, restarts of the operator at any point, and the rights used.
+//! The whole lifecycle of a federation, with an in-memory API server and a supervisor whose status the test sets: the
+//! order of writes, restarts of the operator at any point, and the permissions used.
 
 mod common;
 #[path = "lifecycle/election.rs"]

@@ -1,4 +1,4 @@
-//! Minimal rights for pods: the Pod Security profile `restricted`, and no access to the API server.
+//! Minimal privileges for pods: the Pod Security profile `restricted`, and no access to the API server.
 
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@
 //! | [`naming`] | names and labels of a federation's objects, and the image of its processes |
 //! | [`ports`] | ports of the programs in the pods |
 //! | [`supervisor`] | the client of a supervisor's HTTP API |
-//! | [`confined`] | rights of pods and containers |
+//! | [`confined`] | privileges of pods and containers |
 //! | [`probe`] | the pod that tests the kernel of a Kubernetes node |
 
 pub mod confined;

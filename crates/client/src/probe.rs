@@ -12,7 +12,7 @@ pub const SELECTOR: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/c
 const DEADLINE_SECONDS: u32 = 60;
 
 /// Returns a pod that prints the features of the Kubernetes node's kernel as a line of JSON, and then exits. The pod
-/// has the rights of a [shaper](naming::SHAPER).
+/// has the privileges of a [shaper](naming::SHAPER).
 ///
 /// # Panics
 ///

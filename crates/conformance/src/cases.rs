@@ -569,7 +569,7 @@ pub fn a_lost_cluster_returns(driver: &mut impl Driver) {
     let failed = |process| Fact::Failed { process, life: FIRST, storage: StorageFate::Lost, by };
     assert_eq!(ends.len(), 6);
     for (index, process) in (0..3).map(ProcessId).enumerate() {
-        assert_eq!(*ends[index], failed(process), "the entire cluster fails at once");
+        assert_eq!(*ends[index], failed(process), "all processes of the cluster fail simultaneously");
         let seen = evidence.seen(process, SECOND);
         assert_eq!(seen[0], Observation::Started { boot: Boot::Replaced, record: 0 });
         assert_eq!(listings(&seen), [vec![]]);

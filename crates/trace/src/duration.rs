@@ -1,4 +1,4 @@
-//! Times and durations in words.
+//! Times and durations as text for readers.
 
 use faultline_core::Span;
 

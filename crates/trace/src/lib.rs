@@ -13,7 +13,7 @@
 //! | [`row`] | a fact as a row of a table |
 //! | [`describe`] | facts in words |
 //! | [`fault`] | faults, triggers, changes and links in words |
-//! | [`duration`] | times and durations in words |
+//! | [`duration`] | times and durations as text for readers |
 //! | [`names`] | the names of processes, clusters, groups and tasks |
 
 pub mod bundle;

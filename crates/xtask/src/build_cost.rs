@@ -154,7 +154,8 @@ fn edges(repository: &Repository, units: &BTreeMap<String, f64>) -> Result<Edges
     Ok(edges)
 }
 
-/// The crate name that Cargo gives to all build scripts. By this name, they cannot be told apart in the record.
+/// The crate name that Cargo gives to all build scripts. The record cannot distinguish build scripts, because they
+/// share this name.
 const BUILD: &str = "build_script_build";
 
 /// For each cause, its crates and their CPU seconds.

@@ -29,7 +29,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
 }
 
 async fn upgraded(ns: &TestNamespace) -> Result<(), Failure> {
-    // The definition is already installed, for all namespaces.
+    // The custom resource definition is already installed, for all namespaces.
     let values = ["--set", "scope=namespace", "--set", "crds.install=false", "--wait", "--timeout", "2m"];
     helm(ns, &[&["install", RELEASE, CHART], &values[..]].concat()).await?;
     ns.apply(|_| {}).await?;

@@ -1,4 +1,5 @@
-//! A whole cluster is killed at once, with its storage. Replicas in other clusters restore it.
+//! All processes of a cluster are killed simultaneously, and their storage is lost. Replicas in other
+//! clusters restore the cluster.
 
 use faultline_api::resource::{Fate, Fault, LoseCluster};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};

@@ -1,5 +1,5 @@
-//! A whole cluster is killed at once with its storage, which contained all replicas of its checkpoints. The protocol
-//! is correct, but the run has no result: its verdict is `unknown`, with the reason.
+//! All processes of a cluster are killed simultaneously. Their storage, which contained all replicas of their
+//! checkpoints, is lost. The protocol is correct, but the run has no result: its verdict is `unknown`, with the reason.
 
 use faultline_api::resource::{Fate, Fault, LoseCluster, Protocol, ReplicateTo};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};

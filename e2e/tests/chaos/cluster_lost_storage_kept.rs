@@ -1,4 +1,4 @@
-//! A whole cluster is killed at once. Its storage is kept, and restores it.
+//! All processes of a cluster are killed simultaneously. Their storage is kept, and restores them.
 
 use faultline_api::resource::{Fate, Fault, LoseCluster, Phase};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};

@@ -1,4 +1,4 @@
-//! All clusters are killed at once. Their storage is kept, and restores them.
+//! The processes of all clusters are killed simultaneously. Their storage is kept, and restores them.
 
 use faultline_api::resource::{Fate, Fault, LoseCluster};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};

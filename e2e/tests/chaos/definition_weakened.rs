@@ -1,6 +1,6 @@
-//! The definition is replaced with one that checks nothing, while a federation runs. A federation that cannot be read
-//! is reported, and does not block the others. A change that no rule rejects does not affect the run. Nothing of
-//! either federation remains.
+//! While a federation runs, the custom resource definition is replaced with one that checks nothing. A federation that
+//! cannot be read is reported, and does not block the others. A change that no rule rejects does not affect the run.
+//! Nothing of either federation remains.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     weak["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = Value::Null;
     replace(&definitions, &weak).await?;
     let outcome = run_steps(&ns).await;
-    // Other scenarios need the definition.
+    // Other scenarios need the original custom resource definition.
     replace(&definitions, &definition).await?;
     outcome?;
     let left = ns.remains(QUICK_START).await?;
@@ -44,7 +44,7 @@ async fn run_steps(ns: &TestNamespace) -> Result<(), Failure> {
     );
     let mut broken = DynamicObject::new(UNREADABLE, &kube::api::ApiResource::erase::<Federation>(&()));
     broken.data = json!({ "spec": { "clusters": "none", "unknown": 7 } });
-    // API servers take a moment to use a new definition.
+    // API servers take a moment to use a new custom resource definition.
     let mut attempts = 20;
     while let Err(error) = objects.create(&PostParams::default(), &broken).await {
         attempts -= 1;
@@ -89,7 +89,7 @@ async fn run_steps(ns: &TestNamespace) -> Result<(), Failure> {
     ns.delete(QUICK_START).await
 }
 
-/// Replaces the definition's spec.
+/// Replaces the spec of the custom resource definition.
 async fn replace(definitions: &Api<CustomResourceDefinition>, spec: &Value) -> Result<(), Failure> {
     let mut definition = definitions.get(DEFINITION).await?;
     definition.spec = serde_json::from_value(spec.clone())?;

@@ -25,6 +25,9 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"));
     assert!(status.rollbacks.is_some_and(|it| it >= 2), "both clusters rolled back");
-    assert!(status.worst_skew_micros.is_some_and(|it| it < 50_000), "a cluster is lost at once");
+    assert!(
+        status.worst_skew_micros.is_some_and(|it| it < 50_000),
+        "the processes of a cluster are killed simultaneously"
+    );
     Ok(())
 }

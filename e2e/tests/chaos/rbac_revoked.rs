@@ -1,5 +1,5 @@
-//! The operator's rights are revoked while a federation runs, and restored before it ends. The run does not need
-//! them: its faults are injected, and the run is reported once the operator may write again.
+//! The operator's permissions are revoked while a federation runs, and restored before it ends. The run does not need
+//! the permissions: its faults are injected, and the run is reported once the operator may write again.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::sleep;
 
-/// Name of the role with the operator's rights, if it manages all namespaces.
+/// Name of the role with the operator's permissions, if it manages all namespaces.
 const ROLE: &str = "faultline-operator";
 const REVOKED: Duration = Duration::from_secs(20);
 

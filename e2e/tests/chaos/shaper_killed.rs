@@ -1,5 +1,5 @@
 //! Shapers are killed while the application runs, and replaced. Their settings stay in effect, and the new shapers
-//! apply later changes. NET_ADMIN is the only right of a shaper that the profile `baseline` forbids.
+//! apply later changes. NET_ADMIN is the only capability of a shaper that the profile `baseline` forbids.
 
 use std::time::Duration;
 

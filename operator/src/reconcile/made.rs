@@ -1,7 +1,7 @@
 //! The federation as it was when its pods were created.
 //!
-//! The rules of the custom resource definition let only some fields change. If a definition without these rules is
-//! installed, any field can change, but the pods of a run must not.
+//! The rules of the custom resource definition let only some fields change. If a custom resource definition without
+//! these rules is installed, any field can change, but the pods of a run must not.
 
 use std::sync::Arc;
 

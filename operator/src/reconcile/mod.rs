@@ -116,7 +116,8 @@ async fn reconcile_steps(federation: Arc<Federation>, context: &Context) -> Resu
         apply::add_finalizer(&federation, context).await?;
         return Ok(Action::await_change());
     }
-    // The pods were created from `made`, which may differ: a definition without rules admits any change.
+    // The pods were created from `made`, which may differ: a custom resource definition without rules admits any
+    // change.
     let (made, changed) = made::made(&federation, context).await?;
     let observed = dereference::dereference(&federation, &made, context).await?;
     let validated = match changed.map_or_else(|| validate(&federation, context), Err) {

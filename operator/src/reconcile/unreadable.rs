@@ -1,7 +1,7 @@
 //! Reports a federation that this operator cannot read, and deletes its objects once it is being deleted.
 //!
-//! The API server refuses such objects, unless the definition was weakened, or belongs to another version of the
-//! operator.
+//! The API server refuses such objects, unless the custom resource definition was weakened, or belongs to another
+//! version of the operator.
 
 use faultline_api::Federation;
 use faultline_api::resource::{Condition, FederationStatus, MAX_MESSAGE, condition};

@@ -1,7 +1,8 @@
 //! Determines whether a federation can be run, and what it consists of, without side effects.
 //!
-//! The API server has already checked the rules of the definition, unless the definition was weakened. The operator
-//! checks them again, and everything that they cannot express, with the same code that validates a federation file.
+//! The API server has already checked the rules of the custom resource definition, unless the definition was weakened.
+//! The operator checks them again, and everything that they cannot express, with the same code that validates a
+//! federation file.
 
 use faultline_api::names::Names;
 use faultline_api::{Federation, Problem};
@@ -58,8 +59,8 @@ pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
     check(federation).map(|()| passed(federation))
 }
 
-/// Checks whether a federation can be run. Evaluates all rules of the definition, which takes longer than the rest
-/// of a reconciliation.
+/// Checks whether a federation can be run. Evaluates all rules of the custom resource definition, which takes longer
+/// than the rest of a reconciliation.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! An in-memory API server that stores objects by path, and records which rights are used. It has no
+//! An in-memory API server that stores objects by path, and records which permissions are used. It has no
 //! validation and no controllers: the test creates pods.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::service_fn;
 
-/// The right that a request needs: group, resource, verb.
+/// The permission that a request needs: group, resource, verb.
 pub(crate) type Right = (String, String, String);
 
 /// The objects and the requests.
@@ -83,7 +83,7 @@ impl ApiServer {
         self.0.lock().unwrap().objects.keys().filter(|it| it.starts_with(prefix)).cloned().collect()
     }
 
-    /// Returns the rights that have been used.
+    /// Returns the permissions that have been used.
     pub(crate) fn used(&self) -> BTreeSet<Right> {
         self.0.lock().unwrap().used.clone()
     }

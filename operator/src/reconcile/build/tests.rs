@@ -139,7 +139,7 @@ fn every_pod_is_confined() {
     }
 }
 
-/// Checks the rights that only a shaper has.
+/// Checks the privileges that only a shaper has.
 #[test]
 fn a_shaper_has_one_capability_and_no_key_and_nothing_else_changes() {
     let plain = set_of(&with(|_| {}), "quickstart-paris");
@@ -169,7 +169,7 @@ fn a_shaper_has_one_capability_and_no_key_and_nothing_else_changes() {
     assert_eq!(args[args.len() - 2..], [json!("--shaper"), json!("/run/faultline/shaper")]);
     assert_eq!(
         agent["securityContext"], plain["containers"][0]["securityContext"],
-        "the agent gets no further rights"
+        "the agent gets no further privileges"
     );
     assert_eq!(shaped["securityContext"], plain["securityContext"]);
     assert_eq!(shaped["automountServiceAccountToken"], false);
