@@ -243,7 +243,7 @@ impl Observer for RunRecorder {
             (cluster.checkpoints, cluster.forced) = (checkpoints as u32, forced as u32);
             cluster.rollbacks = self.reporter.rollbacks(id) as u32;
             let total = seen.progress.total;
-            // The last progress that was received may be older than the end.
+            // The last progress report may predate the end of the application.
             let is_finished = cluster.state == ClusterState::Finished;
             (cluster.steps_done, cluster.steps) =
                 (if is_finished { total } else { seen.progress.done }, total);

@@ -23,8 +23,8 @@ pub trait Hosted: Process<Config: Send + Sync> + Clone + Debug + 'static {
         seed: &dyn Fn(ProcessId) -> u64,
     ) -> Option<Vec<(ProcessId, Digest)>>;
 
-    /// Returns parameters with which a process behaves the same in virtual time, but keeps no content that only
-    /// occupies space; `None` if no such parameters exist.
+    /// Returns parameters with which a process behaves the same in virtual time, but omits contents that serve only as
+    /// padding; `None` if no such parameters exist.
     fn for_virtual_time(_config: &Self::Config) -> Option<Self::Config> {
         None
     }

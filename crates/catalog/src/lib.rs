@@ -236,7 +236,7 @@ impl<N: Hosted> Setup<N> {
         N::reference(&self.process, &self.membership, &|process| process_seed(self.seed, process))
     }
 
-    /// Returns the configuration of every process in virtual time, which keeps no content that only occupies space.
+    /// Returns the configuration of every process in virtual time, which omits contents that serve only as padding.
     pub fn process_in_virtual_time(&self) -> Arc<N::Config> {
         N::for_virtual_time(&self.process).map_or_else(|| Arc::clone(&self.process), Arc::new)
     }

@@ -310,7 +310,7 @@ pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
     assert_eq!(answers, [1, 2].map(|number| Observation::Persisted { by: FIRST, number }));
 }
 
-/// When a halted process is released, the fault that it triggered is in force everywhere.
+/// When a halted process is released, the fault that it triggered is in effect everywhere.
 pub fn a_fault_is_in_force_before_its_trigger_resumes(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
     scenario.script.all_arrives = true;

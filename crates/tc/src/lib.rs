@@ -40,8 +40,8 @@ pub enum TcError {
     Apply(#[from] ApplyError),
 }
 
-/// Applies exactly `tree` to the packets of `interface`: an empty tree removes everything. Returns the number
-/// of changes, which is zero if the tree was already in force.
+/// Applies exactly `tree` to the packets of `interface`: an empty tree removes everything. Returns the number of
+/// changes, which is zero if the tree was already in effect.
 ///
 /// # Errors
 ///

@@ -49,7 +49,7 @@ pub(crate) struct RunValues {
     pub(crate) recoveries: Vec<Span>,
 }
 
-/// Number of a cluster's processes that are up, and the times during which they were up or down.
+/// Numbers of a cluster's processes, and the durations for which they were up or down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uptime {
     pub(crate) processes: u32,

@@ -47,7 +47,7 @@ enum Question {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Answer {
     Abilities(Abilities),
-    /// The tree is in force, after this number of changes.
+    /// The tree is in effect, after this number of changes.
     InForce(u64),
     TrafficCounts(TrafficCounts),
     /// The kernel refused the change.
@@ -105,8 +105,7 @@ impl Shaper {
         }
     }
 
-    /// Applies a tree to the interface with this address. Returns the number of changes once the tree is in
-    /// force.
+    /// Applies a tree to the interface with this address. Returns the number of changes once the tree is in effect.
     pub(crate) async fn apply(&self, address: Ipv4Addr, tree: Tree) -> Result<u64, ShaperError> {
         match self.ask(&Question::Apply { address, tree }).await? {
             Answer::InForce(changes) => Ok(changes),

@@ -840,8 +840,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Releases halted processes once all orders are in force. Waits until paused processes resume or fail,
-    /// because they may handle earlier messages before the orders.
+    /// Releases halted processes once all orders are in effect. Waits until paused processes resume or fail, because
+    /// they may handle earlier messages before they apply the orders.
     fn release_halted(&mut self) {
         if self.nodes.values().all(|node| node.outstanding.is_empty()) {
             for (process, life) in std::mem::take(&mut self.halted) {

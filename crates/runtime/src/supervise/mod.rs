@@ -65,10 +65,10 @@ pub struct RunOptions {
     /// Ends the run once it is set ([`crate::interrupt::flag`]): normally or, if the run has a journal, so that a
     /// restarted program can resume it.
     pub interrupted: Arc<AtomicBool>,
-    /// Memory limit, if any. A run that reaches it ends as out of memory.
+    /// Memory limit, if any. A run that reaches it ends with [`Outcome::OutOfMemory`].
     pub memory: Option<MemoryBound>,
-    /// Memory that judging the run takes per fact, in bytes. A run ends as out of memory before judging its facts would
-    /// exceed the limit. 0 if this program does not judge the run.
+    /// Memory that judging the run takes per fact, in bytes. A run ends with [`Outcome::OutOfMemory`] before judging
+    /// its facts would exceed the limit. 0 if this program does not judge the run.
     pub fact_bytes: u64,
     /// Changes requested during the run.
     pub change_queue: ChangeQueue,

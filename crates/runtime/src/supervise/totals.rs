@@ -24,7 +24,7 @@ pub(super) struct Totals {
     /// Cluster of each process.
     clusters: Vec<ClusterId>,
     incidents: Incidents,
-    /// Time of the last update of the times during which processes were up or down.
+    /// Time at which uptimes and downtimes were last updated.
     published: Time,
 }
 

@@ -252,7 +252,7 @@ impl Transport {
         }
     }
 
-    /// Changes the requested properties of a link. A change by [`Transport::set_link`] stays in force.
+    /// Changes the requested properties of a link. A change by [`Transport::set_link`] stays in effect.
     pub(crate) fn ask_link(&self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
         let state = &mut *self.state.borrow_mut();
         state.links.requested.insert((from, to), properties);
