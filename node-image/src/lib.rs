@@ -77,7 +77,7 @@ impl Node {
     ///
     /// # Panics
     ///
-    /// Panics if its name is not valid, or is the name of another protocol.
+    /// Panics if the protocol's name is not valid, or is the name of another protocol.
     #[must_use]
     pub fn protocol<P: CustomProtocol>(self) -> Node {
         add_protocol::<P>();
@@ -88,7 +88,7 @@ impl Node {
     ///
     /// # Panics
     ///
-    /// Panics if its name is not valid, or is the name of another application.
+    /// Panics if the application's name is not valid, or is the name of another application.
     #[must_use]
     pub fn application<A: CustomApplication>(self) -> Node {
         add_application::<A>();

@@ -66,15 +66,16 @@ pub struct Session {
     pub key: Option<KnownKey>,
     /// The places that were last sent to the supervisor.
     pub pushed: Option<Places>,
-    /// Limits how often its status is written.
+    /// Limits how often the status of the federation is written.
     pub statuses: Pace,
-    /// UIDs of its sets, once it is being deleted. Volumes owned by these sets are deleted after them.
+    /// UIDs of the federation's sets, once the federation is being deleted. Volumes owned by these sets are deleted
+    /// after the sets.
     pub ending: BTreeSet<String>,
     /// Time of the last query for the reason why pods are missing, and the reason if it is known.
     pub refused: Option<(Instant, Option<String>)>,
     /// Time at which the operator last checked for deleted objects, or first found that pods are missing.
     pub restored: Option<Instant>,
-    /// The spec with which its pods were created.
+    /// The spec with which the federation's pods were created.
     pub made: Option<Arc<FederationSpec>>,
     /// The generation that was last reported as unreadable.
     pub unreadable: Option<i64>,

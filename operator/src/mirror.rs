@@ -57,7 +57,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
         let owners = || self.store.state().iter().filter_map(|it| owner(it)).collect::<Vec<_>>();
         let mut touched = match &event {
             Event::Apply(object) | Event::Delete(object) => owner(object).into_iter().collect(),
-            // Objects that were deleted while the watch was broken also concern their federations.
+            // The federations of objects that were deleted while the watch was broken count as well.
             Event::InitDone => owners(),
             Event::Init | Event::InitApply(_) => Vec::new(),
         };
@@ -74,7 +74,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
 /// Objects of a federation, by name.
 #[derive(Clone, Debug, Default)]
 pub struct OwnedObjects {
-    /// Its stateful sets.
+    /// The stateful sets of the federation.
     pub sets: BTreeMap<String, Arc<StatefulSet>>,
     /// The pods of those sets.
     pub pods: BTreeMap<String, Arc<Pod>>,

@@ -683,7 +683,7 @@ fn version(observation: &Observation) -> Option<u32> {
     }
 }
 
-/// Returns whether this is a response of the storage.
+/// Returns whether this is a response from the storage.
 fn stored(observation: &Observation) -> bool {
     matches!(
         observation,

@@ -22,9 +22,9 @@ pub enum Observation {
     Peer {
         /// The process concerned.
         process: ProcessId,
-        /// Its newest life.
+        /// The newest life of the process.
         life: Life,
-        /// Whether it is up.
+        /// Whether the process is up.
         up: bool,
     },
     /// A message arrived unchanged.

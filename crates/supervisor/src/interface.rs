@@ -75,7 +75,7 @@ pub enum Report {
     Registered {
         /// The registering process.
         process: ProcessId,
-        /// Number of its life.
+        /// Number of the process's life.
         life: Life,
     },
     /// The links between the registered processes have been measured, so the application may begin.
@@ -86,7 +86,7 @@ pub enum Report {
     Heartbeat {
         /// The active process.
         process: ProcessId,
-        /// Number of its life.
+        /// Number of the process's life.
         life: Life,
         /// Current values of the life. The live view shows them, and they determine the remaining work.
         gauges: Gauges,
@@ -95,7 +95,7 @@ pub enum Report {
     Gauges {
         /// The reporting process.
         process: ProcessId,
-        /// Number of its life.
+        /// Number of the process's life.
         life: Life,
         /// Current values of the life. The live view shows them, and they determine the remaining work.
         gauges: Gauges,
@@ -105,7 +105,7 @@ pub enum Report {
     Stated {
         /// The process that states the fact.
         process: ProcessId,
-        /// Number of its life.
+        /// Number of the process's life.
         life: Life,
         /// The fact itself.
         fact: Fact,
@@ -116,14 +116,14 @@ pub enum Report {
     Started {
         /// The process that has started.
         process: ProcessId,
-        /// Number of its life.
+        /// Number of the process's life.
         life: Life,
     },
     /// The process performed [`faultline_core::Action::Held`].
     Held {
         /// The process whose storage is complete again.
         process: ProcessId,
-        /// Number of its life.
+        /// Number of the process's life.
         life: Life,
     },
     /// A life has ended, and its host detected this immediately (through the exit of a child process).
@@ -177,7 +177,7 @@ pub enum Order {
     Go {
         /// The process to release.
         process: ProcessId,
-        /// Number of its life.
+        /// Number of the process's life.
         life: Life,
     },
     /// Ends these lives immediately, then applies the fate of their storage. A life that has already ended is
@@ -192,7 +192,7 @@ pub enum Order {
     Pause {
         /// The process to pause or resume.
         process: ProcessId,
-        /// Number of its life.
+        /// Number of the process's life.
         life: Life,
         /// Whether to pause the life.
         paused: bool,

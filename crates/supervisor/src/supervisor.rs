@@ -19,8 +19,8 @@ use crate::silence::Silence;
 
 /// The supervisor of one federation.
 ///
-/// Its clock starts at [`Time::ZERO`] with [`Supervisor::new`]. After the end of the run, it still accepts reports
-/// but issues no orders.
+/// The supervisor's clock starts at [`Time::ZERO`] with [`Supervisor::new`]. After the end of the run, the supervisor
+/// still accepts reports but issues no orders.
 #[derive(Debug)]
 pub struct Supervisor {
     pub(crate) config: Config,
@@ -63,15 +63,15 @@ pub(crate) struct SupervisedProcess {
     pub(crate) state: LifeState,
     /// Whether the process lost its storage and has not yet reported that the storage is complete again.
     pub(crate) replaced: bool,
-    /// Fate of its storage if the kill has to be repeated.
+    /// Fate of the process's storage if the kill must be repeated.
     pub(crate) fate: StorageFate,
-    /// Time at which its pause ends, and the fault that paused it.
+    /// Time at which the process's pause ends, and the fault that paused the process.
     pub(crate) paused_until: Option<(Time, FaultNo)>,
-    /// Whether it is halted at a fact.
+    /// Whether the process is halted at a fact.
     pub(crate) halted: bool,
-    /// Whether its current life is its last.
+    /// Whether the current life of the process is the last one.
     pub(crate) gone: bool,
-    /// Whether its lives send heartbeats.
+    /// Whether the lives of the process send heartbeats.
     beats: bool,
     pub(crate) gauges: Gauges,
 }
@@ -87,7 +87,7 @@ pub(crate) enum LifeState {
     Killed,
     /// The end has been detected.
     Down,
-    /// Its cluster has left. The process was ended, and will have no further life.
+    /// The process's cluster has left. The process was ended, and will have no further life.
     Left,
 }
 

@@ -116,11 +116,11 @@ pub enum Discipline {
 /// A queueing discipline that the kernel reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Its handle; 0 if the kernel itself added it.
+    /// The handle; 0 if the kernel itself added the discipline.
     pub handle: Handle,
-    /// Its parent: a class, [`Handle::ROOT`] or [`Handle::INGRESS`].
+    /// The parent: a class, [`Handle::ROOT`] or [`Handle::INGRESS`].
     pub parent: Handle,
-    /// Its kind, as `tc` names it.
+    /// The kind, as `tc` names it.
     pub kind: String,
     /// Bytes that passed.
     pub bytes: u64,
@@ -156,14 +156,14 @@ pub enum MatchField {
 /// The action of a filter on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Puts them into a class.
+    /// Puts packets into a class.
     Class(Handle),
-    /// Sends them through an interface.
+    /// Sends packets through an interface.
     Interface(Link),
 }
 
 impl Discipline {
-    /// Returns its kind, as `tc` names it.
+    /// Returns the kind of the action, as `tc` names it.
     pub const fn kind(self) -> &'static str {
         match self {
             Discipline::Htb => "htb",

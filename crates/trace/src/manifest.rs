@@ -244,7 +244,7 @@ pub struct EffectEntry {
 pub struct Effect {
     /// The affected process.
     pub process: ProcessId,
-    /// The number of its life.
+    /// The number of the process's life.
     pub life: Life,
     /// The time after which the process executed no instruction, or at which it applied the change; `None` if its place
     /// did not report it.
@@ -287,7 +287,7 @@ pub struct Copies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ReplicaHolders {
-    /// Other processes of its cluster.
+    /// Other processes of the same cluster.
     SameCluster,
     /// Processes of other clusters, one in each.
     OtherCluster,

@@ -120,9 +120,9 @@ const UNKNOWN: i32 = 3;
 /// A command as printed in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Printed {
-    /// The number of its first line, from 1.
+    /// The number of the command's first line, from 1.
     line: usize,
-    /// Its whole text, with several lines if it continues.
+    /// The whole text, with several lines if the command continues.
     text: String,
 }
 

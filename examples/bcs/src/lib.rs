@@ -102,7 +102,7 @@ struct Taking {
 #[derive(Clone, Debug)]
 struct Unsaved {
     part: Part,
-    /// Time during which the application was held for it.
+    /// Time during which the application was held for this checkpoint.
     frozen: Span,
 }
 

@@ -80,9 +80,9 @@ pub struct Saved {
 pub struct Logged {
     id: MessageId,
     payload: Payload,
-    /// Its place in the receiver's order, once known.
+    /// The message's place in the receiver's order, once known.
     rsn: Option<Rsn>,
-    /// Whether it has been sent, and does not wait for confirmations.
+    /// Whether the message has been sent, and does not wait for confirmations.
     is_sent: bool,
 }
 
@@ -107,7 +107,7 @@ enum Phase {
 struct Writing {
     rsn: Rsn,
     next: BTreeMap<ProcessId, u32>,
-    /// Time during which the application was held for it.
+    /// Time during which the application was held for this checkpoint.
     frozen: Span,
 }
 
@@ -297,7 +297,7 @@ impl SenderBased {
         }
         let next = self.next.get(&id.from).copied().unwrap_or_default();
         if id.number < next && !self.has(Defect::DuplicatesAccepted) {
-            // Its sender is re-executing, and must learn the order again.
+            // The sender is re-executing, and must learn the order again.
             let answer = match self.numbered.get(&(id.from, id.number)) {
                 Some(&rsn) => Message::Delivered { number: id.number, rsn },
                 None => Message::Settled { below: id.number + 1 },

@@ -136,7 +136,8 @@ async fn restore(
     let mut restored = Vec::new();
     restored.extend(restore_object(federation, &keys::of_processes(federation, &key)?, context).await?);
     restored.extend(restore_object(federation, &desired.policy, context).await?);
-    // The file contains the federation as it was initially, so it cannot be restored after a change.
+    // The file contains the federation as it was initially, so the file cannot be restored after a change of the
+    // federation.
     if federation.metadata.generation.is_some_and(|it| it <= 1) {
         restored.extend(restore_object(federation, &desired.file, context).await?);
     }

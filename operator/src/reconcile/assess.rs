@@ -33,7 +33,7 @@ pub enum Situation {
     Accepted {
         /// The validated federation.
         validated: Box<Validated>,
-        /// The outcome of applying it.
+        /// The outcome of applying the federation.
         applied: Applied,
     },
     /// The reconciliation failed.

@@ -36,7 +36,7 @@ pub struct Observed {
     pub sets: BTreeMap<String, Arc<StatefulSet>>,
     /// Pods by name.
     pub pods: BTreeMap<String, Arc<Pod>>,
-    /// Status of its supervisor.
+    /// Status of the federation's supervisor.
     pub supervision: Supervision,
     /// The places that were last sent to the supervisor, as far as is known.
     pub pushed: Option<Places>,

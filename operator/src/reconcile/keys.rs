@@ -26,7 +26,7 @@ const ENTRY: &str = "key";
 #[derive(Clone, Debug)]
 pub struct KnownKey {
     key: String,
-    /// Time at which it was read; `None` if it must be read again.
+    /// Time at which the key was read; `None` if the key must be read again.
     at: Option<Instant>,
 }
 

@@ -83,7 +83,7 @@ pub async fn update_status(
 /// Limits how often the status of a federation is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
-    /// Time at which it was last written.
+    /// Time at which the status was last written.
     last: Option<Instant>,
     /// Earliest time of a write that keeps the mean rate.
     due: Option<Instant>,

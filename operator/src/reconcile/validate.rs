@@ -12,7 +12,7 @@ use faultline_api::{Federation, Problem};
 pub struct Validated {
     /// The federation itself.
     pub federation: Federation,
-    /// Its processes. Each group has a stateful set of its own.
+    /// The processes of the federation. Each group has a stateful set of its own.
     pub groups: Vec<Group>,
     /// Reason why a change is refused; the federation continues as before.
     pub refused: Option<Refusal>,
@@ -25,7 +25,7 @@ pub struct Group {
     pub name: String,
     /// Number of processes.
     pub nodes: u32,
-    /// Whether it is a cluster of the federation.
+    /// Whether the group is a cluster of the federation.
     pub is_cluster: bool,
 }
 

@@ -422,7 +422,7 @@ impl Shared {
             let agent = entry.agent.as_mut().filter(|_| entry.ending == 0)?;
             let (life, boot) = entry.wanted.take()?;
             if boot == Boot::Restarted && !agent.holds_storage {
-                // Its storage was lost with the previous place.
+                // The storage of the process was lost with the previous place.
                 return Some(life);
             }
             let here = if control.ip().is_unspecified() { agent.here } else { control.ip() };

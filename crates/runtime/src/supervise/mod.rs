@@ -121,11 +121,11 @@ pub struct RunOutcome {
 pub struct UnexpectedEnd {
     /// The process that ended.
     pub process: ProcessId,
-    /// Number of its life.
+    /// Number of the process's life.
     pub life: Life,
     /// Exit status, as the operating system reports it.
     pub status: String,
-    /// Last lines of its log.
+    /// Last lines of the process's log.
     pub last_output: String,
 }
 
@@ -188,11 +188,11 @@ pub enum RunError {
     Collapses {
         /// Name of the process.
         name: String,
-        /// Number of its unexpected exits.
+        /// Number of the process's unexpected exits.
         times: usize,
         /// Exit status, as the operating system reports it.
         status: String,
-        /// Last lines of its log.
+        /// Last lines of the process's log.
         last_output: String,
     },
     /// The supervisor's facts or its journal cannot be written.

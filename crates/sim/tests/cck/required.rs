@@ -12,10 +12,10 @@ use faultline_protocols::cck::Cck;
 /// One partition in one recovery.
 #[derive(Clone, Debug, Default)]
 struct Part {
-    /// The tasks that it had executed when it joined the recovery.
+    /// The tasks that the partition had executed when it joined the recovery.
     executed: Executed,
     slot: Position,
-    /// The values in its memory when it began to re-execute.
+    /// The values in the partition's memory when it began to re-execute.
     memory: BTreeSet<Value>,
     demanded: BTreeSet<Value>,
     again: BTreeSet<TaskNo>,

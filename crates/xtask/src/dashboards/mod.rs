@@ -39,7 +39,7 @@ pub(crate) fn check(_: &Repository) -> Result<Problems, Box<dyn Error>> {
 /// Carries out runs with faults under several protocols while a Prometheus scrapes them, and checks that every query of
 /// every dashboard returns data, unless the query needs traffic control. Then draws the dashboards into docs/ if
 /// `draws` is set.
-#[expect(clippy::disallowed_methods, reason = "Prometheus scrapes in real time and reports no scrape")]
+#[expect(clippy::disallowed_methods, reason = "Prometheus scrapes in real time and cannot be awaited")]
 pub(crate) fn try_queries(repository: &Repository, draws: bool) -> Result<(), Box<dyn Error>> {
     let dir = repository.metadata.target_directory.join("dashboards").into_std_path_buf();
     if dir.exists() {

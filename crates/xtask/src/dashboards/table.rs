@@ -5,7 +5,7 @@ pub(super) const COLUMNS: usize = 24;
 
 /// A dashboard.
 pub(super) struct Dashboard {
-    /// The name of its file, without the extension.
+    /// The name of the dashboard's file, without the extension.
     pub(super) file: &'static str,
     pub(super) uid: &'static str,
     pub(super) title: &'static str,
@@ -18,7 +18,7 @@ pub(super) struct Dashboard {
 pub(super) struct Variable {
     pub(super) name: &'static str,
     pub(super) label: &'static str,
-    /// Grafana's query for its values.
+    /// Grafana's query for the values of the list.
     pub(super) query: &'static str,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Panel {
     pub(super) kind: Kind,
     /// Queries, each with a legend. The words of [`PLACEHOLDERS`] stand for the user's selection.
     pub(super) queries: &'static [(&'static str, &'static str)],
-    /// Whether its data exist only if traffic control emulates the links.
+    /// Whether the data of the panel exist only if traffic control emulates the links.
     pub(super) needs_traffic_control: bool,
 }
 

@@ -161,7 +161,7 @@ fn judged(runtime: &tokio::runtime::Runtime, api: &Supervisor, log: &Path) -> Re
     Err(format!("a run took longer than {TIMEOUT:?}; see {}", log.display()).into())
 }
 
-#[expect(clippy::disallowed_methods, reason = "Prometheus scrapes in real time and reports no scrape")]
+#[expect(clippy::disallowed_methods, reason = "Prometheus scrapes in real time and cannot be awaited")]
 fn pause() {
     std::thread::sleep(Duration::from_secs(SCRAPE_SECONDS));
 }

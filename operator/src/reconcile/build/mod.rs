@@ -37,9 +37,9 @@ pub struct Desired {
     pub sets: Vec<StatefulSet>,
     /// Sets whose number of pods was changed.
     pub drifted: Vec<Drift>,
-    /// Places of the processes, for the supervisor; `None` if it knows them.
+    /// Places of the processes, for the supervisor; `None` if the supervisor knows them.
     pub places: Option<Places>,
-    /// The current spec, for the supervisor; `None` if it knows the spec or has refused it.
+    /// The current spec, for the supervisor; `None` if the supervisor knows the spec or has refused it.
     pub amended: Option<Amended>,
     /// Requests from the supervisor.
     pub orders: Vec<SupervisorRequest>,
@@ -67,7 +67,7 @@ pub enum SupervisorRequest {
         pod: String,
         /// UID of the pod, so that a successor is not deleted in its place.
         uid: String,
-        /// Claim of its volume, if that is to be deleted as well.
+        /// Claim of the pod's volume, if it is to be deleted as well.
         claim: Option<String>,
     },
     /// The request has been carried out.
