@@ -71,7 +71,7 @@ pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
     })
 }
 
-/// Returns when each cluster takes part in the program; empty if all take part throughout.
+/// Returns the period in which each cluster takes part in the program; empty if all clusters take part throughout.
 fn terms(spec: &FederationSpec) -> Vec<synthetic::Term> {
     let term = |cluster: &resource::Cluster| synthetic::Term {
         joins: cluster.joins_after.map_or(Span::ZERO, |it| it.0),

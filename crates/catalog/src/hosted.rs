@@ -11,12 +11,12 @@ use faultline_dataflow::{Partition, PartitionConfig, Program, Recovery, TaskProc
 
 /// The type of a federation's processes: a composite of a protocol and a program.
 pub trait Hosted: Process<Config: Send + Sync> + Clone + Debug + 'static {
-    /// Returns what the process's protocol promises with these parameters.
+    /// Returns the promises of the process's protocol with these parameters.
     fn promises(config: &Self::Config) -> Promises;
 
-    /// Returns what each rank computes without faults; `None` if that depends on timing, or if it cannot be computed
-    /// independently. `seed` returns the seed of each rank. This may take as long as the computations of the program,
-    /// but modelled time takes no real time.
+    /// Returns the result of each rank in a run without faults; `None` if the results depend on timing, or if they
+    /// cannot be computed independently. `seed` returns the seed of each rank. This may take as long as the
+    /// computations of the program, but modelled time takes no real time.
     fn reference(
         config: &Self::Config,
         membership: &Membership,

@@ -224,12 +224,13 @@ where
 }
 
 impl<N: Hosted> Setup<N> {
-    /// Returns what the protocol promises with its parameters.
+    /// Returns the promises of the protocol with its parameters.
     pub fn promises(&self) -> Promises {
         N::promises(&self.process)
     }
 
-    /// Returns what each rank computes without faults; `None` for an application whose result depends on timing.
+    /// Returns the result of each rank in a run without faults; `None` for an application whose result depends on
+    /// timing.
     ///
     /// This may take as long as the computations of the application, but modelled time takes no real time.
     pub fn reference(&self) -> Option<Vec<(ProcessId, Digest)>> {

@@ -105,7 +105,7 @@ fn options<D>(spec: &FederationSpec, defects: D) -> Options<D> {
     }
 }
 
-/// Returns why a defect cannot be enabled.
+/// Returns the reason why a defect cannot be enabled.
 fn unfit(defect: Defect) -> SetupError {
     match AVAILABLE {
         true => SetupError::ForeignDefect(defect),

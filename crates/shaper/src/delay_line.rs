@@ -20,8 +20,8 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Transmits a packet of `bytes` at `bandwidth` bytes per second, where 0 means unlimited. Returns when the
-    /// transmission ends.
+    /// Transmits a packet of `bytes` at `bandwidth` bytes per second, where 0 means unlimited. Returns the time at
+    /// which the transmission ends.
     pub fn transmit(&mut self, now: Time, bytes: u64, bandwidth: u64) -> Time {
         if bandwidth == 0 {
             return now;

@@ -24,7 +24,7 @@ impl Processors {
         Processors { handling, busy_until: vec![Time::ZERO; processes], cores: vec![Time::ZERO; cores] }
     }
 
-    /// Returns when `process` finishes handling a packet of `bytes` that is queued at `now`.
+    /// Returns the time at which `process` finishes handling a packet of `bytes` that is queued at `now`.
     pub(crate) fn handle(&mut self, process: ProcessId, between: bool, bytes: u64, now: Time) -> Time {
         let HandlingTime { packet, kibibyte } =
             if between { self.handling.between } else { self.handling.within };
@@ -40,7 +40,7 @@ impl Processors {
         *busy_until
     }
 
-    /// Returns when `process` finishes all packets queued so far.
+    /// Returns the time at which `process` finishes all packets queued so far.
     pub(crate) fn free(&self, process: ProcessId, now: Time) -> Time {
         self.busy_until[process.index()].max(now)
     }

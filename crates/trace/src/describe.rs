@@ -174,7 +174,7 @@ fn describe_claim(claim: &Claim, names: &RunNames, f: &mut fmt::Formatter<'_>) -
         }
         Claim::Released { cluster } => {
             let cluster = names.cluster(*cluster);
-            write!(f, "found that no recovery needs {cluster}, and lets it leave")
+            write!(f, "found that no recovery needs {cluster}, and let it leave")
         }
         Claim::Spilled { messages, bytes, left } => {
             write!(

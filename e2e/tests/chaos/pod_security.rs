@@ -50,8 +50,8 @@ pub(crate) async fn only_net_admin(ns: &TestNamespace, pod: &str) -> Result<(), 
     }
 }
 
-/// Returns why the API server would reject a pod. The API server learns of a changed profile by a watch, so the query
-/// is repeated until the response is as expected, for at most ten seconds.
+/// Returns the reason why the API server would reject a pod. The API server learns of a changed profile by a watch, so
+/// the query is repeated until the response is as expected, for at most ten seconds.
 async fn refusal(pods: &Api<Pod>, pod: &Pod, expected: bool) -> Result<Option<String>, Failure> {
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let until = Instant::now() + Duration::from_secs(10);

@@ -195,8 +195,8 @@ impl Report<'_> {
         }
     }
 
-    /// Returns why the last change of the spec was refused; `None` if it was not. After a refusal, the run continues
-    /// as before.
+    /// Returns the reason why the last change of the spec was refused; `None` if it was not refused. After a refusal,
+    /// the run continues as before.
     fn change_refused(&self, validated: &Validated, observed: &Observed) -> Option<String> {
         if let Some(refusal) = &validated.refused {
             return Some(refusal.message.clone());

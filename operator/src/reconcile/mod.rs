@@ -61,8 +61,8 @@ pub enum ReconcileError {
     UpdateStatus(#[from] update_status::UpdateStatusError),
 }
 
-/// Reconciles a federation once. Returns when to do so again. A permanent or repeated failure is reported in the
-/// status, if the status can be written.
+/// Reconciles a federation once. Returns the action that triggers the next reconciliation. A permanent or repeated
+/// failure is reported in the status, if the status can be written.
 ///
 /// # Errors
 ///

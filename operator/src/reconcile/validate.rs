@@ -54,7 +54,7 @@ impl Validated {
 ///
 /// # Errors
 ///
-/// Returns why the federation cannot be run.
+/// Returns the reason why the federation cannot be run.
 pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
     check(federation).map(|()| passed(federation))
 }
@@ -64,7 +64,7 @@ pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
 ///
 /// # Errors
 ///
-/// Returns why the federation cannot be run.
+/// Returns the reason why the federation cannot be run.
 pub fn check(federation: &Federation) -> Result<(), Refusal> {
     let problems = faultline_api::validate(federation);
     if !problems.is_empty() {
@@ -81,7 +81,7 @@ pub fn check(federation: &Federation) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns what is wrong, with the remedies.
+/// Returns the problems with their remedies, as text.
 pub(super) fn described(problems: &[Problem]) -> String {
     let problems = problems.iter().map(|it| format!("{}: {} ({})", it.path, it.message, it.help));
     problems.collect::<Vec<_>>().join("; ")

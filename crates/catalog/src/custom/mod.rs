@@ -166,7 +166,7 @@ fn schema<T: Parameters>(generator: &mut SchemaGenerator) -> Schema {
 fn complete<T: Parameters>(parameters: &Map<String, Value>) -> Result<Map<String, Value>, InvalidParameter> {
     match serde_json::to_value(parsed::<T>(parameters)?) {
         Ok(Value::Object(all)) => Ok(all),
-        Ok(_) | Err(_) => Err(unsuitable("its parameters do not have the form of an object".to_owned())),
+        Ok(_) | Err(_) => Err(unsuitable("its parameters do not serialise to an object".to_owned())),
     }
 }
 

@@ -72,8 +72,8 @@ fn begun(facts: &[Record]) -> Time {
     facts.iter().find(|it| matches!(it.fact, Fact::Begun)).expect("the application begins").at
 }
 
-/// Returns when the second checkpoint is requested and when it is known to be valid, measured from the start
-/// of the application.
+/// Returns the times at which the second checkpoint is requested and known to be valid, measured from the start of the
+/// application.
 fn second_checkpoint(plain: &Federation, config: &cck::Config) -> (Span, Span) {
     let facts = plain.run::<Cck>(config.clone()).facts;
     let mut requested = facts.iter().filter(|it| it.fact.kind() == FactKind::CheckpointRequested);

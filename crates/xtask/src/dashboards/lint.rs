@@ -6,7 +6,7 @@ use super::table::{Dashboard, INTERVAL, Kind, PLACEHOLDERS, fill};
 /// aggregate them.
 const COUNTER: &str = "_total";
 
-/// Returns what is wrong with a dashboard.
+/// Returns the problems of a dashboard.
 pub(super) fn problems(dashboard: &Dashboard) -> Vec<String> {
     let mut problems = Vec::new();
     let mut titles = std::collections::BTreeSet::new();
