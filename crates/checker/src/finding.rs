@@ -183,6 +183,10 @@ pub enum Breach {
         owner: ProcessId,
         copies: DurableCopies,
     },
+    ProtectedWithoutCopy {
+        holder: ProcessId,
+        owner: ProcessId,
+    },
     WithoutCause {
         group: GroupId,
         incarnation: Incarnation,

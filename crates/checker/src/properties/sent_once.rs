@@ -3,7 +3,9 @@
 //! with it, and once more for each rollback of this group. A rollback that another one overtakes before any process has
 //! restored its state counts as well, because the sender may have been alerted to both. Under [`Promise::Containment`],
 //! only the ends of lives count: each rollback follows from one of them. A message that the process suppressed needs
-//! such a reason for each transmission.
+//! such a reason for each transmission. If re-executions repeat messages, too, then both ends of a channel compare their
+//! states before it resumes. A process then needs such a reason for each message to another group that its receiver
+//! had before the process restored its state, and kept. The latter is judged if all processes read one clock.
 //!
 //! Not judged for programs of tasks that are assigned in advance: a recovery demands values again from processes that
 //! did not roll back, and `strictly_required` judges which.
@@ -45,16 +47,31 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         }
     }
     let losses = losses(history);
-    for ((id, _), of) in all {
+    let repeats = history.context.promises.include(Promise::Repetition)
+        && history.context.promises.include(Promise::Containment);
+    for ((id, segment), of) in all {
         finding.instances += 1;
         let losses = losses.get(&id.to).copied().unwrap_or(0);
-        let reasons = u64::from(!of.suppressed) + losses;
+        let is_needless = repeats && history.context.common_clock && was_there(history, id, segment);
+        let reasons = if is_needless { 0 } else { u64::from(!of.suppressed) + losses };
         if let Some(at) = of.last.filter(|_| of.times > reasons) {
             let (times, suppressed) = (of.times, of.suppressed);
             finding.violated([history.source(at)], Breach::SentAgain { message: id, times, suppressed });
         }
     }
     finding
+}
+
+/// Returns whether the receiver, in another group, had the message before the sender restored its state, and never rolled
+/// back to a state without it.
+fn was_there(history: &History<'_>, id: MessageId, segment: SegmentNo) -> bool {
+    let state = history.segment(segment);
+    let is_between = history.group_of(id.from) != history.group_of(id.to);
+    let Some(message) = history.messages.find(id).filter(|_| is_between && state.is_restored) else {
+        return false;
+    };
+    let restored = history.time(Point { segment, fact: state.begin });
+    message.delivered.iter().any(|it| history.time(*it) < restored && history.survives(*it))
 }
 
 /// Counts, by receiver, the events that may have lost messages to it.
@@ -79,7 +96,7 @@ fn losses(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, finds, position};
-    use faultline_core::{Fact, Promise};
+    use faultline_core::{Fact, Promise, Span};
 
     fn run() -> (Run, MessageId) {
         let mut run = Run::repeating(&[Promise::Containment], &[&[0], &[1]]);
@@ -121,6 +138,34 @@ mod tests {
         run.send_as(id);
         run.transmit(id, position(0, 1));
         assert_eq!(check_alone(check, &run).violation_count(), 0);
+    }
+
+    #[test]
+    fn a_re_execution_sends_no_message_that_its_receiver_had() {
+        let sent_again = |is_delivered: bool, has_failed: bool| {
+            let mut run = Run::repeating(&[Promise::Containment], &[&[0], &[1]]);
+            run.context.common_clock = true;
+            run.commit_all(0, &[0]);
+            let id = run.send(0, 1);
+            run.transmit(id, position(0, 1));
+            if is_delivered {
+                run.deliver(id);
+            }
+            run.wait(Span(1));
+            if has_failed {
+                run.kill(1, false);
+                run.restore(1, 1, None);
+            }
+            run.kill(0, false);
+            run.wait(Span(1));
+            run.restore(0, 1, Some((0, 1)));
+            run.send_as(id);
+            run.transmit(id, position(0, 1));
+            check_alone(check, &run)
+        };
+        finds!(sent_again(true, false), Breach::SentAgain { times: 1, suppressed: false, .. });
+        assert_eq!(sent_again(false, false).violation_count(), 0);
+        assert_eq!(sent_again(true, true).violation_count(), 0);
     }
 
     /// The receiver's second rollback is overtaken by its third.
