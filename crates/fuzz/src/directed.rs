@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Duration, Size};
-use faultline_api::resource::{Application, Crash, Fate, Fault, Heat, LoseCluster, When};
+use faultline_api::resource::{ANY, Application, Crash, Fate, Fault, Heat, LoseCluster, When};
 use faultline_api::validate;
 use faultline_catalog::Defect;
-use faultline_core::{Claim, Fact, FactKind, ProcessId, Role, Span, Time};
+use faultline_core::{Claim, ClusterId, Fact, FactKind, ProcessId, Role, Span, Time};
 use faultline_trace::Manifest;
 
 use crate::chance::Chance;
@@ -56,6 +56,10 @@ enum Strike {
     /// All processes of its cluster fail. The storage of the process itself has this fate, that of the others the
     /// opposite fate.
     Apart(Storage),
+    /// A process outside the clusters fails.
+    Outside(Storage),
+    /// It fails, as does a process outside the clusters. Only the storage of the latter has this fate.
+    WithOutside(Storage),
 }
 
 /// What happens to the storage of a failed process.
@@ -65,7 +69,7 @@ enum Storage {
     Lost,
 }
 
-const STRIKES: [Strike; 10] = [
+const STRIKES: [Strike; 14] = [
     Strike::Itself(Storage::Kept),
     Strike::Itself(Storage::Lost),
     Strike::Fellow(Storage::Kept),
@@ -76,6 +80,10 @@ const STRIKES: [Strike; 10] = [
     Strike::Cluster(Storage::Lost),
     Strike::Apart(Storage::Kept),
     Strike::Apart(Storage::Lost),
+    Strike::Outside(Storage::Kept),
+    Strike::Outside(Storage::Lost),
+    Strike::WithOutside(Storage::Kept),
+    Strike::WithOutside(Storage::Lost),
 ];
 
 /// How often each kind of second fault was tried.
@@ -236,20 +244,35 @@ fn struck(trial: &Trial, process: ProcessId, strike: Strike, chance: &mut Chance
             Crash { cluster: name(target), node, process: None, storage: fate(storage), returns: None };
         Fault { crash: Some(crash), ..Fault::default() }
     };
+    let outside = |chance: &mut Chance, storage| {
+        let all = manifest.processes.iter().filter(|it| it.cluster == ClusterId::OUTSIDE);
+        let names: Vec<String> = all.map(|it| it.name.clone()).collect();
+        (!names.is_empty()).then(|| {
+            let process = Some(chance.pick(&names));
+            let crash =
+                Crash { cluster: ANY.into(), node: None, process, storage: fate(storage), returns: None };
+            Fault { crash: Some(crash), ..Fault::default() }
+        })
+    };
     let ranks = manifest.with_role(Role::RANK).filter(|&it| it != process);
     let (fellows, strangers): (Vec<ProcessId>, Vec<ProcessId>) =
         ranks.partition(|&it| cluster(it) == cluster(process));
-    let mut any = |of: &[ProcessId], storage| match of {
+    let any = |chance: &mut Chance, of: &[ProcessId], storage| match of {
         [] => Vec::new(),
         of => vec![crash(chance.pick(of), storage)],
     };
     match strike {
         Strike::Itself(storage) => vec![crash(process, storage)],
-        Strike::Fellow(storage) => any(&fellows, storage),
-        Strike::Stranger(storage) => any(&strangers, storage),
+        Strike::Fellow(storage) => any(chance, &fellows, storage),
+        Strike::Stranger(storage) => any(chance, &strangers, storage),
         Strike::Cluster(storage) => {
             let lost = LoseCluster { cluster: name(process), storage: fate(storage), returns: None };
             vec![Fault { lose_cluster: Some(lost), ..Fault::default() }]
+        }
+        Strike::Outside(storage) => outside(chance, storage).into_iter().collect(),
+        Strike::WithOutside(storage) => {
+            let itself = crash(process, Storage::Kept);
+            outside(chance, storage).into_iter().flat_map(|it| [itself.clone(), it]).collect()
         }
         Strike::Apart(_) if fellows.is_empty() => Vec::new(),
         Strike::Apart(own) => {
