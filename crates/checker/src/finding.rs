@@ -183,6 +183,10 @@ pub enum Breach {
         owner: ProcessId,
         copies: DurableCopies,
     },
+    ActedBeforeBeginning {
+        process: ProcessId,
+        life: Life,
+    },
     ProtectedWithoutCopy {
         holder: ProcessId,
         owner: ProcessId,

@@ -308,6 +308,13 @@ impl Breach {
                     process(owner)
                 )
             }
+            Breach::ActedBeforeBeginning { process: by, life } => {
+                format!(
+                    "{} (life {}) sent or received something before the application began",
+                    process(by),
+                    life.0
+                )
+            }
             Breach::ProtectedWithoutCopy { holder, owner } => format!(
                 "{} claims that its lost storage is complete again, but holds no part of {}",
                 process(holder),

@@ -1,7 +1,8 @@
 //! At most one life of a process acts at a time: lives are numbered in ascending order, a life starts only after the
 //! previous one has ended (fencing) and its end was detected, a life whose storage was lost starts as replaced, and
 //! only lives that were started state facts. If all processes read the same clock, the last fact of a life also
-//! precedes the start of the next.
+//! precedes the start of the next, and no process sends or receives anything before the application starts: until then,
+//! a protocol may be unable to survive a failure.
 
 use faultline_core::{Boot, Fact, FactNo, Life, ProcessId};
 
@@ -61,7 +62,21 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
         }
     }
+    if let Some(begun) = supervision.begun.filter(|_| context.common_clock) {
+        for (&(process, life), stream) in &history.trace.streams {
+            let mut numbered = stream.iter().zip(0..);
+            let first = numbered.find(|((_, fact), _)| is_of_application(fact));
+            if let Some((_, number)) = first.filter(|((at, _), _)| *at < begun) {
+                let source = Source { process, life, number: FactNo(number) };
+                finding.violated([source], Breach::ActedBeforeBeginning { process, life });
+            }
+        }
+    }
     finding
+}
+
+fn is_of_application(fact: &Fact) -> bool {
+    matches!(fact, Fact::Sent { .. } | Fact::Delivered(_) | Fact::Theft { .. })
 }
 
 fn word(fact: usize) -> Source {
@@ -139,5 +154,23 @@ mod tests {
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.context.common_clock = true;
         finds!(check_alone(check, &run), Breach::ActedAfterNext { .. });
+    }
+
+    #[test]
+    fn a_process_that_acts_before_the_application_begins_is_found() {
+        let acted = |is_early: bool| {
+            let mut run = Run::new(&[&[0], &[1]]);
+            run.context.common_clock = true;
+            let begun = Fact::Begun;
+            if is_early {
+                run.send(0, 1);
+                run.wait(faultline_core::Span(1));
+            }
+            run.supervisor(begun);
+            run.send(0, 1);
+            check_alone(check, &run)
+        };
+        assert_eq!(acted(false).violation_count(), 0);
+        finds!(acted(true), Breach::ActedBeforeBeginning { process: ProcessId(0), life: Life(1) });
     }
 }
