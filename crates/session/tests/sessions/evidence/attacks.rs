@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{Fact, Fault, Life, ProcessId, Role, Span, Time};
+use faultline_core::{Fact, Fault, Life, ProcessId, Promises, Role, Scope, Span, Time};
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, Manifest, Trace, split_body};
 use serde_json::Value;
@@ -362,6 +362,21 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
             stream.retain(|(_, fact)| !matches!(fact, Fact::Finished(_)));
         }
     });
+    for (stream, who) in streams.iter().skip(1).cloned() {
+        let is_rank = manifest.processes[stream.0.index()].role == Role::RANK;
+        if stream == earlier || !is_rank {
+            attacks.resealed(format!("{who} cut to 10 %"), &[], move |_, trace| {
+                let facts = trace.streams.get_mut(&stream).unwrap();
+                facts.truncate(facts.len() / 10);
+            });
+        }
+        if stream == earlier {
+            attacks.resealed(format!("first half of {who} removed"), &[], move |_, trace| {
+                let facts = trace.streams.get_mut(&stream).unwrap();
+                facts.drain(..facts.len() / 2);
+            });
+        }
+    }
     for (stream, who) in streams.into_iter().skip(1) {
         let told: &[_] = if manifest.processes[stream.0.index()].role == Role::RANK && stream != earlier {
             &["never stated its result"]
@@ -422,8 +437,10 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     attacks.entry("digest changed", EDITED, |it| it["digest"] = "00".repeat(32).into());
     attacks.entry("digest: null", EDITED, |it| it["digest"] = Value::Null);
     attacks.entry("format: 2", &[], |it| it["format"] = 2.into());
-    let fields: [(&str, Value); 18] = [
+    let fields: [(&str, Value); 20] = [
         ("tool", "0.0.0".into()),
+        ("protocol", "none".into()),
+        ("promises", serde_json::to_value(without_promises(&manifest)).unwrap()),
         ("name", "another".into()),
         ("backend", "kubernetes".into()),
         ("seed", 12345.into()),
@@ -459,6 +476,18 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
 
     const NOT_DERIVED: &[&str] = &["does not follow from federation.yaml"];
     attacks.resealed("`name` changed", NOT_DERIVED, |it, _| it.name = "another".into());
+    attacks.resealed("`protocol: none`", NOT_DERIVED, |it, _| it.protocol = "none".into());
+    attacks.resealed("`promises` emptied", NOT_DERIVED, |it, _| it.promises = without_promises(it));
+    attacks.resealed("`protocol: none`, and `promises` emptied", NOT_DERIVED, |it, _| {
+        it.protocol = "none".into();
+        it.promises = without_promises(it);
+    });
+    attacks.resealed("another scope of rollbacks", NOT_DERIVED, |it, _| {
+        it.promises.scope = match it.promises.scope {
+            Scope::Process => Scope::Federation,
+            Scope::Cluster | Scope::Federation => Scope::Process,
+        };
+    });
     attacks.resealed("`clusters` emptied", NOT_DERIVED, |it, _| it.clusters.clear());
     attacks.resealed("`processes` emptied", NOT_DERIVED, |it, _| it.processes.clear());
     attacks.resealed("a process renamed", NOT_DERIVED, |it, _| it.processes[0].name = "unknown".into());
@@ -543,6 +572,11 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         attacks.entry("a measurement changed", EDITED, |it| it["links"][0]["measured"]["latency"] = 1.into());
     }
     attacks.0
+}
+
+/// Returns promises with the same scope and nothing else.
+fn without_promises(manifest: &Manifest) -> Promises {
+    Promises::of_scope(manifest.promises.scope)
 }
 
 /// Copies the judged parts of a record.
