@@ -1,17 +1,18 @@
 //! The known defects of all protocols, by name. Builds with the feature `defects` can enable them.
 //!
 //! Two protocols may share a rule, and therefore a defect of the same name. A prefix distinguishes them: `hydee-` for
-//! HydEE, `spbc-` for SPBC, `pessimistic-` for pessimistic logging, `coordinated-` for coordinated checkpoints,
-//! `hierarchical-` for the hierarchical ones, `chandy-lamport-` for Chandy and Lamport's snapshot, and `tic-`, `sel-`,
-//! `satin-` and `cck-` for the protocols of programs of tasks. The composite of protocol and application, and the
-//! supervisor, have only mutations, whose names begin with `composite-` and `supervisor-`.
+//! HydEE, `spbc-` for SPBC, `full-logging-` for full logging, `pessimistic-` for pessimistic logging, `coordinated-` for
+//! coordinated checkpoints, `hierarchical-` for the hierarchical ones, `chandy-lamport-` for Chandy and Lamport's
+//! snapshot, and `tic-`, `sel-`, `satin-` and `cck-` for the protocols of programs of tasks. Full logging, the composite
+//! of protocol and application, and the supervisor have only mutations; the names of the last two begin with
+//! `composite-` and `supervisor-`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use faultline_core::node as composite;
 use faultline_protocols::{
-    cck, chandy_lamport, coordinated, hc3i, hydee, pessimistic_logging, satin, spbc, theft,
+    cck, chandy_lamport, coordinated, full_logging, hc3i, hydee, pessimistic_logging, satin, spbc, theft,
 };
 use faultline_supervisor as supervisor;
 use serde::Serialize;
@@ -29,6 +30,8 @@ pub enum Rule {
     Hydee(hydee::Defect),
     /// A rule of SPBC.
     Spbc(spbc::Defect),
+    /// A rule of full logging.
+    FullLogging(full_logging::Defect),
     /// A rule of pessimistic logging.
     Pessimistic(pessimistic_logging::Defect),
     /// A rule of TIC and SEL.
@@ -99,6 +102,8 @@ defects! {
     Hydee(hydee, Hydee) "hydee" "hydee-" hydee::Defect::ALL.iter().copied();
     /// Defects of SPBC.
     Spbc(spbc, Spbc) "spbc" "spbc-" spbc::Defect::ALL.iter().copied();
+    /// Defects of full logging.
+    FullLogging(full_logging, FullLogging) "fullLogging" "full-logging-" full_logging::Defect::ALL.iter().copied();
     /// Defects of pessimistic logging.
     Pessimistic(pessimistic_logging, Pessimistic) "pessimisticLogging" "pessimistic-" pessimistic_logging::Defect::ALL.iter().copied();
     /// Defects of Chandy and Lamport's snapshot.
@@ -134,9 +139,22 @@ impl Defect {
     pub fn mutations() -> impl Iterator<Item = Defect> {
         let of_hc3i = hc3i::Defect::MUTATIONS.iter().copied().map(Defect::Hc3i);
         let of_hydee = hydee::Defect::MUTATIONS.iter().copied().map(Defect::Hydee);
+        let of_spbc = spbc::Defect::MUTATIONS.iter().copied().map(Defect::Spbc);
+        let of_full_logging = full_logging::Defect::MUTATIONS.iter().copied().map(Defect::FullLogging);
+        let of_pessimistic = pessimistic_logging::Defect::MUTATIONS.iter().copied().map(Defect::Pessimistic);
+        let of_coordinated = coordinated::Defect::MUTATIONS.iter().copied().map(Defect::Coordinated);
+        let of_chandy_lamport = chandy_lamport::Defect::MUTATIONS.iter().copied().map(Defect::ChandyLamport);
         let of_composite = composite::Defect::MUTATIONS.iter().copied().map(Defect::Composite);
         let of_supervisor = supervisor::Defect::MUTATIONS.iter().copied().map(Defect::Supervisor);
-        of_hc3i.chain(of_hydee).chain(of_composite).chain(of_supervisor)
+        let of_clusters = of_hc3i.chain(of_hydee).chain(of_spbc);
+        let of_baselines =
+            of_full_logging.chain(of_pessimistic).chain(of_coordinated).chain(of_chandy_lamport);
+        // Mutations of TIC exist in SEL, too.
+        let of_theft = theft::Defect::MUTATIONS.iter().copied().map(Defect::Tic);
+        let of_satin = satin::Defect::MUTATIONS.iter().copied().map(Defect::Satin);
+        let of_cck = cck::Defect::MUTATIONS.iter().copied().map(Defect::Cck);
+        let of_tasks = of_theft.chain(of_satin).chain(of_cck);
+        of_clusters.chain(of_baselines).chain(of_tasks).chain(of_composite).chain(of_supervisor)
     }
 
     /// Returns the protocols that run the rule's code, by their names in the resource. Those that exercise most of it
@@ -148,6 +166,7 @@ impl Defect {
             Rule::ChandyLamport(_) => &["chandyLamport"],
             Rule::Hydee(_) => &["hydee"],
             Rule::Spbc(_) => &["spbc"],
+            Rule::FullLogging(_) => &["fullLogging"],
             Rule::Pessimistic(_) => &["pessimisticLogging"],
             Rule::Theft(_) => &["tic", "sel"],
             Rule::Satin(_) => &["satin"],
@@ -196,6 +215,7 @@ impl fmt::Display for Defect {
             Rule::ChandyLamport(defect) => defect.serialize(f),
             Rule::Hydee(defect) => defect.serialize(f),
             Rule::Spbc(defect) => defect.serialize(f),
+            Rule::FullLogging(defect) => defect.serialize(f),
             Rule::Pessimistic(defect) => defect.serialize(f),
             Rule::Theft(defect) => defect.serialize(f),
             Rule::Satin(defect) => defect.serialize(f),

@@ -123,10 +123,7 @@ pub(crate) fn full_logging(
     spec: &FederationSpec,
     defect: Option<Defect>,
 ) -> Result<full_logging::Config, SetupError> {
-    match defect.filter(|it| !matches!(it.rule(), Rule::Composite(_) | Rule::Supervisor(_))) {
-        Some(defect) => Err(unfit(defect)),
-        None => Ok(logging(spec, ())),
-    }
+    Ok(logging(spec, defects!(messages, defect, full_logging, FullLogging)))
 }
 
 /// Returns the parameters of SPBC.

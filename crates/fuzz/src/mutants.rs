@@ -94,14 +94,74 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
          require that all clusters know all rollbacks.",
     ),
     (
+        "spbc-in-transit-sent-again",
+        "A channel resumes only after a failure of one of its ends. If the receiver failed, nothing has been \
+         sent to its new incarnation yet; if the sender did, it has forgotten what was in transit, which its new \
+         incarnation makes stale.",
+    ),
+    (
+        "spbc-older-settled-counts",
+        "A committed checkpoint is complete, so every state that the peer restores later contains what it has \
+         announced. A re-execution of the sender sends the same messages, which the announcement covers as well.",
+    ),
+    (
+        "pessimistic-older-settled-counts",
+        "A committed checkpoint is complete, so every state that the peer restores later contains what it has \
+         announced. A re-execution of the sender sends the same messages, which the announcement covers as well.",
+    ),
+    (
+        "pessimistic-older-recall-counts",
+        "A process restores its state once in a life, and a driver passes no message of an earlier life's peers \
+         to the next life, so all answers of the event logger belong to the restore of this life.",
+    ),
+    (
+        "coordinated-newer-delivered",
+        "No process resumes before all processes are ready, so a message from after a rollback arrives while its \
+         receiver is still recovering, or has failed and recovers. In both cases, the message waits anyway.",
+    ),
+    (
+        "chandy-lamport-older-parts-count",
+        "Channels are FIFO, and a member reports that it is ready after it has reported its part. Once the \
+         coordinator resumes, no report of a part from before the rollback is left.",
+    ),
+    (
+        "tic-older-life-confirms",
+        "A holder that has lost its storage asks each owner for its newest image, and the owner then forgets the \
+         holder's confirmation. Until then, the same copies exist as if the holder had failed just after the \
+         commit.",
+    ),
+    (
+        "tic-asking-not-stopped",
+        "A process cancels its request itself as soon as it learns that the victim has failed (`Thief::meet`).",
+    ),
+    (
+        "satin-receipt-removes-orphan",
+        "A process that still waits for the result is told that it is missing, and executes the task again. This \
+         costs work, but changes no result.",
+    ),
+    (
+        "satin-failed-holders-recorded",
+        "Before a process relies on an entry of the table, it checks again that the holder is alive (`lent`).",
+    ),
+    (
+        "satin-given-stays-in-table",
+        "Before a process relies on an entry of its own in the table, it checks that it still owes the task \
+         (`lent`).",
+    ),
+    (
+        "satin-newcomers-not-told",
+        "A new process executes tasks whose results exist elsewhere. This costs work, but changes no result.",
+    ),
+    (
         "supervisor-announced-too-early",
         "A driver starts a life before it announces the membership of the same step, and keeps packets for a life until it \
          can receive them. A life that ends before it has registered is announced as down like any other.",
     ),
 ];
 
-/// Mutations that need a coincidence too rare for a search. For each, a test of a protocol shows that a cluster never
-/// resumes with the mutation, or that a property is violated, and that neither happens without it.
+/// Mutations that need a coincidence too rare for a search. For each, a test of a protocol shows that with the mutation,
+/// a cluster never resumes, a message is lost, a process acts before something is durable, or a property is violated,
+/// and that none of these happens without it.
 pub const DIRECTED: &[(&str, &str)] = &[
     ("older-reports-count", "protocols/tests/hc3i/mutations.rs: a_report_to_an_older_round_does_not_count"),
     (
@@ -115,6 +175,26 @@ pub const DIRECTED: &[(&str, &str)] = &[
     (
         "hydee-in-transit-sent-again",
         "protocols/tests/hydee/mutations.rs: a_message_in_transit_is_not_sent_again_after_another_failure",
+    ),
+    (
+        "full-logging-older-sync-accepted",
+        "protocols/tests/logging/main.rs: under_full_logging_a_report_of_an_older_round_does_not_count",
+    ),
+    (
+        "pessimistic-acknowledges-next",
+        "protocols/tests/logging/main.rs: under_pessimistic_logging_a_delivery_is_acknowledged_only_once_it_is_durable",
+    ),
+    (
+        "pessimistic-recalls-before-durable",
+        "protocols/tests/logging/main.rs: under_pessimistic_logging_a_recalled_delivery_is_durable",
+    ),
+    (
+        "chandy-lamport-inquiry-answered-early",
+        "protocols/tests/coordinated/main.rs: a_server_answers_only_once_its_writes_are_durable",
+    ),
+    (
+        "cck-failed-writes-forgotten",
+        "fuzz/tests/searches/mutations.rs: a_partition_repeats_a_write_that_failed",
     ),
 ];
 

@@ -27,6 +27,11 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// Returns the placement with one replica fewer, for mutations.
+    pub(crate) fn one_fewer(self) -> Placement {
+        Placement { replicas: self.replicas.saturating_sub(1), ..self }
+    }
+
     /// Returns the role of the additional processes that hold replicas; `None` if the ranks hold them.
     pub(crate) fn server(self) -> Option<Role> {
         (self.replicas > 0 && self.to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER)

@@ -45,6 +45,29 @@ defects! {
     NoNewRoot,
     /// A task starts without a lookup in the table.
     NoLookup,
+    ; mutations
+    /// A process keeps waiting for a result that its holder no longer has.
+    MissingIgnored,
+    /// A holder forgets which processes wait for a result that does not exist yet.
+    WaitingForgotten,
+    /// The result of an orphan is sent to the victim that has failed.
+    OrphanSentToVictim,
+    /// The result of an orphan is removed once one process has merged it.
+    ReceiptRemovesOrphan,
+    /// The results of failed holders enter the table.
+    FailedHoldersRecorded,
+    /// A new life of a thief counts as the life that stole the task.
+    LivesNotCompared,
+    /// An orphan stays in the table after this process has merged its result.
+    GivenStaysInTable,
+    /// Orphans that have not begun are announced.
+    UnbegunAnnounced,
+    /// A new process is not told which orphans exist.
+    NewcomersNotTold,
+    /// A process that already runs the program's first task starts it again.
+    RootStartedTwice,
+    /// All loans are re-executed after a failure, even those of live thieves.
+    LiveLoansVoided,
 }
 
 /// A message of the protocol.
@@ -139,9 +162,15 @@ impl Recovery for Satin {
     fn handle(&mut self, input: Input<Self>, _: Time, host: &mut dyn Host<Self>) {
         match input {
             Input::Due(theft, Leg::Task) => self.lent(theft, host),
-            Input::Due(theft, Leg::Result) if self.orphaned.contains(&theft) => self.ended(theft, host),
+            Input::Due(theft, Leg::Result)
+                if self.orphaned.contains(&theft) && !self.is_mutated(Defect::OrphanSentToVictim) =>
+            {
+                self.ended(theft, host)
+            }
             // The result of an orphan stays where it is: another process may need it.
-            Input::Due(theft, Leg::Receipt) if self.table.by_theft.contains_key(&theft) => {}
+            Input::Due(theft, Leg::Receipt)
+                if self.table.by_theft.contains_key(&theft)
+                    && !self.is_mutated(Defect::ReceiptRemovesOrphan) => {}
             Input::Due(theft, leg) => host.pass(theft, leg),
             Input::Control { from, message } => self.handle_message(from, message, host),
             Input::Membership(membership) => self.meet(membership, host),
@@ -180,10 +209,14 @@ impl Recovery for Satin {
 }
 
 impl Satin {
+    fn is_mutated(&self, mutation: Defect) -> bool {
+        self.config.defects.has(mutation)
+    }
+
     /// Returns whether the thief is still in the life in which it stole the task.
     fn lives(&self, theft: Theft) -> bool {
         let thief = self.membership.member(theft.thief);
-        thief.up && thief.life == theft.life
+        thief.up && (thief.life == theft.life || self.is_mutated(Defect::LivesNotCompared))
     }
 
     /// Handles a task that was lent to a thief that requested it, or to the holder of the orphan.
@@ -207,6 +240,7 @@ impl Satin {
     fn fetched(&mut self, by: ProcessId, theft: Theft, host: &mut dyn Host<Self>) {
         match host.debt(theft) {
             Some(true) => self.give(by, theft, host),
+            Some(false) if self.is_mutated(Defect::WaitingForgotten) => {}
             Some(false) => drop(self.waiting.entry(theft).or_default().insert(by)),
             None => host.control(To::One(by), Message::Missing(theft)),
         }
@@ -226,7 +260,7 @@ impl Satin {
     }
 
     fn give(&mut self, to: ProcessId, theft: Theft, host: &mut dyn Host<Self>) {
-        if to == self.me {
+        if to == self.me && !self.is_mutated(Defect::GivenStaysInTable) {
             self.table.remove(theft);
         }
         host.pass_orphan(theft, to);
@@ -236,12 +270,13 @@ impl Satin {
         match message {
             Message::Orphans(orphans) => {
                 for &(task, theft) in orphans.iter() {
-                    if self.lives(theft) {
+                    if self.lives(theft) || self.is_mutated(Defect::FailedHoldersRecorded) {
                         self.table.insert(task, theft);
                     }
                 }
             }
             Message::Fetch(theft) => self.fetched(from, theft, host),
+            Message::Missing(_) if self.is_mutated(Defect::MissingIgnored) => {}
             Message::Missing(theft) => {
                 self.table.remove(theft);
                 host.void(theft);
@@ -263,7 +298,8 @@ impl Satin {
             }
         }
         // Re-execute the tasks that failed processes had stolen.
-        for theft in host.loans().into_iter().filter(|it| !self.lives(*it)) {
+        let all = !failed.is_empty() && self.is_mutated(Defect::LiveLoansVoided);
+        for theft in host.loans().into_iter().filter(|it| !self.lives(*it) || all) {
             let is_orphan = self.table.by_theft.contains_key(&theft);
             let rule = if is_orphan { Defect::OrphanKept } else { Defect::LoanKept };
             if !self.config.defects.has(rule) {
@@ -282,12 +318,16 @@ impl Satin {
         }
         let own = self.table.by_theft.iter().filter(|(theft, _)| theft.thief == self.me);
         let own: Arc<[(TaskId, Theft)]> = own.map(|(theft, task)| (*task, *theft)).collect();
-        for it in new.into_iter().filter(|_| !own.is_empty()) {
+        let are_told = !own.is_empty() && !self.is_mutated(Defect::NewcomersNotTold);
+        for it in new.into_iter().filter(|_| are_told) {
             host.control(To::One(it), Message::Orphans(own.clone()));
         }
         // Excludes orphans that only wait here, or that were lent in turn: a process that has such a task might find it
         // in the table and wait for this process, which in turn waits for that one.
-        let begun: Vec<Theft> = orphaned.into_iter().filter(|it| host.has_begun(*it)).collect();
+        let begun: Vec<Theft> = orphaned
+            .into_iter()
+            .filter(|it| host.has_begun(*it) || self.is_mutated(Defect::UnbegunAnnounced))
+            .collect();
         self.announce(&begun, host);
         self.restart_program(host);
     }
@@ -311,7 +351,8 @@ impl Satin {
     fn restart_program(&self, host: &mut dyn Host<Self>) {
         let root = root(&self.membership);
         let is_next = self.membership.member(root).gone && successor(&self.membership, root) == self.me;
-        let begins = is_next && self.is_rank && !host.has_root() && !host.is_over();
+        let has_root = host.has_root() && !self.is_mutated(Defect::RootStartedTwice);
+        let begins = is_next && self.is_rank && !has_root && !host.is_over();
         if begins && !self.config.defects.has(Defect::NoNewRoot) {
             host.absorb(root, LastState::Beginning);
         }

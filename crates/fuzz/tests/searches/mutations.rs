@@ -1,9 +1,13 @@
 //! Small mistakes in the code of protocols, each of which the corresponding property must detect.
 
+use faultline_api::quantity::Duration;
+use faultline_api::resource::{BadStorage, Fault};
 use faultline_catalog::Defect;
 use faultline_checker::Property;
+use faultline_core::Span;
+use faultline_core::fault::Outcome;
 use faultline_fuzz::{Protocol, Scenario, run};
-use faultline_protocols::{hc3i, hydee};
+use faultline_protocols::{cck, hc3i, hydee};
 
 /// Returns the first of 60 seeds at which the property is violated.
 fn first(defect: Defect, protocol: &str, property: Property) -> Option<u64> {
@@ -67,4 +71,30 @@ fn waste_is_found_by_the_corresponding_property() {
         println!("{protocol} {defect}: {property:?} at seed {found:?}");
         assert!(found.is_some(), "{protocol} {defect}: {property:?}");
     }
+}
+
+/// A stall violates nothing under CCK, so only the outcome shows it. The storage of a process is full while the
+/// federation takes its first checkpoints.
+#[test]
+fn a_partition_repeats_a_write_that_failed() {
+    let stalls = |mutation: Option<cck::Defect>| {
+        let protocol: Protocol = "cck".parse().unwrap();
+        let stalled = (0..10).filter(|&seed| {
+            let mut scenario = Scenario::new(seed, Some(protocol), mutation.map(Defect::Cck));
+            let spec = &mut scenario.federation.spec;
+            let cluster = spec.clusters[0].name.clone();
+            let span = Duration(Span::from_millis(300));
+            let full = BadStorage { process: None, cluster, node: Some(0), span: Some(span) };
+            let at = Some(Duration(Span::from_millis(1)));
+            spec.faults = vec![Fault { at, full_storage: Some(full), ..Fault::default() }];
+            let trial = run(scenario).unwrap();
+            assert_eq!(trial.violated().count(), 0, "seed {seed}");
+            trial.manifest.outcome != Some(Outcome::Completed)
+        });
+        stalled.collect::<Vec<u64>>()
+    };
+    assert_eq!(stalls(None), [0; 0]);
+    let stalled = stalls(Some(cck::Defect::FailedWritesForgotten));
+    println!("{stalled:?}");
+    assert!(!stalled.is_empty());
 }

@@ -117,6 +117,7 @@ impl Cck {
     ) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
         match (local.round(position), self.config.coordination) {
+            (None, _) if self.config.defects.has(Defect::EarlyPingDropped) => {}
             (None, _) => drop(local.early.insert((position, from))),
             (Some(round), Coordination::Neighbours) => {
                 round.asked_by.insert(from);
@@ -142,7 +143,9 @@ impl Cck {
 
     fn save_if_drained(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
-        let Some(round) = local.round.as_mut().filter(|it| it.unanswered.is_empty() && !it.is_taken) else {
+        let spared = usize::from(self.config.defects.has(Defect::OneAnswerNotAwaited));
+        let is_drained = |it: &&mut CheckpointRound| it.unanswered.len() <= spared;
+        let Some(round) = local.round.as_mut().filter(is_drained).filter(|it| !it.is_taken) else {
             return;
         };
         let Position { incarnation, sn } = round.position;
@@ -152,6 +155,11 @@ impl Cck {
         round.is_taken = true;
         let holders = holders(&self.config, &self.membership, partition, self.me);
         round.unstored = holders.iter().copied().chain([self.me]).collect();
+        match self.config.defects {
+            it if it.has(Defect::SavedBeforeCopies) => round.unstored.retain(|it| *it == self.me),
+            it if it.has(Defect::SavedBeforeDurable) => round.unstored.retain(|it| *it != self.me),
+            _ => {}
+        }
         if self.config.defects.has(Defect::OneSlot) {
             local.slots.clear();
         }

@@ -62,4 +62,35 @@ defects! {
     /// Tasks whose values are demanded are re-executed in the partition's own state, which is rolled back to the
     /// checkpoint. Values that have arrived since the checkpoint are lost.
     RerunInPlace,
+    ; mutations
+    /// One replica of each image is omitted.
+    OneCopyTooFew,
+    /// A partition saves its state although one of its senders may still send.
+    OneAnswerNotAwaited,
+    /// A partition's image counts as saved before its holders have confirmed it.
+    SavedBeforeCopies,
+    /// A partition's image counts as saved before it is durable at its process.
+    SavedBeforeDurable,
+    /// A checkpoint is valid although the last partition has not confirmed it.
+    LastPartitionNotAwaited,
+    /// A restarted coordinator waits only for one of the processes that may know a newer checkpoint.
+    OneKnownSuffices,
+    /// A restarted coordinator uses the map that answers last, even an older one.
+    OlderMapUsed,
+    /// A process joins a recovery older than one that it has promised to a restarted coordinator.
+    PromiseIgnored,
+    /// A recovery begins before its members know who has failed.
+    AnnouncementNotAwaited,
+    /// A request to stop that arrives before the coordinator's announcement is dropped.
+    EarlyPingDropped,
+    /// A partition reports its recovery as complete although lost values are missing.
+    LostNotAwaited,
+    /// A partition reports its recovery as complete although a sender has not announced what it executed.
+    SilentNotAwaited,
+    /// A value that a re-execution needs is not demanded if its sender has not announced what it executed.
+    WantedNotDemanded,
+    /// A failed write is not repeated.
+    FailedWritesForgotten,
+    /// Checkpoints are taken half as often as requested.
+    CheckpointsHalfAsOften,
 }

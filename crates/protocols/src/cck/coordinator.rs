@@ -114,7 +114,9 @@ impl Coordinator {
         for it in &asked {
             host.control(To::One(*it), Message::Survey(self.epoch));
         }
-        self.activity = Activity::Surveying(asked.into_iter().collect(), Position::default());
+        let most = if self.config.defects.has(Defect::OneKnownSuffices) { 1 } else { asked.len() };
+        let awaited = asked.iter().copied().rev().take(most).collect();
+        self.activity = Activity::Surveying(awaited, Position::default());
     }
 
     fn recover(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
@@ -135,11 +137,16 @@ impl Coordinator {
         if now < self.due || !self.has_begun {
             return;
         }
-        self.due = now + self.config.interval;
+        let times = 1 + u64::from(self.config.defects.has(Defect::CheckpointsHalfAsOften));
+        self.due = now + self.config.interval * times;
         let position = Position { incarnation: self.epoch, sn: valid.sn.next() };
         host.claim(Claim::CheckpointRequested { position, attempt: Attempt(1), forced: false });
         self.broadcast(&Message::Init(position, valid), host);
-        self.activity = Activity::Checkpointing(position, self.partitions());
+        let mut awaited = self.partitions();
+        if self.config.defects.has(Defect::LastPartitionNotAwaited) && awaited.len() > 1 {
+            awaited.pop_last();
+        }
+        self.activity = Activity::Checkpointing(position, awaited);
     }
 
     pub(super) fn handle_message(
@@ -155,7 +162,8 @@ impl Coordinator {
                 if epoch == self.epoch =>
             {
                 *newest = (*newest).max(known);
-                if current_map.epoch > self.current_map.epoch {
+                let is_newer = current_map.epoch > self.current_map.epoch;
+                if is_newer || self.config.defects.has(Defect::OlderMapUsed) {
                     self.current_map = current_map;
                 }
                 missing.remove(&from);

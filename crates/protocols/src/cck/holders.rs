@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Membership, ProcessId, Role};
 
-use super::config::Config;
+use super::config::{Config, Defect};
 use crate::placement::ReplicateTo;
 
 /// Returns the processes that hold replicas of a partition's images, in addition to the process `at` that runs it.
@@ -27,7 +27,8 @@ pub(super) fn holders(
         ReplicateTo::OtherCluster => [far, near, Vec::new()],
         ReplicateTo::SharedStorage => [servers, far, near],
     };
-    by_preference.into_iter().flatten().take(usize::from(config.replicas)).collect()
+    let copies = config.replicas.saturating_sub(u16::from(config.defects.has(Defect::OneCopyTooFew)));
+    by_preference.into_iter().flatten().take(usize::from(copies)).collect()
 }
 
 /// Returns the ranks that have not failed permanently, except `at`: one from each cluster, beginning with the cluster

@@ -33,7 +33,9 @@ impl Cck {
     /// Begins the recoveries whose membership this process knows.
     pub(super) fn begin_announced(&mut self, host: &mut dyn PartitionHost<Self>) {
         let version = self.membership.version.0;
-        let known = self.announced.extract_if(.., |it| u64::from(it.current_map.epoch.0) <= version);
+        let at_once = self.config.defects.has(Defect::AnnouncementNotAwaited);
+        let is_known = |it: &Announced| u64::from(it.current_map.epoch.0) <= version || at_once;
+        let known = self.announced.extract_if(.., |it| is_known(it));
         for it in known.collect::<Vec<_>>() {
             self.begin_recovery(it, host);
         }
@@ -45,7 +47,8 @@ impl Cck {
         host: &mut dyn PartitionHost<Self>,
     ) {
         let epoch = current_map.epoch;
-        if self.locals.entry(partition).or_default().epoch >= epoch || epoch < self.promised {
+        let is_promised = epoch >= self.promised || self.config.defects.has(Defect::PromiseIgnored);
+        if self.locals.entry(partition).or_default().epoch >= epoch || !is_promised {
             return;
         }
         if self.current_map.epoch < epoch {
@@ -268,7 +271,9 @@ impl Cck {
             let local = &self.locals[&partition];
             let flushed = local.flushed.get(&from).filter(|(epoch, _)| self.is_current(local, *epoch));
             let Some((_, executed)) = flushed else {
-                self.locals.get_mut(&partition).expect("the partition is local").wanted.extend(values);
+                if !self.config.defects.has(Defect::WantedNotDemanded) {
+                    self.locals.get_mut(&partition).expect("the partition is local").wanted.extend(values);
+                }
                 continue;
             };
             let sent: Vec<Value> = values.iter().copied().filter(|it| executed.contains(it.task)).collect();
@@ -306,7 +311,9 @@ impl Cck {
     /// then ended.
     fn report_done(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
-        let has_all = local.silent.is_empty() && local.lost.is_empty() && local.epoch > Incarnation(0);
+        let has_lost = !local.lost.is_empty() && !self.config.defects.has(Defect::LostNotAwaited);
+        let is_silent = !local.silent.is_empty() && !self.config.defects.has(Defect::SilentNotAwaited);
+        let has_all = !is_silent && !has_lost && local.epoch > Incarnation(0);
         if has_all && !local.is_done && host.runs(partition) {
             local.is_done = true;
             host.tell(partition, self.coordinator_id, Message::Done(local.epoch));

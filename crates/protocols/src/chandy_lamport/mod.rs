@@ -60,6 +60,33 @@ rules! {
     RestoresNewest, without
         /// The oldest complete checkpoint is restored (C5).
         RestartBefore;
+    ; mutations
+    /// One replica of each part is omitted.
+    OneCopyTooFew,
+    /// A holder answers an inquiry before its writes are durable.
+    InquiryAnsweredEarly,
+    /// A replica is confirmed on arrival, before it is durable.
+    StoredOnArrival,
+    /// The federation resumes before the holders have confirmed their replicas of what it restored.
+    ReadyBeforeCopies,
+    /// A part is written although the marker of one channel has not arrived.
+    OneMarkerNotAwaited,
+    /// A commit does not wait for the part of the last process.
+    OnePartNotAwaited,
+    /// Recorded messages are not delivered after a rollback.
+    RecordedNotRestored,
+    /// A message that has to wait for its receiver's cut is dropped.
+    EarlyDropped,
+    /// The application starts before the first checkpoint is committed.
+    ReleasedBeforeFirst,
+    /// A part of a checkpoint that a rollback has invalidated counts for the checkpoint in progress.
+    OlderPartsCount,
+    /// Older checkpoints are never removed.
+    NeverCollects,
+    /// The checkpoint timer is not restarted after a commit.
+    TimerNotRestarted,
+    /// Checkpoints are taken twice as often as requested.
+    CheckpointsTwiceAsOften,
 }
 
 /// Messages between processes.
@@ -105,6 +132,16 @@ impl ProtocolTypes for ChandyLamport {
 
 impl Grouped for ChandyLamport {}
 
+fn group_rules(defects: Defects) -> group::Rules {
+    group::Rules {
+        restores_newest: defects.obeys(Rule::RestoresNewest),
+        answers_after_writes: !defects.has(Defect::InquiryAnsweredEarly),
+        confirms_durable: !defects.has(Defect::StoredOnArrival),
+        copies_first: !defects.has(Defect::ReadyBeforeCopies),
+        ..group::Rules::ALL
+    }
+}
+
 impl Protocol for ChandyLamport {
     type Config = Config;
     type Stamp = Interval;
@@ -120,8 +157,10 @@ impl Protocol for ChandyLamport {
 
     fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
         let options = &birth.config;
-        let restores_newest = options.defects.obeys(Rule::RestoresNewest);
-        let membership = options.membership(&birth, group::Rules { restores_newest, ..group::Rules::ALL });
+        let mut membership = options.membership(&birth, group_rules(options.defects));
+        if options.defects.has(Defect::OneCopyTooFew) {
+            membership.placement = membership.placement.one_fewer();
+        }
         let retry_every = options.retry_every;
         ChandyLamport(match birth.membership.member(birth.me).role {
             Role::RANK => Process::Rank(Box::new(Rank::start(membership, birth.config, now, host))),

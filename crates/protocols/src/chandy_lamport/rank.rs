@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Attempt, Cause, Claim, Host, Image, Input, Membership, MessageId, Payload, Position, ProcessId, Snapshot,
-    Time, To,
+    Span, Time, To,
 };
 
-use super::{ChandyLamport, Config, Control, Rule};
+use super::{ChandyLamport, Config, Control, Defect, Rule};
 use crate::machines::group::{self, Group, Resumed};
 use crate::machines::{self, Checkpoint, InTransit, Interval, Replication, Requires, Schedule};
 
@@ -70,7 +70,11 @@ impl Rank {
         host: &mut dyn Host<ChandyLamport>,
     ) -> Rank {
         let group = Group::new(membership, host);
-        let schedule = config.schedule(now);
+        let mut options = Config::clone(&config);
+        if config.defects.has(Defect::CheckpointsTwiceAsOften) {
+            options.checkpoint_every = options.checkpoint_every.map(|every| Span(every.0 / 2));
+        }
+        let schedule = options.schedule(now);
         let mut this = Rank {
             config,
             coordinator: group.coordinates().then(|| Coordinator { awaited: BTreeSet::new(), schedule }),
@@ -85,6 +89,10 @@ impl Rank {
 
     fn obeys(&self, rule: Rule) -> bool {
         self.config.defects.obeys(rule)
+    }
+
+    fn is_mutated(&self, mutation: Defect) -> bool {
+        self.config.defects.has(mutation)
     }
 
     pub(super) fn handle(
@@ -181,6 +189,9 @@ impl Rank {
             // The message follows a marker, so this process has a part unless the rule is omitted (C2).
             None => interval.0 > here && self.obeys(Rule::SavesAtMarker),
         };
+        if waits && self.is_mutated(Defect::EarlyDropped) {
+            return;
+        }
         if waits {
             self.early.push(Early::Application(id, interval, payload));
             return;
@@ -219,7 +230,9 @@ impl Rank {
         }
         let position = Position { sn: self.position.sn.next(), ..self.position };
         coordinator.schedule.stop();
-        coordinator.awaited = self.group.members.iter().copied().collect();
+        let spared = usize::from(self.config.defects.has(Defect::OnePartNotAwaited));
+        let awaited = (self.group.members.len() - spared).max(1);
+        coordinator.awaited = self.group.members.iter().copied().take(awaited).collect();
         host.claim(Claim::CheckpointRequested { position, attempt: ATTEMPT, forced: false });
         self.save(Checkpoint { position, attempt: ATTEMPT }, now, host);
     }
@@ -252,7 +265,8 @@ impl Rank {
             self.send_markers(host);
         }
         // No process may act before the first checkpoint is committed.
-        if !is_first && let Some(part) = &mut self.part {
+        let is_released = !is_first || self.is_mutated(Defect::ReleasedBeforeFirst);
+        if is_released && let Some(part) = &mut self.part {
             part.resumed = Some(now);
             host.release();
             if delivers {
@@ -307,9 +321,10 @@ impl Rank {
     fn maybe_write(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let records = self.obeys(Rule::RecordsChannels);
         let is_safe = self.obeys(Rule::DurableFirst);
+        let most_open = usize::from(self.is_mutated(Defect::OneMarkerNotAwaited));
         let Some(part) = &mut self.part else { return };
         let Some(snapshot) = part.saved.as_ref().filter(|_| part.written.is_none()) else { return };
-        if !part.open.is_empty() && records {
+        if part.open.len() > most_open && records {
             return;
         }
         let channels = if records { part.channels.clone() } else { InTransit::new() };
@@ -348,7 +363,8 @@ impl Rank {
         now: Time,
         host: &mut dyn Host<ChandyLamport>,
     ) {
-        let is_current = self.part.as_ref().is_some_and(|part| part.checkpoint == checkpoint);
+        let is_any = self.is_mutated(Defect::OlderPartsCount);
+        let is_current = self.part.as_ref().is_some_and(|part| part.checkpoint == checkpoint || is_any);
         if let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_current) {
             coordinator.awaited.remove(&from);
             self.maybe_commit(now, host);
@@ -364,7 +380,7 @@ impl Rank {
             host.started();
             return;
         }
-        let collects = coordinator.schedule.collects(now);
+        let collects = coordinator.schedule.collects(now) && !self.config.defects.has(Defect::NeverCollects);
         self.group.broadcast(Control::Commit { checkpoint, collects }, host);
         self.commit(checkpoint, collects, now, host);
     }
@@ -377,7 +393,8 @@ impl Rank {
         host: &mut dyn Host<ChandyLamport>,
     ) {
         let Some(part) = self.part.take_if(|part| part.checkpoint == checkpoint) else { return };
-        assert!(part.written.is_some(), "a checkpoint is committed once all parts are durable");
+        let is_written = part.written.is_some() || !self.config.defects.is_empty();
+        assert!(is_written, "a checkpoint is committed once all parts are durable");
         let Checkpoint { position, attempt } = checkpoint;
         self.position = position;
         let (frozen, vectors) = (part.resumed.unwrap_or(now).since(part.since), Arc::default());
@@ -389,7 +406,9 @@ impl Rank {
         if part.resumed.is_none() {
             host.release();
         }
-        self.restart_timer(now);
+        if !self.is_mutated(Defect::TimerNotRestarted) {
+            self.restart_timer(now);
+        }
         self.receive_early(now, host);
     }
 
@@ -510,7 +529,8 @@ impl Rank {
         self.group.store.has_own(host);
         if let Some(image) = image {
             host.release();
-            for (id, payload) in image.saved.iter() {
+            let is_restored = !self.is_mutated(Defect::RecordedNotRestored);
+            for (id, payload) in image.saved.iter().filter(|_| is_restored) {
                 host.deliver(*id, payload.clone());
             }
         }

@@ -77,6 +77,35 @@ rules! {
     LeaderDrainsAll, without
         /// A leader reports its cluster's parts as durable as soon as one is (L2).
         LeaderDrainsAlone;
+    ; mutations
+    /// One replica of each part is omitted.
+    OneCopyTooFew,
+    /// A replica is confirmed on arrival, before it is durable.
+    StoredOnArrival,
+    /// A failed write is not repeated.
+    FailedWritesForgotten,
+    /// Older parts are kept.
+    OlderPartsKept,
+    /// A restore does not wait for holders outside the federation's ranks.
+    HoldersNotAsked,
+    /// The federation resumes before the holders have confirmed their replicas of what it restored.
+    ReadyBeforeCopies,
+    /// Answers to an older attempt at a restore count.
+    OlderRestoresCount,
+    /// Messages in transit at a checkpoint are not delivered after its commit.
+    LateNotDelivered,
+    /// Messages that the application sends after its state is saved are not transmitted after the commit.
+    UnsentDropped,
+    /// Sent messages are not counted anew after a rollback.
+    SentNotReset,
+    /// A part is written although one message is still in transit.
+    OneMessageNotAwaited,
+    /// A message from after a rollback is delivered before its receiver has rolled back.
+    NewerDelivered,
+    /// A checkpoint does not wait for the last process, or for the last leader.
+    OneAnswerNotAwaited,
+    /// Checkpoints are taken twice as often as requested.
+    CheckpointsTwiceAsOften,
 }
 
 /// Known defects of the protocol without leaders.
@@ -154,6 +183,19 @@ impl ProtocolTypes for Coordinated {
 
 impl Grouped for Coordinated {}
 
+fn group_rules(defects: Defects) -> group::Rules {
+    group::Rules {
+        restores_newest: defects.obeys(Rule::RestoresNewest),
+        confirms_durable: !defects.has(Defect::StoredOnArrival),
+        repeats_writes: !defects.has(Defect::FailedWritesForgotten),
+        removes_older: !defects.has(Defect::OlderPartsKept),
+        asks_holders: !defects.has(Defect::HoldersNotAsked),
+        copies_first: !defects.has(Defect::ReadyBeforeCopies),
+        ignores_older: !defects.has(Defect::OlderRestoresCount),
+        ..group::Rules::ALL
+    }
+}
+
 impl Protocol for Coordinated {
     type Config = Config;
     type Stamp = Interval;
@@ -169,8 +211,10 @@ impl Protocol for Coordinated {
 
     fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
         let options = &birth.config.options;
-        let restores_newest = options.defects.obeys(Rule::RestoresNewest);
-        let membership = options.membership(&birth, group::Rules { restores_newest, ..group::Rules::ALL });
+        let mut membership = options.membership(&birth, group_rules(options.defects));
+        if options.defects.has(Defect::OneCopyTooFew) {
+            membership.placement = membership.placement.one_fewer();
+        }
         let retry_every = options.retry_every;
         Coordinated(match birth.membership.member(birth.me).role {
             Role::RANK => Process::Rank(Box::new(Rank::start(membership, birth.config, now, host))),

@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Birth, Footprint, Gauges, Host, Input, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
+    defects,
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +32,41 @@ use crate::machines::phases::{self, AppAction, Phase, Phases, RecoveryProcess, R
 use rank::Rank;
 
 /// Parameters of full logging. It has no defects of its own.
-pub type Config = LoggingOptions<()>;
+pub type Config = LoggingOptions<Defects>;
+
+defects! {
+    ; mutations
+    /// One replica of each checkpoint is omitted.
+    OneCopyTooFew,
+    /// A process resumes before the holders have confirmed their replicas of what it restored.
+    ReadyBeforeCopies,
+    /// A checkpoint counts as durable before its holders have confirmed it.
+    CommitsBeforeCopies,
+    /// A committed checkpoint is not announced to the peers, so log entries are never collected.
+    NeverCollects,
+    /// One message more than the receiver's checkpoint contains is removed from the log.
+    CollectsOneTooMany,
+    /// The log is not part of the checkpoint.
+    LogOutsideCheckpoint,
+    /// A suppressed message is not logged.
+    SuppressedNotLogged,
+    /// The first orphan message of a channel is not reported.
+    FirstOrphanMissed,
+    /// A message does not raise the phase of its receiver.
+    PhaseOneTooLow,
+    /// The phase is not part of the checkpoint.
+    PhaseOutsideCheckpoint,
+    /// Actions of the application that wait for their phase are dropped when its state is saved.
+    ActionsDropped,
+    /// The recovery process announces a level before all processes have reported their orphan messages.
+    NoBarrier,
+    /// A level from an older round opens the gate.
+    OlderLevelObeyed,
+    /// A channel's state from an older round counts.
+    OlderSyncAccepted,
+    /// Messages from older lives of their sender are accepted.
+    StaleAccepted,
+}
 
 /// The protocol's own state in a checkpoint, besides the channels (R2).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -118,11 +153,17 @@ impl Protocol for FullLogging {
         let Birth { me, boot, config, .. } = &birth;
         let role = birth.membership.member(*me).role;
         let view = phases::view(Scope::Process, true, birth.membership.clone());
-        let (placement, rules) = (config.placement, group::Rules::ALL);
+        let (mut placement, defects) = (config.placement, config.defects);
+        if defects.has(Defect::OneCopyTooFew) {
+            placement = placement.one_fewer();
+        }
+        let copies_first = !defects.has(Defect::ReadyBeforeCopies);
+        let rules = group::Rules { copies_first, ..group::Rules::ALL };
         let membership = group::Membership { me: *me, boot: *boot, view, placement, rules };
         FullLogging(match role {
             Role::RECOVERY_PROCESS => {
-                let rules = RecoveryRules::ALL;
+                let waits_for_reports = !defects.has(Defect::NoBarrier);
+                let rules = RecoveryRules { waits_for_reports, ..RecoveryRules::ALL };
                 Process::Recovery(Box::new(RecoveryProcess::start(&birth, Scope::Process, rules, host)))
             }
             Role::STORAGE_SERVER => {

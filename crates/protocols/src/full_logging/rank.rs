@@ -9,7 +9,7 @@ use faultline_core::{
     Snapshot, Time,
 };
 
-use super::{Config, Control, FullLogging, ProtocolState, Stamp};
+use super::{Config, Control, Defect, FullLogging, ProtocolState, Stamp};
 use crate::machines::group::{self, Group, Resumed};
 use crate::machines::logs::{LogRules, Logs, Saved};
 use crate::machines::phases::{self, AppAction, PhaseRules, Phases, RoundRules, Rounds};
@@ -58,12 +58,28 @@ impl Rank {
         let recovery_process = recovery_process.expect("the federation has a recovery process");
         let cluster = group.view.membership.cluster_of(group.me);
         let schedule = Schedule::new(config.checkpoint_every[cluster.index()], None, now);
+        let is_unchanged = |mutation| !config.defects.has(mutation);
+        let log_rules = LogRules {
+            saves_log: is_unchanged(Defect::LogOutsideCheckpoint),
+            logs_suppressed: is_unchanged(Defect::SuppressedNotLogged),
+            collects: is_unchanged(Defect::NeverCollects),
+            collects_exactly: is_unchanged(Defect::CollectsOneTooMany),
+            is_sound: config.defects.is_empty(),
+            ..LogRules::ALL
+        };
+        let round_rules = RoundRules {
+            drops_older_sync: is_unchanged(Defect::OlderSyncAccepted),
+            drops_older_levels: is_unchanged(Defect::OlderLevelObeyed),
+            reports_all: is_unchanged(Defect::FirstOrphanMissed),
+            ..RoundRules::ALL
+        };
+        let requires = Requires { own: true, replicas: is_unchanged(Defect::CommitsBeforeCopies) };
         let mut this = Rank {
             position: Position::default(),
-            logs: Logs::new(config.log_memory, LogRules::ALL),
+            logs: Logs::new(config.log_memory, log_rules),
             phases: Phases::default(),
-            rounds: Rounds::new(&group.view, recovery_process, RoundRules::ALL),
-            checkpoints: Solo::new(schedule, Requires::ALL),
+            rounds: Rounds::new(&group.view, recovery_process, round_rules),
+            checkpoints: Solo::new(schedule, requires),
             app_actions: VecDeque::new(),
             waiting: VecDeque::new(),
             early: Vec::new(),
@@ -72,6 +88,10 @@ impl Rank {
         };
         this.watch_own_failures(now, host);
         this
+    }
+
+    fn is_mutated(&self, mutation: Defect) -> bool {
+        self.config.defects.has(mutation)
     }
 
     fn is_running(&self) -> bool {
@@ -192,7 +212,7 @@ impl Rank {
         let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
         let theirs = self.group.view.incarnation(self.group.view.group_of(id.from));
         let ours = self.group.view.incarnation(self.group.number);
-        if position.incarnation < theirs {
+        if position.incarnation < theirs && !self.is_mutated(Defect::StaleAccepted) {
             host.drop_stale(id);
             return;
         }
@@ -210,7 +230,8 @@ impl Rank {
     fn receive(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, stamp: Stamp { tag: phase, .. }, payload } = arrival;
         self.logs.receive(id);
-        self.phases.received(id, phase, false, PhaseRules::ALL);
+        let counts_up = !self.is_mutated(Defect::PhaseOneTooLow);
+        self.phases.received(id, phase, false, PhaseRules { counts_up, ..PhaseRules::ALL });
         host.deliver(id, payload);
     }
 
@@ -232,6 +253,9 @@ impl Rank {
 
     /// Receives the application's state, after all its earlier actions.
     fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
+        if self.is_mutated(Defect::ActionsDropped) {
+            self.app_actions.clear();
+        }
         let own = ProtocolState { phases: self.phases.clone(), app_actions: self.app_actions.clone() };
         let saved = self.logs.saved(own);
         self.checkpoints.cut(&mut self.group, snapshot, saved, self.logs.head(), host);
@@ -404,7 +428,10 @@ impl Rank {
         let checkpoint = target.map(|it| it.position).unwrap_or_default();
         self.position = Position { incarnation, sn: checkpoint.sn };
         let Saved { channels, collected, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
-        (self.phases, self.app_actions) = (own.phases, own.app_actions);
+        self.app_actions = own.app_actions;
+        if !self.is_mutated(Defect::PhaseOutsideCheckpoint) {
+            self.phases = own.phases;
+        }
         self.logs.restore(&self.group, channels, collected);
         let (cause, vectors) = (Cause::Failure, Arc::default());
         host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });

@@ -203,6 +203,7 @@ impl Config {
             spills_durable: self.obeys(Rule::SpillsDurable),
             sends_spilled: self.obeys(Rule::SendsSpilled),
             keeps_in_transit: self.is_unchanged(Defect::InTransitSentAgain),
+            drops_older: true,
             is_sound: self.defects.is_empty(),
         }
     }

@@ -60,21 +60,22 @@ pub(crate) struct FrozenRules {
     pub(crate) drains: bool,
     /// Messages from an older incarnation are dropped.
     pub(crate) drops_old: bool,
-    /// The number of messages to wait for includes all that were sent.
-    pub(crate) counts_all: bool,
-    /// A commit waits until every part is durable.
-    pub(crate) commits_all: bool,
+    /// Messages in transit at a checkpoint are delivered after its commit.
+    pub(crate) delivers_late: bool,
+    /// Messages that the application sends after its state is saved are transmitted after the commit.
+    pub(crate) transmits_unsent: bool,
+    /// Sent messages are counted anew after a rollback.
+    pub(crate) resets_sent: bool,
+    /// A part is written only once the last message in transit has arrived.
+    pub(crate) awaits_last: bool,
+    /// A message from after a rollback waits until its receiver has rolled back.
+    pub(crate) waits_for_rollback: bool,
+    /// All rules of the protocol are obeyed, so its assertions hold.
+    pub(crate) is_sound: bool,
     /// Messages from a later interval wait.
     pub(crate) keeps_early: bool,
     /// The conditions under which a part counts as durable.
     pub(crate) requires: Requires,
-}
-
-impl FrozenRules {
-    /// Returns whether a part waits for exactly what was in transit.
-    fn counts_exactly(self) -> bool {
-        self.drains && self.counts_all && self.commits_all && self.drops_old && self.keeps_early
-    }
 }
 
 /// This member's part of the checkpoint in progress.
@@ -138,7 +139,8 @@ where
             host.drop_stale(id);
             return;
         }
-        if group.is_recovering() || incarnation > self.position.incarnation || sn > self.position.sn {
+        let is_newer = incarnation > self.position.incarnation && self.rules.waits_for_rollback;
+        if group.is_recovering() || is_newer || sn > self.position.sn {
             if self.rules.keeps_early || group.is_recovering() {
                 self.early.push((id, interval, payload));
             }
@@ -146,7 +148,7 @@ where
         }
         let is_drained = sn == self.position.sn;
         assert!(
-            is_drained || !self.rules.counts_exactly(),
+            is_drained || !self.rules.is_sound,
             "{id:?} of interval {interval:?} arrives in {:?}: a checkpoint waits for what was sent before it",
             self.position
         );
@@ -204,11 +206,12 @@ where
         let (Some(snapshot), Some(expected), None) = (&part.saved, part.expected, &part.written) else {
             return;
         };
-        if self.received < expected && self.rules.drains {
+        let awaited = expected.saturating_sub(u64::from(!self.rules.awaits_last));
+        if self.received < awaited && self.rules.drains {
             return;
         }
         assert!(
-            self.received == expected || !self.rules.counts_exactly(),
+            self.received == expected || !self.rules.is_sound,
             "{} messages arrived, {expected} were sent: no process sends while a checkpoint is taken",
             self.received
         );
@@ -263,14 +266,20 @@ where
         now: Time,
         host: &mut dyn Host<P>,
     ) -> bool {
-        let Some(part) = self.part.take_if(|part| part.checkpoint == checkpoint) else { return false };
-        let is_written = part.written.is_some() || !self.rules.commits_all;
+        let Some(mut part) = self.part.take_if(|part| part.checkpoint == checkpoint) else { return false };
+        let is_written = part.written.is_some() || !self.rules.is_sound;
         assert!(is_written, "a checkpoint is committed once all parts are durable");
         let Checkpoint { position, attempt } = checkpoint;
         self.position = position;
         let (frozen, vectors) = (now.since(part.since), Arc::default());
         host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });
         host.release();
+        if !self.rules.delivers_late {
+            part.in_transit.clear();
+        }
+        if !self.rules.transmits_unsent {
+            self.unsent.clear();
+        }
         self.resume(group, part.in_transit, host);
         true
     }
@@ -305,7 +314,9 @@ where
         let checkpoint = target.map(|it| it.position).unwrap_or_default();
         host.restore(image.as_deref(), *incarnation);
         self.position = Position { incarnation: *incarnation, sn: checkpoint.sn };
-        self.sent.clear();
+        if self.rules.resets_sent {
+            self.sent.clear();
+        }
         self.received = 0;
         let (cause, vectors) = (faultline_core::Cause::Failure, Arc::default());
         host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });

@@ -53,6 +53,8 @@ pub(crate) struct PairRules {
     pub(crate) waits: bool,
     /// A report from before a failure is dropped.
     pub(crate) drops_older: bool,
+    /// A new incarnation of a peer's group is told the state of the channel.
+    pub(crate) tells_new_peers: bool,
 }
 
 impl Pairs {
@@ -87,7 +89,7 @@ impl Pairs {
             let theirs = group.view.incarnation(group.view.group_of(peer));
             let present = logs.present(peer);
             let pair = self.pairs.entry(peer).or_default();
-            if (pair.own, pair.theirs) != (own, theirs) {
+            if pair.own != own || pair.theirs != theirs && self.rules.tells_new_peers {
                 let undecided = pair.undecided.or(Some(present.sent));
                 *pair = Pair { own, theirs, is_told: false, undecided };
             }

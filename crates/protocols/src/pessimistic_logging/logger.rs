@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use faultline_core::{Birth, Boot, Claim, Host, ImageName, Input, ProcessId, To};
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Control, Determinant, PessimisticLogging, Recalled, Rule};
+use super::{Config, Control, Defect, Determinant, PessimisticLogging, Recalled, Rule};
 
 /// The host, as the event logger sees it.
 type LoggerHost<'a> = dyn Host<PessimisticLogging> + 'a;
@@ -89,6 +89,7 @@ impl Logger {
     }
 
     fn handle_message(&mut self, from: ProcessId, message: Control, host: &mut LoggerHost) {
+        let defects = self.config.defects;
         let of_process = &mut self.orders[from.index()];
         match (message, &mut *of_process) {
             (Control::Log { first, determinants }, Some(order)) => {
@@ -112,11 +113,16 @@ impl Logger {
                     Some(order) => {
                         // A checkpoint that was in doubt when its process failed may contain more deliveries than
                         // reported.
-                        order.forget(first, None);
+                        if !defects.has(Defect::RestoredNotRemoved) {
+                            order.forget(first, None);
+                        }
                         Recalled::Order { first, determinants: order.determinants.iter().copied().collect() }
                     }
                 };
-                self.answers.push_back((self.changes, from, Control::Recalled(answer)));
+                match defects.has(Defect::RecallsBeforeDurable) {
+                    true => host.control(To::One(from), Control::Recalled(answer)),
+                    false => self.answers.push_back((self.changes, from, Control::Recalled(answer))),
+                }
             }
             _ => {}
         }
@@ -142,14 +148,17 @@ impl Logger {
     }
 
     fn answer(&mut self, host: &mut LoggerHost) {
-        let due = self.answers.partition_point(|it| it.0 <= self.durable);
+        let durable = self.durable + u64::from(self.config.defects.has(Defect::AcknowledgesNext));
+        let due = self.answers.partition_point(|it| it.0 <= durable);
         for (_, receiver, message) in self.answers.drain(..due) {
             host.control(To::One(receiver), message);
         }
     }
 
     fn report_when_complete(&mut self, host: &mut LoggerHost) {
-        if self.lacks && self.durable >= self.changes && self.orders.iter().all(Option::is_some) {
+        let are_told =
+            self.orders.iter().all(Option::is_some) || self.config.defects.has(Defect::HeldBeforeTold);
+        if self.lacks && self.durable >= self.changes && are_told {
             self.lacks = false;
             host.held();
             host.claim(Claim::Protected);

@@ -91,6 +91,35 @@ rules! {
     CollectsAtCheckpoint, without
         /// Garbage collection uses the current counts instead of those at the checkpoint (R8).
         CollectsAtPresent;
+    ; mutations
+    /// A process resumes before the holders have confirmed their replicas of what it restored.
+    ReadyBeforeCopies,
+    /// A checkpoint counts as durable before it is durable at its process.
+    CommitsBeforeDurable,
+    /// Messages that wait until earlier deliveries are stable are not part of the checkpoint.
+    UnsentOutsideCheckpoint,
+    /// A message is sent although the last delivery before it is not stable.
+    LastNotStable,
+    /// The event logger answers what the next write makes durable together with what is durable.
+    AcknowledgesNext,
+    /// The event logger answers a restored process before what it knows is durable.
+    RecallsBeforeDurable,
+    /// One delivery more than the checkpoint contains is removed from the event logger.
+    ForgetsOneTooMany,
+    /// A restored process does not wait until it can do nothing more without another message.
+    RestNotAwaited,
+    /// The sends before the restored checkpoint are not counted.
+    SentNotRestored,
+    /// An answer of the event logger that belongs to an older restore counts.
+    OlderRecallCounts,
+    /// A new life of the event logger reports that it holds everything before all processes have reported.
+    HeldBeforeTold,
+    /// The event logger does not remove deliveries that the restored checkpoint contains.
+    RestoredNotRemoved,
+    /// A peer's announcement of a checkpoint from before a failure counts after the failure.
+    OlderSettledCounts,
+    /// A new life of a peer is not told the state of the channel.
+    PeersFailureIgnored,
 }
 
 /// One delivery: the message, and its place among the receiver's sends (M1). The number of the delivery follows from
@@ -240,7 +269,9 @@ impl Protocol for PessimisticLogging {
         let Birth { me, boot, membership, config, .. } = birth.clone();
         let role = membership.member(me).role;
         let (placement, view) = (config.placement, View::new(Scope::Process, None, membership));
-        let membership = group::Membership { me, boot, view, placement, rules: group::Rules::ALL };
+        let copies_first = !config.defects.has(Defect::ReadyBeforeCopies);
+        let rules = group::Rules { copies_first, ..group::Rules::ALL };
+        let membership = group::Membership { me, boot, view, placement, rules };
         PessimisticLogging(match role {
             Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, now, host))),
             Role::EVENT_LOGGER => Process::Logger(Box::new(Logger::start(birth, host))),

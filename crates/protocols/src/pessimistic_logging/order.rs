@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use faultline_core::MessageId;
 
-use super::{Defects, Determinant, Rule};
+use super::{Defect, Defects, Determinant, Rule};
 
 /// A process's knowledge of the order of its deliveries. Deliveries are numbered from 0, over all channels.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +78,8 @@ impl DeliveryOrder {
     /// that this process performed after that delivery and has yet to repeat. It therefore waits until this process has
     /// done everything that needs no further message (M4).
     pub(super) fn needs_rest(&self) -> bool {
-        self.is_behind && !self.is_asking && self.next().is_none()
+        let awaits = !self.rules.has(Defect::RestNotAwaited);
+        self.is_behind && !self.is_asking && self.next().is_none() && awaits
     }
 
     /// Records that this process has repeated everything that other processes can have seen.
@@ -88,7 +89,8 @@ impl DeliveryOrder {
 
     /// Returns whether everything that could be sent now depends only on stable deliveries (M2).
     pub(super) fn is_stable(&self) -> bool {
-        self.stable >= self.delivered || !self.rules.obeys(Rule::WaitsForStable)
+        let spared = u64::from(self.rules.has(Defect::LastNotStable));
+        self.stable + spared >= self.delivered || !self.rules.obeys(Rule::WaitsForStable)
     }
 
     /// Counts a message that the application sent.
@@ -99,9 +101,10 @@ impl DeliveryOrder {
     /// Returns whether a message may be delivered now (M4).
     pub(super) fn decide(&self, id: MessageId) -> Decision {
         let after_sends = self.rules.obeys(Rule::RepeatsAfterSends);
+        let awaits_rest = !self.rules.has(Defect::RestNotAwaited);
         match self.next() {
             _ if self.is_asking => Decision::Later,
-            None if self.is_behind && after_sends => Decision::Later,
+            None if self.is_behind && after_sends && awaits_rest => Decision::Later,
             None => Decision::New,
             Some(_) if !self.rules.obeys(Rule::RepeatsInOrder) => Decision::Repeated,
             Some(next) => {
@@ -150,7 +153,7 @@ impl DeliveryOrder {
 
     /// Learns the deliveries to repeat. Returns `false` if they answer an outdated request.
     pub(super) fn recalled(&mut self, first: u64, determinants: &[Determinant]) -> bool {
-        if first != self.first {
+        if first != self.first && !self.rules.has(Defect::OlderRecallCounts) {
             return false;
         }
         self.stable = first + determinants.len() as u64;

@@ -10,7 +10,7 @@ use faultline_core::{
 };
 
 use super::order::{Decision, DeliveryOrder};
-use super::{Config, Control, PessimisticLogging, Recalled, Rule, Stamp, Unsent};
+use super::{Config, Control, Defect, PessimisticLogging, Recalled, Rule, Stamp, Unsent};
 use crate::machines::group::{self, Group, Resumed, View};
 use crate::machines::logs::{Channel, LogRules, Logs, Saved};
 use crate::machines::{PairRules, Pairs, Requires, Schedule, Solo};
@@ -67,15 +67,21 @@ impl Rank {
     ) -> Rank {
         let group = Group::new(membership, host);
         let obeys = |rule| config.defects.obeys(rule);
+        let is_unchanged = |mutation| !config.defects.has(mutation);
         let log_rules = LogRules {
             suppresses: obeys(Rule::SuppressesRepeated),
             saves_log: obeys(Rule::SavesLog),
             logs_suppressed: obeys(Rule::LogsSuppressed),
+            drops_older: is_unchanged(Defect::OlderSettledCounts),
             is_sound: config.defects.is_empty(),
             ..LogRules::ALL
         };
-        let pair_rules =
-            PairRules { waits: obeys(Rule::MeetsFirst), drops_older: obeys(Rule::DropsOlderMeeting) };
+        let pair_rules = PairRules {
+            waits: obeys(Rule::MeetsFirst),
+            drops_older: obeys(Rule::DropsOlderMeeting),
+            tells_new_peers: is_unchanged(Defect::PeersFailureIgnored),
+        };
+        let requires = Requires { own: is_unchanged(Defect::CommitsBeforeDurable), replicas: true };
         let cluster = group.view.membership.cluster_of(group.me);
         let schedule = Schedule::new(config.checkpoint_every[cluster.index()], None, now);
         let logger = group.view.membership.with_role(Role::EVENT_LOGGER).next();
@@ -83,7 +89,7 @@ impl Rank {
             position: Position::default(),
             logs: Logs::new(config.log_memory, log_rules),
             pairs: Pairs::new(pair_rules),
-            checkpoints: Solo::new(schedule, Requires::ALL),
+            checkpoints: Solo::new(schedule, requires),
             order: DeliveryOrder::new(config.defects),
             logger: logger.expect("the federation has an event logger"),
             unsent: Unsent::new(),
@@ -295,7 +301,9 @@ impl Rank {
 
     /// Receives the application's state, after all earlier sends.
     fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
-        let saved = self.logs.saved(self.unsent.clone());
+        let is_saved = !self.config.defects.has(Defect::UnsentOutsideCheckpoint);
+        let unsent = if is_saved { self.unsent.clone() } else { Unsent::new() };
+        let saved = self.logs.saved(unsent);
         self.checkpoints.cut(&mut self.group, snapshot, saved, self.logs.head(), host);
     }
 
@@ -318,6 +326,7 @@ impl Rank {
         self.logs.commit(&self.group, &saved.channels, host);
         let below = delivered(&saved.channels);
         self.order.saved(below);
+        let below = below + u64::from(self.config.defects.has(Defect::ForgetsOneTooMany));
         let by = Some(checkpoint.part(self.group.me));
         host.control(To::One(self.logger), Control::Forget { below, by });
         host.claim(committed);
@@ -508,6 +517,7 @@ impl Rank {
         self.position = Position { incarnation, sn: checkpoint.sn };
         let Saved { channels, collected, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
         let sent = channels.values().map(|it| u64::from(it.sent)).sum::<u64>() + own.len() as u64;
+        let sent = if self.config.defects.has(Defect::SentNotRestored) { 0 } else { sent };
         self.order.restore(delivered(&channels), sent, target.is_some());
         self.unsent = own;
         self.logs.restore(&self.group, channels, collected);

@@ -59,6 +59,35 @@ rules! {
     DropsOlderLives, without
         /// Messages from older incarnations of a cluster are accepted (R5).
         NoLifeCheck;
+    ; mutations
+    /// One replica of each part is omitted.
+    OneCopyTooFew,
+    /// A cluster resumes before the holders have confirmed their replicas of what it restored.
+    ReadyBeforeCopies,
+    /// A part counts as durable before its holders have confirmed it.
+    CommitsBeforeCopies,
+    /// Messages in transit at the cut are not received after the commit.
+    LateNotReceived,
+    /// A checkpoint does not wait for the cluster's last member.
+    OneAnswerNotAwaited,
+    /// Messages that the application sends after its state is saved are not transmitted after the commit.
+    UnsentDropped,
+    /// A message that arrives during its receiver's restore is dropped.
+    ArrivalsDroppedWhileRestoring,
+    /// A committed checkpoint is not announced to the peers, so log entries are never collected.
+    NeverCollects,
+    /// One message more than the receiver's checkpoint contains is removed from the log.
+    CollectsOneTooMany,
+    /// The last message that a peer has received is sent to it again.
+    LastReceivedResent,
+    /// Messages that are in transit when another cluster fails are sent again.
+    InTransitSentAgain,
+    /// A peer's announcement of a checkpoint from before a failure counts after the failure.
+    OlderSettledCounts,
+    /// A peer's report is handled before its receiver has learnt of the failure.
+    EarlyMeetingHandled,
+    /// A new incarnation of the peer's cluster is not told the state of the channel.
+    PeersFailureIgnored,
 }
 
 /// Messages between processes.
@@ -159,8 +188,14 @@ impl Protocol for Spbc {
     fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
         let Birth { me, boot, membership, config, .. } = birth;
         let role = membership.member(me).role;
-        let (placement, view) = (config.placement, View::new(Scope::Cluster, None, membership));
-        let membership = group::Membership { me, boot, view, placement, rules: group::Rules::ALL };
+        let placement = match config.defects.has(Defect::OneCopyTooFew) {
+            true => config.placement.one_fewer(),
+            false => config.placement,
+        };
+        let copies_first = !config.defects.has(Defect::ReadyBeforeCopies);
+        let rules = group::Rules { copies_first, ..group::Rules::ALL };
+        let view = View::new(Scope::Cluster, None, membership);
+        let membership = group::Membership { me, boot, view, placement, rules };
         Spbc(match role {
             Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, now, host))),
             _ => Process::Server(Box::new(group::Server::new(membership, config.retry_every, host))),

@@ -10,7 +10,7 @@ use faultline_core::{
     Time, To,
 };
 
-use super::{Config, Control, Rule, Spbc, Stamp};
+use super::{Config, Control, Defect, Rule, Spbc, Stamp};
 use crate::machines::group::{self, Group, Resumed, View};
 use crate::machines::logs::{LogRules, Logs, Saved};
 use crate::machines::{
@@ -59,14 +59,23 @@ impl Rank {
     ) -> Rank {
         let group = Group::new(membership, host);
         let obeys = |rule| config.defects.obeys(rule);
+        let is_unchanged = |mutation| !config.defects.has(mutation);
         let log_rules = LogRules {
             saves_log: obeys(Rule::SavesLog),
             logs_suppressed: obeys(Rule::LogsSuppressed),
+            collects: is_unchanged(Defect::NeverCollects),
+            collects_exactly: is_unchanged(Defect::CollectsOneTooMany),
+            suppresses_last: is_unchanged(Defect::LastReceivedResent),
+            keeps_in_transit: is_unchanged(Defect::InTransitSentAgain),
+            drops_older: is_unchanged(Defect::OlderSettledCounts),
             is_sound: config.defects.is_empty(),
             ..LogRules::ALL
         };
-        let pair_rules =
-            PairRules { waits: obeys(Rule::MeetsFirst), drops_older: obeys(Rule::DropsOlderMeeting) };
+        let pair_rules = PairRules {
+            waits: obeys(Rule::MeetsFirst),
+            drops_older: obeys(Rule::DropsOlderMeeting),
+            tells_new_peers: is_unchanged(Defect::PeersFailureIgnored),
+        };
         let cluster = group.view.membership.cluster_of(group.me);
         let schedule = Schedule::new(config.checkpoint_every[cluster.index()], None, now);
         let coordinator = || Box::new(Coordinator::new(schedule));
@@ -89,6 +98,10 @@ impl Rank {
 
     fn obeys(&self, rule: Rule) -> bool {
         self.config.defects.obeys(rule)
+    }
+
+    fn is_mutated(&self, mutation: Defect) -> bool {
+        self.config.defects.has(mutation)
     }
 
     pub(super) fn gauges(&self) -> Gauges {
@@ -191,6 +204,9 @@ impl Rank {
             || to > ours
             || self.position.sn.0 == 0
             || is_inside && position.sn > self.position.sn;
+        if self.group.is_recovering() && self.is_mutated(Defect::ArrivalsDroppedWhileRestoring) {
+            return;
+        }
         match &mut self.part {
             _ if is_early || self.group.is_recovering() => self.waiting.push_back(arrival),
             Some(part) if is_inside => part.add_late((id, arrival.payload)),
@@ -221,7 +237,8 @@ impl Rank {
         if self.position.sn.0 == 0 {
             return; // No process may act before the first checkpoint is committed.
         }
-        for (id, payload) in core::mem::take(&mut self.unsent) {
+        let is_sent = !self.is_mutated(Defect::UnsentDropped);
+        for (id, payload) in core::mem::take(&mut self.unsent).into_iter().filter(|_| is_sent) {
             self.send(id, payload, host);
         }
         host.release();
@@ -235,7 +252,9 @@ impl Rank {
         let is_running = self.part.is_none() && !self.group.is_recovering();
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_running) else { return };
         if self.group.all_members_up() {
-            let checkpoint = coordinator.begin(self.position, self.group.members.clone(), host);
+            let spared = usize::from(self.config.defects.has(Defect::OneAnswerNotAwaited));
+            let awaited = (self.group.members.len() - spared).max(1);
+            let checkpoint = coordinator.begin(self.position, self.group.members[..awaited].into(), host);
             self.group.broadcast(Control::Request(checkpoint), host);
             self.request(checkpoint, now, host);
         }
@@ -288,7 +307,8 @@ impl Rank {
 
     fn drain_rules(&self) -> DrainRules {
         let is_sound = self.config.defects.is_empty();
-        DrainRules { drains: true, waits: true, requires: Requires::ALL, is_sound }
+        let requires = Requires { own: true, replicas: !self.is_mutated(Defect::CommitsBeforeCopies) };
+        DrainRules { drains: true, waits: true, requires, is_sound }
     }
 
     /// Tells the coordinator once this process's part is durable, here and at its holders.
@@ -327,7 +347,10 @@ impl Rank {
             self.logs.commit(&self.group, &saved.channels, host);
         }
         self.position = checkpoint.position;
-        let (committed, late) = part.commit(self.drain_rules(), now);
+        let (committed, mut late) = part.commit(self.drain_rules(), now);
+        if self.is_mutated(Defect::LateNotReceived) {
+            late.clear();
+        }
         host.claim(committed);
         self.group.collect(Some(checkpoint), self.logs.take_collected(), host);
         self.receive_late(late);
@@ -403,7 +426,9 @@ impl Rank {
             | Control::Drained(checkpoint)
             | Control::Commit(checkpoint) => checkpoint.position.incarnation > self.position.incarnation,
             Control::Settled(settled) => settled.to > self.position.incarnation,
-            Control::Meet(meet) => Pairs::is_early(&self.group, from, meet),
+            Control::Meet(meet) => {
+                Pairs::is_early(&self.group, from, meet) && !self.is_mutated(Defect::EarlyMeetingHandled)
+            }
             Control::Group(message) => self.group.is_early(message),
         }
     }

@@ -71,6 +71,37 @@ defects! {
     LogOutOfOrder,
     /// As printed (section 5): the log contains the construction of the graph, but not the thefts of tasks.
     TheftsNotLogged,
+    ; mutations
+    /// An image counts as replicated although its last holder has not confirmed it.
+    LastHolderNotAwaited,
+    /// An image counts as durable before it is durable at its owner.
+    CommitsBeforeDurable,
+    /// A replica is confirmed on arrival, before it is durable.
+    StoredOnArrival,
+    /// Confirmations of a holder's earlier life count.
+    OlderLifeConfirms,
+    /// A failed write is not repeated.
+    FailedWritesForgotten,
+    /// A holder answers a search before its writes are durable.
+    WritesNotAwaited,
+    /// A search ends although its last holder has not answered.
+    LastAnswerNotAwaited,
+    /// A search waits for processes that are gone.
+    GoneAwaited,
+    /// Holders that are gone are not replaced.
+    HoldersNotReplaced,
+    /// A holder reports lost storage as complete as soon as replicas arrive.
+    FilledOnArrival,
+    /// A restored process does not announce its return.
+    ReturnNotAnnounced,
+    /// A process continues to wait for an answer that its victim's failure has lost.
+    AskingNotStopped,
+    /// A process keeps a loan although the thief does not have the task.
+    DeniedNotVoided,
+    /// Checkpoints do not list the processes that their owner has absorbed.
+    AbsorbedNotRecorded,
+    /// Checkpoints are taken half as often as requested.
+    CheckpointsHalfAsOften,
 }
 
 impl Defect {

@@ -122,7 +122,11 @@ impl Recovery for TaskRecovery {
             is_running: boot == Boot::Fresh && is_rank,
             is_lost: false,
             stable: Stable::new(me, life, now, &config, &membership),
-            copies: Copies::new(boot == Boot::Fresh, &membership),
+            copies: Copies::new(
+                boot == Boot::Fresh,
+                !config.defects.has(Defect::WritesNotAwaited),
+                &membership,
+            ),
             searches: BTreeMap::new(),
             absorbed: BTreeSet::new(),
             unfilled: BTreeSet::new(),
@@ -146,7 +150,14 @@ impl Recovery for TaskRecovery {
             Input::Image { from, image } => {
                 if image.name.owner == from {
                     let is_fenced = !self.config.defects.has(Defect::StorageUnfenced);
+                    let name = image.name;
                     self.copies.hold(image, &self.membership, is_fenced, host);
+                    if self.config.defects.has(Defect::StoredOnArrival) {
+                        host.control(To::One(from), Message::Durable(name));
+                    }
+                    if self.config.defects.has(Defect::FilledOnArrival) {
+                        self.filled(from, host);
+                    }
                 } else {
                     self.found(&image, host);
                 }
@@ -156,7 +167,7 @@ impl Recovery for TaskRecovery {
             Input::Read { name, image } => self.read(name, image.as_ref(), host),
             Input::Listed(images) => self.listed(images.into_iter().map(|(name, _)| name).collect(), host),
             Input::Membership(membership) => self.meet(membership, host),
-            Input::Timeout => self.stable.timeout(&self.membership, now, host),
+            Input::Timeout => self.stable.timeout(&self.config, &self.membership, now, host),
             Input::Changed | Input::Recorded { .. } => {}
         }
         if self.is_running && !self.is_lost {
@@ -272,6 +283,7 @@ impl TaskRecovery {
                     host.pass(theft, Leg::Task);
                 }
             }
+            Message::Never(_) if self.config.defects.has(Defect::DeniedNotVoided) => {}
             Message::Never(theft) => host.void(theft),
         }
     }
@@ -280,10 +292,10 @@ impl TaskRecovery {
     /// may be lost.
     fn reconcile_with(&mut self, from: ProcessId, processes: &[ProcessId], host: &mut dyn Host<Self>) {
         let concerns = |process: ProcessId| processes.contains(&process);
-        if host.asking().is_some_and(|it| concerns(it.victim)) {
+        let defects = self.config.defects;
+        if host.asking().is_some_and(|it| concerns(it.victim)) && !defects.has(Defect::AskingNotStopped) {
             host.stop_asking();
         }
-        let defects = self.config.defects;
         for theft in host.loans().into_iter().filter(|it| concerns(it.thief)) {
             if !self.stable.awaits(theft, Leg::Task) && !defects.has(Defect::NoQuery) {
                 host.control(To::One(from), Message::Query(theft));
@@ -344,7 +356,9 @@ impl TaskRecovery {
             .filter(|it| {
                 let (old, new) = (before.member(*it), self.membership.member(*it));
                 if old.life != new.life || !new.up {
-                    self.stable.failed(*it);
+                    if !self.config.defects.has(Defect::OlderLifeConfirms) {
+                        self.stable.failed(*it);
+                    }
                     if *it != self.me {
                         self.copies.forget(*it);
                     }
@@ -357,11 +371,11 @@ impl TaskRecovery {
         self.answer(answers, host);
         let members = self.membership.members.iter().zip(before.members.iter());
         let some_are_gone = members.into_iter().any(|(new, old)| new.gone != old.gone);
-        if some_are_gone {
+        if some_are_gone && !self.config.defects.has(Defect::HoldersNotReplaced) {
             self.stable.holders_changed(&self.config, &self.membership);
         }
         if !new.is_empty() || some_are_gone {
-            self.stable.again(&self.membership, host);
+            self.stable.again(&self.config, &self.membership, host);
         }
         let gone: Vec<ProcessId> = (0..self.membership.members.len() as u32)
             .map(ProcessId)

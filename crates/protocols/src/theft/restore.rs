@@ -32,7 +32,9 @@ impl TaskRecovery {
     fn look_for(&mut self, owners: &[ProcessId], host: &mut dyn Host<Self>) {
         for owner in owners {
             let holders = all_holders(&self.config, &self.membership, *owner);
-            let asked = holders.into_iter().chain([self.me]).collect();
+            let spared = usize::from(self.config.defects.has(Defect::LastAnswerNotAwaited));
+            let awaited = holders.len().saturating_sub(spared);
+            let asked = holders.into_iter().take(awaited).chain([self.me]).collect();
             self.searches.insert(*owner, Search::of(asked));
         }
         for owner in owners {
@@ -66,7 +68,8 @@ impl TaskRecovery {
     /// Asks these processes again, now that they are up. Permanently failed processes do not answer.
     pub(super) fn search_again(&mut self, new: &[ProcessId], host: &mut dyn Host<Self>) {
         for (owner, search) in &mut self.searches {
-            search.asked.retain(|it| !self.membership.member(*it).gone);
+            let awaits_gone = self.config.defects.has(Defect::GoneAwaited);
+            search.asked.retain(|it| !self.membership.member(*it).gone || awaits_gone);
             // Other processes are asked only after the search in this process's own storage has ended.
             let is_here = !search.asked.contains(&self.me);
             for it in new.iter().copied().filter(|_| is_here) {
@@ -192,7 +195,7 @@ impl TaskRecovery {
         }
         let mine: Arc<[ProcessId]> = core::iter::once(self.me).chain(absorbed).collect();
         for it in self.membership.with_role(Role::RANK).filter(|it| *it != self.me) {
-            if self.membership.member(it).up {
+            if self.membership.member(it).up && !self.config.defects.has(Defect::ReturnNotAnnounced) {
                 host.control(To::One(it), Message::Here(mine.clone()));
             }
         }

@@ -161,11 +161,14 @@ impl Stable {
         };
         let is_forced = core::mem::take(&mut self.is_wanted);
         if is_checkpoint(name) {
-            self.due = now + config.tau;
+            let times = 1 + u64::from(config.defects.has(Defect::CheckpointsHalfAsOften));
+            self.due = now + config.tau * times;
             self.needs_checkpoint = false;
         }
         self.last = Some(name);
-        let head = Arc::new(Head { absorbed: absorbed.iter().copied().collect() });
+        let are_recorded = !config.defects.has(Defect::AbsorbedNotRecorded);
+        let absorbed = absorbed.iter().copied().filter(|_| are_recorded);
+        let head = Arc::new(Head { absorbed: absorbed.collect() });
         let image = Arc::new(Image { name, head, saved: Arc::new(()), snapshot });
         host.persist(image.clone());
         let legs = core::mem::take(&mut self.waiting);
@@ -193,14 +196,20 @@ impl Stable {
     }
 
     /// Repeats writes without progress, because the storage may have been full, or a message lost.
-    pub(super) fn timeout(&mut self, membership: &Membership, now: Time, host: &mut dyn Host<TaskRecovery>) {
+    pub(super) fn timeout(
+        &mut self,
+        config: &Config,
+        membership: &Membership,
+        now: Time,
+        host: &mut dyn Host<TaskRecovery>,
+    ) {
         if now < self.retry.0 || self.writing.is_empty() {
             return;
         }
         let after = if core::mem::take(&mut self.has_progressed) {
             RETRY
         } else {
-            self.again(membership, host);
+            self.again(config, membership, host);
             self.retry.1 * 2
         };
         self.retry = (now + after, after);
@@ -209,10 +218,15 @@ impl Stable {
     /// Sends unfinished writes to holders that may not have them, and writes images here again if the write
     /// failed. An image that is still being written is not written twice: if the second write failed, the
     /// storage would lose it.
-    pub(super) fn again(&mut self, membership: &Membership, host: &mut dyn Host<TaskRecovery>) {
+    pub(super) fn again(
+        &mut self,
+        config: &Config,
+        membership: &Membership,
+        host: &mut dyn Host<TaskRecovery>,
+    ) {
         for write in &mut self.writing {
             write.send(&self.holders, membership, host);
-            if write.here == Here::Failed {
+            if write.here == Here::Failed && !config.defects.has(Defect::FailedWritesForgotten) {
                 write.here = Here::Writing;
                 host.persist(write.image.clone());
             }
@@ -280,9 +294,13 @@ impl Stable {
         membership: &Membership,
         host: &mut dyn Host<TaskRecovery>,
     ) -> Option<ImageName> {
-        let is_here = |write: &Write| write.here == Here::Durable;
+        let defects = config.defects;
+        let is_here =
+            |write: &Write| write.here == Here::Durable || defects.has(Defect::CommitsBeforeDurable);
+        let spared = usize::from(defects.has(Defect::LastHolderNotAwaited));
+        let awaited = &self.holders[..self.holders.len().saturating_sub(spared)];
         let is_durable =
-            |write: &Write| is_here(write) && self.holders.iter().all(|it| write.holders.contains(it));
+            |write: &Write| is_here(write) && awaited.iter().all(|it| write.holders.contains(it));
         let in_any_order = config.defects.has(Defect::LogOutOfOrder);
         let may_complete =
             |index: usize, write: &Write| index == 0 || is_checkpoint(write.image.name) || in_any_order;

@@ -2,6 +2,7 @@
 //! and Lamport's snapshots. The rules K, L and C are listed in `docs/baselines.md`. Random schedules are left to the
 //! fuzzer.
 
+use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, ProcessId, Protocol, Span};
 use faultline_protocols::Options;
@@ -279,4 +280,27 @@ fn older_checkpoints_are_collected() {
         assert_eq!(sns, [2, 2], "the process's own part, and the replica that it holds");
     }
     assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// The storage server p2 is still writing the parts of the second checkpoint when p0 fails without having written its own.
+/// If p2 answered at once, the federation would restore its first checkpoint, and after the next failure the second one,
+/// which the first rollback has undone.
+#[test]
+fn a_server_answers_only_once_its_writes_are_durable() {
+    use chandy_lamport::{Defect, Defects};
+    let violated = |defects| {
+        let placement = Placement { replicas: 1, to: ReplicateTo::SharedStorage };
+        let options = Options { placement, ..options(defects) };
+        let mut federation = running::<ChandyLamport>(&[1, 1], options);
+        federation.hold_storage(p(0), true);
+        federation.hold_storage(p(2), true);
+        federation.take_checkpoint();
+        federation.fail(p(0));
+        federation.hold_storage(p(2), false);
+        federation.settle();
+        federation.fail(p(0));
+        federation.judge().violated().collect::<Vec<_>>()
+    };
+    assert_eq!(violated(Defects::default()), []);
+    assert_eq!(violated(Defects::only(Defect::InquiryAnsweredEarly)), [Property::MaximalLine]);
 }

@@ -149,6 +149,8 @@ pub(crate) struct LogRules {
     pub(crate) sends_spilled: bool,
     /// Messages in transit are not sent again when a channel resumes after another group's failure.
     pub(crate) keeps_in_transit: bool,
+    /// A peer's announcement from before a failure is dropped.
+    pub(crate) drops_older: bool,
     /// Whether the protocol obeys all its rules, and therefore keeps its invariants.
     pub(crate) is_sound: bool,
 }
@@ -165,6 +167,7 @@ impl LogRules {
         spills_durable: true,
         sends_spilled: true,
         keeps_in_transit: true,
+        drops_older: true,
         is_sound: true,
     };
 }
@@ -388,7 +391,7 @@ impl<P: Logging> Logs<P> {
     pub(crate) fn settled(&mut self, group: &Group<P>, peer: ProcessId, settled: Settled) -> Option<Covered> {
         let Settled { from, to, covered } = settled;
         let is_older = from < group.view.incarnation(group.view.group_of(peer)) || to < group.incarnation;
-        if is_older {
+        if is_older && self.rules.drops_older {
             return None;
         }
         self.settle(peer, covered);

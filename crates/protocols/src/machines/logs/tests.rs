@@ -180,8 +180,10 @@ impl Process {
     fn new() -> Process {
         let group = group();
         let host = Actions::default();
-        let (logs, pairs) =
-            (Logs::new(None, LogRules::ALL), Pairs::new(PairRules { waits: true, drops_older: true }));
+        let (logs, pairs) = (
+            Logs::new(None, LogRules::ALL),
+            Pairs::new(PairRules { waits: true, drops_older: true, tells_new_peers: true }),
+        );
         Process { group, logs, pairs, host }
     }
 
