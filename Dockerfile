@@ -1,17 +1,36 @@
-# Builds the images from source. Requires access to the compiler's image. BuildKit caches the registry and the compiled
-# crates, so a change recompiles only the crates that it affects:
+# Builds the images from source. Requires access to the compiler's image. Docker caches the compiled dependencies in a
+# layer, so a change to the sources recompiles only the crates of this repository:
 #
 #   docker build --target node -t faultline-node:0.1.0 .
 #   docker build --target operator -t faultline-operator:0.1.0 .
 #
 # node-image/Dockerfile and operator/Dockerfile make the same images from programs that were built outside Docker.
-FROM rust:1.89-bookworm AS build
+FROM rust:1.89-bookworm AS compiler
 WORKDIR /source
-COPY . .
 ENV RUSTFLAGS="-C target-feature=+crt-static"
-RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
-    --mount=type=cache,target=/source/target,sharing=locked \
-    target="$(rustc -vV | sed -n 's/^host: //p')" \
+
+# Reduces the sources to what determines the dependencies: the manifests, the lock file, and each file that is the root
+# of a library or program, without its contents.
+FROM compiler AS manifests
+COPY . .
+RUN members="crates node-image operator e2e" \
+    && roots=$(find $members -regextype egrep -regex '.*/(lib|main)\.rs|.*/(bin|benches)/[^/]*\.rs') \
+    && mkdir /skeleton \
+    && cp --parents Cargo.toml Cargo.lock .cargo/config.toml $(find $members -name Cargo.toml) $roots /skeleton \
+    && cd /skeleton \
+    && for root in $roots; do echo '#![allow(warnings)] fn main() {}' >"$root" || exit; done
+
+# Compiles the dependencies. Here, the repository's own crates (`faultline…`) are compiled from empty files. Without their
+# fingerprints, Cargo compiles them again later, even if their sources are older than this layer.
+FROM compiler AS dependencies
+COPY --from=manifests /skeleton .
+RUN target=$(rustc --print host-tuple) \
+    && cargo build --release --locked --target "$target" -p faultline-node -p faultline-operator \
+    && find target -path '*/.fingerprint/faultline*' -prune -exec rm -r {} +
+
+FROM dependencies AS build
+COPY . .
+RUN target=$(rustc --print host-tuple) \
     && cargo build --release --locked --target "$target" -p faultline-node -p faultline-operator \
     && cp "target/$target/release/faultline-node" "target/$target/release/faultline-operator" /
 
