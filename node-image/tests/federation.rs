@@ -10,12 +10,11 @@ use std::net::SocketAddr;
 
 use common::{KEY, Program, Setting, ask};
 use faultline_api::supervision::{ClusterState, Place, RunPhase, Status, Verdict};
-use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_client::supervisor::{HttpRequest, SupervisorError};
 use faultline_core::{Digest, Fact, Life, ProcessId};
-use faultline_sim::{Config, Links};
+use faultline_session::{Session, Simulator};
 use faultline_tls::Connector;
-use faultline_trace::{Bundle, Record, Trace};
+use faultline_trace::{Bundle, Trace};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::net::TcpStream;
@@ -86,9 +85,7 @@ fn a_federation_at_places_survives_a_crash_and_a_lost_cluster_with_the_result_of
     tar::Archive::new(&tar[..]).unpack(&fetched).unwrap();
     let trace = Bundle::open(&fetched).read_trace().unwrap();
     assert_eq!(trace.flaws, []);
-    let federation = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap();
-    let simulated = with_setup(&federation, None, Simulate).unwrap();
-    assert_eq!(results(&trace), simulated);
+    assert_eq!(results(&trace), simulated(&text));
 
     let (code, metrics) = ask(setting.supervisor.address, "GET", "/metrics", None, &[]);
     let metrics = String::from_utf8(metrics).unwrap();
@@ -291,10 +288,7 @@ fn links_faults_and_the_pause_can_change_during_a_run() {
     let asked: Vec<_> = manifest.links.iter().filter(|it| it.from.0 == 0 && it.to.0 == 1).collect();
     assert_eq!(asked.iter().map(|it| it.requested.latency.0 / 1_000_000).collect::<Vec<_>>(), [5, 20]);
     assert!(asked[0].since.is_none() && asked[1].since.is_some());
-    let simulated =
-        with_setup(&faultline_api::parse("federation.yaml", text.as_bytes()).unwrap(), None, Simulate)
-            .unwrap();
-    assert_eq!(results(&bundle.read_trace().unwrap()), simulated);
+    assert_eq!(results(&bundle.read_trace().unwrap()), simulated(&text));
 }
 
 #[test]
@@ -352,8 +346,7 @@ fn a_run_continues_when_its_supervisor_is_killed_or_told_to_end() {
     assert_eq!(trace.flaws, [], "agents keep facts until they have arrived");
     let injected = |it: &&(faultline_core::Time, Fact)| matches!(it.1, Fact::Injecting { .. });
     assert_eq!(trace.supervisor().iter().filter(injected).count(), 2, "neither repeated nor forgotten");
-    let federation = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap();
-    assert_eq!(results(&trace), with_setup(&federation, None, Simulate).unwrap());
+    assert_eq!(results(&trace), simulated(&text));
 
     // The record can be fetched any number of times.
     setting.supervisor.kill();
@@ -416,20 +409,9 @@ fn results(trace: &Trace) -> BTreeMap<ProcessId, Digest> {
     results
 }
 
-struct Simulate;
-
-impl Visitor for Simulate {
-    type Output = BTreeMap<ProcessId, Digest>;
-
-    fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
-        let links = Links::new(setup.membership.clusters.len(), |from, to| setup.links[&(from, to)]);
-        let config = Config::new(setup.process, setup.membership, links, setup.supervisor, setup.seed);
-        let mut facts: Vec<Record> = Vec::new();
-        faultline_sim::run::<N>(config, &mut facts);
-        let finished = facts.into_iter().filter_map(|record| match record.fact {
-            Fact::Finished(it) => Some((record.process, it.1)),
-            _ => None,
-        });
-        finished.collect()
-    }
+/// Returns the last result of each rank in a run of this federation in virtual time. A session contains the compiled
+/// simulator of each protocol, so this test does not compile it again.
+fn simulated(text: &str) -> BTreeMap<ProcessId, Digest> {
+    let federation = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap();
+    results(&Session::new(&federation).simulate(&mut Simulator::new(&mut ())).unwrap().trace)
 }
