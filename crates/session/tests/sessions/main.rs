@@ -7,3 +7,4 @@ mod late_checkpoints;
 mod one_result;
 mod own_application;
 mod own_program;
+mod samples;

@@ -1,0 +1,146 @@
+//! Runs every sample in virtual time. Each must end as its comment says.
+
+use std::collections::BTreeMap;
+
+use faultline_api::samples::{SAMPLES, sample};
+use faultline_api::{Federation, parse};
+use faultline_core::{Digest, Fact, Fault, GroupId, ProcessId, Sn, Span};
+use faultline_session::{Session, Simulator, UnjudgedRecording};
+use faultline_supervisor::{FaultState, Outcome};
+use faultline_trace::Manifest;
+
+fn federation(name: &str) -> Federation {
+    let text = sample(name).expect("the sample exists").text;
+    parse(name, text.as_bytes()).unwrap_or_else(|it| panic!("{name}: {it}"))
+}
+
+/// The end of a run, and the last result of each rank.
+struct Ended {
+    manifest: Manifest,
+    results: Vec<(ProcessId, Digest)>,
+    /// The last checkpoint that each rank restored.
+    restored: BTreeMap<ProcessId, Sn>,
+    /// Ranks that never return.
+    gone: Vec<ProcessId>,
+}
+
+fn run(federation: &Federation) -> Ended {
+    let run = Session::new(federation).simulate(&mut Simulator::new(&mut ()));
+    let UnjudgedRecording { manifest, trace, .. } = run.unwrap_or_else(|it| panic!("{it}"));
+    let lost = manifest.plan.iter().filter_map(|it| match it.fault {
+        Fault::LoseCluster { cluster, returns: false, .. } => Some(cluster),
+        _ => None,
+    });
+    let gone = lost
+        .flat_map(|lost| manifest.ranks().filter(move |it| it.1.cluster == lost).map(|it| it.0))
+        .collect();
+    let mut results = BTreeMap::new();
+    let mut restored = BTreeMap::new();
+    for ((process, _), stream) in &trace.streams {
+        for (_, fact) in stream {
+            match fact {
+                Fact::Finished(it) => {
+                    results.insert(*process, it.1);
+                }
+                Fact::Restored(it) => {
+                    restored.insert(*process, it.0.as_ref().map_or(Sn(0), |image| image.sn));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ended { manifest, results: results.into_iter().collect(), restored, gone }
+}
+
+fn simulate(name: &str) -> Ended {
+    run(&federation(name))
+}
+
+#[test]
+fn samples_complete_with_the_result_of_a_run_without_failures() {
+    for sample in SAMPLES.iter().filter(|it| it.name != "same-cluster-loss") {
+        let ended = simulate(sample.name);
+        assert_eq!(ended.manifest.outcome, Some(Outcome::Completed), "{}", sample.name);
+        // A process that never returns has no result.
+        let gone = |rank: &ProcessId| ended.gone.contains(rank);
+        let reference = ended.manifest.expected.map(|it| it.digests);
+        let expected = reference.map(|all| all.into_iter().filter(|(rank, _)| !gone(rank)).collect());
+        assert_eq!(Some(ended.results), expected, "{}", sample.name);
+    }
+}
+
+#[test]
+fn the_quick_start_shows_all_of_its_faults() {
+    let ended = simulate("quickstart");
+    assert_eq!(ended.manifest.faults.len(), 2);
+    for (no, state) in &ended.manifest.faults {
+        assert_eq!(*state, FaultState::Effective, "{no}");
+    }
+    assert!(ended.manifest.duration < Span::from_secs(20), "{}", ended.manifest.duration);
+}
+
+#[test]
+fn a_cluster_lost_with_all_copies_is_unrecoverable() {
+    let ended = simulate("same-cluster-loss");
+    let Some(Outcome::Unrecoverable { group, missing }) = ended.manifest.outcome else {
+        panic!("{:?}", ended.manifest.outcome)
+    };
+    assert_eq!(group, GroupId(0));
+    assert!(!missing.is_empty());
+}
+
+#[test]
+fn under_full_logging_only_failed_processes_roll_back() {
+    let ended = simulate("full-logging");
+    assert!(ended.restored.keys().eq(&[ProcessId(0), ProcessId(1), ProcessId(3)]), "{:?}", ended.restored);
+}
+
+#[test]
+fn under_pessimistic_logging_only_failed_processes_roll_back_whatever_the_program() {
+    let ended = simulate("pessimistic-logging");
+    assert!(
+        ended.manifest.faults.iter().all(|(_, state)| *state == FaultState::Effective),
+        "{:?}",
+        ended.manifest.faults
+    );
+    assert!(ended.restored.keys().eq(&[ProcessId(0), ProcessId(2), ProcessId(3)]), "{:?}", ended.restored);
+}
+
+#[test]
+fn under_tic_only_returning_processes_roll_back() {
+    let ended = simulate("tic");
+    assert!(
+        ended.manifest.faults.iter().all(|(_, it)| *it == FaultState::Effective),
+        "{:?}",
+        ended.manifest.faults
+    );
+    assert!(ended.restored.keys().eq(&[ProcessId(1)]), "{:?}", ended.restored);
+    assert_eq!(ended.gone, [3, 4, 5].map(ProcessId));
+}
+
+#[test]
+fn speed_and_cores_of_a_cluster_reach_its_places() {
+    let seconds = |cluster: &str| {
+        let mut federation = federation("tasks");
+        federation.spec.clusters.truncate(1);
+        federation.spec.clusters[0].nodes = 1;
+        let text =
+            faultline_api::to_yaml(&federation).replace("- name: paris", &format!("- name: paris{cluster}"));
+        let federation = parse("changed", text.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
+        let ended = run(&federation);
+        assert_eq!(ended.manifest.outcome, Some(Outcome::Completed));
+        ended.manifest.duration.as_secs_f64()
+    };
+    let usual = seconds("");
+    let faster = seconds("\n    speed: 400");
+    let wider = seconds("\n    cores: 4");
+    assert!((3.5..4.5).contains(&(usual / faster)), "{usual} s and {faster} s");
+    assert!((3.0..4.5).contains(&(usual / wider)), "{usual} s and {wider} s");
+}
+
+#[test]
+fn independent_checkpoints_show_the_domino_effect() {
+    let ended = simulate("domino");
+    // The first checkpoint is taken before the application acts.
+    assert_eq!(ended.restored, (0..4).map(|rank| (ProcessId(rank), Sn(1))).collect());
+}
