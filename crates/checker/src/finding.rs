@@ -215,6 +215,11 @@ pub enum Breach {
         round: Round,
         bound: Span,
     },
+    NotReceivedInTime {
+        group: GroupId,
+        message: MessageId,
+        bound: Span,
+    },
     NoProgress {
         still: Span,
     },
