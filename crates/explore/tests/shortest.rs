@@ -121,7 +121,7 @@ fn defects_within_small_state_spaces_are_found_as_the_page_states() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: run on request, after a change of a protocol or of the search (docs/explore.md)"]
 fn all_other_defects_are_found_as_the_page_states() {
     assert_found(rows().into_iter().filter(|it| it.states > SMALL));
 }
