@@ -249,7 +249,8 @@ pub(crate) struct ReproduceArguments {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Also run a small federation on real processes, for 4 s with each of 10 seeds (3 with `--quick`), and compare it
-    /// with the simulator. Only for `hc3i`
+    /// with the simulator (HC3I); or measure the tasks of the programs on real processes, and simulate programs with
+    /// these task times (CCK). No effect on other evaluations
     #[arg(long)]
     pub(crate) with_processes: bool,
     /// Run each setting with N seeds. Default: 30 for HC3I and TIC, 3 for HydEE and CCK; fewer with `--quick`

@@ -13,6 +13,7 @@ use faultline_core::Time;
 use faultline_core::fault::Outcome;
 use faultline_experiments::compare::Made;
 use faultline_experiments::reproduce::Interrupted;
+use faultline_experiments::reproduce::cck::costs::{self, MeasuredTasks};
 use faultline_experiments::reproduce::hydee::ping_pong::{HalfRoundTrips, Setting};
 use faultline_experiments::reproduce::hydee::real::{self, RealRuns};
 use faultline_experiments::reproduce::reality::{FEDERATION, Pair, RunCounts};
@@ -112,6 +113,31 @@ impl Evaluation<'_> {
             }
         }
         Ok(real)
+    }
+
+    /// Measures the tasks of the programs that the evaluation of CCK simulates, this many times each.
+    pub(crate) fn task_times(self, turns: u32) -> Result<Vec<Vec<MeasuredTasks>>, CommandError> {
+        let mut shown = Progress::new();
+        let runs = costs::runs();
+        let (mut done, total) = (0, u64::from(turns) * runs.len() as u64);
+        let mut measured = vec![Vec::new(); runs.len()];
+        for turn in 1..=turns {
+            for (wanted, measured) in runs.iter().zip(&mut measured) {
+                let kept = self.uninterrupted(&PROCESSES, &wanted.name, &wanted.text, turn.into())?;
+                let Some(kept) = kept else { return Ok(Vec::new()) };
+                let federation = faultline_api::parse(&wanted.name, wanted.text.as_bytes())
+                    .map_err(|rejected| CommandError::input(*rejected))?;
+                let run = &kept.recording.run;
+                let tasks = MeasuredTasks::of(&run.trace, &Made::of(&federation, run));
+                let dir = kept.dir.display();
+                measured.push(
+                    tasks.ok_or_else(|| CommandError::machine(format!("a run did not pass; see {dir}")))?,
+                );
+                done += 1;
+                shown.step(&format!("{} on a real process", wanted.name), (done, total), kept.is_known);
+            }
+        }
+        Ok(measured)
     }
 
     /// Performs a run, unless the user has already interrupted the program. Returns `None` after an interruption.

@@ -145,9 +145,27 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
 }
 
 fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
+    let ReproduceArguments { quick, resume, with_processes, .. } = *arguments;
     let out = place(arguments, "faultline-cck")?;
-    let seeds = arguments.seeds.unwrap_or(if arguments.quick { CCK_QUICK_SEEDS } else { CCK_SEEDS });
-    simulated(arguments, &out, seeds, cck::reproduce)
+    let seeds = arguments.seeds.unwrap_or(if quick { CCK_QUICK_SEEDS } else { CCK_SEEDS });
+    if !with_processes {
+        return simulated(arguments, &out, seeds, |settings, store| cck::reproduce(settings, None, store));
+    }
+    let settings = Settings { seeds, quick, jobs: jobs(arguments.jobs) };
+    let interrupted = interrupt::flag();
+    let work = Work { out: &out, arguments, interrupted: &interrupted };
+    let opened = work.open()?;
+    // The runs on real processes come first, while this program does not load the machine otherwise.
+    let turns = if quick { QUICK_TURNS } else { TURNS };
+    let tasks = Evaluation { out: &out, interrupted: &interrupted, resume }.task_times(turns)?;
+    // An interruption leaves no results.
+    let missing = if tasks.is_empty() { u64::from(turns) * cck::costs::runs().len() as u64 } else { 0 };
+    let done = work.repeat(opened, |store| {
+        let tasks = (missing == 0).then_some(&tasks[..]);
+        let done = cck::reproduce(settings, tasks, store);
+        Reproduction { missing: done.missing + missing, ..done }
+    })?;
+    write_results(&done, &out)
 }
 
 fn tic(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {

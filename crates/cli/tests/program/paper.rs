@@ -162,6 +162,25 @@ fn an_evaluation_leaves_a_page_tables_and_figures() {
     assert!(!page.contains("src=") && !page.contains("href=\"http"), "the page needs no network");
 }
 
+#[test]
+fn the_tasks_of_planned_programs_are_measured_on_real_processes() {
+    let place = TestDirectory::new();
+    let arguments = ["reproduce", "cck", "--quick", "--with-processes", "--out", "out"];
+    let said = place.faultline(arguments).assert().code(0).get_output().stdout.clone();
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("simulated run time with measured task times"), "{said}");
+    let times = std::fs::read_to_string(place.path("out/task-times.csv")).unwrap();
+    let value = |row: &str, column: &str| -> f64 {
+        let names = times.lines().next().unwrap().split(',').position(|it| it == column).unwrap();
+        let row = times.lines().find(|it| it.starts_with(row)).unwrap();
+        row.split(',').nth(names).unwrap().parse().unwrap()
+    };
+    for program in ["jacobi", "cloth"] {
+        assert!(value(program, "task us mean") > 0.0 && value(program, "real s mean") > 0.0, "{times}");
+        assert!(place.path(&format!("out/processes/{program}-tasks-1/manifest.json")).exists());
+    }
+}
+
 /// Real processes and the simulator agree on the numbers that the files and the seed determine.
 #[test]
 fn real_processes_and_the_simulator_agree() {

@@ -7,9 +7,11 @@
 //! | `frequency` | run time by the frequency of checkpoints (figure 11) |
 //! | `required` | re-execution (figure 6, and the limit of section 3.6.2) |
 //! | `order` | the same with local re-scheduling (figure 12) |
+//! | [`costs`] | task times measured on real processes |
 //! | `observed` | checkpoints and recoveries, computed from the facts |
 
 mod checkpoint;
+pub mod costs;
 mod frequency;
 mod observed;
 mod order;
@@ -23,6 +25,7 @@ use super::hydee::parse;
 use super::{Experiment, Interrupted, Lab, Paper, Reproduction, Settings, all};
 use crate::measures::Spread;
 use crate::stored::ResultStore;
+use costs::MeasuredTasks;
 use observed::{Watch, Watched};
 
 /// Describes the papers on CCK and this reproduction of their evaluation.
@@ -47,17 +50,25 @@ pub const PAPER: Paper = Paper {
 /// The number of settings: all of them, and those that suffice for the shape of the figures.
 const SETTINGS: [u64; 2] = [137, 33];
 
-/// Reproduces the evaluations. Does not repeat runs whose results are in `store`.
-pub fn reproduce(settings: Settings, store: &mut ResultStore<'_>) -> Reproduction {
-    let all_of_them: [&Experiment<'_>; 6] = [
+/// Reproduces the evaluations. Does not repeat runs whose results are in `store`. `tasks` contains the results of each
+/// of [`costs::runs`]; without them, no task times are simulated that were measured on real processes.
+pub fn reproduce(
+    settings: Settings,
+    tasks: Option<&[Vec<MeasuredTasks>]>,
+    store: &mut ResultStore<'_>,
+) -> Reproduction {
+    let measured = |lab: &mut Lab<'_, '_>| tasks.map_or(Ok(Vec::new()), |it| costs::measured(lab, it));
+    let all_of_them: [&Experiment<'_>; 7] = [
         &checkpoint::messages,
         &checkpoint::one_server,
         &checkpoint::many_servers,
         &frequency::frequency,
         &required::required,
         &order::order,
+        &measured,
     ];
-    all(&PAPER, &all_of_them, SETTINGS[usize::from(settings.quick)], settings, store)
+    let more = if tasks.is_some() { costs::SETTINGS } else { 0 };
+    all(&PAPER, &all_of_them, SETTINGS[usize::from(settings.quick)] + more, settings, store)
 }
 
 /// A planned program on one cluster under CCK.
