@@ -137,10 +137,12 @@ fn path(steps: &[Step], mut place: u32) -> Vec<Choice> {
 
 #[cfg(test)]
 mod tests {
+    use std::any::Any;
     use std::collections::HashSet;
 
     use faultline_catalog::{MessagesSetup, MessagesVisitor, Setup, with_valid_messages};
     use faultline_core::{Protocol, Time};
+    use faultline_protocols::hc3i::Hc3i;
 
     use super::*;
     use crate::bounds::Storage;
@@ -168,6 +170,9 @@ mod tests {
             P: Protocol + Send + Sync + 'static,
             P::Config: Send + Sync,
         {
+            // The search is compiled for this protocol alone.
+            let setup: Box<dyn Any> = Box::new(setup);
+            let setup = setup.downcast::<MessagesSetup<Hc3i>>().expect("the federation runs HC3I");
             runs(&setup.hosting::<Rank>("0>1,1>0".parse::<Program>().unwrap()))
         }
     }
