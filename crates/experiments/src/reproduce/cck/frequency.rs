@@ -9,7 +9,7 @@ use crate::reproduce::{Interrupted, Lab};
 /// The duration of a task, in milliseconds. It is short because a process saves its state only after the tasks that it
 /// is running, so saving cannot overlap with them.
 const TASK_MS: f64 = 20.0;
-/// The greatest frequency to which the published bound applies, in Hz.
+/// The frequency below which the published bound applies, in Hz.
 const BOUNDED: f64 = 0.1;
 /// The published bound on the overhead, in percent.
 const PUBLISHED: f64 = 1.0;
@@ -18,8 +18,8 @@ const PUBLISHED: f64 = 1.0;
 const GOAL: f64 = 0.5;
 
 pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let taus: &[f64] = if lab.is_quick() { &[1.0, 10.0] } else { &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0] };
-    let (size, iterations) = if lab.is_quick() { (32, 600) } else { (125, 1_500) };
+    let taus: &[f64] = if lab.is_quick() { &[1.0, 5.0] } else { &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0] };
+    let (size, iterations) = if lab.is_quick() { (32, 300) } else { (125, 3_000) };
     // The bandwidth at which writing the state takes as long as writing 2 MB at 125 MB/s. The state is smaller than 2
     // MB so that the simulation ends sooner: each task computes the whole state.
     let bandwidth = 125.0 * f64::from(size * size) / 250_000.0;
@@ -81,15 +81,15 @@ pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
 
 /// Compares the overhead at each frequency with the published bound. Also returns the goal that it misses, if any.
 fn judge(points: &[(f64, Spread)]) -> (Finding, Option<String>) {
-    let most = points.iter().filter(|it| it.0 <= BOUNDED).map(|it| it.1.most).reduce(f64::max);
+    let most = points.iter().filter(|it| it.0 < BOUNDED).map(|it| it.1.most).reduce(f64::max);
     let missed = most.filter(|it| *it > GOAL).map(|it| {
-        format!("the overhead of CCK up to {BOUNDED} Hz is at most {GOAL} % (found {} %)", short(it))
+        format!("the overhead of CCK below {BOUNDED} Hz is at most {GOAL} % (found {} %)", short(it))
     });
     let finding = Finding {
         what: "overhead at low frequencies".into(),
         published: format!("less than {PUBLISHED} % below {BOUNDED} Hz"),
         ours: most
-            .map_or_else(|| "not run".to_owned(), |it| format!("at most {} % up to {BOUNDED} Hz", short(it))),
+            .map_or_else(|| "not run".to_owned(), |it| format!("at most {} % below {BOUNDED} Hz", short(it))),
         agreement: most.map_or(Agreement::UnderSpecified, |it| Agreement::of(it < PUBLISHED)),
         sentence: format!(
             "Compared with the run without checkpoints that has the same seed. Coordinating and copying a state take no \
@@ -111,10 +111,10 @@ mod tests {
             (finding.agreement, finding.ours, missed.is_some())
         };
         // Overheads at higher frequencies do not count.
-        let found = judged(&[(0.05, 0.1), (0.1, 0.25), (0.2, 7.0)]);
-        assert_eq!(found, (Agreement::of(true), "at most 0.25 % up to 0.1 Hz".into(), false));
-        assert_eq!(judged(&[(0.1, 0.6)]), (Agreement::of(true), "at most 0.6 % up to 0.1 Hz".into(), true));
-        assert_eq!(judged(&[(0.1, 1.0)]), (Agreement::of(false), "at most 1 % up to 0.1 Hz".into(), true));
-        assert_eq!(judged(&[(0.2, 0.1)]), (Agreement::UnderSpecified, "not run".into(), false));
+        let found = judged(&[(0.02, 0.1), (0.05, 0.25), (0.1, 7.0)]);
+        assert_eq!(found, (Agreement::of(true), "at most 0.25 % below 0.1 Hz".into(), false));
+        assert_eq!(judged(&[(0.05, 0.6)]), (Agreement::of(true), "at most 0.6 % below 0.1 Hz".into(), true));
+        assert_eq!(judged(&[(0.05, 1.0)]), (Agreement::of(false), "at most 1 % below 0.1 Hz".into(), true));
+        assert_eq!(judged(&[(0.1, 0.1)]), (Agreement::UnderSpecified, "not run".into(), false));
     }
 }
