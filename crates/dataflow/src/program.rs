@@ -1,5 +1,6 @@
 //! The interface for writing programs of tasks.
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -168,6 +169,8 @@ pub struct Frame {
     outcome: Outcome,
     created: u32,
     newest: Vec<(DataId, Newest)>,
+    /// The index of each piece of data in `newest`, once there are more than [`FEW`].
+    places: BTreeMap<DataId, usize>,
     hint: u64,
     marks: Marks,
     /// The accesses of the task being spawned; empty at other times. Reused to avoid allocations.
@@ -183,7 +186,11 @@ pub(crate) struct Marks {
     pub(crate) steps: Vec<usize>,
 }
 
-/// A running task's knowledge of the versions of data. A task uses few pieces of data, so a list is as fast as a map.
+/// The number of pieces of data up to which a search through a list is as fast as one through a map. Most tasks use
+/// fewer, but the first task of a planned program uses all of them.
+const FEW: usize = 16;
+
+/// A running task's knowledge of the versions of data.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     /// The newest version; 0 means none.
@@ -219,14 +226,25 @@ impl Frame {
     fn new(task: TaskId, own: Arc<[Access]>, hint: u64) -> Frame {
         let fates = vec![Fate::default(); own.len()];
         let (outcome, newest, marks) = (Outcome::default(), Vec::new(), Marks::default());
-        Frame { task, own, fates, outcome, created: 0, newest, hint, marks, accesses: Vec::new() }
+        Frame {
+            task,
+            own,
+            fates,
+            outcome,
+            created: 0,
+            newest,
+            places: BTreeMap::new(),
+            hint,
+            marks,
+            accesses: Vec::new(),
+        }
     }
 
     /// Creates data without a value: a task must write it before another may read it.
     pub fn data(&mut self) -> Data {
         let data = self.task.data(self.created);
         self.created += 1;
-        self.newest.push((data, Newest { n: 0, least: 1, last: u32::MAX, gathers: None, is_partial: false }));
+        self.know(data, Newest { n: 0, least: 1, last: u32::MAX, gathers: None, is_partial: false });
         Data(data)
     }
 
@@ -257,7 +275,7 @@ impl Frame {
                 0 => (newest.last - 1, newest.last),
                 n => (n, n),
             };
-            self.newest.push((data, newest));
+            self.know(data, newest);
         }
         Data(data)
     }
@@ -364,12 +382,30 @@ impl Frame {
         self.outcome.spawned.extend(calls);
         self.outcome.created.extend(created);
         let newest = Newest { n: result.n, least: 1, last: u32::MAX, gathers: None, is_partial: false };
-        self.newest.push((result.data, newest));
+        self.know(result.data, newest);
         Data(result.data)
     }
 
+    /// Adds data that the task did not know.
+    fn know(&mut self, data: DataId, newest: Newest) {
+        self.newest.push((data, newest));
+        let place = self.newest.len() - 1;
+        match self.newest.len() {
+            0..=FEW => {}
+            len if len == FEW + 1 => {
+                self.places = (0..).zip(&self.newest).map(|(place, it)| (it.0, place)).collect();
+            }
+            _ => {
+                self.places.insert(data, place);
+            }
+        }
+    }
+
     fn find(&self, data: DataId) -> Option<usize> {
-        self.newest.iter().position(|it| it.0 == data)
+        match self.newest.len() {
+            0..=FEW => self.newest.iter().position(|it| it.0 == data),
+            _ => self.places.get(&data).copied(),
+        }
     }
 
     fn newest(&self, data: DataId) -> Newest {
