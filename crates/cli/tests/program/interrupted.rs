@@ -258,7 +258,7 @@ fn an_evaluation_interrupted_on_real_processes_writes_a_page_with_what_is_missin
         assert_eq!(cut.status.code(), Some(3), "{said}");
         assert!(said.contains("runs are missing; the same command with `--resume` continues"), "{said}");
         let page = fs::read_to_string(place.path("out/index.html")).unwrap();
-        assert!(page.contains("Interrupted: ") && page.contains("runs are missing"), "{page}");
+        assert!(page.contains("Interrupted: ") && page.contains("runs missing"), "{page}");
         assert!(place.path("out/runs.jsonl").exists(), "the journal is kept");
     }
 }
