@@ -198,7 +198,7 @@ pub struct Sel {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cck {
-    /// Maximum delay between the starts of two checkpoints. Default 10s.
+    /// Delay between the starts of two checkpoints. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau: Option<Duration>,
     /// The processes with which a process coordinates its checkpoint. Default `neighbours`.
