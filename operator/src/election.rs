@@ -67,8 +67,8 @@ impl Election {
         Election { leases: Api::default_namespaced(client), identity, timing, seen: None }
     }
 
-    /// Starts to participate. The value of the receiver states whether this operator is active. Once all receivers are
-    /// dropped, the task releases the lease and ends.
+    /// Starts to participate. The value of the receiver indicates whether this operator is active. Once all receivers
+    /// are dropped, the task releases the lease and ends.
     pub fn start(mut self) -> (watch::Receiver<bool>, JoinHandle<()>) {
         let (active, receiver) = watch::channel(false);
         let task = tokio::spawn(async move {

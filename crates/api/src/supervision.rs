@@ -49,7 +49,7 @@ pub struct InvalidKey;
 ///
 /// # Errors
 ///
-/// Fails if `key` is not a key.
+/// Fails if `key` is not a valid key.
 pub fn token(key: &str) -> Result<String, InvalidKey> {
     derive("faultline 2026 token of the supervisor's API", &[], key)
 }
@@ -59,7 +59,7 @@ pub fn token(key: &str) -> Result<String, InvalidKey> {
 ///
 /// # Errors
 ///
-/// Fails if `key` is not a key.
+/// Fails if `key` is not a valid key.
 pub fn process_key(key: &str, process: &str) -> Result<String, InvalidKey> {
     derive("faultline 2026 key of a process", process.as_bytes(), key)
 }
@@ -69,7 +69,7 @@ pub fn process_key(key: &str, process: &str) -> Result<String, InvalidKey> {
 ///
 /// # Errors
 ///
-/// Fails if `key` is not a key.
+/// Fails if `key` is not a valid key.
 pub fn tls_key(key: &str) -> Result<[u8; 32], InvalidKey> {
     digest("faultline 2026 private key of the supervisor", &[], key).map(Into::into)
 }

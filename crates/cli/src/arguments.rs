@@ -230,7 +230,7 @@ pub(crate) struct ImportArguments {
 /// If interrupted, shows the completed experiments; the same command with `--resume` continues.
 ///
 /// Exits with 1 if a run that should pass does not, or if a goal is missed, and with 3 if the reproduction was
-/// interrupted or out of memory.
+/// interrupted or ran out of memory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -391,8 +391,8 @@ pub(crate) enum Paper {
 ///
 /// If interrupted, shows the completed runs; the same command with `--resume` continues.
 ///
-/// Exits with 1 if a run violates a property, and with 3 if the comparison was interrupted or out of memory. A protocol
-/// that does not survive a fault gets a row in the table; this is not a failure.
+/// Exits with 1 if a run violates a property, and with 3 if the comparison was interrupted or ran out of memory. A
+/// protocol that does not survive a fault gets a row in the table; this is not a failure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -444,7 +444,7 @@ pub(crate) struct CompareArguments {
 ///
 /// If interrupted, keeps the completed runs; the same command with `--resume` continues, even with more seeds.
 ///
-/// Exits with 1 if a run violates a property, and with 3 if the sweep was interrupted or out of memory.
+/// Exits with 1 if a run violates a property, and with 3 if the sweep was interrupted or ran out of memory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -766,7 +766,7 @@ pub(crate) struct FuzzArguments {
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// Print only the verdict and the violation, and no progress
+    /// Print only the verdict and the violation, without showing progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -865,7 +865,7 @@ pub(crate) struct ExploreArguments {
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// Print only the verdict and the violation, and no progress
+    /// Print only the verdict and the violation, without showing progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }

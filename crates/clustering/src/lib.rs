@@ -50,7 +50,7 @@ pub use recluster::{DivisionSequence, Interval, Reclustering, recluster};
 
 /// The difference between sums, in points, up to which they count as equal. It is due to rounding.
 const EQUAL: f64 = 1e-6;
-/// If a single cluster has the least sum: the difference from the best division into several clusters, in
+/// If a single cluster has the smallest sum: the difference from the best division into several clusters, in
 /// points, within which divisions count as equally good.
 const INDIFFERENT: f64 = 1.0;
 
@@ -101,7 +101,7 @@ pub struct SearchResult {
     pub chosen: usize,
     /// The reason for the choice, in words.
     pub reason: String,
-    /// Whether all divisions were compared. If so, the choice is proven to have the least sum within the limits.
+    /// Whether all divisions were compared. If so, the choice is proven to have the smallest sum within the limits.
     pub exhaustive: bool,
 }
 
@@ -145,7 +145,7 @@ impl Division {
 /// Searches for good divisions of `graph`, and chooses one. Whatever the balance, the search always includes
 /// a single cluster of all processes, and one cluster per process.
 ///
-/// The criterion is the least sum of both shares with more than one cluster and, among equal sums, the fewest
+/// The criterion is the smallest sum of both shares with more than one cluster and, among equal sums, the fewest
 /// clusters. If the sum of a single cluster is no greater (as when all processes exchange the same amount),
 /// dividing does not pay. The choice is then the division with the fewest clusters, and then the smallest
 /// rollback, among those within one point of the best division into several clusters.

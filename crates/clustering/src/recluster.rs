@@ -15,7 +15,7 @@ use crate::{Constraints, Division, Graph, find, limits};
 
 /// The difference below which sums count as equal, in points.
 const EQUAL: f64 = 0.01;
-/// The largest number of candidates per graph: the divisions with the least sum of both shares.
+/// The largest number of candidates per graph: the divisions with the smallest sum of both shares.
 const CANDIDATES: usize = 16;
 
 /// The best results with and without changes of clusters.

@@ -1,4 +1,4 @@
-//! Search for the least sum of both shares: divides regions repeatedly, and combines divisions.
+//! Search for the smallest sum of both shares: divides regions repeatedly, and combines divisions.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -188,7 +188,7 @@ impl Search<'_> {
     }
 
     /// Returns the prices and limits for the next region. If the share that rolls back is limited, they also
-    /// favour clusters smaller than those of the least sum.
+    /// favour clusters smaller than those of the smallest sum.
     fn terms(&mut self) -> CostModel {
         let weight = match self.limits.squares {
             it if it.is_finite() => TIGHTER[self.chance.below(TIGHTER.len())],

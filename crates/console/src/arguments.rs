@@ -31,7 +31,7 @@ pub struct OutputArguments {
     /// Choose the format of the summary
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Print only the verdict and its reasons, and no live view
+    /// Print only the verdict and its reasons, without the live view
     #[arg(short, long)]
     pub quiet: bool,
     /// Print all properties, including those that hold, and warnings; if given twice, also log to standard error

@@ -7,7 +7,7 @@ use miette::miette;
 
 use crate::command_error::CommandError;
 
-/// Sets the memory limit of every run of this program: the requested limit, or half of the machine's memory.
+/// Sets the memory limit of every run of this program: the requested limit, or half of the available memory.
 ///
 /// # Errors
 ///

@@ -15,9 +15,9 @@ const MOST_DIFFERENCES: usize = 3;
 /// The maximum length of the differences in a name, in bytes.
 const MOST_BYTES: usize = 80;
 
-/// Returns a directory that does not exist yet for the record of a run: `NAME-SEED`. If `NAME-SEED` contains
-/// a different federation or another backend, the name includes the differences, as in
-/// `NAME-SEED-checkpointEvery=2s`. If there are no differences, or that name also exists, it ends with a number.
+/// Returns the path of a new directory for the record of a run: `NAME-SEED`. If `NAME-SEED` exists and contains a
+/// different federation or another backend, the name includes the differences, as in `NAME-SEED-checkpointEvery=2s`. If
+/// there are no differences, or that name also exists, the name ends with a number. Does not create the directory.
 pub fn free_place(name: &str, seed: u64, federation: &Federation, backend: BackendKind) -> PathBuf {
     free_in(Path::new(RUNS), name, seed, federation, backend)
 }

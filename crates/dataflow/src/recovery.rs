@@ -141,7 +141,7 @@ pub trait Host<P: Recovery>: Machine<P> {
     fn stop_asking(&mut self);
     /// Returns all thefts under which tasks are lent.
     fn loans(&self) -> Vec<Theft>;
-    /// Returns all thefts that this process works for, including the program itself. The flag of each states whether
+    /// Returns all thefts that this process works for, including the program itself. The flag of each indicates whether
     /// its result is complete.
     fn debts(&self) -> Vec<(Theft, bool)>;
     /// Takes back a task that was lost with its thief: it may run here, or be lent again.

@@ -57,7 +57,7 @@ enum Operation<N: Hosted> {
 /// An event that a process handles.
 #[derive(Clone, Debug)]
 pub(crate) enum ExploredEvent<N: Hosted> {
-    /// A life begins with this view.
+    /// A life begins with this membership.
     Begin(Life, Arc<Membership>),
     /// The life ends.
     End(StorageFate),

@@ -29,7 +29,8 @@ pub struct Counterexample {
     pub judgement: Judgement,
     /// Whether the run ended: all ranks finished, or the protocol declared a cluster unrecoverable.
     pub has_ended: bool,
-    /// Whether every run must end: under all protocols except those for messages that do not promise progress.
+    /// Whether every run must end. False only under protocols for message-passing applications that do not promise
+    /// progress.
     must_end: bool,
 }
 

@@ -283,8 +283,8 @@ impl<'a> Pass<'_, 'a> {
         }
     }
 
-    /// Follows a stream as far as possible, and returns whether more of it remains. `is_missing` states
-    /// that the fact for which it waits is unknown.
+    /// Advances a cursor as far as possible, and returns whether any facts remain. If `is_missing` is true, the fact
+    /// for which the cursor waits is missing from the trace.
     fn advance(&mut self, cursor: &mut Cursor<'a>, mut is_missing: bool) -> bool {
         while let Some(&(life, stream)) = cursor.lives.get(cursor.life) {
             loop {

@@ -1,4 +1,4 @@
-"""Writes the least sums of both shares that METIS, KaHIP and Leiden find for the graphs in a directory.
+"""Writes the smallest sums of both shares that METIS, KaHIP and Leiden find for the graphs in a directory.
 
     FAULTLINE_GRAPHS=DIR cargo test -p faultline-clustering --test peers -- --ignored write
     pip install igraph==1.0.0 leidenalg==0.12.0 pymetis==2025.2.2 kahip==3.25

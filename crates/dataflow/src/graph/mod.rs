@@ -189,7 +189,7 @@ impl Graph {
         self.loans.keys().copied()
     }
 
-    /// Returns all thefts that this process works for. The flag of each states whether its result is complete.
+    /// Returns all thefts that this process works for. The flag of each indicates whether its result is complete.
     pub fn debts(&self) -> impl Iterator<Item = (Theft, bool)> + '_ {
         self.parts.iter().map(|(theft, part)| (*theft, part.is_done()))
     }

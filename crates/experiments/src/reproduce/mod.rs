@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use crate::stored::StoredResult;
 
-    /// The result of a run. The field states whether the run reached the memory limit.
+    /// The result of a run. The field indicates whether the run reached the memory limit.
     #[derive(Clone, Copy, serde::Serialize, Deserialize)]
     struct Made(bool);
 

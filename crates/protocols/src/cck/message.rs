@@ -50,7 +50,7 @@ pub enum Message {
     Absent(ImageName),
 }
 
-/// The map of partitions since one recovery.
+/// The map of partitions as of one recovery.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EpochMap {
     /// The epoch of the recovery.

@@ -25,8 +25,8 @@ struct Lacks {
 }
 
 impl Refill {
-    /// Begins a life. `owns` states whether the process has images of its own, and `owners` lists the processes whose
-    /// images it should hold.
+    /// Begins a life. `owns` indicates whether the process has images of its own, and `owners` lists the processes
+    /// whose images it should hold.
     pub(crate) fn new(boot: Boot, owns: bool, owners: impl IntoIterator<Item = ProcessId>) -> Refill {
         let lacks = (boot == Boot::Replaced).then(|| Lacks {
             own: owns,

@@ -150,7 +150,7 @@ enum Stimulus {
 
 struct Agent {
     options: AgentOptions,
-    /// Features of the kernel for link emulation, if the place has a shaper.
+    /// Link-emulation features of the kernel, if the place has a shaper.
     abilities: Option<Abilities>,
     /// Address through which this place was last reached.
     here: Option<IpAddr>,
@@ -162,7 +162,7 @@ struct Agent {
     hosted: Option<Hosted>,
     running: Option<Running>,
     armed: BTreeMap<OrderNo, Life>,
-    /// Orders to end armed lives, by the time at which they are due. The value states whether to remove the
+    /// Orders to end armed lives, by the time at which they are due. The value indicates whether to remove the
     /// storage.
     due: BTreeMap<(Time, OrderNo), bool>,
 }

@@ -85,7 +85,7 @@ pub(crate) struct Ready {
     pub(crate) life: Option<Life>,
     /// Whether the storage of the process exists here.
     pub(crate) holds_storage: bool,
-    /// Features of the kernel for link emulation, as reported by the shaper; `None` if there is no shaper.
+    /// Link-emulation features of the kernel, as reported by the shaper; `None` if there is no shaper.
     pub(crate) abilities: Option<Abilities>,
     /// The agent's monotonic clock.
     pub(crate) clock_source: ClockSource,

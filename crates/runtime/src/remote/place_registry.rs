@@ -60,7 +60,7 @@ pub struct RegistryState {
     pub hosted: BTreeSet<ProcessId>,
     /// Pending requests to the provider.
     pub requests: Vec<Request>,
-    /// Features of the kernels for link emulation, by process. Contains only processes that have a shaper.
+    /// Link-emulation features of the kernels, by process. Contains only processes that have a shaper.
     pub abilities: BTreeMap<ProcessId, Abilities>,
     /// The reasons why agents are not connected, by process.
     pub problems: BTreeMap<ProcessId, String>,

@@ -141,8 +141,8 @@ impl Phases {
         self.phase
     }
 
-    /// Records the phase of a message that is being received. `is_inside` states whether it is from the process's own
-    /// group.
+    /// Records the phase of a message that is being received. `is_inside` indicates whether it is from the process's
+    /// own group.
     pub(crate) fn received(&mut self, id: MessageId, phase: Phase, is_inside: bool, rules: PhaseRules) {
         let received = self.channels.entry(id.from).or_default();
         if !is_inside {
