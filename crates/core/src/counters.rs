@@ -21,7 +21,7 @@ pub struct Counters {
 impl Counters {
     /// Below this many entries, a search is as fast as indexing.
     const FEW: usize = 16;
-    /// Largest permitted ratio of a dense table's length to the number of all entries, including outliers.
+    /// Largest permitted ratio of a dense table's length to the total number of entries, including outliers.
     const SPARSENESS: usize = 4;
 
     /// Returns a mutable reference to the number of `process`.

@@ -13,7 +13,7 @@
 //! | `coverage` | what many trials reached |
 //! | `directed` | second faults at moments that matter |
 //! | `bands` | how often runs of a protocol end without completing |
-//! | `shrink` | the smallest scenario that violates a property |
+//! | `shrink` | a smaller scenario that violates the same property |
 //! | [`mutants`] | every mutation of the code, and the properties that find it |
 //! | `kit` | the same tests for a protocol that is not part of this program |
 //! | `contract` | whether a program sends the same messages in every order of delivery |

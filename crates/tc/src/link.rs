@@ -29,7 +29,7 @@ const IFA_LOCAL: u16 = 2;
 /// Size of `struct ifinfomsg` in bytes, and offset of the interface's index in it.
 const LINK: usize = 16;
 const INDEX: usize = 4;
-/// Size of `struct ifaddrmsg` in bytes. The offset of the index is the same.
+/// Size of `struct ifaddrmsg` in bytes. The index is at the same offset as in `struct ifinfomsg`.
 const ADDRESS: usize = 8;
 
 /// Index of a network interface.

@@ -61,8 +61,8 @@ pub enum FlawKind {
     NoDigest,
     /// `manifest.json` or `federation.yaml` has changed since it was written.
     Edited,
-    /// Two parts of the record contradict each other, such as manifest and federation, or two facts. Contains
-    /// a sentence that explains it.
+    /// Two parts of the record contradict each other, such as the manifest and the federation, or two facts.
+    /// Contains a sentence that explains the contradiction.
     Contradiction(String),
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Parameters {
-    /// Number of ranks in a row of the grid. The number of all ranks must be a multiple of it. Default 2.
+    /// Number of ranks in a row of the grid. The total number of ranks must be a multiple of it. Default 2.
     #[schemars(range(min = 1))]
     pub columns: u32,
     /// Number of cells along each side of a rank's block. Default 8.

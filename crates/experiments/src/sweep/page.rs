@@ -1,4 +1,5 @@
-//! A sweep as one self-contained page: a line for each quantity with one parameter, a heat map with two.
+//! A sweep as one self-contained page. It shows each quantity as a line if there is one parameter, and as a heat map
+//! if there are two.
 
 use faultline_report::page::document;
 use maud::{Markup, html};

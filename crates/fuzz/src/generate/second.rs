@@ -66,7 +66,7 @@ fn moment(chance: &mut Chance, facts: &[FactKind], at_most: u64) -> When {
     When { fact: chance.pick(facts), cluster: ANY.to_owned(), node: None, occurrence }
 }
 
-/// Draws a crash of one rank, or a loss of a cluster.
+/// Draws the crash of one rank, or the loss of a cluster.
 fn strike(chance: &mut Chance, federation: &Federation) -> Fault {
     let cluster = chance.pick(&federation.spec.clusters);
     let storage = chance.percent(50).then_some(Fate::Lost);

@@ -1,4 +1,4 @@
-//! Finds the smallest scenario that violates a property, by delta debugging.
+//! Shrinks a scenario that violates a property, by delta debugging.
 //!
 //! Repeatedly replaces the federation with the first of its `candidates` that still violates the property, under its
 //! own seed or one of a few others, because any change shifts the random draws of a run. Ends once no candidate

@@ -206,8 +206,8 @@ impl Rank {
 
     // ---- Receiving (R5, R6).
 
-    /// Handles a message from the network. Messages from older incarnations of the sender or the receiver are dropped,
-    /// since they will be re-sent; messages from newer ones wait.
+    /// Handles a message from the network. A message from an older incarnation of the sender, or to an older incarnation
+    /// of the receiver, is dropped, since it will be re-sent. Messages from or to newer incarnations wait.
     fn arrived(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
         let theirs = self.group.view.incarnation(self.group.view.group_of(id.from));

@@ -182,7 +182,7 @@ rules! {
     SavesPast, without
         /// A part does not contain its cluster's rollbacks: they can be lost although the part survives.
         PastOutsideCheckpoint;
-    /// A member removes log entries only once it knows all rollbacks that undid their delivery.
+    /// A member removes log entries only once it knows of all rollbacks that undid their delivery.
     CollectsLogAware, without
         /// A member removes log entries before it knows of a rollback that undid their delivery.
         LogCollectedUnaware;

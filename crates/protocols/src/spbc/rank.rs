@@ -186,8 +186,9 @@ impl Rank {
         }
     }
 
-    /// Handles a message from the network. Messages from older incarnations of the sender's or the receiver's cluster
-    /// are dropped, since they will be re-sent; messages from newer ones wait.
+    /// Handles a message from the network. A message from an older incarnation of the sender's cluster, or to an older
+    /// incarnation of the receiver's cluster, is dropped, since it will be re-sent. Messages from or to newer
+    /// incarnations wait.
     fn arrived(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
         let cluster = self.group.view.group_of(id.from);

@@ -14,7 +14,7 @@
 //! | --- | --- | --- | --- |
 //! | F-G, case 2: a thief that is still executing takes no action | a victim that fails after it has merged the result waits forever | a thief answers queries until it has a receipt | `late-termination` |
 //! | results of re-joining nodes are ignored | a restored thief's result is never merged: the run stalls | a theft is identified by the life in which it was requested, whichever life sends the result | `stale-result-refused` |
-//! | the final checkpoint may be deleted once the result has arrived (event G) | the result is lost with the victim, and recomputed | the receipt follows a durable record of the victim that contains the result | `receipt-at-merge` |
+//! | the final checkpoint may be deleted once the result has arrived (event G) | the result is lost with the victim, and recomputed | the victim sends the receipt once its record of the result is durable | `receipt-at-merge` |
 //! | section 5: only the construction of the graph is logged | a rebuilt victim runs tasks that it has lent | a log contains every change of the graph, thefts included | `thefts-not-logged` |
 //! | each event is logged individually | a log with a gap cannot be replayed | an image counts as durable once all before it are | `log-out-of-order` |
 //! | section 5: equal identifiers avoid duplicates when a task runs again | nothing, if every record of its children is durable before one is stolen | the outcome of a task is one event, applied and logged as a whole: a log cannot contain a part of it | |

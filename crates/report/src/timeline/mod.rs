@@ -55,7 +55,7 @@ pub struct Timeline {
     pub pauses: lost::Pauses,
     /// The work of permanently failed processes, in the order in which other processes took it over.
     pub taken_over: Vec<Takeover>,
-    /// Numbers of tasks; `None` if processes exchange messages.
+    /// Task counts; `None` if processes exchange messages.
     pub tasks: Option<Tasks>,
     /// The cost of each recovery, if tasks are assigned in advance.
     pub recoveries: Vec<(Incarnation, Recovery)>,
@@ -78,7 +78,7 @@ pub struct Takeover {
     pub tasks: (u64, Span),
 }
 
-/// Numbers of tasks of a program.
+/// Task counts of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tasks {
     /// The number of different tasks that were run.

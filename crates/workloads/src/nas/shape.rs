@@ -26,8 +26,8 @@ pub(super) struct Round {
 
 /// Number of planes of LU's grid, which is the number of simultaneous wavefronts.
 const PLANES: u32 = 4;
-/// Grids of MG in the order of an iteration. The faces of each grid are a quarter of the size of the next
-/// finer grid's.
+/// Grids of MG, in the order in which an iteration visits them; 0 is the finest. The faces of each grid are a quarter
+/// of the size of the next finer grid's.
 const GRIDS: [u32; 5] = [0, 1, 2, 1, 0];
 
 /// A pattern on `ranks` ranks, a square of a power of two, with messages of at most `bytes` bytes.

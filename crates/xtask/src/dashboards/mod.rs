@@ -21,7 +21,8 @@ use table::Dashboard;
 const DASHBOARDS: [&Dashboard; 3] = [&run::RUN, &operator::OPERATOR, &compare::COMPARE];
 /// The interval between scrapes while the queries are tried.
 const SCRAPE_SECONDS: u64 = 1;
-/// The value for Grafana's variable of the same name: here, enough scrapes for a rate in a run that takes seconds.
+/// The value of Grafana's variable of the same name: long enough to cover several scrapes, although runs take only
+/// seconds.
 const RATE_INTERVAL: &str = "5s";
 /// The additional time for the last scrapes after the runs.
 const TIMEOUT: Duration = Duration::from_secs(10);

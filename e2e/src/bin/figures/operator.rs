@@ -91,7 +91,7 @@ impl Used {
         }
     }
 
-    /// Returns the number of all requests.
+    /// Returns the total number of requests.
     pub(super) fn calls(&self) -> f64 {
         self.requests.values().sum()
     }
