@@ -32,8 +32,8 @@ pub(crate) fn pin(core: usize) {
     }
 }
 
-/// Seconds that `work` keeps this thread's core busy. For work that never waits: what other programs on the machine
-/// take from the core in between does not count.
+/// Returns the seconds of CPU time that `work` uses on this thread. Suitable for work that never waits. The time that
+/// other programs take from the core does not count.
 pub(crate) fn busy<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     let begin = now();
@@ -41,7 +41,7 @@ pub(crate) fn busy<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (Duration::from(now() - begin).as_secs_f64(), done)
 }
 
-/// The median; of an even number, the upper one.
+/// The median; for an even number of values, the upper one.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -53,7 +53,7 @@ pub(crate) fn ratio(measured: &[f64], baseline: &[f64]) -> f64 {
     median(&measured.iter().zip(baseline).map(|(measured, baseline)| measured / baseline).collect::<Vec<_>>())
 }
 
-/// The most physical memory that a process has had, in bytes: `self`, or a process id. `None` once it is gone.
+/// Returns the peak physical memory of a process (`self` or a process id), in bytes; `None` if the process has ended.
 pub(crate) fn peak_memory(process: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"))?;

@@ -251,8 +251,8 @@ struct ReplayedFact {
     fact: Fact,
 }
 
-/// Returns the number of the first fact that differs from the recorded one. In virtual time, a process that states a
-/// fact that a fault waits for is halted. Its remaining actions happen after the supervisor has released it.
+/// Returns the number of the first fact that differs from the recorded one. In virtual time, a process is halted when it
+/// states a fact that triggers a fault. Its remaining actions happen after the supervisor has released it.
 fn first_difference(
     facts: &[ReplayedFact],
     recorded: &[(Time, Fact)],
