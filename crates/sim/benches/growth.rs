@@ -23,8 +23,9 @@ use faultline_workloads::synthetic::{self, Traffic};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Numbers of clusters and of nodes per cluster: first growing from 100 nodes, then from 2 clusters.
+/// Numbers of clusters and of nodes per cluster: the number of nodes grows from 100 to 100,000.
 const NODES: [(usize, usize); 4] = [(2, 50), (10, 100), (100, 100), (100, 1000)];
+/// Numbers of clusters and of nodes per cluster: the number of clusters grows, while the number of nodes stays at 2000.
 const CLUSTERS: [(usize, usize); 6] = [(2, 1000), (10, 200), (50, 40), (200, 10), (500, 4), (1000, 2)];
 /// Small federations are simulated repeatedly until they reach this many messages.
 const MESSAGES: u64 = 500_000;
@@ -147,8 +148,8 @@ const fn messages(nodes: usize) -> u64 {
 
 /// Messages per rank.
 const EACH: u64 = 200;
-/// Receivers per rank within its cluster, at every size: in the smallest federation, the whole cluster. More
-/// receivers would mean more channels, not a larger federation.
+/// Number of receivers of each rank within its cluster, at every size. In the smallest federation, these are all other
+/// ranks of the cluster. More receivers would mean more channels, not a larger federation.
 const RECEIVERS: u32 = 49;
 
 /// Returns the numbers of events and application messages in 20 ms, during which every cluster takes about two

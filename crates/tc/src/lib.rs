@@ -9,8 +9,8 @@
 //! | [`link`] | interfaces and their addresses |
 //! | [`traffic`] | queueing disciplines, classes and filters |
 //!
-//! The crate acts on the network namespace of the calling thread. Everything that it sets up ends with the
-//! namespace; it writes nothing elsewhere, and calls no `tc` program. Decisions about links belong in
+//! The crate acts on the network namespace of the calling thread. Everything that it sets up is removed with
+//! the namespace; it writes nothing elsewhere, and calls no `tc` program. Decisions about links belong in
 //! `faultline-shaper`.
 
 mod apply;

@@ -53,7 +53,7 @@ pub struct Manifest {
     /// The times at which faults took effect; empty in virtual time, where a fault takes effect at one instant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectEntry>,
-    /// The longest time between failures caused by one fault for which they count as simultaneous.
+    /// Failures caused by one fault count as simultaneous if at most this time separates the first from the last.
     #[serde(default = "at_once_within")]
     pub at_once_within: Span,
     /// Links: one entry per ordered pair of clusters, and another for each change during the run.

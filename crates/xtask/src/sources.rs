@@ -26,7 +26,7 @@ const REAL_TIME: &[&str] = &[
     "operator",
 ];
 
-/// Paths of a developer's machine, and registries other than the public one. Split into parts, so that this file does
+/// Paths on a developer's machine, and registries other than the public one. Split into parts, so that this file does
 /// not contain them itself.
 const PLACES: &[&[&str]] = &[
     &["/ho", "me/"],

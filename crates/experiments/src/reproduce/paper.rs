@@ -520,8 +520,8 @@ fn collection_rows(runs: &[Statistics], published: &[[f64; 4]]) -> Vec<Vec<Cell>
 const COLLECTION_COLUMNS: [&str; 6] =
     ["collection", "cluster", "paper, before", "here, before", "paper, after", "here, after"];
 
-/// Returns whether our mean equals that of the paper's few numbers, within their precision. More seeds bring our mean
-/// closer to its expectation, but do not widen the tolerance.
+/// Returns whether our mean agrees with the mean of the paper's few numbers, within their precision. More seeds bring our
+/// mean closer to its expectation, but do not widen the tolerance.
 fn is_as_published(ours: &Spread, published: &Spread) -> bool {
     ours.is_near(published.mean, published.uncertainty())
 }

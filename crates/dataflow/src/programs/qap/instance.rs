@@ -12,9 +12,9 @@ const MOST_ENTRY: u64 = 1 << 24;
 
 /// Nugent, Vollmann and Ruml's instance of 12 facilities; the optimum is 578.
 pub(super) const NUG12: &str = include_str!("nug12.dat");
-/// Their instance of 14 facilities; the optimum is 1014.
+/// An instance of 14 facilities by the same authors; the optimum is 1014.
 pub(super) const NUG14: &str = include_str!("nug14.dat");
-/// Their instance of 15 facilities; the optimum is 1150.
+/// An instance of 15 facilities by the same authors; the optimum is 1150.
 pub(super) const NUG15: &str = include_str!("nug15.dat");
 
 /// Facilities with flows between them, and as many locations with distances between them.
