@@ -69,7 +69,7 @@ pub fn changes_of_fixed_fields(old: &FederationSpec, new: &FederationSpec) -> Ve
                 } else {
                     "spec.faults".into()
                 },
-                message: format!("fault {index} of the list was changed or removed"),
+                message: format!("fault {index} in the list was changed or removed"),
                 help: "restore it, and add new faults at the end of the list".into(),
             });
             return problems;

@@ -152,7 +152,7 @@ where
         serde_json::from_str(&first).map_err(|error| unreadable(format!("line 1: {error}")))?;
     if known != *head {
         return Err(unreadable(format!(
-            "it contains another {work}: the file, the values or the version differ"
+            "it contains another {work}: the file, the values or the version differs"
         )));
     }
     let (mut results, mut whole) = (Vec::new(), first + "\n");

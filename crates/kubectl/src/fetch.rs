@@ -32,10 +32,15 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
             )));
         }
         if phase != Phase::Completed {
-            let help = format!(
-                "wait for it: `kubectl wait federation/{name} --namespace {} --for=condition=Completed`",
-                cluster.namespace()
-            );
+            let namespace = cluster.namespace();
+            let help = match phase {
+                Phase::Rejected | Phase::Deleting => {
+                    format!("`kubectl describe federation/{name} --namespace {namespace}` states the reason")
+                }
+                _ => format!(
+                    "wait for it: `kubectl wait federation/{name} --namespace {namespace} --for=condition=Completed`"
+                ),
+            };
             return Err(CommandError::input(miette!(
                 help = help,
                 "the federation `{name}` has no record yet: its phase is {phase:?}"

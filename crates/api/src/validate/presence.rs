@@ -111,7 +111,7 @@ impl Check<'_> {
                 self.problem(
                     format!("{path}.leavesAfter"),
                     format!(
-                        "cluster `{}` would leave (after {}) before it joins (after {})",
+                        "cluster `{}` must leave later than it joins (found `leavesAfter: {}`, joins after {})",
                         cluster.name,
                         Duration(leaves),
                         Duration(joins.unwrap_or_default())

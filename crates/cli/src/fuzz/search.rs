@@ -140,7 +140,7 @@ impl<'a> Search<'a> {
         let (head, coverage): (Head<Searched>, Coverage) =
             serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         if head != self.head() {
-            return Err(wrong("it contains another search: the arguments or the version differ".to_owned()));
+            return Err(wrong("it contains another search: the arguments or the version differs".to_owned()));
         }
         self.coverage = coverage;
         self.before = self.coverage.runs();
