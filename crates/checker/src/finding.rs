@@ -215,11 +215,6 @@ pub enum Breach {
         round: Round,
         bound: Span,
     },
-    NotReceivedInTime {
-        group: GroupId,
-        message: MessageId,
-        bound: Span,
-    },
     NoProgress {
         still: Span,
     },

@@ -355,13 +355,6 @@ impl Breach {
                     process(by)
                 )
             }
-            Breach::NotReceivedInTime { group: by, message, bound } => {
-                format!(
-                    "{} had not received {} after {bound}, although the faults were over",
-                    group(by),
-                    names.message(message)
-                )
-            }
             Breach::NoProgress { still } => {
                 format!("the application made no progress for {still} before the deadline")
             }

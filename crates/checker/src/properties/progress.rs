@@ -1,5 +1,5 @@
 //! After the last fault, the federation settles and resumes: recoveries and checkpoints in progress end, no group rolls
-//! back again, each group receives what is sent to it, and the application continues until it has finished.
+//! back again, and the application continues until it has finished.
 //!
 //! Judged if all processes read the same clock, for runs that their deadline ended; a run that completed has made
 //! progress. The limit follows from the federation: ten seconds plus a hundred times the delay of its slowest link. An
@@ -11,11 +11,11 @@
 use std::collections::BTreeMap;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Claim, Fact, Life, MessageId, ProcessId, Span, Time};
+use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
 
 use crate::finding::{Breach, Findings, Round};
 use crate::judgement::Property;
-use faultline_history::{Ending, Group, GroupId, History, Point};
+use faultline_history::{Group, GroupId, History};
 
 /// The time that any recovery may take, regardless of the links.
 const LEAST: Span = Span::from_secs(10);
@@ -49,7 +49,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     }
     finding.instances += 1;
     judge.movement(&mut finding);
-    judge.deliveries(&mut finding);
     finding.promised(context)
 }
 
@@ -126,30 +125,6 @@ impl Judge<'_> {
                     finding.violated([], Breach::RoundNotEnded { process: member, round, bound: self.bound });
                 }
             }
-        }
-    }
-
-    /// Requires that each group has received what was sent to it, even while the rest of the federation continues. Names
-    /// one message for each group.
-    fn deliveries(&self, finding: &mut Findings) {
-        let history = self.history;
-        if history.tasks.is_some() || history.planned.is_some() {
-            return; // a task whose thief or partition has failed is not sent again
-        }
-        let mut late: BTreeMap<GroupId, (MessageId, Point)> = BTreeMap::new();
-        for message in history.messages.iter() {
-            let to = message.id.to;
-            let Some(group) = history.group_of(to).filter(|it| !late.contains_key(it)) else { continue };
-            let sent = message.sent.iter().copied().find(|&at| history.survives(at));
-            let Some(sent) = sent.filter(|&at| self.is_overdue(history.time(at))) else { continue };
-            let is_known = matches!(history.ending(to), Ending::Known(_)) && self.is_there(to);
-            if is_known && !message.delivered.iter().any(|&at| history.survives(at)) {
-                late.insert(group, (message.id, sent));
-            }
-        }
-        for (group, (message, sent)) in late {
-            let breach = Breach::NotReceivedInTime { group, message, bound: self.bound };
-            finding.violated([history.source(sent)], breach);
         }
     }
 
@@ -244,34 +219,6 @@ mod tests {
         }
         let late = Breach::RolledBackLate { group: GroupId(0), times: 15, bound: Span::from_secs(10) };
         assert_eq!(wrong(&run), Some(late));
-    }
-
-    /// p1 and p2 exchange messages until the end.
-    #[test]
-    fn a_group_that_receives_nothing_is_found_while_others_continue() {
-        let wrong = |is_delivered: bool, sent_at: u64| {
-            let mut run = Run::new(&[&[0], &[1], &[2]]);
-            run.context.common_clock = true;
-            run.context.outcome = Some(Outcome::Deadline);
-            run.context.end = Time::ZERO + Span::from_secs(60);
-            run.supervisor(Fact::Begun);
-            run.commit_all(0, &[0]);
-            for second in 0..59 {
-                run.wait(Span::from_secs(1));
-                let id = run.send(1, 2);
-                run.deliver(id);
-                if second == sent_at {
-                    let id = run.send(1, 0);
-                    if is_delivered {
-                        run.deliver(id);
-                    }
-                }
-            }
-            wrong(&run)
-        };
-        let found = wrong(false, 5);
-        assert!(matches!(found, Some(Breach::NotReceivedInTime { group: GroupId(0), .. })), "{found:?}");
-        assert_eq!((wrong(false, 55), wrong(true, 5)), (None, None), "it may still arrive");
     }
 
     #[test]
