@@ -187,10 +187,6 @@ pub enum Breach {
         process: ProcessId,
         life: Life,
     },
-    ProtectedWithoutCopy {
-        holder: ProcessId,
-        owner: ProcessId,
-    },
     WithoutCause {
         group: GroupId,
         incarnation: Incarnation,

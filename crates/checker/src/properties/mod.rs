@@ -40,7 +40,6 @@ mod orphans_replayed;
 mod parts_collected;
 mod phases_agree;
 mod progress;
-mod protected;
 mod quiet_checkpoints;
 mod record_complete;
 mod recovery_terminates;
