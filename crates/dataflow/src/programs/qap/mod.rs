@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "takes a minute"]
+    #[ignore = "takes a minute: run by the step `instances` of .ci/run"]
     fn the_optima_of_the_other_shipped_instances_are_the_published_ones() {
         for (name, cost) in [("nug14", 1014), ("nug15", 1150)] {
             let program = qap(Instance::parse(Qap::shipped(name).unwrap()).unwrap(), 4);
