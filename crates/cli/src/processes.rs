@@ -12,12 +12,12 @@ use faultline_checker::Strictness;
 use faultline_core::Time;
 use faultline_core::fault::Outcome;
 use faultline_experiments::compare::Made;
-use faultline_experiments::reproduce::Interrupted;
 use faultline_experiments::reproduce::cck::costs::{self, MeasuredTasks};
 use faultline_experiments::reproduce::hydee::ping_pong::{HalfRoundTrips, Setting};
 use faultline_experiments::reproduce::hydee::real::{self, RealRuns};
 use faultline_experiments::reproduce::reality::{FEDERATION, Pair, RunCounts};
-use faultline_trace::Bundle;
+use faultline_experiments::reproduce::{Interrupted, RunRequest};
+use faultline_trace::{Bundle, Trace};
 
 use crate::arguments::OutputArguments;
 use crate::command_error::CommandError;
@@ -91,53 +91,56 @@ impl Evaluation<'_> {
 
     /// Performs the runs that the evaluation of HydEE needs, this many times each.
     pub(crate) fn hydee_runs(self, turns: u32) -> Result<RealRuns, CommandError> {
-        let mut shown = Progress::new();
-        let runs = real::runs();
-        let (mut done, total) = (0, u64::from(turns) * runs.len() as u64);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let mut real = RealRuns { cores, made: vec![Vec::new(); runs.len()] };
+        let runs = real::runs();
+        let mut made = vec![Vec::new(); runs.len()];
+        self.in_turns(turns, &runs, |index, run, _| {
+            let is_good = run.is_good();
+            made[index].push(run);
+            is_good
+        })?;
+        Ok(RealRuns { cores, made })
+    }
+
+    /// Measures the tasks of the programs that the evaluation of CCK simulates, this many times each. After an
+    /// interruption, the result is empty.
+    pub(crate) fn task_times(self, turns: u32) -> Result<Vec<Vec<MeasuredTasks>>, CommandError> {
+        let runs = costs::runs();
+        let mut measured = vec![Vec::new(); runs.len()];
+        let is_complete = self.in_turns(turns, &runs, |index, run, trace| {
+            let tasks = MeasuredTasks::of(trace, &run);
+            measured[index].extend(tasks);
+            tasks.is_some()
+        })?;
+        Ok(if is_complete { measured } else { Vec::new() })
+    }
+
+    /// Performs each run once per turn on real processes, and passes it to `keep` with its index and its trace. `keep`
+    /// returns whether the run passed. Returns `false` after an interruption.
+    fn in_turns(
+        self,
+        turns: u32,
+        runs: &[RunRequest],
+        mut keep: impl FnMut(usize, Made, &Trace) -> bool,
+    ) -> Result<bool, CommandError> {
+        let mut shown = Progress::new();
+        let (mut done, total) = (0, u64::from(turns) * runs.len() as u64);
         for turn in 1..=turns {
-            for (wanted, made) in runs.iter().zip(&mut real.made) {
+            for (index, wanted) in runs.iter().enumerate() {
                 let kept = self.uninterrupted(&PROCESSES, &wanted.name, &wanted.text, turn.into())?;
-                let Some(kept) = kept else { return Ok(real) };
+                let Some(kept) = kept else { return Ok(false) };
                 let federation = faultline_api::parse(&wanted.name, wanted.text.as_bytes())
                     .map_err(|rejected| CommandError::input(*rejected))?;
-                let run = Made::of(&federation, &kept.recording.run);
-                if !run.is_good() {
+                let run = &kept.recording.run;
+                if !keep(index, Made::of(&federation, run), &run.trace) {
                     let dir = kept.dir.display();
                     return Err(CommandError::machine(format!("a run did not pass; see {dir}")));
                 }
-                made.push(run);
                 done += 1;
                 shown.step(&format!("{} on real processes", wanted.name), (done, total), kept.is_known);
             }
         }
-        Ok(real)
-    }
-
-    /// Measures the tasks of the programs that the evaluation of CCK simulates, this many times each.
-    pub(crate) fn task_times(self, turns: u32) -> Result<Vec<Vec<MeasuredTasks>>, CommandError> {
-        let mut shown = Progress::new();
-        let runs = costs::runs();
-        let (mut done, total) = (0, u64::from(turns) * runs.len() as u64);
-        let mut measured = vec![Vec::new(); runs.len()];
-        for turn in 1..=turns {
-            for (wanted, measured) in runs.iter().zip(&mut measured) {
-                let kept = self.uninterrupted(&PROCESSES, &wanted.name, &wanted.text, turn.into())?;
-                let Some(kept) = kept else { return Ok(Vec::new()) };
-                let federation = faultline_api::parse(&wanted.name, wanted.text.as_bytes())
-                    .map_err(|rejected| CommandError::input(*rejected))?;
-                let run = &kept.recording.run;
-                let tasks = MeasuredTasks::of(&run.trace, &Made::of(&federation, run));
-                let dir = kept.dir.display();
-                measured.push(
-                    tasks.ok_or_else(|| CommandError::machine(format!("a run did not pass; see {dir}")))?,
-                );
-                done += 1;
-                shown.step(&format!("{} on a real process", wanted.name), (done, total), kept.is_known);
-            }
-        }
-        Ok(measured)
+        Ok(true)
     }
 
     /// Performs a run, unless the user has already interrupted the program. Returns `None` after an interruption.

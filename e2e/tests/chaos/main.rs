@@ -44,8 +44,8 @@ mod refused;
 mod run_interrupted;
 mod shaper_killed;
 mod side_by_side;
+mod stealing_cluster_lost;
 mod supervisor_killed;
-mod tic_cluster_lost;
 mod volume_lost;
 mod webhook_broken;
 
@@ -76,7 +76,7 @@ const SCENARIOS: &[Scenario] = scenarios![
     cluster_lost_beyond_recovery,
     clusters_lost_together,
     contained,
-    tic_cluster_lost,
+    stealing_cluster_lost,
     cck_cluster_lost,
     record_kept,
     operator_killed,

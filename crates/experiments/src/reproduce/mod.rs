@@ -118,6 +118,15 @@ pub struct Judged {
     pub missed: Vec<String>,
 }
 
+/// A requested run on real processes.
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    /// A name that is shown to users and names a directory.
+    pub name: String,
+    /// The federation as in a file.
+    pub text: String,
+}
+
 /// The error of interrupted work, and of an experiment that lacks a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;

@@ -10,9 +10,8 @@ use super::{Planned, watch};
 use crate::compare::Made;
 use crate::measures::{Spread, short};
 use crate::reproduce::hydee::parse;
-use crate::reproduce::hydee::real::RunRequest;
 use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{Interrupted, Lab, RunRequest};
 
 /// The programs whose tasks are measured. One process runs all blocks, so that no task waits for another process.
 const PROGRAMS: [MeasuredProgram; 2] = [

@@ -199,6 +199,7 @@ mod tests {
     use super::ping_pong::SIZES;
     use super::*;
     use crate::compare::Made;
+    use crate::reproduce::RunRequest;
     use crate::stored::{RunProgress, StoredResult};
     use std::num::NonZero;
     use std::sync::atomic::AtomicBool;
@@ -207,7 +208,7 @@ mod tests {
     fn every_run_of_the_simulated_part_passes() {
         let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
         let turn = Setting::ALL.map(|it| HalfRoundTrips { setting: it, halves: vec![20.0; SIZES.len()] });
-        let made = |it: real::RunRequest| {
+        let made = |it: RunRequest| {
             vec![
                 Made::simulated(&parse(&it.text), 1, &AtomicBool::new(false)).expect("the run can be set up"),
             ]

@@ -5,7 +5,7 @@
 use crate::compare::{Costs, Made};
 use crate::measures::short;
 use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{Interrupted, Lab, RunRequest};
 
 use super::calibration::Predicted;
 use super::containment::Effect;
@@ -15,15 +15,6 @@ use super::{CLOSE, GLOBAL, HYDEE, furthest, parse};
 /// The number of processes of each run, in clusters of this size.
 pub(super) const PROCESSES: usize = CROWD;
 pub(super) const CLUSTER: usize = 4;
-
-/// A requested run.
-#[derive(Clone, Debug)]
-pub struct RunRequest {
-    /// A name that is shown to users and names a directory.
-    pub name: String,
-    /// The federation as in a file.
-    pub text: String,
-}
 
 /// The results of the runs.
 #[derive(Clone, Debug)]
