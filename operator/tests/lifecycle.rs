@@ -255,7 +255,7 @@ async fn run_to_the_verdict(world: &mut World, mut look: impl AsyncFnMut(&mut Wo
 }
 
 #[tokio::test]
-async fn a_federation_is_made_followed_and_cleaned_up() {
+async fn a_federation_is_created_followed_and_cleaned_up() {
     let world = World::new().await;
 
     world.look().await.unwrap();

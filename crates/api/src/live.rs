@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_may() {
+    fn nothing_else_may_change() {
         use serde_json::json;
         assert_eq!(after(json!({ "seed": 99 })), Err(vec!["spec.seed".into()]));
         assert_eq!(after(json!({ "deadline": "99s" })), Err(vec!["spec.deadline".into()]));

@@ -32,7 +32,7 @@ fn an_invalid_file_is_rejected_before_connecting_to_a_cluster() {
 }
 
 #[test]
-fn a_memory_limit_that_no_run_can_respect_is_rejected_before_connecting_to_a_cluster() {
+fn a_memory_limit_that_no_run_can_stay_within_is_rejected_before_connecting_to_a_cluster() {
     for limit in ["1KiB", "1024GiB"] {
         let said = refused(&["run", "--memory", limit]);
         assert!(said.contains("`--memory` must") && !said.contains("a Kubernetes cluster"), "{said}");

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_the_kernel_are_parsed() {
+    fn kernel_files_are_parsed() {
         assert_eq!(own_pages("100 20 3 4 0 5 0\n"), Some(17));
         assert_eq!(own_pages(""), None);
         assert_eq!(total("MemTotal:    2048 kB\nMemAvailable: 9 kB\n"), Some(2 << 20));

@@ -108,7 +108,7 @@ async fn plain_callers_are_identified_and_silent_ones_delay_no_other() {
 }
 
 #[tokio::test]
-async fn an_address_can_open_only_so_many_connections() {
+async fn the_number_of_connections_from_one_address_is_limited() {
     let (mut listener, address) = serve_within(KEY, Limits { per_address: 2, ..Limits::default() }).await;
     // One is in its handshake, the other is used.
     let silent = TcpStream::connect(address).await.unwrap();

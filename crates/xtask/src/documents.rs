@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_finds_what_the_first_one_found() {
+    fn a_second_attempt_starts_from_the_state_that_the_first_one_found() {
         let directory = tempfile::tempdir().unwrap();
         let scratch = Scratch {
             directory: directory.path().to_owned(),

@@ -64,7 +64,7 @@ mod tests {
                        b = { opt-level = 1, strip = true }\n\n[profile.dev.package]\nc = { opt-level = 0 }\n";
 
     #[test]
-    fn a_program_with_settings_of_its_own_is_stripped() {
+    fn a_program_with_its_own_settings_is_stripped() {
         let own = settings(OWN, RELEASE);
         assert_eq!(unstripped(&own, &["b", "c"]), Vec::<String>::new());
         assert_eq!(unstripped(&own, &["a", "b"]).len(), 1);

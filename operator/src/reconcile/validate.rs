@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_federation_with_more_pods_than_the_operator_makes_is_refused() {
+    fn a_federation_with_more_pods_than_the_operator_creates_is_refused() {
         let federation = quickstart();
         assert_eq!(fits(&federation, 7), Ok(()));
         let message = fits(&federation, 6).unwrap_err().message;

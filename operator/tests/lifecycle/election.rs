@@ -38,7 +38,7 @@ async fn becomes(active: &mut Receiver<bool>, wanted: bool) {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_not_renewed_is_taken_after_its_duration_whatever_its_times() {
+async fn an_unrenewed_lease_is_taken_over_after_its_duration_whatever_its_timestamps() {
     for ahead in [SignedDuration::from_hours(1), SignedDuration::ZERO, SignedDuration::from_hours(-1)] {
         let server = ApiServer::default();
         server.put(LEASE, lease("gone", ahead));
@@ -57,7 +57,7 @@ async fn a_lease_that_is_not_renewed_is_taken_after_its_duration_whatever_its_ti
 }
 
 #[tokio::test]
-async fn a_lease_that_is_renewed_is_not_taken_whatever_its_times() {
+async fn a_renewed_lease_is_not_taken_over_whatever_its_timestamps() {
     for ahead in [SignedDuration::from_hours(1), SignedDuration::from_hours(-1)] {
         let server = ApiServer::default();
         server.put(LEASE, lease("holder", ahead));

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_matches_the_texts_that_parse() {
+    fn the_pattern_matches_exactly_the_strings_that_parse() {
         let schema = Cores::json_schema(&mut SchemaGenerator::default());
         let pattern = schema.get("pattern").and_then(|it| it.as_str()).expect("the type has a pattern");
         let pattern = regex::Regex::new(pattern).expect("the pattern is valid");

@@ -227,7 +227,7 @@ fn every_mistake_is_explained() {
 }
 
 #[test]
-fn bytes_that_are_not_text_are_pointed_at() {
+fn bytes_that_are_not_text_are_located() {
     let mut bytes = GOOD.as_bytes().to_vec();
     let at = GOOD.find("rennes").expect("the example contains it");
     bytes[at] = 0xff;
@@ -236,7 +236,7 @@ fn bytes_that_are_not_text_are_pointed_at() {
 
 /// Nine levels of nine aliases, which a naive parser would expand to 387 million values.
 #[test]
-fn a_billion_laughs_are_cut_short() {
+fn a_billion_laughs_attack_is_stopped_early() {
     let mut levels = String::from("    - &a0 { ha: ha }\n");
     for level in 1..9 {
         let alias = format!("*a{}", level - 1);

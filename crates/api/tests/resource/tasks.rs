@@ -73,7 +73,7 @@ fn every_program_is_accepted() {
 }
 
 #[test]
-fn settings_for_tasks_need_tasks() {
+fn settings_for_tasks_require_a_program_of_tasks() {
     rejects(
         [(TIC, "hc3i: {}")],
         6,
@@ -188,7 +188,7 @@ fn faulty(faults: &str) -> String {
 }
 
 #[test]
-fn some_process_is_left() {
+fn permanent_failures_must_leave_a_process() {
     let is_good = |faults: &str| parse("federation.yaml", faulty(faults).as_bytes()).is_ok();
     let paris = "{ at: 1s, loseCluster: { cluster: paris, storage: lost, returns: false } }";
     assert!(is_good(paris));
@@ -286,7 +286,7 @@ fn clusters_do_not_join_a_program_that_is_assigned_in_advance() {
 }
 
 #[test]
-fn messages_need_every_process_to_the_end() {
+fn programs_with_messages_do_not_support_permanent_failures() {
     let fault = "{ at: 1s, crash: { cluster: paris, node: 1, returns: false } }";
     let text = faulty(fault).replace(TIC, "hc3i: {}").replace(FIBONACCI, "heat: {}");
     let text = TUNED.iter().fold(text, |text, (from, to)| text.replace(from, to));

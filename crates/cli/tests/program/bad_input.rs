@@ -13,7 +13,7 @@ fn refused(place: &TestDirectory, arguments: &[&str], said: &[&str]) {
 }
 
 #[test]
-fn a_missing_file() {
+fn a_missing_file_is_reported_with_a_remedy() {
     let place = TestDirectory::new();
     for command in ["run", "validate", "plan"] {
         refused(
@@ -25,7 +25,7 @@ fn a_missing_file() {
 }
 
 #[test]
-fn an_unknown_field_is_shown_in_its_line() {
+fn an_unknown_field_is_reported_with_its_line() {
     let place = TestDirectory::new();
     place.write("typo.yaml", small("  deadlime: 3s\n"));
     for command in ["run", "validate", "plan"] {
@@ -34,21 +34,21 @@ fn an_unknown_field_is_shown_in_its_line() {
 }
 
 #[test]
-fn a_cluster_that_does_not_exist() {
+fn a_fault_in_a_nonexistent_cluster_is_rejected_with_its_line() {
     let place = TestDirectory::new();
     place.write("lost.yaml", small("  faults: [{ at: 1s, loseCluster: { cluster: paris } }]\n"));
     refused(&place, &["validate", "lost.yaml"], &["paris", "lost.yaml:15"]);
 }
 
 #[test]
-fn a_file_that_is_not_text() {
+fn a_file_that_is_not_text_is_rejected() {
     let place = TestDirectory::new();
     place.write("image.yaml", [0xff, 0xd8, 0xff]);
     refused(&place, &["run", "image.yaml"], &["not UTF-8"]);
 }
 
 #[test]
-fn a_directory_without_a_run() {
+fn a_directory_without_a_record_is_rejected() {
     let place = TestDirectory::new();
     std::fs::create_dir(place.path("empty")).unwrap();
     for command in ["check", "explain", "report"] {
@@ -74,7 +74,7 @@ fn files_other_than_records_are_left_alone() {
 }
 
 #[test]
-fn options_that_a_backend_would_ignore() {
+fn options_that_a_backend_would_ignore_are_rejected() {
     let place = TestDirectory::new();
     let metrics = ["run", "--backend", "simulate", "--metrics", "127.0.0.1:0"];
     refused(&place, &metrics, &["`--metrics` has no effect with this backend", "--backend local"]);
@@ -91,7 +91,7 @@ fn options_that_a_backend_would_ignore() {
 }
 
 #[test]
-fn a_run_that_does_not_fit_this_machine() {
+fn a_run_that_does_not_fit_this_machine_is_rejected() {
     let place = TestDirectory::new();
     place.write("huge.yaml", small("").replace("lyon, nodes: 2", "lyon, nodes: 100000"));
     let said = ["cannot run 100002 nodes", " needed, ", "--backend simulate", "--nodes 100002"];
@@ -109,7 +109,7 @@ fn a_run_that_does_not_fit_this_machine() {
 }
 
 #[test]
-fn a_port_for_metrics_that_is_taken() {
+fn an_occupied_metrics_port_is_reported_with_a_remedy() {
     let place = TestDirectory::new();
     place.write("small.yaml", small(""));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -131,12 +131,12 @@ fn a_record_is_never_overwritten() {
 }
 
 #[test]
-fn a_sample_that_does_not_exist() {
+fn an_unknown_sample_is_rejected() {
     refused(&TestDirectory::new(), &["samples", "slowstart"], &["unknown sample `slowstart`", "quickstart"]);
 }
 
 #[test]
-fn invalid_arguments() {
+fn invalid_arguments_are_rejected() {
     let place = TestDirectory::new();
     refused(&place, &["run", "--backend", "quantum"], &["quantum", "simulate"]);
     const SEED: &str = "write a whole number from 0 to 18446744073709551615";

@@ -1,4 +1,4 @@
-//! Tests that manipulated records of real processes are detected, and that commands accept damaged records.
+//! Tests that tampering with the records of real processes is detected, and that commands accept damaged records.
 
 #[path = "../../../session/tests/sessions/evidence/attacks.rs"]
 mod attacks;
@@ -26,7 +26,7 @@ fn check(place: &TestDirectory, dir: &str) -> (&'static str, Vec<String>) {
 }
 
 #[test]
-fn manipulations_of_a_sealed_record_of_real_processes_are_found() {
+fn tampering_with_a_sealed_record_of_real_processes_is_detected() {
     let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     place.faultline(["run", "small.yaml", "--out", "run", "-q"]).assert().code(0);

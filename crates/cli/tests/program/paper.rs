@@ -109,7 +109,7 @@ fn an_imported_federation_runs_like_the_files() {
 }
 
 #[test]
-fn problems_are_shown_in_their_line() {
+fn problems_are_reported_with_their_line() {
     let place = small("never");
     place.write("m.yaml", "checkpoint: { a: 1m, c: never, b: 2m }\n");
     for command in ["simulate", "import"] {

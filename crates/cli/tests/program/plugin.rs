@@ -47,7 +47,7 @@ fn install(dir: &Path) {
 }
 
 #[test]
-fn without_it_each_command_explains_how_to_install_it() {
+fn without_the_plugin_each_command_explains_how_to_install_it() {
     let place = TestDirectory::new();
     for arguments in [
         &["run", "--backend", "kubernetes"][..],
@@ -63,7 +63,7 @@ fn without_it_each_command_explains_how_to_install_it() {
 }
 
 #[test]
-fn it_receives_every_option_and_its_status_is_returned() {
+fn the_plugin_receives_every_option_and_its_status_is_returned() {
     let place = TestDirectory::new();
     install(place.dir());
     for (arguments, passed) in [
@@ -128,7 +128,7 @@ fn the_program_on_the_path_is_called_if_none_is_next_to_this_one() {
 }
 
 #[test]
-fn options_that_pods_do_not_support_are_refused_without_it() {
+fn options_that_pods_do_not_support_are_refused_without_the_plugin() {
     let place = TestDirectory::new();
     for (option, said) in [
         (&["--record"][..], "`--record` is not supported on Kubernetes"),

@@ -68,7 +68,7 @@ fn nodes_of_a_simulation_repeat_their_actions_and_differences_are_found() {
 /// A fault waits for a fact of one process and crashes another. The first
 /// process is halted at that fact until the fault has been injected.
 #[test]
-fn a_process_that_was_halted_for_a_fault_of_another_repeats_its_actions() {
+fn a_process_halted_while_a_fault_is_injected_repeats_its_actions() {
     let place = TestDirectory::new();
     let when = "{ fact: checkpointRequested, cluster: lyon, occurrence: 2 }";
     place.write(

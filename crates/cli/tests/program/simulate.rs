@@ -275,7 +275,7 @@ fn runs_out_of_memory_are_repeated_instead_of_reused() {
 }
 
 #[test]
-fn a_limit_that_no_run_can_respect_is_rejected() {
+fn a_limit_that_no_run_can_stay_within_is_rejected() {
     let place = TestDirectory::new();
     for (bound, error) in [
         ("64", "has no unit"),

@@ -162,7 +162,7 @@ fn a_text_with_missing_entries_is_refused() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn invalid_programs_of_tasks_are_rejected_with_a_reason() {
     let place = TestDirectory::new();
     place.write("program.yaml", program("hc3i: {}", ""));
     let validate = ["validate", "program.yaml"];

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_a_process_that_a_protocol_does_not_have_is_left_out() {
+    fn faults_of_processes_that_a_protocol_lacks_are_omitted() {
         let text = sample("hydee").expect("the sample exists").text;
         let federation = faultline_api::parse("hydee", text.as_bytes()).expect("the sample is valid");
         assert_eq!(without_absent(&federation), (federation.clone(), vec![]));

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn points_at_one_place_have_different_signs_and_no_label_lies_on_a_point() {
+    fn points_at_one_place_have_different_markers_and_no_label_covers_a_point() {
         let series = |name: &str, points: Vec<(f64, Spread)>| Series { name: name.into(), points };
         let one = || vec![(0.0, Spread::of([60.0]))];
         let front = series("front", vec![(0.0, Spread::of([60.0])), (40.0, Spread::of([10.0]))]);

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_even_in_ratio_and_from_zero_in_difference() {
+    fn ranges_are_geometric_and_those_from_zero_are_linear() {
         assert_eq!(values("a.b=1ms..100ms/5").expect("valid"), ["1ms", "3.16ms", "10ms", "31.6ms", "100ms"]);
         assert_eq!(values("a=0..8/5").expect("valid"), ["0", "2", "4", "6", "8"]);
         assert_eq!(values("a=1..3/5").expect("valid"), ["1", "2", "3"], "whole numbers stay whole");

@@ -201,9 +201,9 @@ impl<P: Protocol, A: Application> Federation<P, A> {
             || self.fire_due_timer()
     }
 
-    /// Performs any of the possible steps, in no fixed order: `pick` receives their number and returns the index of one
-    /// of them. Returns `false` if there is none. For random schedules: notes, memberships, storages and packets have
-    /// no priority.
+    /// Performs any of the possible steps, in no fixed order: `pick` receives their number and returns the index of
+    /// one of them. Returns `false` if there is none. For random schedules: notes, memberships, storage operations
+    /// and packets have no priority.
     pub(crate) fn step_any(&mut self, pick: impl FnOnce(usize) -> usize) -> bool {
         let hosted = || self.processes().map(ProcessId::index);
         let told: Vec<usize> = hosted().filter(|&it| self.hosted[it].has_news()).collect();

@@ -1,8 +1,8 @@
 //! A federation under the control of a test: every process is real, and the test simulates its environment.
 //!
-//! Nothing happens on its own. The application does what the test commands ([`Script`]). Packets stay in the
-//! network, and operations stay in the storages, until the test moves them. Clocks are stopped. A test reads
-//! as a sequence of events:
+//! Nothing happens on its own. The application does what the test commands ([`Script`]). Packets stay in the network,
+//! and operations stay in the storage, until the test moves them. Clocks are stopped. A test reads as a sequence of
+//! events:
 //!
 //! ```ignore
 //! let mut federation = Federation::<Hc3i>::new(&[1, 2], config);     // cluster 0: p0; cluster 1: p1, p2
@@ -22,13 +22,14 @@
 //! | controlled by the test | how |
 //! | --- | --- |
 //! | the network | [`Federation::hold`] keeps matching packets, [`Federation::let_through`] delivers some of them anyway, [`Federation::release`] ends the hold |
-//! | the storages | [`Federation::hold_storage`], [`Federation::fail_writes`], [`Federation::corrupt`]; a kill loses incomplete operations |
+//! | the storage | [`Federation::hold_storage`], [`Federation::fail_writes`], [`Federation::corrupt`]; a kill loses incomplete operations |
 //! | time | each process has its own clock: [`Federation::fire_timer`] moves one to its next deadline, [`Federation::wake`] one by a span, [`Federation::pass`] all |
 //! | lives and membership | [`Federation::kill`], [`Federation::detect`], [`Federation::restart`]; [`Federation::withhold_membership`] keeps one process uninformed |
 //! | anything else | [`Federation::feed`] gives a process any event, even one that no driver would |
 //!
-//! The order is fixed: requests to the supervisor, memberships, storages, packets in the order of sending, then timers
-//! that are due. A test that requires another order holds packets back. If a test fails, it prints all events so far.
+//! The order is fixed: requests to the supervisor, memberships, storage operations, packets in the order of sending,
+//! then timers that are due. A test that requires another order holds packets back. If a test fails, it prints all
+//! events so far.
 //!
 //! The harness is generic over the protocol. Items that all tests of one protocol share (its configuration,
 //! filters for its packets) belong in those tests.

@@ -27,7 +27,7 @@ pub(crate) enum AppAction {
     Left,
 }
 
-/// Text of the command to leave the program. All other texts are sent.
+/// Text of the command to leave the program. All other strings are sent.
 pub(crate) const LEAVE: &str = "(leave)";
 
 /// The job of waiting for a command, which the test completes.

@@ -23,7 +23,7 @@ struct Schedule {
     /// Unless `is_greedy` is set: the process that has lost its storage. No other process loses its storage
     /// until everything is restored there.
     lost_storage: Option<(ProcessId, usize)>,
-    /// Whether storages become full.
+    /// Whether storage becomes full.
     fills: bool,
     full: Vec<ProcessId>,
     /// Whether one storage may corrupt its content. Set only in schedules in which no storage is lost.

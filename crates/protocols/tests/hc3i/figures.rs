@@ -27,7 +27,7 @@ fn figure_3_a_message_forces_a_checkpoint_only_after_a_checkpoint_of_its_sender(
 
 /// Section 4. Three clusters of two nodes. All SNs and vectors are as in the paper.
 #[test]
-fn figure_4() {
+fn figure_4_checkpoints_and_rollbacks_match_the_paper() {
     let mut federation = running(&[2, 2, 2], within(Defects::default()));
     let [c1, c2, c3] = [c(0), c(1), c(2)];
     federation.exchange(p(0), p(2), "m1");

@@ -1,4 +1,4 @@
-//! Replicas of checkpoints: what can be restored after storages are lost.
+//! Replicas of checkpoints: what can be restored after storage is lost.
 
 use faultline_checker::Property;
 use faultline_core::Claim;

@@ -89,7 +89,7 @@ fn segments_are_part_of_the_checkpoint_and_of_its_replicas() {
     assert!(federation.claims(p(0)).any(protected), "p0's storage holds everything again");
 }
 
-/// The storages of p0 and of its holder are full. The messages that p1 needs again are still in p0's memory.
+/// The storage of p0 and that of its holder are full. The messages that p1 needs again are still in p0's memory.
 #[test]
 fn messages_that_are_not_durable_stay_in_memory() {
     let schedule = |defects| {
@@ -107,7 +107,7 @@ fn messages_that_are_not_durable_stay_in_memory() {
     caught(&schedule(Defects::only(Defect::SpilledBeforeDurable)));
 }
 
-/// p0 and then its holder p1 lose their storages. In between, p0 fetches its segments from p1.
+/// p0 and then its holder p1 lose their storage. In between, p0 fetches its segments from p1.
 #[test]
 fn restoring_a_part_restores_its_segments_as_well() {
     let schedule = |defects| {

@@ -104,7 +104,7 @@ mod tests {
     use faultline_core::{Attempt, Cause, MessageId, ProcessId, Vectors};
 
     #[test]
-    fn every_kind_of_a_process_has_a_slot() {
+    fn every_kind_of_process_has_a_slot() {
         for (index, kind) in FactKind::OF_PROCESSES.into_iter().enumerate() {
             assert_eq!(slot(kind), Some(index));
         }

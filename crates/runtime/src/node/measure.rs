@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_observed_on_order_and_while_none_is_measured() {
+    fn links_are_observed_on_request_and_while_none_is_measured() {
         run(async {
             let mut bench = Bench::new().await;
             bench.meet();

@@ -168,7 +168,7 @@ fn a_new_life_receives_nothing_sent_to_the_old_one() {
 }
 
 #[test]
-fn links_delay_are_cut_and_heal() {
+fn links_are_delayed_cut_and_healed() {
     run(async {
         let (secret, clock) = (Secret::generate().unwrap(), Clock::start());
         let pair = (ClusterId(0), ClusterId(1));

@@ -68,7 +68,7 @@ impl Seen {
         }
     }
 
-    /// Handles the saving of an image: a checkpoint, or a replica of one.
+    /// Handles a write of an image: a checkpoint, or a replica of one.
     pub(crate) fn saves(&mut self, name: ImageName, process: &Partition<Cck, Flow>) {
         if let Some(executed) = process.executed(name.owner).cloned() {
             self.saved.entry(name).or_insert(executed);

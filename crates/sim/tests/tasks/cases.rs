@@ -229,7 +229,7 @@ fn a_process_fails_again_once_it_is_restored() {
 }
 
 #[test]
-fn a_state_moves_to_a_cluster_of_another_speed() {
+fn a_state_moves_to_a_cluster_with_a_different_speed() {
     for protocol in [Protocol::Tic, Protocol::Sel] {
         let mut federation = federation(7, &[2, 2]);
         federation.speeds = Some(vec![100, 100, 25, 40]);

@@ -104,7 +104,7 @@ fn pods_that_may_not_configure_links_report_a_remedy() {
 }
 
 #[test]
-fn the_reason_of_linked_says_what_emulates_links_and_what_kernels_lack() {
+fn the_linked_condition_says_what_emulates_links_and_what_kernels_lack() {
     let shaping = |rates, delays| {
         let lacks = if delays < 6 { vec!["sch_netem (no such thing)".to_owned()] } else { vec![] };
         Some(Shaping { places: 6, rates, delays, lacks })
@@ -213,7 +213,7 @@ fn a_pod_that_cannot_start_says_why() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_a_refusal() {
+fn a_federation_whose_object_names_are_taken_is_refused() {
     let mut observed = Observed::of(Arc::new(quickstart()));
     let obstacle = Obstacle { reason: "NameTaken", message: "there is a Secret already".into() };
     let (status, new_events) = look(&mut observed, &accepted(Some(obstacle)), 1);
@@ -371,7 +371,7 @@ fn equal_events_have_equal_names() {
 }
 
 #[test]
-fn a_long_list_of_events_is_cut_in_the_middle() {
+fn a_long_list_of_events_is_shortened_in_the_middle() {
     let events: Vec<Event> = (1..=1000).map(|it| event(it, "RolledBack")).collect();
     let said = Status { phase: RunPhase::Completed, events, ..Status::default() };
     let (status, new_events) = look(&mut running(said), &accepted(None), 1);
@@ -382,7 +382,7 @@ fn a_long_list_of_events_is_cut_in_the_middle() {
 }
 
 #[test]
-fn texts_are_cut_between_characters() {
+fn long_text_is_truncated_between_characters() {
     assert_eq!(shortened("short", 10), "short");
     let cut = shortened(&"é".repeat(600), 1024);
     assert!(cut.len() <= 1024 && cut.ends_with(" …"), "{}", cut.len());

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cost_agrees_and_a_large_cost_differs() {
+    fn a_negligible_cost_agrees_and_a_large_one_differs() {
         let agreements = |logging: f64| {
             let all = [
                 played(Setting::Native, 20.0),

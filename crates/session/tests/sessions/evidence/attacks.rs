@@ -1,4 +1,4 @@
-//! The ways in which a record can be manipulated.
+//! Ways to tamper with a record.
 //!
 //! A *raw* attack edits the files of a record. A *resealed* attack edits the facts or the manifest, and then writes
 //! the record again with correct seals, lists and digests, so that only the contradiction remains to be found.
@@ -21,8 +21,8 @@ type Stream = (ProcessId, Life);
 /// A change to a record, and the reason that the verdict must give.
 pub(crate) struct Attack {
     pub(crate) name: String,
-    /// Texts, at least one of which the reasons must contain. Empty if any reason will do, or if the record cannot be
-    /// read at all.
+    /// Strings, at least one of which must occur in the reasons. Empty if any reason will do, or if the record cannot
+    /// be read at all.
     pub(crate) told: &'static [&'static str],
     pub(crate) act: Act,
 }

@@ -1,4 +1,4 @@
-//! Manipulated records of simulated runs: none passes, and the verdict names each manipulation.
+//! Records of simulated runs that were tampered with: none passes, and the verdict names each change.
 
 mod attacks;
 
@@ -68,16 +68,16 @@ fn withstands(name: &str) {
 }
 
 #[test]
-fn manipulations_of_a_record_of_hc3i_are_found() {
+fn tampering_with_a_record_of_hc3i_is_detected() {
     withstands("quickstart");
 }
 
 #[test]
-fn manipulations_of_a_record_of_hydee_are_found() {
+fn tampering_with_a_record_of_hydee_is_detected() {
     withstands("hydee");
 }
 
 #[test]
-fn manipulations_of_a_record_of_pessimistic_logging_are_found() {
+fn tampering_with_a_record_of_pessimistic_logging_is_detected() {
     withstands("pessimistic-logging");
 }
