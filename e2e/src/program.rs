@@ -31,7 +31,10 @@ impl Program {
     pub fn built() -> Result<Program, Failure> {
         // The tests are in target/debug/deps, and the programs in target/debug.
         let tests = std::env::current_exe()?;
-        let place = tests.ancestors().nth(2).ok_or("the tests are not in a target directory")?;
+        let place = tests
+            .ancestors()
+            .nth(2)
+            .ok_or_else(|| format!("{} is not in a target directory", tests.display()))?;
         for (name, package) in [("faultline", "faultline-cli"), ("kubectl-faultline", "faultline-kubectl")] {
             let program = place.join(name);
             if !program.exists() {

@@ -116,7 +116,10 @@ async fn places(State(api): State<Arc<ApiState>>, body: Bytes) -> Response {
     let said: Places = match serde_json::from_slice(&body) {
         Ok(said) => said,
         Err(error) => {
-            return refuse(StatusCode::BAD_REQUEST, format!("the body is not a list of places: {error}"));
+            return refuse(
+                StatusCode::BAD_REQUEST,
+                format!("the body is not a valid list of places: {error}"),
+            );
         }
     };
     let mut known: BTreeMap<ProcessId, AgentPlace> = BTreeMap::new();
@@ -141,7 +144,9 @@ async fn places(State(api): State<Arc<ApiState>>, body: Bytes) -> Response {
 async fn spec(State(api): State<Arc<ApiState>>, body: Bytes) -> Response {
     let said: Amended = match serde_json::from_slice(&body) {
         Ok(said) => said,
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("the body is not a spec: {error}")),
+        Err(error) => {
+            return refuse(StatusCode::BAD_REQUEST, format!("the body is not a valid spec: {error}"));
+        }
     };
     let amendment = api.amender.amend(said);
     api.run_state.amended(amendment.clone());

@@ -174,7 +174,7 @@ pub async fn run(
             .for_each(|done| async {
                 match done {
                     Err(controller::Error::QueueError(error)) => {
-                        tracing::warn!(%error, "the watch of federations failed and is restarted");
+                        tracing::warn!(%error, "the watch on federations failed; restarting it");
                     }
                     Err(controller::Error::ObjectNotFound(gone)) => {
                         let namespace = gone.namespace.as_deref().unwrap_or_default();
@@ -246,7 +246,7 @@ where
                     }
                 }
                 Ok(None) => return,
-                Err(error) => tracing::warn!(%error, kind = %K::kind(&()), "a watch failed and is restarted"),
+                Err(error) => tracing::warn!(%error, kind = %K::kind(&()), "a watch failed; restarting it"),
             }
         }
     };

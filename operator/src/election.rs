@@ -1,8 +1,8 @@
-//! Elects the active operator with a lease, as the components of Kubernetes do.
+//! Elects the active operator with a lease, as Kubernetes components do.
 //!
-//! The active operator renews the lease. Another one takes it once the lease has not changed for
-//! [`Timing::duration`], as measured by the monotonic clock of the operator that waits. The times in the lease are only
-//! informational: the clocks of machines may differ, and may be adjusted while operators run.
+//! The active operator renews the lease. Another one takes it over once the lease has not changed for
+//! [`Timing::duration`], as measured by the monotonic clock of the operator that waits. The times in the lease are
+//! only informational: the clocks of machines may differ, and may be adjusted while operators run.
 
 use std::time::Duration;
 

@@ -174,7 +174,7 @@ fn archive(
         .current_dir(dist)
         .status()?;
     if !packed.success() {
-        return Err(format!("tar cannot make {archive}").into());
+        return Err(format!("tar cannot create {archive}").into());
     }
     fs::remove_dir_all(directory)?;
     Ok(archive)

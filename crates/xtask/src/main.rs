@@ -75,7 +75,7 @@ enum Task {
     Dist,
     /// Run the commands that README.md and docs/ print.
     Documents {
-        /// Run only documents whose names contain one of these.
+        /// Run only the documents whose names contain one of these strings.
         names: Vec<String>,
         /// Use the programs in DIR.
         #[arg(long, value_name = "DIR", default_value = "target/release")]
@@ -119,7 +119,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("crates follow the workspace's lints", sources::lints),
     ("programs are stripped, examples optimised alike", profiles::check),
     ("no_std crates do not use std", sources::no_std),
-    ("only crates of real time permit clocks", sources::clocks),
+    ("only real-time crates permit clocks", sources::clocks),
     ("every source file is compiled", sources::reached),
     ("no file names a developer's directory or another registry", sources::places),
     ("protocols are named only where permitted", names::check),

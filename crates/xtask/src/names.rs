@@ -28,7 +28,7 @@ const PERMITTED: &[(&str, &str)] = &[
     ("crates/experiments/src/reproduce/", "the papers that can be reproduced"),
     ("crates/experiments/src/samples.rs", "the files of a paper's simulator"),
     ("crates/experiments/src/table1.rs", "the papers that can be reproduced"),
-    ("crates/xtask/", "documents of single protocols, and their commands"),
+    ("crates/xtask/", "documents about individual protocols, and their commands"),
 ];
 
 /// Protocol names that are also ordinary words. They count only as an identifier that begins with a capital, or as a
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_found_as_an_identifier_and_in_a_text() {
+    fn a_name_is_found_in_identifiers_and_in_strings() {
         let text =
             "let a = 1;\nmatch it { Protocol::Hc3i(_) => 1 }\nfn of_hc3i() {}\nlet b = \"such as hc3i, or\";";
         let names: Vec<usize> = found(text).into_iter().map(|(line, _)| line).collect();

@@ -95,7 +95,7 @@ fn judge(texts: &[(String, String)]) -> Problems {
     problems
 }
 
-/// Finds the phrases in a text. In Rust, comments and code are searched separately; Markdown counts as prose.
+/// Finds the phrases in a file. In Rust, comments and code are searched separately; Markdown counts as prose.
 fn find(text: &str, is_rust: bool) -> Vec<Found> {
     let (mut prose, mut code) = (Joined::default(), Joined::default());
     for (line, number) in text.lines().zip(1..) {

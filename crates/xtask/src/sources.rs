@@ -97,7 +97,7 @@ pub(crate) fn clocks(repository: &Repository) -> Result<Problems, Box<dyn Error>
 fn judge_clocks(found: &BTreeSet<String>) -> Problems {
     let listed: BTreeSet<String> = REAL_TIME.iter().map(|it| (*it).to_owned()).collect();
     let permits =
-        |it: &String| format!("{it}/clippy.toml permits clocks, which only crates of real time may use");
+        |it: &String| format!("{it}/clippy.toml permits clocks, which only real-time crates may use");
     let missing = |it: &String| format!("{it} has no clippy.toml: remove it from `REAL_TIME` in sources.rs");
     found.difference(&listed).map(permits).chain(listed.difference(found).map(missing)).collect()
 }

@@ -209,7 +209,7 @@ impl Report<'_> {
     /// Reports a refused change, once per change.
     fn refused_change(&mut self, why: &str) {
         let message = format!(
-            "the federation keeps running as before, and ignores all changes of its spec until this one is reverted: \
+            "the federation keeps running as before, and ignores all changes to its spec until this one is reverted: \
              {why}"
         );
         let generation = self.federation.metadata.generation;
@@ -660,7 +660,7 @@ fn word(it: &impl serde::Serialize) -> String {
     }
 }
 
-/// Returns at most `most` bytes of a text.
+/// Truncates `text` to at most `most` bytes.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     const CUT: &str = " …";
     if text.len() <= most {

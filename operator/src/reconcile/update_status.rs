@@ -21,7 +21,7 @@ use super::dereference::Observed;
 use crate::controller::Context;
 use crate::naming;
 
-/// Minimum mean time between two writes of a status.
+/// Minimum mean time between two writes of the same status.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Minimum time between a write and one that only updates the progress.
 const PROGRESS: Duration = Duration::from_secs(2);

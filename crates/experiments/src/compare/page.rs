@@ -233,9 +233,9 @@ fn explanations() -> Markup {
         ul.prose {
             li { b { "longer than unprotected" } ": time until the application finished, relative to the run with the same seed "
                 "under " code { "none" } " without faults." }
-            li { b { "checkpoints per process" } ": committed checkpoints without the initial one. " b { "Forced" } " checkpoints were caused by "
+            li { b { "checkpoints per process" } ": committed checkpoints, excluding the initial one. " b { "Forced" } " checkpoints were caused by "
                 "a message instead of the timer." }
-            li { b { "state saved" } ": application state passed to the storage, including replicas for other nodes, without logs." }
+            li { b { "state saved" } ": application state passed to storage, including replicas for other nodes, excluding logs." }
             li { b { "messages logged" } ": content of the messages that the protocol logs." }
             li { b { "moved from memory to storage" } ": logged messages that exceeded the limit " code { "logMemory" } "." }
             li { b { "outage" } ": time from a failure until all processes have resumed, including further \
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn below_five_seeds_every_run_is_a_point() {
+    fn with_fewer_than_five_seeds_every_run_is_a_point() {
         let three = picture(&comparison(&["hc3i"], &[1.0, 2.0, 4.0])).into_string();
         let drawn = points(&three);
         assert!(!drawn.is_empty() && !three.contains("class=\"whisker\""), "{three}");

@@ -1,4 +1,4 @@
-//! The series of a metrics page: their names and help texts.
+//! The series of a metrics page: their names and help text.
 
 use std::fmt;
 
@@ -180,7 +180,7 @@ impl Series<'_, '_> {
             kinds.iter().map(|&kind| (vec![("kind", kind.to_owned())], count(kind))).collect::<Vec<_>>()
         };
         let planned = count(|_| true).into_iter().map(|(labels, count)| (labels, ConstGauge::new(count)));
-        self.family("faults_planned", "Faults of the plan by kind", None, planned)?;
+        self.family("faults_planned", "Planned faults by kind", None, planned)?;
         let counters = [
             ("faults_injected", "Injected faults by kind", count(|it| it.is_injected)),
             (

@@ -36,7 +36,7 @@ pub enum ServeError {
     #[error("cannot test the features of this kernel: {0} (requires the capability NET_ADMIN)")]
     Probe(TcError),
     /// The socket could not be opened.
-    #[error("cannot listen at {}: {source}", path.display())]
+    #[error("cannot listen on {}: {source}", path.display())]
     Listen {
         /// Path of the socket.
         path: PathBuf,

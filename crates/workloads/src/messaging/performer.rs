@@ -132,7 +132,7 @@ impl<P: Program> Performer<P> {
 
     /// Computes another piece, unless none is left or all messages have arrived.
     fn poll(&mut self, piece: Span, left: u32) {
-        let At::Waiting { from, .. } = &mut self.state.at else { panic!("a poll is a wait with pieces") };
+        let At::Waiting { from, .. } = &mut self.state.at else { panic!("only a waiting rank polls") };
         if left > 0 && !self.state.mailbox.is_complete() {
             self.state.at = At::Polling { from: core::mem::take(from), piece, left };
         }

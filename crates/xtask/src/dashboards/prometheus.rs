@@ -103,7 +103,7 @@ impl Prometheus {
 }
 
 impl Series {
-    /// Iterates over the times and values, without values that are not numbers.
+    /// Iterates over the times and values, skipping values that are not numbers.
     pub(super) fn points(&self) -> impl Iterator<Item = (f64, f64)> {
         let parsed = self.values.iter().filter_map(|(at, value)| Some((*at, value.parse().ok()?)));
         parsed.filter(|(_, value): &(f64, f64)| value.is_finite())

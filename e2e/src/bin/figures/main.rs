@@ -21,8 +21,8 @@ use faultline_e2e::{Cluster, Failure, KUBECONFIG, kubeconfig};
 #[derive(Parser)]
 #[command(name = "figures")]
 enum Figures {
-    /// Measure the time from `apply` until all pods are running and all links are emulated, compared with plain sets of
-    /// as many pods. The operator must be installed on the cluster.
+    /// Measure the time from `apply` until all pods are running and all links are emulated, compared with plain sets
+    /// of the same number of pods. The operator must be installed on the cluster.
     Startup(startup::Startup),
     /// Measure what many federations cost an operator, which this program starts. Their pods do not run: this program
     /// acts as the kubelets and the supervisors, so the cluster must be on this machine. Meanwhile, it stops the

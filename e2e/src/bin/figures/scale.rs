@@ -1,5 +1,5 @@
-//! Measures the cost of many federations for an operator, and the delay that it causes: the time until all pods of
-//! all federations run, compared with as many plain sets of pods; requests, memory, and writes of statuses.
+//! Measures what many federations cost an operator, and how much it delays them: the time until all pods are running,
+//! compared with the same number of plain sets of pods; requests, memory, and status writes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ struct Wave {
     starting: Used,
     /// Resources used from the first `apply` until everything is deleted.
     whole: Used,
-    /// Highest rate of writes of a single status while all ran, per second.
+    /// Highest number of writes per second of a single status while all were running.
     writes: f64,
 }
 
@@ -131,13 +131,17 @@ impl Scale {
                 .collect::<Vec<_>>()
                 .join(", ")
         };
-        println!("requests until all run: {}; in total: {}", requests(&last.starting), requests(&last.whole));
+        println!(
+            "requests until all were running: {}; in total: {}",
+            requests(&last.starting),
+            requests(&last.whole)
+        );
         println!("peak memory of the operator: {:.1} MB (goal: 100)", last.whole.memory / 1e6);
         Ok(())
     }
 
-    /// Creates as many plain sets as the federations have, with as many pods. Returns the time until all pods
-    /// ran.
+    /// Creates as many plain sets as the federations have, each with the same number of pods. Returns the time until
+    /// all pods were running.
     async fn without_operator(&self, ns: &TestNamespace) -> Result<Duration, Failure> {
         let sets = self.sets(ns)?;
         let begun = Instant::now();
@@ -220,7 +224,7 @@ impl Scale {
         Ok(Wave { federations, pods, converged, starting, whole, writes })
     }
 
-    /// Returns the write rate of the most frequently written status, per second.
+    /// Returns the number of writes per second of the most frequently written status.
     async fn writes(&self, ns: &TestNamespace) -> Result<f64, Failure> {
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         let events = watcher(ns.api::<Federation>(), watcher::Config::default()).default_backoff();
@@ -237,8 +241,8 @@ impl Scale {
 }
 
 impl Wave {
-    const HEAD: &str = "| federations | pods | all run after | requests per pod until then | in total \
-                        | CPU time until then | peak rate of writes of a status |\n\
+    const HEAD: &str = "| federations | pods | all running after | requests per pod until then | in total \
+                        | CPU time until then | peak rate of status writes |\n\
                         | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
 
     fn row(&self) -> String {

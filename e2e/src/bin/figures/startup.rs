@@ -1,5 +1,5 @@
-//! Measures the time from `apply` until all pods are running and all links are emulated, compared with as many pods in
-//! plain sets. The operator should add almost nothing to the time that the pods themselves take.
+//! Measures the time from `apply` until all pods are running and all links are emulated, compared with the same
+//! number of pods in plain sets. The operator should add almost nothing to the time that the pods themselves take.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ const PLAIN: &str = "plain";
 #[derive(Args)]
 pub(super) struct Startup {
     /// Measure federations with these numbers of processes, in addition to the supervisor's pod. The plain sets have
-    /// as many pods.
+    /// the same number of pods.
     #[arg(long, value_delimiter = ',', default_values_t = [20, 60])]
     pods: Vec<u32>,
     /// Run each variant N times, alternately.
@@ -207,8 +207,8 @@ fn with_one_container(template: &Value) -> Value {
     template
 }
 
-/// Creates a plain set with as many pods of this template as the federation has, including its supervisor's. Returns
-/// the time until all of them ran.
+/// Creates a plain set with this template and as many pods as the federation has, including the supervisor's. Returns
+/// the time until all of them were running.
 async fn plain(ns: &TestNamespace, template: &Value, processes: u32) -> Result<Duration, Failure> {
     let pods = processes + 1;
     let set: StatefulSet = serde_json::from_value(json!({

@@ -204,7 +204,7 @@ fn volume(sizes: &[u32], ways: &[Way]) -> Section {
         ],
         figures: vec![Figure {
             name: "volume",
-            caption: "Data passed to the storages, including replicas".into(),
+            caption: "Data written to storage, including replicas".into(),
             chart: Chart {
                 title: "stored data by number of places".into(),
                 x: "places".into(),
