@@ -1,6 +1,6 @@
 //! The `Federation` resource: types, parsing, validation, presets, and the expansion of its faults.
 //!
-//! This crate contains no client and no drivers: it turns texts and objects into values.
+//! This crate contains no client and no drivers: it turns text and objects into values.
 //!
 //! | module | holds |
 //! | --- | --- |

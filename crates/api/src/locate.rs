@@ -1,14 +1,14 @@
-//! Locations of values in a text, by paths such as `spec.faults[2].at`.
+//! Locations of values in a document, by paths such as `spec.faults[2].at`.
 //!
-//! The resource types carry no positions, because objects from an API server have none. After a text has been parsed
-//! successfully, this module therefore parses its events once more and records the location of each path.
+//! The resource types carry no positions, because objects from an API server have none. After a document has been
+//! parsed successfully, this module therefore parses its events once more and records the location of each path.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde_saphyr::granit_parser::{Event, Parser};
 
-/// Locations of the values of a text, by path.
+/// Locations of the values in a document, by path.
 #[derive(Debug, Default)]
 pub(crate) struct Locations {
     /// Bytes of a scalar. For a list or map, which may span many lines, the bytes of its key or, without a key, of its
@@ -25,7 +25,7 @@ enum Open {
 }
 
 impl Locations {
-    /// Parses the first document of `text`. A text that is not YAML has no locations after its first error.
+    /// Parses the first document of `text`. Text that is not YAML has no locations after its first error.
     pub(crate) fn of(text: &str) -> Locations {
         let (mut places, mut parents) = (BTreeMap::new(), BTreeMap::new());
         let mut open: Vec<Open> = Vec::new();

@@ -15,7 +15,7 @@ mod cores;
 
 pub use cores::Cores;
 
-/// The reason why a text is not a valid quantity. Each message suggests a fix after the colon.
+/// The reason why a string is not a valid quantity. Each message suggests a fix after the colon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The text does not start with a number.
@@ -25,7 +25,7 @@ pub enum QuantityError {
         text: String,
         /// The kind of quantity that was expected.
         what: &'static str,
-        /// Examples of valid texts.
+        /// Examples of valid values.
         example: &'static str,
     },
     /// The unit is missing.
@@ -33,7 +33,7 @@ pub enum QuantityError {
     NoUnit {
         /// The text.
         text: String,
-        /// Examples of valid texts.
+        /// Examples of valid values.
         example: &'static str,
     },
     /// The unit is unknown.
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_losses() {
+    fn sizes_and_losses_parse_exactly() {
         assert_eq!("64KiB".parse(), Ok(Size(65_536)));
         assert_eq!("2MB".parse(), Ok(Size(2_000_000)));
         assert_eq!("0.1%".parse(), Ok(Loss { ppm: 1_000 }));
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn printing_parses_to_the_same() {
+    fn a_printed_quantity_parses_to_the_same_value() {
         for nanos in [0, 1, 999, 1_000, 1_500_000, 90_000_000_000, 5_400_000_000_000, 123_456_789] {
             let duration = Duration(Span(nanos));
             assert_eq!(duration.to_string().parse(), Ok(duration));
@@ -503,7 +503,7 @@ mod tests {
 
     /// API servers check only the pattern.
     #[test]
-    fn patterns_match_the_texts_that_parse() {
+    fn patterns_match_exactly_the_strings_that_parse() {
         fn agree<T: FromStr<Err = QuantityError> + JsonSchema>(text: &str) {
             let schema = T::json_schema(&mut SchemaGenerator::default());
             let pattern = schema.get("pattern").and_then(|it| it.as_str()).expect("a quantity has a pattern");

@@ -39,7 +39,7 @@ pub fn done(request: u64) -> String {
     format!("/v1/requests/{request}/done")
 }
 
-/// Error for a text that is not the key of a federation.
+/// Error for a string that is not the key of a federation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a key must have exactly {KEY_DIGITS} hexadecimal digits")]
 pub struct InvalidKey;

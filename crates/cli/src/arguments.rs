@@ -1,4 +1,4 @@
-//! Command-line arguments. The help texts are part of the product.
+//! Command-line arguments. The help text is part of the product.
 
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -126,7 +126,7 @@ pub(crate) struct RunArguments {
     #[arg(long, requires = "repeat")]
     pub(crate) keep: bool,
     /// Stop waiting for the run after this time, and leave it in the cluster, with `--backend kubernetes`. Default:
-    /// wait without limit, even while pods cannot start
+    /// wait indefinitely, even while pods cannot start
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Duration>,
     /// Write the record to DIR instead of a new directory in `faultline-runs`

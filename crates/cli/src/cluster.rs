@@ -106,7 +106,7 @@ fn unfit(why: &str) -> CommandError {
     CommandError::input(miette!(help = "see the examples in `faultline cluster --help`", "{why}"))
 }
 
-/// Reads the graph in a file, or of a run.
+/// Reads a graph from a file, or derives it from a recorded run.
 fn graph(path: &Path) -> Result<Graph, CommandError> {
     if path.is_dir() {
         return Ok(recording::graphs(path, 1)?.remove(0));

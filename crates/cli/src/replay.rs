@@ -1,7 +1,7 @@
 //! `faultline replay`: feeds the recorded inputs to the processes of a run again, and compares what they do.
 //!
-//! A replayed process has no network, storage or clock. It sees only its inputs, so equal facts and actions show that
-//! the same protocol code was recorded, whichever driver hosted it.
+//! A replayed process has no network, storage or clock. It sees only its inputs, so identical facts and actions show
+//! that the same protocol code was recorded, whichever driver hosted it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -197,7 +197,7 @@ impl Level {
         (0..self.len()).flat_map(of).sum()
     }
 
-    /// Reduces the cut by moving nodes, while both halves keep about their size.
+    /// Reduces the cut by moving nodes, while both halves stay about the same size.
     fn refine(&self, is_left: &mut [bool], share: Share) {
         for _ in 0..PASSES {
             if !self.pass(is_left, share) {

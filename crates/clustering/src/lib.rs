@@ -59,13 +59,13 @@ const INDIFFERENT: f64 = 1.0;
 pub struct Constraints {
     /// The largest share of processes that a failure may roll back, in percent. The choice respects it.
     pub max_rollback_percent: Option<f64>,
-    /// The largest size of a cluster relative to the mean, at least 1. A value of 1 means clusters of equal
-    /// size. The search respects it.
+    /// The largest size of a cluster relative to the mean, at least 1. A value of 1 means clusters of equal size. The
+    /// search enforces it.
     pub balance: Option<f64>,
 }
 
 impl Constraints {
-    /// Returns whether a division may be chosen. The search has already respected the balance.
+    /// Returns whether a division may be chosen. The search has already enforced the balance.
     fn allows(self, division: &Division) -> bool {
         let most = self.max_rollback_percent.unwrap_or(f64::INFINITY);
         division.clusters > 1 && division.rolled_back_percent <= most + 1e-9

@@ -30,7 +30,7 @@ pub enum GraphFormat {
     GraphMl,
 }
 
-/// The reason why a text cannot be read as a graph. Lines are counted from 1.
+/// The reason why text cannot be read as a graph. Lines are counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
     /// The text is empty.

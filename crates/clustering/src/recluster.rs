@@ -18,7 +18,7 @@ const EQUAL: f64 = 0.01;
 /// The largest number of candidates per graph: the divisions with the smallest sum of both shares.
 const CANDIDATES: usize = 16;
 
-/// The best results with and without changes of clusters.
+/// The best results with and without changes to the clusters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reclustering {

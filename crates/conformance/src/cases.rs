@@ -470,7 +470,8 @@ pub fn a_short_pause_loses_nothing(driver: &mut impl Driver) {
     }
 }
 
-/// A process that was paused for longer is killed before its failure is announced, and its next life starts.
+/// A process that is paused for longer than the detection time is killed before its failure is announced, and its
+/// next life starts.
 pub fn a_long_pause_is_fenced(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 1], Span::from_millis(1200));
     steady_traffic(&mut scenario);

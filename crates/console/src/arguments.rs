@@ -1,4 +1,4 @@
-//! Options that several commands share. Their doc comments are help texts.
+//! Options that several commands share. Their doc comments are the help text.
 
 use std::num::NonZero;
 use std::ops::RangeInclusive;

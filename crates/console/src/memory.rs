@@ -11,7 +11,7 @@ use crate::command_error::CommandError;
 ///
 /// # Errors
 ///
-/// Fails if no run could respect the requested limit, or if this system does not report the memory of programs.
+/// Fails if no run could stay within the requested limit, or if this system does not report the memory of programs.
 pub fn set_limit(requested: Option<Size>) -> Result<(), CommandError> {
     let checked = |requested| checked(requested, memory::available(), memory::used());
     bound_memory(memory::bound(requested.map(checked).transpose()?));
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_that_no_run_can_respect_is_rejected_with_a_remedy() {
+    fn a_limit_that_no_run_can_stay_within_is_rejected_with_a_remedy() {
         let checked = |bytes| checked(Size(bytes), Some(1 << 30), Some(4 << 20));
         assert_eq!(checked(64 << 20).unwrap(), 64 << 20);
         for (bytes, help) in

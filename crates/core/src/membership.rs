@@ -52,7 +52,7 @@ pub enum Presence {
     Permanent,
     /// Will join later. None of its processes has started yet.
     Awaited,
-    /// Present at the moment: it has joined, will leave, or both.
+    /// Currently present: it has joined, will leave, or both.
     Present,
     /// Has left. None of its processes starts again, and their storage has been released.
     Left,

@@ -62,7 +62,7 @@ pub struct ClusterStatistics {
     pub name: String,
     /// The number of its nodes.
     pub nodes: u32,
-    /// Committed checkpoints requested by the timer, without the initial one.
+    /// Committed checkpoints requested by the timer, excluding the initial one.
     pub unforced: u64,
     /// Committed checkpoints forced by a message.
     pub forced: u64,
@@ -168,7 +168,7 @@ impl Statistics {
 }
 
 impl ClusterStatistics {
-    /// Returns the number of committed checkpoints, without the initial one.
+    /// Returns the number of committed checkpoints, excluding the initial one.
     pub fn checkpoints(&self) -> u64 {
         self.unforced + self.forced
     }

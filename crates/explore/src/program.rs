@@ -17,7 +17,7 @@ use faultline_core::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program(Arc<[(ProcessId, ProcessId)]>);
 
-/// The error for a text that is not a program.
+/// The error for a string that is not a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a program; use the form `0>2,2>0`: numbers of two different ranks for each message")]
 pub struct InvalidProgram(String);

@@ -230,9 +230,9 @@ impl<N: Hosted> State<N> {
         key_of_all(budgets.into_iter().chain(supervisor).chain(counts).chain(locals).chain(steps))
     }
 
-    /// Returns the key of the complete run that [`State::complete`] makes of a quiet state. It consists of the facts
-    /// stated so far and of what the rest of the run depends on: nothing if the run has ended, otherwise the states of
-    /// all processes and of the supervisor. The remaining bounds are irrelevant.
+    /// Returns the key of the complete run that [`State::complete`] derives from a quiet state. It consists of the
+    /// facts stated so far and of what the rest of the run depends on: nothing if the run has ended, otherwise the
+    /// states of all processes and of the supervisor. The remaining bounds are irrelevant.
     pub(crate) fn completion(&self) -> Key {
         if self.ended.is_some() {
             return key_of_all(self.locals.iter().map(|it| it.stated()).chain([self.stated]));

@@ -19,7 +19,7 @@
 //! | `planned` | planned programs, whose tasks are assigned to partitions in advance |
 //! | [`recoveries`] | the cost of recoveries of planned programs |
 //! | `stints` | the facts of each partition |
-//! | `stored` | the parts that storages hold at the end of the run |
+//! | `stored` | the parts that are stored at the end of the run |
 //! | `supervision` | the supervisor's actions |
 //! | `tasks` | programs whose tasks are stolen |
 //! | `testing` | small traces for tests (feature `testing`) |

@@ -1,4 +1,4 @@
-//! What the storages hold at the end of a run.
+//! What the processes' storage holds at the end of a run.
 
 use std::collections::BTreeMap;
 

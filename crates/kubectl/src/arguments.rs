@@ -1,4 +1,4 @@
-//! The command line of `kubectl faultline`. The help texts are part of the product.
+//! The command line of `kubectl faultline`. The help text is part of the product.
 
 use std::num::NonZero;
 use std::path::PathBuf;

@@ -214,7 +214,7 @@ impl Secret {
         Ok(ends)
     }
 
-    /// Computes the proof that one end sends. The proof includes both ends, so that a proof obtained from one end is
+    /// Computes the proof that one end sends. The proof covers both ends, so that a proof obtained from one end is
     /// useless against another.
     fn proof(&self, end: &[u8; 6], ends: Ends, caller: &[u8; NONCE], called: &[u8; NONCE]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);

@@ -74,9 +74,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Schedules an event at `at`, which must not be earlier than the last popped event. The event is built
-    /// in place: copying it right after writing it, with accesses of another size, would stall current
-    /// processors.
+    /// Schedules an event at `at`, which must not be earlier than the last popped event. The event is built in place:
+    /// copying it right after writing it, with accesses of a different size, would stall current processors.
     #[inline]
     pub(crate) fn push(&mut self, at: Time, make: impl FnOnce() -> T) {
         assert!(at >= time(self.last), "an event must not be scheduled in the past");

@@ -90,7 +90,7 @@ impl<P> ProcessSlot<P> {
     }
 }
 
-/// State that only few processes have at any time.
+/// State that only a few processes have at any time.
 pub(crate) struct Backlog<P: Process> {
     /// Actions after the one at which the process halted.
     pub(crate) rest: Vec<ActionOf<P>>,

@@ -36,7 +36,7 @@ pub struct Simulation<'s, P: Process, S> {
     seed: u64,
     paranoid: bool,
     defects: Defects,
-    /// Clusters and their processes. Constant.
+    /// Clusters and their processes. Never changes.
     pub(crate) federation: Membership,
 
     pub(crate) now: Time,

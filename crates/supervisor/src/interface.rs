@@ -150,7 +150,7 @@ pub enum Report {
     Changed(Change),
     /// A user or a signal requests the end of the run.
     Interrupted,
-    /// Time may have passed. Changes of the membership are announced at the next timeout, so that changes at one
+    /// Time may have passed. Changes to the membership are announced at the next timeout, so that changes at one
     /// instant share a version.
     Timeout,
     /// The program that performs the run reached its memory limit.

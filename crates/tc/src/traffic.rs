@@ -254,7 +254,7 @@ impl HtbClass {
     }
 }
 
-/// Returns the duration of `bytes` at `rate` bytes per second, in the kernel's ticks.
+/// Returns the time that `bytes` take at `rate` bytes per second, in kernel ticks.
 fn ticks(rate: u64, bytes: u32) -> u32 {
     let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
     u32::try_from(nanoseconds >> TICK_SHIFT).unwrap_or(u32::MAX)

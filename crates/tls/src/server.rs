@@ -94,7 +94,7 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Returns `progress` and restarts the timer, or fails if there is no progress and the timer has ended.
+    /// Returns `progress` and restarts the timer, or fails if there is no progress and the timer has expired.
     fn unless_idle<T>(&mut self, progress: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if progress.is_ready() {
             self.timer.as_mut().reset(Instant::now() + self.idle);

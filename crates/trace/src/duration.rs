@@ -15,7 +15,7 @@ pub fn lasted(span: Span) -> String {
     self::span(span.as_secs_f64())
 }
 
-/// Formats, for readers, a time in seconds since the application started. It is negative before the start.
+/// Formats a time for readers, in seconds since the application started; negative before the start.
 pub fn instant(seconds: f64) -> String {
     let hundredths = (seconds * 100.0).round() / 100.0;
     if hundredths >= LONG { clock(hundredths) } else { format!("{hundredths:.2} s") }

@@ -53,7 +53,7 @@ impl Stamp for Index {
 pub enum Message {
     /// The sender permits lines up to this index.
     Report { epoch: u32, permits: Sn },
-    /// The sender has what it needs to restore the line of this index.
+    /// The sender has what it needs to restore the line with this index.
     Prepared { epoch: u32, index: Sn },
     /// The sender's checkpoint with this index is durable.
     Stable { epoch: u32, index: Sn },
@@ -113,11 +113,11 @@ enum Phase {
     Starting,
     /// Some processes are down, or have not reported.
     Reporting,
-    /// The checkpoint for the line of this index is being written or read.
+    /// The checkpoint for the line with this index is being written or read.
     Fetching(Sn),
-    /// The decision to roll back to this checkpoint, for the line of this index, is being recorded.
+    /// The decision to roll back to this checkpoint, for the line with this index, is being recorded.
     Recording(Sn, Part),
-    /// The line of this index can be restored; `None` if the current state is part of it.
+    /// The line with this index can be restored; `None` if the current state is part of it.
     Prepared(Sn, Option<Part>),
     /// The application runs.
     Running,

@@ -47,7 +47,7 @@ impl Line {
         (self.reports.len() == count).then(|| self.reports.values().copied().min()).flatten()
     }
 
-    /// Returns whether all `count` processes have prepared the line of this index.
+    /// Returns whether all `count` processes have prepared the line with this index.
     pub(crate) fn is_prepared(&self, index: Sn, count: usize) -> bool {
         self.prepared.values().filter(|it| **it == index).count() == count
     }

@@ -171,9 +171,9 @@ impl Bcs {
         if self.has(Defect::NewestRestored) { all.next_back() } else { all.next() }
     }
 
-    /// Commits this process to the line of this index. A decision to roll back becomes durable before other processes
-    /// learn of it: if this process fails while they restore the line and act, its next life must not resume from a
-    /// checkpoint newer than the line.
+    /// Commits this process to the line with this index. A decision to roll back becomes durable before other
+    /// processes learn of it: if this process fails while they restore the line and act, its next life must not
+    /// resume from a checkpoint newer than the line.
     pub(crate) fn decide(&mut self, index: Sn, part: Option<Part>, host: &mut dyn Host<Bcs>) {
         let Some(part) = part else { return self.prepared(index, None, host) };
         let kept = part.name.sn;

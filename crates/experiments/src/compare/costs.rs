@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 pub struct Costs {
     /// Seconds from the start of the application to the end of the run.
     pub seconds: f64,
-    /// Committed checkpoints of all processes, without the initial one.
+    /// Committed checkpoints of all processes, excluding the initial one.
     pub checkpoints: u64,
     /// Checkpoints that a message forced.
     pub forced: u64,
-    /// Bytes of application state passed to the storages, including replicas.
+    /// Bytes of application state passed to storage, including replicas.
     pub checkpoint_bytes: u64,
     /// The number of messages that the application sent.
     pub messages: u64,

@@ -83,7 +83,7 @@ pub struct Timers {
     pub restart_after: Option<Duration>,
 }
 
-/// The three files as they were read. Each text is kept, to show problems in their context.
+/// The three files as they were read. The text of each is kept, to show problems in their context.
 #[derive(Clone, Debug)]
 pub struct Files {
     /// The topology file.

@@ -97,7 +97,7 @@ pub struct Table {
 /// One cell of a table.
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// A text.
+    /// A string.
     Word(String),
     /// A single number, such as one that the paper states.
     Number(f64),

@@ -105,7 +105,7 @@ pub enum SweepError {
     /// With these values, the file is not a valid federation.
     #[error("{setting}: {why}")]
     Invalid {
-        /// The values, as in a report.
+        /// The values, formatted as in a report.
         setting: String,
         /// The problem.
         why: String,
@@ -123,7 +123,7 @@ pub struct Plan {
     pub settings: Vec<Setting>,
 }
 
-/// One setting of all parameters.
+/// One combination of parameter values.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// For each parameter, the index of its value.

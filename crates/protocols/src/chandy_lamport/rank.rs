@@ -355,7 +355,7 @@ impl Rank {
         }
     }
 
-    /// Coordinator: a part is durable. Commits the checkpoint once all parts are.
+    /// Coordinator: records that a part is durable, and commits the checkpoint once all parts are.
     fn durable(
         &mut self,
         from: ProcessId,

@@ -324,7 +324,7 @@ impl Rank {
         self.replay_waiting(host);
     }
 
-    /// Handles an input that concerns the storage: channels that waited for a segment of the log continue.
+    /// Handles an input that concerns the storage: channels that were waiting for a segment of the log continue.
     fn storage(&mut self, input: Input<FullLogging>, now: Time, host: &mut ProtocolHost) {
         let retry_every = self.config.retry_every;
         let stored = self.logs.storage(&mut self.group, input, now, retry_every, host);

@@ -313,7 +313,7 @@ impl Hc3i {
         self.maybe_drained(now, host);
     }
 
-    /// Member: a write to its own storage is durable.
+    /// Member: handles the completion of a write to its own storage.
     pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         if let Some(written) = self.part_written() {
             written.durable(name);

@@ -17,7 +17,7 @@ pub(crate) struct Requires {
 }
 
 impl Requires {
-    /// Both conditions: an image is safe once it survives the loss of all but one of its storages.
+    /// Both conditions: an image is safe once it survives the loss of all but one of its copies.
     pub(crate) const ALL: Requires = Requires { own: true, replicas: true };
 }
 

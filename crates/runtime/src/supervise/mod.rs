@@ -240,5 +240,5 @@ pub(crate) fn block_on<T>(host: impl Future<Output = Result<T, RunError>>) -> Re
     runtime.block_on(host)
 }
 
-/// Any free port of this machine, unreachable from other machines.
+/// Any free port on the loopback interface, which other machines cannot reach.
 pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -78,7 +78,7 @@ pub enum BundleError {
         /// The cause of the failure.
         source: serde_json::Error,
     },
-    /// The bundle has the format of another version of the program.
+    /// The bundle has the format of a different version of the program.
     #[error("{} has format version {found}, but this program reads version {FORMAT}", path.display())]
     Format {
         /// The path of the manifest.

@@ -274,8 +274,8 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Member: its own part is available. Asks the holders to confirm their replicas: a checkpoint in doubt may lack
-    /// some, but a restored one must not, since other groups remove what it makes obsolete.
+    /// Member: asks the holders to confirm their replicas, because its own part is available. A checkpoint in doubt
+    /// may lack some, but a restored one must not, since other groups remove what it makes obsolete.
     fn ask_holders(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         for &holder in &self.holders {
             host.control(To::One(holder), Message::Secure(name).into());
@@ -283,7 +283,7 @@ impl<P: Grouped> Group<P> {
         self.announce_ready(host);
     }
 
-    /// Member: a holder confirms its replica of the part to be restored.
+    /// Member: handles a holder's confirmation of its replica of the part to be restored.
     fn copy_stored(&mut self, from: ProcessId, name: ImageName, host: &mut dyn Machine<P>) {
         if self.awaited_part() == Some(name)
             && let Some(attempt) = &mut self.attempt
@@ -293,7 +293,8 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Member: its own part was read, for itself or for a holder, or turned out to be lost.
+    /// Member: handles the result of reading its own part, for itself or for a holder. The part may turn out to be
+    /// lost.
     pub(crate) fn own_part_read(
         &mut self,
         name: ImageName,
@@ -311,7 +312,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Member: the part is not where it was expected.
+    /// Member: handles a response that the part is not where it was expected.
     fn fetch_refused(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         let Some(part) = self.awaited_part() else { return };
         if (part == name || self.store.gives_up(part, name))
@@ -365,7 +366,7 @@ impl<P: Grouped> Group<P> {
         self.resume(restore);
     }
 
-    /// Member: the group resumes. The protocol installs the restored state ([`Group::take_resumed`]).
+    /// Member: handles the order to resume. The protocol installs the restored state ([`Group::take_resumed`]).
     fn resume(&mut self, restore: RestoreNo) {
         let is_current = |it: &mut MemberAttempt<P>| {
             it.restore == restore && it.is_ready && restore.incarnation == self.view.incarnation(self.number)

@@ -1,5 +1,5 @@
-//! A group of three processes with one replica of each part at the next process. Their network and storages
-//! respond immediately.
+//! A group of three processes with one replica of each part at the next process. Their network and storage respond
+//! immediately.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;

@@ -329,7 +329,7 @@ impl<P: Logging> Logs<P> {
         BTreeSet::new()
     }
 
-    /// Returns the peers whose channels waited for the segment, and can continue.
+    /// Returns the peers whose channels were waiting for the segment and can now continue.
     fn segment_here(&mut self, segment: SegmentNo, image: Arc<ImageOf<P>>) -> BTreeSet<ProcessId> {
         let Some(wanted) = self.spill.wanted.remove(&segment) else {
             return BTreeSet::new();
