@@ -699,7 +699,7 @@ pub(crate) enum ExportFormat {
 /// Search random federations with random faults for schedules that break recovery.
 ///
 /// Each seed determines a federation: clusters, links, storage, protocol parameters, an application, and faults. Faults
-/// strike at any time, at events of the protocol, several at once, and during recovery. Each schedule omits some kinds
+/// strike at any time, on protocol events, several at once, and during recovery. Each schedule omits some kinds
 /// of faults, chosen at random. At the end, all faults are healed, and the federation must recover and finish. Each
 /// schedule runs in virtual time, is judged, and runs a second time to confirm that it is deterministic. The search
 /// ends at the first violation. It shrinks the federation as long as the same property is violated, records and draws

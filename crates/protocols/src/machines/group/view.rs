@@ -1,8 +1,8 @@
 //! The membership as seen by protocols that derive their numbers from failures.
 //!
-//! The supervisor numbers lives durably and in the same order for all processes. A process that knows a membership
-//! therefore knows how often each group has failed, which is the group's incarnation, and how many failures there
-//! were in total. No agreement is needed, and no number is used twice.
+//! The supervisor assigns durable numbers to lives, in the same order for all processes. A process that knows a
+//! membership therefore knows how often each group has failed, which is the group's incarnation, and how many failures
+//! there were in total. No agreement is needed, and no number is used twice.
 
 use alloc::sync::Arc;
 use alloc::vec;
