@@ -392,7 +392,7 @@ mod tests {
         let why = contradictions_after(|run| {
             remove(run, |fact| matches!(fact, Fact::LifeStarted { process: ProcessId(2), .. }))
         });
-        assert_eq!(why, "the supervisor's facts do not contain the start of life 1 of server");
+        assert_eq!(why, "the supervisor's facts do not state that life 1 of server was started");
         let why = contradictions_after(|run| remove(run, |_| true));
         assert_eq!(why, "the supervisor's facts are missing");
     }
@@ -423,11 +423,11 @@ mod tests {
             })
         };
         let why = again(|fact| matches!(fact, Fact::Injecting { .. }));
-        assert_eq!(why, "fault 0 was injected several times");
+        assert_eq!(why, "fault 0 was injected more than once");
         let why = again(|fact| matches!(fact, Fact::Failed { by: EndedBy::Fault(_), .. }));
-        assert_eq!(why, "fault 0 ended life 1 of paris-0 several times");
+        assert_eq!(why, "fault 0 ended life 1 of paris-0 more than once");
         let why = again(|fact| matches!(fact, Fact::Detected { .. }));
-        assert_eq!(why, "the failure of life 1 of paris-0 was detected several times");
+        assert_eq!(why, "the failure of life 1 of paris-0 was detected more than once");
     }
 
     #[test]
@@ -447,13 +447,13 @@ mod tests {
     #[test]
     fn missing_and_misplaced_starts_and_completions_are_found() {
         let why = contradictions_after(|run| remove(run, |fact| *fact == Fact::Begun));
-        assert_eq!(why, "the supervisor's facts do not contain the start of the application");
+        assert_eq!(why, "the supervisor's facts do not state that the application started");
         let why = contradictions_after(|run| {
             run.supervisor(Fact::Begun);
         });
-        assert!(why.contains("contain 2 starts") && why.contains("after the end of the run"), "{why}");
+        assert!(why.contains("the application started 2 times") && why.contains("after the end of the run"), "{why}");
         let why = contradictions_after(|run| remove(run, |fact| *fact == Fact::Completed));
-        assert_eq!(why, "the supervisor's facts do not contain the completion of the run");
+        assert_eq!(why, "the supervisor's facts do not state that the run completed");
         let why = contradictions_after(|run| run.context.outcome = Some(Outcome::Deadline));
         assert_eq!(
             why,
@@ -484,11 +484,11 @@ mod tests {
     fn missing_facts_of_faults_are_found() {
         let why = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Injecting { .. })));
         assert!(
-            why.contains("fault 0 ended life 1 of paris-0, but the supervisor's facts do not contain"),
+            why.contains("fault 0 ended life 1 of paris-0, but the supervisor's facts do not state"),
             "{why}"
         );
         let why = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Failed { .. })));
-        assert_eq!(why, "fault 0 was injected, but ended no life");
+        assert_eq!(why, "fault 0 was injected, but ended no process");
         let why =
             contradictions_after(|run| run.context.faults = Some(vec![(FaultNo(0), FaultState::Pending)]));
         assert_eq!(why, "the manifest and the supervisor's facts disagree about the outcome of fault 0");

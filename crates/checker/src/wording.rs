@@ -16,7 +16,7 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
         Contradiction::NoSupervisor => "the supervisor's facts are missing".to_owned(),
         Contradiction::NoFacts(process, life) => format!("there are no facts of {}", life_of(process, life)),
         Contradiction::StartMissing(process, life) => {
-            format!("the supervisor's facts do not contain the start of {}", life_of(process, life))
+            format!("the supervisor's facts do not state that {} was started", life_of(process, life))
         }
         Contradiction::StatedTooEarly(process, life) => {
             format!("{} stated facts before it was started", life_of(process, life))
@@ -28,13 +28,13 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             format!("{} failed, and its end was never detected", life_of(process, life))
         }
         Contradiction::DetectedAgain(process, life) => {
-            format!("the failure of {} was detected several times", life_of(process, life))
+            format!("the failure of {} was detected more than once", life_of(process, life))
         }
         Contradiction::NeverBegun => {
-            "the supervisor's facts do not contain the start of the application".to_owned()
+            "the supervisor's facts do not state that the application started".to_owned()
         }
         Contradiction::BegunAgain { times } => {
-            format!("the supervisor's facts contain {times} starts of the application")
+            format!("according to the supervisor's facts, the application started {times} times")
         }
         Contradiction::StartOutOfOrder => {
             "the supervisor's facts about the start are out of order".to_owned()
@@ -43,7 +43,7 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             format!("{} sent or received something before the application started", life_of(process, life))
         }
         Contradiction::CompletionMissing => {
-            "the supervisor's facts do not contain the completion of the run".to_owned()
+            "the supervisor's facts do not state that the run completed".to_owned()
         }
         Contradiction::CompletedDespiteManifest => {
             "the run completed according to the supervisor's facts, but not according to the manifest"
@@ -68,16 +68,16 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
         Contradiction::NeverTransmitted(id) => {
             format!("{} was delivered, but never transmitted", names.message(id))
         }
-        Contradiction::InjectedAgain(fault) => format!("{fault} was injected several times"),
+        Contradiction::InjectedAgain(fault) => format!("{fault} was injected more than once"),
         Contradiction::EndedAgain { fault, process, life } => {
-            format!("{fault} ended {} several times", life_of(process, life))
+            format!("{fault} ended {} more than once", life_of(process, life))
         }
         Contradiction::NotPlanned(fault) => format!("{fault} was injected, but is not in the plan"),
         Contradiction::NotInjected { fault, process, life } => format!(
-            "{fault} ended {}, but the supervisor's facts do not contain its injection",
+            "{fault} ended {}, but the supervisor's facts do not state that it was injected",
             life_of(process, life)
         ),
-        Contradiction::EndedNothing(fault) => format!("{fault} was injected, but ended no life"),
+        Contradiction::EndedNothing(fault) => format!("{fault} was injected, but ended no process"),
         Contradiction::OtherOutcome(fault) => {
             format!("the manifest and the supervisor's facts disagree about the outcome of {fault}")
         }
@@ -227,7 +227,7 @@ impl Breach {
                 names.message(message)
             ),
             Breach::UsedBeforeDurable { process: by, position, owner } => format!(
-                "{} used checkpoint {position} as valid before the part of {} was durable",
+                "{} treated checkpoint {position} as valid before the part of {} was durable",
                 process(by),
                 process(owner)
             ),
@@ -338,7 +338,7 @@ impl Breach {
             }
             Breach::RolledBackLate { group: by, times, bound } => {
                 let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
-                format!("{} rolled back {times} later than {bound} after the last fault", group(by))
+                format!("more than {bound} after the last fault, {} still rolled back {times}", group(by))
             }
             Breach::RoundNotEnded { process: by, round, bound } => {
                 let round = match round {
@@ -346,7 +346,7 @@ impl Breach {
                     Round::Checkpoint => "checkpoint",
                 };
                 format!(
-                    "a {round} that {} had begun did not end within {bound} after the last fault",
+                    "a {round} that {} had begun did not end within {bound} of the last fault",
                     process(by)
                 )
             }
@@ -414,7 +414,7 @@ impl Breach {
                 process(*of)
             ),
             Breach::EventNotWritten { process: by, waited } => format!(
-                "{} had run a task, but did not write its event for {waited}, longer than any of its writes took",
+                "{} ran a task, but did not write its event within {waited}, which is longer than any of its writes took",
                 process(*by)
             ),
             Breach::ImpossibleFact { process: by, what } => {
@@ -441,7 +441,7 @@ impl Breach {
             Breach::TookBackStolen { victim, thief, task, theft } => {
                 let (victim, thief) = (process(*victim), process(*thief));
                 format!(
-                    "{victim} took back {}, although {thief} has stolen it ({})",
+                    "{victim} took back {}, although {thief} had stolen it ({})",
                     names.task(*task),
                     theft_name(*theft, names)
                 )
@@ -453,7 +453,7 @@ impl Breach {
                     _ => "acknowledged the result of",
                 };
                 format!(
-                    "{} {what} {} before a checkpoint that contains this was durable ({})",
+                    "{} {what} {} before a checkpoint that contains this step was durable ({})",
                     process(*by),
                     names.task(*task),
                     theft_name(*theft, names)
@@ -521,8 +521,8 @@ impl Breach {
                 )
             }
             Breach::LogNotRemoved { process: of, removed, due, since } => format!(
-                "{} had removed {removed} messages from its log by the end, but no recovery could need {due} \
-                 messages in it after {:.2} s",
+                "{} had removed only {removed} messages from its log by the end, although {due} of its messages could not \
+                 be needed by any recovery after {:.2} s",
                 names.process(of),
                 since.as_secs_f64()
             ),
@@ -561,7 +561,7 @@ impl Breach {
                 format!("{} finished with the result {found} instead of {expected}", process(of))
             }
             Breach::NeverFinished { process: of } => {
-                format!("{} never finished in its final state", process(of))
+                format!("{} never finished, or a rollback undid its end", process(of))
             }
             Breach::NotDeterministic { message } => not_deterministic(message, names),
             _ => return None,
@@ -622,7 +622,7 @@ fn impossible(what: ImpossibleFact, names: &Context) -> String {
         ImpossibleFact::EndedEarly { left } => {
             format!("ended the program although {left} of its tasks were left")
         }
-        ImpossibleFact::EndedNothing => "ended the program, which it did not have".into(),
+        ImpossibleFact::EndedNothing => "ended the program, which it did not own".into(),
         ImpossibleFact::AbsorbedTwice { of, theft } => format!(
             "took over the state of {}, part of which ({}) it already had",
             names.process(of),
@@ -694,7 +694,7 @@ impl Gap {
                 process(*of)
             ),
             Gap::EndedApart { cluster, processes, fault, skew, within } => format!(
-                "the {processes} processes of {} ended within {skew} by {fault}, not within {within}",
+                "{fault} ended the {processes} processes of {} within {skew}, not within {within}",
                 names.cluster(*cluster)
             ),
             Gap::LinkLatency { from, to, measured, asked } => format!(
@@ -774,7 +774,7 @@ fn in_words(part: &MemoryPart) -> (String, &'static str) {
         MemoryContent::JudgedFacts => ("facts and their judgement", "make the program shorter"),
         MemoryContent::Checkpoints => (
             "parts of checkpoints",
-            "collect checkpoints more often (`collectEvery`), take fewer (`checkpointEvery`)",
+            "collect checkpoints more often (`collectEvery`) or take fewer (`checkpointEvery`)",
         ),
         MemoryContent::Logs => {
             ("logged messages", "take and collect checkpoints more often (`checkpointEvery`, `collectEvery`)")
@@ -798,7 +798,7 @@ impl Remark {
                 format!("wasteful: {} (and {more} more of this kind)", it.sentence(names))
             }
             Remark::EndedTogether { skew } => {
-                format!("cluster losses: all processes ended within {skew}")
+                format!("cluster losses: all processes of a lost cluster ended within {skew}")
             }
             Remark::WithoutEffect { fault, reason } => format!("{fault} had no effect: {reason}"),
             Remark::NotDue { never, planned } => {

@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(finding.violation_count(), 0);
         let gap = finding.open.unwrap();
         let contents = "reached its memory limit, 64 MiB, with 40 MiB for 12 parts of checkpoints, 3 MiB for 7 facts \
-                        and their judgement; collect checkpoints more often (`collectEvery`), take fewer \
+                        and their judgement; collect checkpoints more often (`collectEvery`) or take fewer \
                         (`checkpointEvery`)";
         // In virtual time, and with real processes on one machine, the program itself reaches its limit.
         for measures_links in [false, true] {

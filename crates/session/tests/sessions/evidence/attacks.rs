@@ -283,22 +283,19 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     });
 
     // The supervisor's facts.
-    attacks.without("lifeStarted (first life)", &["do not contain the start of"], |fact| {
+    attacks.without("lifeStarted (first life)", &["do not state that"], |fact| {
         matches!(fact, Fact::LifeStarted { life: Life(1), .. })
     });
-    attacks.without(
-        "lifeStarted (second life)",
-        &["was never started", "do not contain the start of"],
-        |fact| matches!(fact, Fact::LifeStarted { life: Life(2), .. }),
-    );
-    attacks.without("begun", &["do not contain the start of the application"], |fact| *fact == Fact::Begun);
-    attacks.without("injecting", &["do not contain its injection"], |fact| {
+    attacks.without("lifeStarted (second life)", &["was never started", "do not state that"], |fact| {
+        matches!(fact, Fact::LifeStarted { life: Life(2), .. })
+    });
+    attacks.without("begun", &["do not state that the application started"], |fact| *fact == Fact::Begun);
+    attacks.without("injecting", &["do not state that it was injected"], |fact| {
         matches!(fact, Fact::Injecting { .. })
     });
-    attacks.without("failed", &["ended no life"], |fact| matches!(fact, Fact::Failed { .. }));
+    attacks.without("failed", &["ended no process"], |fact| matches!(fact, Fact::Failed { .. }));
     attacks.without("detected", &["was never detected"], |fact| matches!(fact, Fact::Detected { .. }));
-    attacks
-        .without("completed", &["do not contain the completion of the run"], |fact| *fact == Fact::Completed);
+    attacks.without("completed", &["do not state that the run completed"], |fact| *fact == Fact::Completed);
     attacks.resealed(
         "a fault's facts removed, and its account edited",
         &["missing from the supervisor's facts", "without a planned fault"],
@@ -323,7 +320,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         let (_, fact) = facts.remove(at);
         facts.insert(0, (Time::ZERO, fact));
     });
-    attacks.resealed("a second beginning", &["2 starts"], |_, trace| {
+    attacks.resealed("a second beginning", &["the application started 2 times"], |_, trace| {
         let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
         let at = facts.iter().position(|(_, fact)| *fact == Fact::Begun).unwrap();
         facts.insert(at, facts[at].clone());
@@ -346,7 +343,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         ("detected", |fact| matches!(fact, Fact::Detected { .. })),
     ];
     for (name, is_it) in stated_once {
-        attacks.resealed(format!("one fact `{name}` doubled"), &["several times"], move |_, trace| {
+        attacks.resealed(format!("one fact `{name}` doubled"), &["more than once"], move |_, trace| {
             let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
             let at = facts.iter().position(|(_, fact)| is_it(fact)).unwrap();
             facts.insert(at, facts[at].clone());
