@@ -97,9 +97,9 @@ pub fn unread(schedule: &resource::Schedule) -> Option<Problem> {
     Some(Problem {
         path: "spec.schedule.file".into(),
         message: format!(
-            "`{file}` cannot be read here: only the command `faultline` reads files that a federation names"
+            "`{file}` cannot be read here: only the `faultline` command reads files named in a federation"
         ),
-        help: "copy the numbers of the file to `pieces`".into(),
+        help: "copy the numbers from the file into `pieces`".into(),
     })
 }
 
@@ -113,9 +113,9 @@ fn instance(qap: &resource::Qap) -> Result<Instance, Problem> {
         return Err(problem(
             "file",
             format!(
-                "`{file}` cannot be read here: only the command `faultline` reads files that a federation names"
+                "`{file}` cannot be read here: only the `faultline` command reads files named in a federation"
             ),
-            "copy the text of the file to `data`".into(),
+            "copy the text of the file into `data`".into(),
         ));
     }
     if let Some(text) = &qap.data {

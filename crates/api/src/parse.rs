@@ -268,7 +268,7 @@ fn explain(text: &str, error: &Error) -> Fault {
             let word = locations.around(place.start).and_then(|_| locations.before(place.start));
             let help =
                 "write `{ … }` with the fields inside; `faultline samples` prints complete examples";
-            return ("expected fields".into(), help.into(), word.unwrap_or(place));
+            return ("expected a mapping".into(), help.into(), word.unwrap_or(place));
         }
         Error::Unexpected { expected, .. } if expected.contains("scalar") => {
             ("expected a single value".into(), "write a word or a number, without brackets".into())
@@ -321,7 +321,7 @@ fn possible(expected: &[&'static str]) -> Vec<&'static str> {
 /// Returns the suggested fix for an unknown word.
 fn instead(word: &str, expected: &[&'static str]) -> String {
     let possible = match expected {
-        [] => "no fields are allowed here; remove it".to_owned(),
+        [] => "remove it: no fields are allowed here".to_owned(),
         [only] => format!("use `{only}`"),
         many => format!("use one of: {}", many.join(", ")),
     };

@@ -87,7 +87,7 @@ pub enum Invalid {
         found: usize,
     },
     /// An order does not contain every rank exactly once.
-    #[error("order must contain each of the {ranks} ranks once, counted from 0")]
+    #[error("order must contain each of the {ranks} ranks exactly once, counted from 0")]
     NotAnOrder {
         /// Number of ranks in the federation.
         ranks: usize,

@@ -31,18 +31,18 @@ pub enum Application {
     /// Sends different messages in every re-execution, so that determinism cannot hide a defect. There is no expected
     /// result to compare with.
     Salted(Salted),
-    /// Program of tasks: computes a Fibonacci number by two calls and a sum.
+    /// A program of tasks that computes a Fibonacci number by two calls and a sum.
     Fibonacci(Fibonacci),
-    /// Program of tasks: counts the ways to place n queens on a board.
+    /// A program of tasks that counts the ways to place n queens on a board.
     NQueens(NQueens),
-    /// Program of tasks: solves the quadratic assignment problem by branch and bound.
+    /// A program of tasks that solves the quadratic assignment problem by branch and bound.
     Qap(Qap),
-    /// Random program of tasks.
+    /// A random program of tasks.
     TaskGraph(TaskGraph),
-    /// Program of tasks, planned in advance: Jacobi's method on a two-dimensional grid, cut into blocks.
+    /// A program of tasks, planned in advance: Jacobi's method on a two-dimensional grid that is cut into blocks.
     Jacobi(Jacobi),
-    /// Program of tasks, planned in advance: simulates a piece of cloth, made of particles held together by springs and
-    /// cut into blocks.
+    /// A program of tasks, planned in advance: the simulation of a piece of cloth that is made of particles held
+    /// together by springs and cut into blocks.
     Cloth(Cloth),
     /// An application from another crate. The program that runs the federation must contain it.
     Custom(Custom),

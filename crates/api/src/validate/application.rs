@@ -195,7 +195,7 @@ impl Check<'_> {
             if !sorted.iter().copied().eq(0..processes) {
                 self.problem(
                     format!("{path}.order"),
-                    format!("`order` does not contain each of the {processes} ranks once"),
+                    format!("`order` must contain each of the {processes} ranks exactly once"),
                     format!("list the numbers from 0 to {} in any order, or omit `order`", processes - 1),
                 );
             }

@@ -148,7 +148,7 @@ impl Check<'_> {
         if !FactKind::OF_PROCESSES.contains(&when.fact) {
             self.problem(
                 format!("{path}.fact"),
-                "the supervisor reports this fact, so no process can be halted at it",
+                "the supervisor reports this fact, but only facts of processes can trigger a fault",
                 "use a fact that a process reports, such as `checkpointRequested` or `delivered`",
             );
         } else {
@@ -285,7 +285,7 @@ impl Check<'_> {
                     self.problem(
                         format!("{path}.to"),
                         format!("a partition needs two clusters (found `{}` twice)", it.to),
-                        "name two clusters; for the network within a cluster, use `link`",
+                        "specify two clusters; for the network within a cluster, use `link`",
                     );
                 }
                 self.lasts(path, Some(it.span));
@@ -356,7 +356,7 @@ impl Check<'_> {
             self.problem(
                 path,
                 "the federation has only one cluster to choose from",
-                "add a cluster, or name both ends",
+                "add a cluster, or specify both ends",
             );
         }
     }

@@ -195,7 +195,7 @@ impl<'a> Check<'a> {
                     Duration(jitter),
                     Duration(latency)
                 ),
-                "choose a jitter of at most the latency",
+                "choose a jitter no larger than the latency",
             );
         }
     }
@@ -267,12 +267,14 @@ impl<'a> Check<'a> {
 
     /// Checks the period of a timer. Some options permit disabling the timer.
     fn period(&mut self, path: &str, period: Option<Span>, can_be_disabled: bool) {
-        if period.is_some_and(|it| it < Span::from_millis(1)) {
+        if let Some(period) = period.filter(|it| *it < Span::from_millis(1)) {
             let help = match can_be_disabled {
                 true => "write a longer time, or `never` to disable the timer",
                 false => "write a longer time",
             };
-            self.problem(path, "the interval of a timer must be at least 1ms", help);
+            let message =
+                format!("the interval of a timer must be at least 1ms (found {})", Duration(period));
+            self.problem(path, message, help);
         }
     }
 

@@ -18,8 +18,8 @@ impl Check<'_> {
         if clusters.iter().all(|it| !it.is_permanent()) {
             self.problem(
                 field(first),
-                "no cluster takes part from start to end",
-                "remove `joinsAfter` and `leavesAfter` from one cluster: a cluster that always takes part must direct garbage collection",
+                "no cluster is present for the whole run",
+                "remove `joinsAfter` and `leavesAfter` from one cluster: a cluster that is always present must direct garbage collection",
             );
         }
         if spec.application.family() == Family::Tasks {
@@ -72,7 +72,7 @@ impl Check<'_> {
             } else if spec.is_planned() {
                 self.problem(
                     format!("{path}.joinsAfter"),
-                    "tasks that are assigned in advance do not reach clusters that join late",
+                    "a cluster that joins late gets no tasks, because tasks are assigned in advance",
                     "let processes steal tasks (`stealing: {}` instead of `schedule`), or omit `joinsAfter`",
                 );
             }
@@ -86,7 +86,7 @@ impl Check<'_> {
         self.problem(
             format!("{path}.joinsAfter"),
             format!("cluster `{cluster}` would join at the start"),
-            "omit `joinsAfter`: a cluster takes part from the start by default",
+            "omit `joinsAfter`: by default, a cluster is present from the start",
         );
     }
 
@@ -111,7 +111,7 @@ impl Check<'_> {
                 self.problem(
                     format!("{path}.leavesAfter"),
                     format!(
-                        "cluster `{}` must leave later than it joins (found `leavesAfter: {}`, joins after {})",
+                        "cluster `{}` must leave after it joins (found `leavesAfter: {}`, `joinsAfter: {}`)",
                         cluster.name,
                         Duration(leaves),
                         Duration(joins.unwrap_or_default())
@@ -124,7 +124,7 @@ impl Check<'_> {
                     self.problem(
                         format!("{path}.{field}"),
                         format!(
-                            "the application computes for {} and ends before {}",
+                            "the application computes for {}, and would end before `{field}: {}`",
                             Duration(duration),
                             Duration(at)
                         ),
@@ -172,12 +172,12 @@ impl Check<'_> {
             && let Some(owner) = short
         {
             let (name, others) = (owner.name.clone(), stay(&owner.name));
-            let clusters = if replicas == 1 { "cluster that takes part" } else { "clusters that take part" };
+            let clusters = if replicas == 1 { "cluster that is" } else { "clusters that are" };
             self.problem(
                 path,
                 format!(
-                    "for the checkpoints of `{name}`, `replicas: {replicas}` needs {replicas} other {clusters} from start \
-                     to end (found {others})"
+                    "for the checkpoints of `{name}`, `replicas: {replicas}` needs {replicas} other {clusters} present \
+                     for the whole run (found {others})"
                 ),
                 "reduce `replicas`, change `replicateTo`, or remove `joinsAfter` and `leavesAfter` from more clusters",
             );

@@ -9,6 +9,7 @@ use super::Check;
 use crate::flow::flow;
 use crate::names::Names;
 use crate::plan::plan_by_entry;
+use crate::quantity::Duration;
 use crate::resource::{Application, Family, Fault, Qap};
 
 /// Permitted speeds in percent, from a hundredth of the default to a hundred times the default.
@@ -170,7 +171,10 @@ impl Check<'_> {
         if stealing.patience() < Span::from_micros(1) {
             self.problem(
                 "spec.stealing.patience",
-                "idle processes would ask for tasks without waiting",
+                format!(
+                    "{} is too short: idle processes would ask for tasks without pausing",
+                    Duration(stealing.patience())
+                ),
                 "write a duration of at least 1us",
             );
         }

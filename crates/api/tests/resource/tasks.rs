@@ -102,14 +102,14 @@ fn values_out_of_range_are_rejected() {
     rejects(
         [("patience: 2ms", "patience: 0ms")],
         8,
-        "idle processes would ask for tasks without waiting",
+        "0ns is too short: idle processes would ask for tasks without pausing",
         "write a duration of at least 1us",
     );
     rejects([("0.5", "1.5")], 8, "1.5 is not a probability", "write a number between 0 and 1");
     rejects(
         [("tau: 2s", "tau: 1us")],
         6,
-        "the interval of a timer must be at least 1ms",
+        "the interval of a timer must be at least 1ms (found 1us)",
         "write a longer time",
     );
 }
@@ -174,7 +174,7 @@ fn the_file_of_an_instance_is_read_by_the_caller() {
     let application = &mut federation.spec.application;
     let problem = flow(application).unwrap().unwrap_err();
     assert_eq!(problem.path, "spec.application.qap.file");
-    assert_eq!(problem.help, "copy the text of the file to `data`");
+    assert_eq!(problem.help, "copy the text of the file into `data`");
     assert!(with_file(application, "2 0 1 1 0 0 3 3".into()).is_err());
     *application = with_file(application, "2 0 1 1 0 0 3 3 0".into()).unwrap();
     assert!(flow(application).unwrap().is_ok());
@@ -236,8 +236,8 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
     rejects(
         [late, ("nodes: 3", "nodes: 3, joinsAfter: 1s")],
         5,
-        "no cluster takes part from start to end",
-        "remove `joinsAfter` and `leavesAfter` from one cluster: a cluster that always takes part must direct garbage collection",
+        "no cluster is present for the whole run",
+        "remove `joinsAfter` and `leavesAfter` from one cluster: a cluster that is always present must direct garbage collection",
     );
     rejects(
         [("nodes: 2, speed: 50", "nodes: 2, leavesAfter: 2s, speed: 50")],
@@ -249,13 +249,13 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
         [("nodes: 2, speed: 50", "nodes: 2, joinsAfter: 0s, speed: 50")],
         5,
         "cluster `rennes` would join at the start",
-        "omit `joinsAfter`: a cluster takes part from the start by default",
+        "omit `joinsAfter`: by default, a cluster is present from the start",
     );
     // Replicas are kept only on clusters that take part from the start.
     rejects(
         [late, ("tau: 2s", "tau: 2s, replicateTo: otherCluster")],
         6,
-        "for the checkpoints of `paris`, `replicas: 1` needs 1 other cluster that takes part from start to end (found 0)",
+        "for the checkpoints of `paris`, `replicas: 1` needs 1 other cluster that is present for the whole run (found 0)",
         "reduce `replicas`, change `replicateTo`, or remove `joinsAfter` and `leavesAfter` from more clusters",
     );
     let lost = with([late]) + "  faults: [{ at: 3s, loseCluster: { cluster: paris, returns: false } }]\n";
@@ -269,13 +269,16 @@ fn clusters_do_not_join_a_program_that_is_assigned_in_advance() {
     rejects(
         [late, (TIC, NONE), (stealing, "schedule: {}")],
         5,
-        "tasks that are assigned in advance do not reach clusters that join late",
+        "a cluster that joins late gets no tasks, because tasks are assigned in advance",
         "let processes steal tasks (`stealing: {}` instead of `schedule`), or omit `joinsAfter`",
     );
     let stolen = with([late, (TIC, NONE), (FIBONACCI, "jacobi: {}")]);
     assert!(parse("federation.yaml", stolen.as_bytes()).is_ok());
     let assigned = stolen.replace(stealing, "");
-    assert_eq!(error(&assigned).1, "tasks that are assigned in advance do not reach clusters that join late");
+    assert_eq!(
+        error(&assigned).1,
+        "a cluster that joins late gets no tasks, because tasks are assigned in advance"
+    );
     // Tasks of CCK are always assigned in advance.
     rejects(
         [late, (TIC, "cck: {}"), (stealing, "schedule: {}")],

@@ -126,7 +126,7 @@ fn wrong_words_and_shapes_are_reported_in_their_context() {
         t.yaml:5:1 there are 2 rows of links, but 3 clusters (write one row per cluster)
         t.yaml:7:5 row 1 of the matrix has 1 links instead of 2 (list the links to all previous clusters, then the link within the cluster)
         t.yaml:3:13 the name `a` is used by more than one cluster (give each cluster a unique name)
-        t.yaml:8:30 the jitter (2ms) exceeds the latency (1ms), so delays could be negative (choose a jitter of at most the latency)
+        t.yaml:8:30 the jitter (2ms) exceeds the latency (1ms), so delays could be negative (choose a jitter no larger than the latency)
         t.yaml:4:23 cluster `c` has only one node (add a node: replicas of checkpoints are kept by a neighbour in the same cluster)
         t.yaml:1:1 the file is empty (`faultline samples hc3i/topology` prints an example)
         "
@@ -157,7 +157,7 @@ fn wrong_words_and_shapes_are_reported_in_their_context() {
         m.yaml:1:1 the delay between checkpoints of cluster `c` is missing (add `c: 30m`, or `c: never` for no checkpoints)
         m.yaml:1:43 there is no cluster `d` (the clusters are: a, b, c)
         m.yaml:1:26 `inf` is not a duration (write a value such as `5ms`, `1.5s` or `2m`)
-        m.yaml:1:18 the interval of a timer must be at least 1ms (write a longer time, or `never` to disable the timer)
+        m.yaml:1:18 the interval of a timer must be at least 1ms (found 10us) (write a longer time, or `never` to disable the timer)
         "
     );
 }

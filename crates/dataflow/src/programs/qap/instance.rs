@@ -91,7 +91,7 @@ impl Malformed {
             }
             Malformed::Size { .. } => format!("choose an instance of 2 to {MOST} facilities"),
             Malformed::Short { n, .. } => format!("add the missing entries, or correct the size {n}"),
-            Malformed::Long { n, .. } => format!("remove the surplus, or correct the size {n}"),
+            Malformed::Long { n, .. } => format!("remove the surplus entries, or correct the size {n}"),
         }
     }
 }
@@ -193,7 +193,7 @@ mod tests {
             (
                 "2\n0 1\n1 0\n0 3\n4 0\n5",
                 "line 6: `5` follows the last of 8 entries of two 2 x 2 matrices".into(),
-                "remove the surplus, or correct the size 2",
+                "remove the surplus entries, or correct the size 2",
             ),
         ] {
             let error = Instance::parse(text).unwrap_err();
