@@ -8,7 +8,7 @@ use faultline_history::GroupId;
 use faultline_history::recoveries::Recovery;
 use faultline_trace::Manifest;
 use faultline_trace::duration::{instant, lasted};
-use faultline_trace::fault::{describe_change, describe_fault, for_good};
+use faultline_trace::fault::{describe_change, describe_fault, describe_injected_fault, for_good};
 use faultline_trace::manifest::EffectEntry;
 use serde::Serialize;
 
@@ -230,8 +230,16 @@ impl Explainer<'_> {
             ),
             Fault::LoseCluster { cluster, storage, returns } => {
                 let skew = self.manifest.effects.iter().find(|it| it.no == no).and_then(EffectEntry::skew);
+                let members = self.manifest.processes.iter().filter(|it| it.cluster == cluster).count();
+                let all = match (killed, members) {
+                    (1, 1) => "the only process".to_owned(),
+                    (2, 2) => "both processes".to_owned(),
+                    (_, all) if killed == all => format!("all {killed} processes"),
+                    _ => count(killed as u64, "process"),
+                };
+                let were = if killed == 1 { "was" } else { "were" };
                 format!(
-                    "At {at}, all {killed} processes of {} were killed {}{} ({name}, cluster loss{}).",
+                    "At {at}, {all} of {} {were} killed {}{} ({name}, cluster loss{}).",
                     self.names.cluster(cluster),
                     skew.map_or_else(|| "at once".to_owned(), |it| format!("within {it}")),
                     for_good(returns),
@@ -255,7 +263,7 @@ impl Explainer<'_> {
                 )
             }
             Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => {
-                format!("At {at}, {} ({name}).", describe_fault(fault, self.names.names()))
+                format!("At {at}, {} ({name}).", describe_injected_fault(fault, self.names.names()))
             }
         }
     }
@@ -331,7 +339,8 @@ impl Explainer<'_> {
         if tasks > 0 {
             let since = count(tasks, "task");
             text.push_str(&format!(
-                " {since} that had run since then had to be re-executed ({} of work).",
+                " {since} that had run since {} had to be re-executed ({} of work).",
+                if rollback.checkpoint.is_some() { "that checkpoint" } else { "the start" },
                 lasted(cost)
             ));
         }
@@ -402,12 +411,15 @@ impl Explainer<'_> {
             );
         }
         let idle = it.live.difference(&it.busy).count() as u64;
+        let idle = match idle {
+            0 => String::new(),
+            idle => format!(" {} did not re-execute anything.", count(idle, "process")),
+        };
         format!(
             "From {at}, {processes} re-executed {} that others had lost ({} of work); a global rollback would have \
-             undone {since}. {} did not re-execute anything.",
+             undone {since}.{idle}",
             count(it.again, "task"),
             it.cost,
-            count(idle, "process"),
         )
     }
 

@@ -78,7 +78,7 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
             (terms::section(terms::OF_A_RUN))
             h2 { "Federation" }
             details {
-                summary { "File of this run" }
+                summary { "Federation file of this run" }
                 pre { (federation) }
             }
             footer {
@@ -204,7 +204,7 @@ fn diagram_section(diagram: &Diagram) -> Markup {
             (sign("lost", "work undone"))
         }
         p.hint {
-            "Drag to move, double-click or " kbd { "Ctrl" } "+wheel to zoom, hover over an item for details, and \
+            "Drag to move, double-click or " kbd { "Ctrl" } "+scroll to zoom, hover over an item for details, and \
                 click a message to see its causal past. "
             "Where too many messages are in view, shades show how many there are. Keys: "
             kbd { "+" } " " kbd { "\u{2212}" } " " kbd { "\u{2190}" } " " kbd { "\u{2192}" } " " kbd { "0" } " whole run, "
@@ -315,7 +315,7 @@ pub fn shares(name: &str, spent: &TimeByActivity) -> Markup {
     let whole = spent.total_seconds();
     let parts: Vec<_> = spent.parts().into_iter().filter(|it| it.1 > 0.0).collect();
     html! {
-        div.shares role="img" aria-label={ "Time of " (name) ", in shares" } {
+        div.shares role="img" aria-label={ "Time of " (name) ", as shares" } {
             @for (kind, seconds) in &parts {
                 i class=(kind) style={ "width:" (format!("{:.3}", 100.0 * seconds / whole)) "%" }
                     title={ (kind) ": " (span(*seconds)) ", " (percent(*seconds, whole)) } {}

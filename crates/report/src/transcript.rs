@@ -251,7 +251,7 @@ impl Writer<'_> {
                 self.line(at, self.names.process(process), text);
             }
             Claim::Forcing { id } => {
-                let text = format!("holds {} until the checkpoint that it forces", self.name(*id));
+                let text = format!("holds {} until after the checkpoint that it forces", self.name(*id));
                 self.line(at, self.names.process(process), text);
             }
             Claim::Collected { below, kept, log, .. } => {

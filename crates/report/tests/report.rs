@@ -363,7 +363,7 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     let judgement = passed();
     let recorded = RecordedRun { bundle: "late", manifest: &manifest, trace: &trace, judgement: &judgement };
     let told: Vec<_> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
-    assert!(told[0].contains("all 2 processes of rennes were killed at once (fault 1"), "{told:?}");
+    assert!(told[0].contains("both processes of rennes were killed at once (fault 1"), "{told:?}");
     assert!(
         told[1].contains("rennes-1 was paused for 10.0 ms (fault 2, pause) and then resumed"),
         "{told:?}"

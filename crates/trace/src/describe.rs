@@ -158,7 +158,7 @@ fn describe_claim(claim: &Claim, names: &RunNames, f: &mut fmt::Formatter<'_>) -
         }
         Claim::Resent { id } => write!(f, "re-sent {}", message(*id)),
         Claim::Forcing { id } => {
-            write!(f, "holds {} until the checkpoint that it forces", message(*id))
+            write!(f, "holds {} until after the checkpoint that it forces", message(*id))
         }
         Claim::Collected { round, below, kept, log } => {
             write!(

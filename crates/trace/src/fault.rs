@@ -7,28 +7,39 @@ use crate::duration::{instant, lasted};
 use crate::names::RunNames;
 use crate::row::kind_name;
 
-/// Describes the effect of a fault.
+/// Describes the effect of a fault, in the present tense.
 pub fn describe_fault(fault: &Fault, names: &RunNames) -> String {
+    effect(fault, names, false)
+}
+
+/// Describes the effect of an injected fault, in the past tense.
+pub fn describe_injected_fault(fault: &Fault, names: &RunNames) -> String {
+    effect(fault, names, true)
+}
+
+fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
+    let be = if is_past { "was" } else { "is" };
     let lost = |storage: &StorageFate| match storage {
-        StorageFate::Kept => "",
-        StorageFate::Lost => ", and its storage is lost",
+        StorageFate::Kept => String::new(),
+        StorageFate::Lost => format!(", and its storage {be} lost"),
     };
     match fault {
         Fault::Crash { process, storage, returns } => {
-            format!("{} is killed{}{}", names.process(*process), for_good(*returns), lost(storage))
+            format!("{} {be} killed{}{}", names.process(*process), for_good(*returns), lost(storage))
         }
         Fault::Pause { process, span } => {
-            format!("{} is paused for {}", names.process(*process), lasted(*span))
+            format!("{} {be} paused for {}", names.process(*process), lasted(*span))
         }
         Fault::LoseCluster { cluster, storage, returns } => {
             let name = names.cluster(*cluster);
-            format!("all of {name} is killed at once{}{}", for_good(*returns), lost(storage))
+            format!("all of {name} {be} killed at once{}{}", for_good(*returns), lost(storage))
         }
         Fault::Link { from, to, properties, span } => {
             let which = link(*from, *to, names);
-            let how = properties
-                .as_ref()
-                .map_or_else(|| "is restored".to_owned(), |it| format!("becomes {}", describe_link(it)));
+            let how = match properties {
+                None => format!("{be} restored"),
+                Some(properties) => format!("{be} changed to {}", describe_link(properties)),
+            };
             match span {
                 Some(span) => format!("{which} {how} for {}", lasted(*span)),
                 None => format!("{which} {how}"),
@@ -36,13 +47,17 @@ pub fn describe_fault(fault: &Fault, names: &RunNames) -> String {
         }
         Fault::Partition { from, to, both, span } => {
             let arrow = if *both { "<->" } else { "->" };
-            format!("{}{arrow}{} is cut for {}", names.cluster(*from), names.cluster(*to), lasted(*span))
+            format!("{}{arrow}{} {be} cut for {}", names.cluster(*from), names.cluster(*to), lasted(*span))
         }
         Fault::Storage { process, how, span } => {
             let how = match how {
-                StorageFault::Slow(extra) => format!("takes {extra} longer per write"),
-                StorageFault::Full => "is full".to_owned(),
-                StorageFault::Corrupt => "returns corrupt data".to_owned(),
+                StorageFault::Slow(extra) => {
+                    format!("{} {extra} longer per write", if is_past { "took" } else { "takes" })
+                }
+                StorageFault::Full => format!("{be} full"),
+                StorageFault::Corrupt => {
+                    format!("{} corrupt data", if is_past { "returned" } else { "returns" })
+                }
             };
             let span = span.map_or_else(|| "until the end".to_owned(), |it| format!("for {}", lasted(it)));
             format!("the storage of {} {how} {span}", names.process(*process))
@@ -162,6 +177,20 @@ mod tests {
             describe_link(&LinkProperties { bandwidth: 200_000_000, ..link }),
             "8.00 ms, +-200 us, 1.6 Gbit/s, 0.1 % loss"
         );
+    }
+
+    #[test]
+    fn planned_faults_are_described_in_the_present_and_injected_ones_in_the_past() {
+        let (from, to) = (ClusterId(0), ClusterId(1));
+        let names = RunNames::default();
+        let said = |fault| {
+            let (now, then) = (describe_fault(&fault, &names), describe_injected_fault(&fault, &names));
+            [now, then].map(|it| it.split_once(' ').expect("a name precedes the verb").1.to_owned())
+        };
+        let cut = Fault::Partition { from, to, both: true, span: Span::from_millis(700) };
+        assert_eq!(said(cut), ["is cut for 700 ms", "was cut for 700 ms"]);
+        let healed = Fault::Link { from, to, properties: None, span: None };
+        assert_eq!(said(healed), ["is restored", "was restored"]);
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl fmt::Display for FlawKind {
             FlawKind::BrokenSeal { sealed, found } if sealed != found => {
                 write!(
                     f,
-                    "are not those that were sealed: the seal counts {sealed}, the file contains {found}"
+                    "are not those that were sealed: the seal counts {sealed}, but the file contains {found}"
                 )
             }
             FlawKind::BrokenSeal { found, .. } => {

@@ -104,7 +104,7 @@ fn manifest(nodes: u32) -> Manifest {
         faults: vec![
             (FaultNo(0), FaultState::Effective),
             (FaultNo(1), FaultState::Effective),
-            (FaultNo(2), FaultState::Ineffective("the run had ended before its time".into())),
+            (FaultNo(2), FaultState::Ineffective("the run had ended before it was due".into())),
         ],
         links: vec![link(0, 0, 80, 121), link(0, 1, 8000, 8094), link(1, 0, 5000, 5061), link(1, 1, 80, 117)],
         expected: Some(Expected {

@@ -768,7 +768,9 @@ fn a_fault_with_little_work_left_is_ineffective() {
         (240, FaultState::Effective),
         (
             241,
-            FaultState::Ineffective("only 19 % of the application's steps were left, less than 20 %".into()),
+            FaultState::Ineffective(
+                "only 19 % of the application's steps were left, less than the required 20 %".into(),
+            ),
         ),
     ] {
         let mut driver = TestDriver::begun(vec![(at(10), crash(P0))]);
