@@ -79,7 +79,7 @@ impl Series<'_, '_> {
         self.facts("checkpoints_aborted", "Discarded checkpoints", FactKind::CheckpointAborted)?;
         self.facts("collections", "Garbage collections", FactKind::Collected)?;
         self.facts("images_saved", "Parts of checkpoints passed to the storage", FactKind::Saved)?;
-        let durable = "Parts of checkpoints that the storage reported durable";
+        let durable = "Parts of checkpoints that the storage reported as durable";
         self.facts("images_durable", durable, FactKind::Durable)?;
         let frozen = "Time during which applications were frozen for checkpoints";
         self.time("checkpoint_frozen", frozen, |it| it.counts.frozen)?;
@@ -168,7 +168,7 @@ impl Series<'_, '_> {
         let times: Vec<_> = times.collect();
         self.family("processes", "Processes of a cluster", None, all)?;
         self.family("processes_up", "Processes of a cluster that are up", None, up)?;
-        let help = "Time since the application began, summed over processes, by whether they were up";
+        let help = "Time since the application started, summed over all processes, by state: up or down";
         self.family("process_time", help, Some(&Unit::Seconds), times)
     }
 

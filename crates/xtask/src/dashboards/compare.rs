@@ -49,7 +49,7 @@ pub(super) const COMPARE: Dashboard = Dashboard {
                 Panel::bars("Rollbacks", "short", PLAIN)
                     .about("Rollbacks of processes.")
                     .of(&[("sum by (federation, protocol) (faultline_rollbacks_total{RUNS})", LEGEND)]),
-                Panel::bars("Mean recovery", "s", PLAIN)
+                Panel::bars("Mean recovery time", "s", PLAIN)
                     .about("From a fault, or the last heartbeat, until the failed process had restored its state.")
                     .of(&[(
                         "sum by (federation, protocol) (faultline_recovery_seconds_sum{RUNS}) \
@@ -69,7 +69,7 @@ pub(super) const COMPARE: Dashboard = Dashboard {
                         "histogram_quantile(1, sum by (federation, protocol, le) (faultline_fault_skew_seconds_bucket{RUNS}))",
                         LEGEND,
                     )]),
-                Panel::bars("Mean detection", "s", PLAIN)
+                Panel::bars("Mean detection time", "s", PLAIN)
                     .about("From a fault, or the last heartbeat, to the announcement of the failure.")
                     .of(&[(
                         "sum by (federation, protocol) (faultline_detection_seconds_sum{RUNS}) \

@@ -53,7 +53,7 @@ pub(super) const OPERATOR: Dashboard = Dashboard {
                     .about("Judged federations by verdict.")
                     .of(&[("sum by (verdict) (faultline_federation_verdict{FEDERATIONS})", "{{verdict}}")]),
                 Panel::graph("Conditions", "short")
-                    .about("Federations by the conditions that are true.")
+                    .about("Number of federations for which each condition is true.")
                     .of(&[("sum by (condition) (faultline_federation_condition{FEDERATIONS})", "{{condition}}")]),
             ],
         ),

@@ -87,7 +87,7 @@ const ROW_RUN: &[Panel] = &[
     Panel::number("Worst skew", "s", &[(0.0, GREEN), (0.01, ORANGE), (0.05, RED)])
         .about("Longest time from the first to the last effect of a fault, as the upper bound of its bucket.")
         .of(&[("histogram_quantile(1, sum by (le) (faultline_fault_skew_seconds_bucket{RUNS}))", "skew")]),
-    Panel::number("Mean recovery", "s", &[(0.0, GREEN), (5.0, ORANGE), (30.0, RED)])
+    Panel::number("Mean recovery time", "s", &[(0.0, GREEN), (5.0, ORANGE), (30.0, RED)])
         .about("From a fault, or the last heartbeat, until the failed process had restored its state.")
         .of(&[(
             "sum(faultline_recovery_seconds_sum{RUNS}) / (sum(faultline_recovery_seconds_count{RUNS}) > 0)",
@@ -185,7 +185,7 @@ const ROW_LINKS: &[Panel] = &[
             ("max by (from, to) (faultline_link_delay_seen_seconds{RUNS})", "{{from}} to {{to}}"),
             ("max by (from, to) (faultline_link_delay_requested_seconds{RUNS})", "{{from}} to {{to}}, requested"),
         ]),
-    Panel::graph("Delay beyond the request", "s")
+    Panel::graph("Delay beyond the requested latency", "s")
         .about("Mean delay minus the requested latency.")
         .of(&[(
             "max by (from, to) (faultline_link_delay_seen_seconds{RUNS} - faultline_link_delay_requested_seconds{RUNS})",
@@ -198,7 +198,7 @@ const ROW_LINKS: &[Panel] = &[
 
 const ROW_STORAGE: &[Panel] = &[
     Panel::graph("Parts of checkpoints written", "short")
-        .about("Parts passed to the storage, and parts reported durable. The difference is being written.")
+        .about("Parts passed to the storage, and parts reported as durable. The difference is still being written.")
         .of(&[
             ("sum(faultline_images_saved_total{CLUSTERS})", "saved"),
             ("sum(faultline_images_durable_total{CLUSTERS})", "durable"),
