@@ -75,7 +75,7 @@ pub enum ShaperError {
         source: io::Error,
     },
     /// The kernel refused the request.
-    #[error("the shaper cannot apply the links: {0}")]
+    #[error("the shaper cannot configure the links: {0}")]
     Refused(String),
     /// The program at the socket is not a shaper.
     #[error("the shaper sent an unexpected response")]

@@ -174,7 +174,7 @@ mod tests {
             let ask = async {
                 assert_eq!(waiting.await.unwrap().unwrap(), 7);
                 let refused = Shaper::at(&socket).apply(HERE, Tree::default()).await.unwrap_err();
-                assert_eq!(refused.to_string(), "the shaper cannot apply the links: no");
+                assert_eq!(refused.to_string(), "the shaper cannot configure the links: no");
             };
             tokio::select! {
                 Err(error) = serve => panic!("{error}"),

@@ -184,7 +184,10 @@ pub enum RunError {
     #[error("the disk is full: {0}")]
     DiskFull(String),
     /// A process ended unexpectedly several times.
-    #[error("{name} ended unexpectedly {times} times, last with {status}{}", last_of(status, last_output))]
+    #[error(
+        "{name} ended unexpectedly {times} times, most recently with {status}{}",
+        last_of(status, last_output)
+    )]
     Collapses {
         /// Name of the process.
         name: String,

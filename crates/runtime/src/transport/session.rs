@@ -52,7 +52,7 @@ struct Outgoing {
 pub(super) enum SessionError {
     #[error("received frame {got} instead of {expected}: frames are missing")]
     Gap { got: u64, expected: u64 },
-    #[error("the other end claims frames up to {claimed}, but only {written} were sent")]
+    #[error("the other end claims to have received frames up to {claimed}, but only {written} were sent")]
     Unwritten { claimed: u64, written: u64 },
 }
 
