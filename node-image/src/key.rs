@@ -75,7 +75,7 @@ pub(crate) fn read(file: &Path) -> Result<String, CommandError> {
 
 fn unusable(file: &Path, error: impl std::fmt::Display) -> CommandError {
     CommandError::input(format!(
-        "cannot use the key in {}: {error}; name a file of 64 hexadecimal digits with `--key-file`",
+        "cannot use the key in {}: {error}; specify a file of 64 hexadecimal digits with `--key-file`",
         file.display()
     ))
 }

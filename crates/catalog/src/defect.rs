@@ -128,7 +128,7 @@ defects! {
 
 /// A name that belongs to no defect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown defect `{0}`")]
+#[error("unknown defect `{0}`; docs/hc3i.md and the documents about the other protocols list the defects")]
 pub struct UnknownDefect(pub String);
 
 /// Whether this build can enable defects.

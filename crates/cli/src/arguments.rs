@@ -168,11 +168,11 @@ pub(crate) struct FilesArguments {
     pub(crate) timers: PathBuf,
 }
 
-/// Simulate the federation that three input files of the HC3I paper's simulator describe, and print statistics.
+/// Simulate a federation described by the three input files of the HC3I paper's simulator, and print statistics.
 ///
-/// The files are topology, application and timers (HC3I, section 5.1). They are converted into one federation under
-/// HC3I, with checkpoints in the memory of their owner and of one neighbour. It runs in virtual time, bit-identically
-/// for each seed, and the run is judged. With several seeds, prints the mean and range of each number.
+/// The files define the topology, the application and the timers (HC3I, section 5.1). They are converted into one
+/// federation under HC3I, with checkpoints in the memory of their owner and of one neighbour. It runs in virtual time,
+/// bit-identically for each seed, and the run is judged. With several seeds, prints the mean and range of each number.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -206,7 +206,7 @@ pub(crate) struct SimulateArguments {
     pub(crate) trace: TraceLevel,
 }
 
-/// Convert three input files of the HC3I paper's simulator into a federation file.
+/// Convert the three input files of the HC3I paper's simulator into a federation file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -227,7 +227,7 @@ pub(crate) struct ImportArguments {
 /// processes. Writes one page (index.html), tables as CSV and figures as SVG, and prints the findings: whether each
 /// result agrees, differs, or is under-specified in the paper.
 ///
-/// If interrupted, shows the completed experiments; the same command with `--resume` continues.
+/// If interrupted, shows the completed experiments; to continue, run the same command with `--resume`.
 ///
 /// Exits with 1 if a run that should pass does not, or if a goal is missed, and with 3 if the reproduction was
 /// interrupted or ran out of memory.
@@ -250,7 +250,7 @@ pub(crate) struct ReproduceArguments {
     pub(crate) quick: bool,
     /// Also run a small federation on real processes, for 4 s with each of 10 seeds (3 with `--quick`), and compare it
     /// with the simulator (HC3I); or measure the tasks of the programs on real processes, and simulate programs with
-    /// these task times (CCK). No effect on other evaluations
+    /// these task times (CCK). Has no effect on other evaluations
     #[arg(long)]
     pub(crate) with_processes: bool,
     /// Run each setting with N seeds. Default: 30 for HC3I and TIC, 3 for HydEE and CCK; fewer with `--quick`
@@ -385,11 +385,11 @@ pub(crate) enum Paper {
 ///
 /// The application, the faults and the seeds are the same for all protocols. Each protocol runs with every seed, once
 /// without faults and once with those in the file, in virtual time or on real processes, and every run is judged. The
-/// protocol named in the file keeps its options; other protocols take over the options that they share with it
-/// (checkpointEvery, collectEvery, replicas, replicateTo). Writes one page with a picture (index.html), the picture
-/// alone (picture.svg) and the numbers (comparison.json), and prints a table.
+/// protocol named in the file keeps its options; other protocols use the same values for the options that they share
+/// with it (checkpointEvery, collectEvery, replicas, replicateTo). Writes one page with a picture (index.html), the
+/// picture alone (picture.svg) and the numbers (comparison.json), and prints a table.
 ///
-/// If interrupted, shows the completed runs; the same command with `--resume` continues.
+/// If interrupted, shows the completed runs; to continue, run the same command with `--resume`.
 ///
 /// Exits with 1 if a run violates a property, and with 3 if the comparison was interrupted or ran out of memory. A
 /// protocol that does not survive a fault gets a row in the table; this is not a failure.
@@ -439,10 +439,10 @@ pub(crate) struct CompareArguments {
 /// (runs.csv), the estimates (sweep.json) and the federation file of each setting (settings/), and prints a table.
 /// Names the setting with the smallest value of one quantity, and states how certain this is.
 ///
-/// Also records each setting's run with the first seed, with its report (records/). A record larger than an equal share
-/// of 256 MiB is left out.
+/// Also records each setting's run with the first seed, together with its report (records/). Omits records larger than
+/// an equal share of 256 MiB.
 ///
-/// If interrupted, keeps the completed runs; the same command with `--resume` continues, even with more seeds.
+/// If interrupted, keeps the completed runs; to continue, even with more seeds, run the same command with `--resume`.
 ///
 /// Exits with 1 if a run violates a property, and with 3 if the sweep was interrupted or ran out of memory.
 #[derive(Debug, Args)]
@@ -570,7 +570,7 @@ pub(crate) enum LinksName {
 /// Check what this machine or a Kubernetes cluster can run, and suggest fixes.
 ///
 /// Checks the limits for runs on real processes. Tests, in a temporary network namespace, which features of
-/// `faultline run --links tc` the kernel supports. Changes nothing. Exits with 1 if something that you requested is not
+/// `faultline run --links tc` the kernel supports. Changes nothing. Exits with 1 if anything that you requested is not
 /// possible.
 ///
 /// For a Kubernetes cluster, checks what `faultline run --backend kubernetes` and `faultline fetch` need in one
@@ -702,11 +702,11 @@ pub(crate) enum ExportFormat {
 /// strike at any time, on protocol events, several at once, and during recovery. Each schedule omits some kinds
 /// of faults, chosen at random. At the end, all faults are healed, and the federation must recover and finish. Each
 /// schedule runs in virtual time, is judged, and runs a second time to confirm that it is deterministic. The search
-/// ends at the first violation. It shrinks the federation as long as the same property is violated, records and draws
-/// the run, and writes it as a file for `faultline run`.
+/// ends at the first violation. It then shrinks the federation for as long as the same property is violated, records
+/// and draws the run, and writes it as a file for `faultline run`.
 ///
-/// If interrupted, shows and saves the coverage, and records the smallest violation so far; the same command with
-/// `--resume` continues.
+/// If interrupted, shows and saves the coverage, and records the smallest violation so far; to continue, run the
+/// same command with `--resume`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -729,7 +729,7 @@ pub(crate) struct FuzzArguments {
     #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "span",
         allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     pub(crate) runs: u64,
-    /// Run schedules for this long, such as 10m
+    /// Run schedules for this long, such as 10m, instead of a fixed number of schedules
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) span: Option<Duration>,
     /// Start with this seed. Default: 0
@@ -754,10 +754,10 @@ pub(crate) struct FuzzArguments {
     /// Instead of searching, run the federation in FILE (`-` for standard input) and print the run line by line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["span", "protocol"])]
     pub(crate) file: Option<PathBuf>,
-    /// Do not shrink the federation that violates a property
+    /// Do not shrink a federation that violates a property
     #[arg(long)]
     pub(crate) no_shrink: bool,
-    /// Continue the interrupted search in this directory that has the same first seed, protocol and defect
+    /// Continue the interrupted search with the same first seed, protocol and defect from this directory
     #[arg(long, conflicts_with_all = ["table", "file"])]
     pub(crate) resume: bool,
     /// Write the record of the violation to DIR instead of a new directory in `faultline-runs`
@@ -766,7 +766,7 @@ pub(crate) struct FuzzArguments {
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// Print only the verdict and the violation, without showing progress
+    /// Print only the verdict and the violation, without progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -837,7 +837,7 @@ pub(crate) struct ExploreArguments {
     /// Send these messages instead: pairs of ranks, such as `0>2,2>0`
     #[arg(long, value_name = "PAIRS", conflicts_with_all = ["messages", "all_programs"])]
     pub(crate) program: Option<Program>,
-    /// Explore all programs with this number of messages, one after the other
+    /// Explore every program with the number of messages given by `--messages`, one after the other
     #[arg(long)]
     pub(crate) all_programs: bool,
     /// Let up to N processes fail in a run
@@ -865,7 +865,7 @@ pub(crate) struct ExploreArguments {
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// Print only the verdict and the violation, without showing progress
+    /// Print only the verdict and the violation, without progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -909,7 +909,7 @@ fn overtakings(text: &str) -> Result<Overtakings, String> {
 /// schedules that fail, and the corrected rule. Every counterexample is recorded, with the command that runs it again.
 /// Takes several minutes.
 ///
-/// If interrupted, writes the page about the rules searched so far; the same command with `--resume` continues.
+/// If interrupted, writes the page about the rules searched so far; to continue, run the same command with `--resume`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples (require a build with the feature `defects`):
@@ -972,7 +972,7 @@ pub(crate) struct ValidateArguments {
     pub(crate) running: Option<PathBuf>,
     /// Also run the application without failures in N random delivery orders, and compare what each process sends.
     /// Protocols that rely on re-execution, such as hydee, cannot protect a program whose messages depend on the order
-    /// of arrival. Each order takes the computing time of the application
+    /// of arrival. Testing one order takes as long as the application computes
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=1000))]
     pub(crate) orders: Option<u32>,
 }

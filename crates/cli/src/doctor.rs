@@ -85,7 +85,7 @@ fn links(traffic: &Result<Probe, Unfit>, nodes: u64) -> Vec<Finding> {
         Err(Unfit { probe: Some(probe), .. }) => probe,
         Err(Unfit { why, remedy, probe: None }) => {
             let detail = format!("not checked: {why}");
-            let remedy = Some(format!("{remedy}, for `--links tc`"));
+            let remedy = Some(format!("to use `--links tc`, {remedy}"));
             return vec![Finding { name: "traffic control", state: CheckState::Missing, detail, remedy }];
         }
     };

@@ -151,7 +151,7 @@ fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec
     match pairs.checked_pow(arguments.messages) {
         Some(1..=MOST) => Ok(Program::all(ranks, arguments.messages).collect()),
         _ => Err(CommandError::input(miette!(
-            help = "use fewer messages or ranks, or name one program with `--program`",
+            help = "use fewer messages or ranks, or specify one program with `--program`",
             "there are more than {MOST} programs of {} messages between {ranks} ranks",
             arguments.messages
         ))),
@@ -289,7 +289,7 @@ impl Finding {
         let transcript = text(&transcript(&found.trace, &history, &names));
         let dir = place(arguments, &found.manifest.name);
         let unwritable = |error: BundleError| {
-            CommandError::path("record in", &dir, error, "name a writable directory with `--out`")
+            CommandError::path("record in", &dir, error, "specify a writable directory with `--out`")
         };
         let bundle = Bundle::create(&dir).map_err(unwritable)?;
         let run = UnjudgedRecording {
@@ -421,7 +421,7 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
         (Some(level), None) if !level.is_bounded => "every run within the bounds was visited".to_owned(),
         (Some(level), _) => {
             let overtakings = overtaken(level.overtakings.map_or(Overtakings::All, Overtakings::AtMost));
-            let rest = if stopped.is_some() { ", but not every run with more" } else { "" };
+            let rest = if stopped.is_some() { ", but not every run with more overtakings" } else { "" };
             format!("every run with {overtakings} was visited{rest}")
         }
         (None, _) => "the search did not visit every run within the bounds".to_owned(),

@@ -77,9 +77,9 @@ fn print_changes(running: &Federation, new: &Federation, source: &Source) -> Res
 /// does not, although its protocol relies on this.
 fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, CommandError> {
     let found = with_messages(federation, None, Orders(orders)).map_err(unfit)?;
-    let in_orders = format!("in {}", count(u64::from(orders) + 1, "order"));
+    let in_orders = format!("in {}", count(u64::from(orders) + 1, "delivery order"));
     let Some(Difference { process, send, what, .. }) = found else {
-        output::print(&format!("every process sends the same messages {in_orders} of delivery\n"))?;
+        output::print(&format!("every process sends the same messages {in_orders}\n"))?;
         return Ok(Exit::Pass);
     };
     let process = RunNames::new(manifest).process(process);
@@ -89,7 +89,7 @@ fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Re
         Differs::Count => "is not sent in every order",
     };
     let text =
-        format!("the application depends on the order of delivery: message {send} of {process} {differs}");
+        format!("the application depends on the delivery order: message {send} of {process} {differs}");
     match federation.spec.protocol.relies_on_repetition() {
         true => Err(CommandError::input(miette!(
             help = "choose a protocol that does not require send determinism, or use only named receives, gathers, and polls with a \

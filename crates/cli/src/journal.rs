@@ -94,7 +94,7 @@ impl Journal {
 pub(crate) fn print_missing(runs: u64) {
     if runs > 0 {
         anstream::eprintln!(
-            "interrupted: {} missing; the same command with `--resume` continues",
+            "interrupted: {} missing; to continue, run the same command with `--resume`",
             if runs == 1 { "1 run is".to_owned() } else { format!("{runs} runs are") }
         );
     }
@@ -104,7 +104,7 @@ pub(crate) fn print_missing(runs: u64) {
 pub(crate) fn print_out_of_memory(runs: u64) {
     if runs > 0 {
         anstream::eprintln!(
-            "out of memory: {} reached the limit; the same command with `--resume` and a larger `--memory` repeats {}",
+            "out of memory: {} reached the limit; to repeat {}, run the same command with `--resume` and a larger `--memory`",
             count(runs, "run"),
             if runs == 1 { "it" } else { "them" }
         );
@@ -118,14 +118,15 @@ fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Journa
     {
         return Err(CommandError::input(miette!(
             help = format!(
-                "add `--resume` to continue that {work}, name another directory with `--out`, or delete this file"
+                "add `--resume` to continue that {work}, specify another directory with `--out`, or delete this file"
             ),
             "{} already has runs",
             path.display()
         )));
     }
     let head = serde_json::to_string(head).expect("the first line can be written as JSON") + "\n";
-    let refused = |error| CommandError::path("write", path, error, "name a writable directory with `--out`");
+    let refused =
+        |error| CommandError::path("write", path, error, "specify a writable directory with `--out`");
     let mut file = File::create(path).map_err(refused)?;
     file.write_all(head.as_bytes()).map_err(refused)?;
     Ok(Journal { path: path.to_owned(), file, broken: None })
@@ -138,7 +139,12 @@ where
     E: DeserializeOwned,
 {
     let unreadable = |why: String| {
-        CommandError::path("continue", path, why, "omit `--resume`, and name another directory with `--out`")
+        CommandError::path(
+            "continue",
+            path,
+            why,
+            "omit `--resume`, and specify another directory with `--out`",
+        )
     };
     let mut lines = match lines_of(path) {
         Ok(lines) => lines,

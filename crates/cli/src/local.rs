@@ -94,7 +94,7 @@ impl Processes<'_> {
         .map_err(|error| match &error {
             RunError::DiskFull(_) => CommandError::machine_with(
                 format!("{error}; the record in {} is incomplete", dir.display()),
-                "free some space on that disk, or name a directory on another disk with `--out`",
+                "free some space on that disk, or specify a directory on another disk with `--out`",
             ),
             RunError::Collapses { .. } => CommandError::machine_with(
                 &error,

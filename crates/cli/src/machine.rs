@@ -79,7 +79,7 @@ pub(crate) fn require(size: Size) -> Result<(), CommandError> {
     let remedies: Vec<_> = lacking.iter().filter_map(|it| it.remedy.as_deref()).collect();
     Err(CommandError::input(miette!(
         help = format!(
-            "add `--backend simulate`, which needs none of this; use fewer nodes; or\n{}\nAll limits: `faultline doctor --nodes {}`",
+            "add `--backend simulate`, which needs none of this, or use fewer nodes, or apply these remedies:\n{}\nAll limits: `faultline doctor --nodes {}`",
             remedies.join("\n"),
             size.nodes
         ),
@@ -194,7 +194,7 @@ pub(crate) fn writes(dir: &Path) -> Finding {
             state: if slowest <= SLOW_WRITE { CheckState::Ok } else { CheckState::Missing },
             detail: format!("writing a page takes up to {}", Span::from_micros(slowest.as_micros() as u64)),
             remedy: (slowest > SLOW_WRITE).then(|| {
-                "name a directory on another disk with `--out`, or use `storage: { kind: memory }` in the federation"
+                "specify a directory on another disk with `--out`, or use `storage: { kind: memory }` in the federation"
                     .to_owned()
             }),
         },
@@ -202,7 +202,7 @@ pub(crate) fn writes(dir: &Path) -> Finding {
             name,
             state: CheckState::Missing,
             detail: format!("cannot write in {}: {error}", dir.display()),
-            remedy: Some("name a writable directory with `--out`".to_owned()),
+            remedy: Some("specify a writable directory with `--out`".to_owned()),
         },
     }
 }

@@ -200,7 +200,7 @@ fn remove_record(dir: &Path) -> Result<(), CommandError> {
         return Ok(());
     }
     std::fs::remove_dir_all(dir)
-        .map_err(|error| CommandError::path("replace", dir, error, "name another directory with `--out`"))
+        .map_err(|error| CommandError::path("replace", dir, error, "specify another directory with `--out`"))
 }
 
 /// Performs the runs of a comparison on real processes.

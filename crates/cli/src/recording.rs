@@ -130,7 +130,7 @@ fn warn_if_incomplete(manifest: &Manifest) {
 fn warn_about_resent(trace: &Trace) {
     if trace.streams.keys().any(|(_, life)| *life > Life(1)) {
         anstream::eprintln!(
-            "processes failed in this run, so re-sent messages count twice in the graph; record a run without faults"
+            "processes failed in this run, so re-sent messages count twice in the graph; to avoid this, record a run without faults"
         );
     }
 }
@@ -142,5 +142,5 @@ fn application(manifest: &Manifest) -> Vec<(ProcessId, &str)> {
 
 fn write(path: &PathBuf, content: &str) -> Result<(), CommandError> {
     fs::write(path, content)
-        .map_err(|error| CommandError::path("write", path, error, "name another file with `--to`"))
+        .map_err(|error| CommandError::path("write", path, error, "specify another file with `--to`"))
 }

@@ -86,18 +86,18 @@ fn command_error<E>(error: RunError<E>, of_backend: impl FnOnce(E) -> CommandErr
 /// Creates the bundle of a run in a directory, which must be empty if it exists.
 fn create(dir: &Path) -> Result<Bundle, CommandError> {
     if dir.exists() && !dir.is_dir() {
-        const HELP: &str = "name a new or empty directory with `--out`";
+        const HELP: &str = "specify a new or empty directory with `--out`";
         return Err(CommandError::path("record in", dir, "it is not a directory", HELP));
     }
     let is_used = dir.read_dir().is_ok_and(|mut files| files.next().is_some());
     if is_used && !Bundle::open(dir).holds_a_run() {
-        const HELP: &str = "name a new or empty directory with `--out`";
+        const HELP: &str = "specify a new or empty directory with `--out`";
         return Err(CommandError::path("record in", dir, "it contains other files", HELP));
     }
     Bundle::create(dir).map_err(|error| match error {
         BundleError::Occupied(_) => {
-            CommandError::path("record in", dir, error, "name another directory with `--out`")
+            CommandError::path("record in", dir, error, "specify another directory with `--out`")
         }
-        other => CommandError::path("record in", dir, other, "name a writable directory with `--out`"),
+        other => CommandError::path("record in", dir, other, "specify a writable directory with `--out`"),
     })
 }

@@ -56,7 +56,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let sample = arguments.sample.map(|it| (it, first_seed));
     let plan = Plan::new(&federation, arguments.parameters.clone(), sample).map_err(|error| {
         CommandError::input(miette!(
-            help = "name a field below `spec`, as in `links.between.latency`, and give it values of its type; \
+            help = "specify a field below `spec`, as in `links.between.latency`, and give it values of its type; \
                     `faultline schema` lists the fields",
             "{}: {error}",
             source.label
@@ -110,7 +110,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
             "record a run in",
             &out.join(RECORDS),
             error,
-            "free some space, or name another directory with `--out`",
+            "free some space, or specify another directory with `--out`",
         ));
     }
     Ok(Exit::of_runs(swept.has_failed(), swept.missing() + swept.out_of_memory() == 0))

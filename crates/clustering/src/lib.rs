@@ -147,7 +147,7 @@ impl Division {
 ///
 /// The criterion is the smallest sum of both shares with more than one cluster and, among equal sums, the fewest
 /// clusters. If the sum of a single cluster is no greater (as when all processes exchange the same amount),
-/// dividing does not pay. The choice is then the division with the fewest clusters, and then the smallest
+/// dividing does not pay off. The choice is then the division with the fewest clusters, and then the smallest
 /// rollback, among those within one point of the best division into several clusters.
 ///
 /// # Panics
@@ -258,7 +258,7 @@ fn choose(front: &[Division], constraints: Constraints, exhaustive: bool) -> (us
     let sum = division.cost();
     let reason = match (whole, exhaustive) {
         (Some(whole), _) => format!(
-            "dividing does not pay: the sum of both shares is {:.2} points with one cluster, and {sum:.2} with these{within}",
+            "dividing does not pay off: the sum of both shares is {:.2} points with one cluster, and {sum:.2} with these{within}",
             whole.cost()
         ),
         (None, true) => {
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!((chosen.clusters, chosen.largest), (2, 32), "{}", found.reason);
         assert_eq!(
             found.reason,
-            "dividing does not pay: the sum of both shares is 100.00 points with one cluster, and 100.79 with these"
+            "dividing does not pay off: the sum of both shares is 100.00 points with one cluster, and 100.79 with these"
         );
         let found = find(
             &patterns::Pattern::Ft.graph(64),

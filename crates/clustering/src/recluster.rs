@@ -127,10 +127,10 @@ fn verdict(
     let changes: Vec<String> = best.changes().iter().map(usize::to_string).collect();
     let verdict = match changes.len() {
         0 => format!(
-            "changing clusters does not pay: the best sequence found has one division for all intervals, with a sum of {sum:.2} points; {kept}"
+            "changing clusters does not pay off: the best sequence found has one division for all intervals, with a sum of {sum:.2} points; {kept}"
         ),
         count => format!(
-            "changing clusters before {} {} pays: the sum is {sum:.2} points; one division for all intervals {}, and {kept}",
+            "changing clusters before {} {} pays off: the sum is {sum:.2} points; one division for all intervals {}, and {kept}",
             if count == 1 { "interval" } else { "intervals" },
             changes.join(", "),
             more(one)
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!((after.division.clusters, after.moved, after.checkpointed), (4, 12, 16));
         assert_eq!(
             found.verdict,
-            "changing clusters before interval 2 pays: the sum is 30.00 points; one division for all intervals costs 45.00 \
+            "changing clusters before interval 2 pays off: the sum is 30.00 points; one division for all intervals costs 45.00 \
              points more, and keeping the clusters chosen for the first interval costs 45.00 points more"
         );
     }
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(
             found.verdict,
             "no division was found with at most 1 % rolled back; with those that come closest, changing clusters does not \
-             pay: the best sequence found has one division for all intervals, with a sum of 106.25 points; keeping the clusters \
+             pay off: the best sequence found has one division for all intervals, with a sum of 106.25 points; keeping the clusters \
              chosen for the first interval is as good"
         );
     }
@@ -454,7 +454,7 @@ mod tests {
             let silent = Graph::new((0..processes).map(|it| it.to_string()).collect());
             let found = recluster(&[silent.clone(), silent], Constraints::default(), 0.0);
             assert!(found.best.changes().is_empty() && found.best.cost().is_finite(), "{found:?}");
-            assert!(found.verdict.starts_with("changing clusters does not pay"), "{}", found.verdict);
+            assert!(found.verdict.starts_with("changing clusters does not pay off"), "{}", found.verdict);
         }
     }
 }

@@ -55,7 +55,7 @@ fn worse_than(sample: &Sample, peers: f64) -> Option<String> {
     let sum = found.front.iter().map(|it| it.cost()).fold(f64::INFINITY, f64::min);
     // The choice differs from the smallest sum only if a single cluster is as good.
     let chosen = found.front[found.chosen].cost();
-    let is_least = chosen <= sum + ROUNDED || found.reason.starts_with("dividing does not pay");
+    let is_least = chosen <= sum + ROUNDED || found.reason.starts_with("dividing does not pay off");
     (sum > peers + ROUNDED || !is_least)
         .then(|| format!("{}: {sum:.6}, chosen {chosen:.6}, a peer found {peers:.6}", sample.name))
 }

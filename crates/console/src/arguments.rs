@@ -56,14 +56,14 @@ pub struct KubernetesArguments {
     pub context: Option<String>,
 }
 
-/// Fetch the record of a run on Kubernetes, for check, explain and report.
+/// Fetch the record of a run on Kubernetes, for `check`, `explain` and `report`.
 ///
-/// The supervisor's pod keeps the record until the federation is deleted. The API server forwards a port to it, so no
-/// port has to be open. Requires, in the federation's namespace, permission to get federations, the secret NAME-key and
-/// pods/portforward, and to create pods/portforward. Prints the directory of the record.
+/// The supervisor's pod keeps the record until the federation is deleted. The API server forwards a port to the pod, so
+/// no port needs to be exposed. Requires, in the federation's namespace, permission to get federations, the secret
+/// NAME-key and pods/portforward, and to create pods/portforward. Prints the directory of the record.
 #[derive(Debug, Args)]
 pub struct FetchArguments {
-    /// Federation, in kubectl's notation
+    /// Federation, in the notation of kubectl
     #[arg(value_name = "federation/NAME")]
     pub federation: String,
     /// Write the record to DIR instead of a new directory in `faultline-runs`

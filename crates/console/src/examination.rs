@@ -107,7 +107,7 @@ pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
 /// Returns the remedy for missing kernel modules.
 pub fn loading(modules: &str) -> String {
     format!(
-        "`modprobe -a {modules}`, or install a kernel with these modules (on many distributions, a package of extra modules)"
+        "`modprobe -a {modules}`, or install a kernel with these modules (many distributions have a package of extra modules)"
     )
 }
 
@@ -127,7 +127,7 @@ fn text(examination: &Examination, nodes: u64) -> String {
     }
     let can = |can| if can { "can" } else { "cannot" };
     let links = match traffic_control {
-        Some(able) => format!(", and {} emulate their links by traffic control ({by})", can(*able)),
+        Some(able) => format!(", and {} emulate their links with traffic control ({by})", can(*able)),
         None => String::new(),
     };
     text.push_str(&format!("\n{subject} {} run {nodes} nodes{links}.\n", can(examination.is_fit())));

@@ -11,7 +11,7 @@ use crate::command_error::CommandError;
 ///
 /// # Errors
 ///
-/// Fails if no run could stay within the requested limit, or if this system does not report the memory of programs.
+/// Fails if no run could stay within the requested limit, or if this system does not report the memory use of programs.
 pub fn set_limit(requested: Option<Size>) -> Result<(), CommandError> {
     let checked = |requested| checked(requested, memory::available(), memory::used());
     bound_memory(memory::bound(requested.map(checked).transpose()?));
@@ -24,7 +24,7 @@ fn checked(requested: Size, available: Option<u64>, used: Option<u64>) -> Result
         const HELP: &str = "omit `--memory`, or use a system with /proc";
         return Err(CommandError::input(miette!(
             help = HELP,
-            "this system does not report the memory of programs"
+            "this system does not report the memory use of programs"
         )));
     };
     let mebibytes = |bytes: u64| format!("{}MiB", bytes >> 20);
@@ -37,7 +37,7 @@ fn checked(requested: Size, available: Option<u64>, used: Option<u64>) -> Result
     if requested.0 <= used {
         return Err(CommandError::input(miette!(
             help = format!("use at least `--memory {}`", mebibytes(2 * used + (8 << 20))),
-            "`--memory` must exceed what the program uses before a run (found {requested})"
+            "`--memory` must exceed the memory that the program uses before a run (found {requested})"
         )));
     }
     Ok(requested.0)

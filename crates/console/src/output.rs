@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::command_error::CommandError;
 
 /// The remedy if results cannot be written.
-const HELP: &str = "name a writable directory with `--out`";
+const HELP: &str = "specify a writable directory with `--out`";
 
 /// Creates the directory of `--out`, unless it exists.
 ///

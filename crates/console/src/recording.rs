@@ -13,7 +13,7 @@ use crate::command_error::{CommandError, Exit};
 use crate::output;
 
 /// The remedy if a directory contains no record.
-pub const HELP: &str = "name the directory that `faultline run` printed at the end";
+pub const HELP: &str = "specify the directory that `faultline run` printed at the end";
 
 /// A recorded run with its judgement, and the location of the record.
 pub struct Recording {

@@ -110,7 +110,7 @@ impl Repetition<'_> {
         let output = self.output;
         let mut runs: Vec<Outcome> = Vec::new();
         if output.format == Format::Text && !output.quiet {
-            output::print(&row(["seed", "verdict", "rollbacks", "lost work", "took", "record"]))?;
+            output::print(&row(["seed", "verdict", "rollbacks", "lost work", "duration", "record"]))?;
         }
         let mut progress = self.shows_progress().then(|| Progress::counting(0, self.repeat.into()));
         for seed in (first..).take(self.repeat as usize) {
@@ -218,6 +218,6 @@ fn rows(run: &Outcome) -> String {
 
 /// Formats a row of the table. Columns have fixed widths, because rows are printed while other runs are
 /// pending.
-fn row([seed, verdict, rollbacks, lost, took, record]: [&str; 6]) -> String {
-    format!("{seed:>10}  {verdict:<8}  {rollbacks:>9}  {lost:>9}  {took:>9}  {record}\n")
+fn row([seed, verdict, rollbacks, lost, duration, record]: [&str; 6]) -> String {
+    format!("{seed:>10}  {verdict:<8}  {rollbacks:>9}  {lost:>9}  {duration:>9}  {record}\n")
 }

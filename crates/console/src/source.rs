@@ -59,7 +59,7 @@ impl Source {
         let Some(schedule) = &mut federation.spec.schedule else { return Ok(self) };
         let Some(file) = schedule.file.take() else { return Ok(self) };
         let file = path.parent().unwrap_or(Path::new("")).join(file);
-        let read = read_with(&file, "name a METIS partition file, relative to the federation file")?;
+        let read = read_with(&file, "specify a METIS partition file, relative to the federation file")?;
         let help = "write the number of a process, counted from 0, on each line";
         let all = pieces(&read.text())
             .map_err(|error| CommandError::input(miette!(help = help, "{}: {error}", file.display())))?;
@@ -77,7 +77,7 @@ impl Source {
             return Ok(self);
         };
         let file = path.parent().unwrap_or(Path::new("")).join(file);
-        let read = read_with(&file, "name a file in QAPLIB format, relative to the federation file")?;
+        let read = read_with(&file, "specify a file in QAPLIB format, relative to the federation file")?;
         federation.spec.application =
             with_file(&federation.spec.application, read.text()).map_err(|error| {
                 CommandError::input(miette!(help = error.remedy(), "{}: {error}", file.display()))
@@ -97,7 +97,7 @@ impl Source {
 ///
 /// Fails if a file cannot be read or has invalid content.
 pub fn read(path: &Path) -> Result<Source, CommandError> {
-    read_with(path, "name a federation file; `faultline samples quickstart` prints an example")?
+    read_with(path, "specify a federation file; `faultline samples quickstart` prints an example")?
         .with_files(path)
 }
 
@@ -119,7 +119,7 @@ fn standard_input() -> Result<Source, CommandError> {
     static IS_READ: AtomicBool = AtomicBool::new(false);
     if IS_READ.swap(true, Ordering::Relaxed) {
         return Err(CommandError::input(miette!(
-            help = "use `-` for one input, and name a file for the other",
+            help = "use `-` for one input, and specify a file for the other",
             "standard input can be read only once"
         )));
     }

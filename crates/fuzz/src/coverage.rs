@@ -321,7 +321,7 @@ impl ClusterStates<'_> {
         let of = |process: &ProcessId| self.manifest.processes[process.index()].cluster;
         let (name, cluster) = match fault {
             Fault::Crash { process, storage, .. } if of(process) == ClusterId::OUTSIDE => {
-                let name = kept(storage, "crash outside", "crash outside, storage lost");
+                let name = kept(storage, "crash outside clusters", "crash outside clusters, storage lost");
                 let busiest = self.states.iter().max().expect("there are clusters");
                 self.hits.push((name, *busiest));
                 return;

@@ -132,7 +132,7 @@ Examples:
   kubectl faultline logs quickstart paris-1 --follow
   kubectl faultline logs quickstart paris-1 --previous  before the last restart")]
 pub(crate) struct LogsArguments {
-    /// Federation, in kubectl's notation
+    /// Federation, in the notation of kubectl
     #[arg(value_name = "federation/NAME")]
     pub(crate) federation: String,
     /// Process, such as `paris-1` [default: the supervisor]

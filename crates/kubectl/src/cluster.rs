@@ -58,8 +58,8 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Connects in the same way as `kubectl`.
     pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<Cluster, CommandError> {
-        const HELP: &str = "name a kubeconfig in the environment variable KUBECONFIG, and one of its contexts with \
-                            `--context`; `kubectl get federations` must also work";
+        const HELP: &str = "set the environment variable KUBECONFIG to the path of a kubeconfig, and choose one of its \
+                            contexts with `--context`; check with `kubectl get federations`";
         // A test may already have connected.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let unfit = |error: &dyn std::fmt::Display| {
@@ -97,7 +97,7 @@ impl Cluster {
     /// Returns a federation.
     pub(crate) async fn federation(&self, name: &str) -> Result<Federation, CommandError> {
         self.find(name).await?.ok_or_else(|| {
-            let help = "list federations with `kubectl get federations --all-namespaces`, or name a namespace with \
+            let help = "list federations with `kubectl get federations --all-namespaces`, or specify a namespace with \
                 `--namespace`";
             CommandError::input(miette!(
                 help = help,
@@ -213,7 +213,8 @@ impl Cluster {
             // If the kind of resource is unknown, the answer is not a status, and has only a code.
             kube::Error::Api(status) if status.code == 404 => {
                 let is_place = status.details.as_ref().is_some_and(|it| it.kind == "namespaces");
-                let help = if is_place { "name an existing namespace with `--namespace`" } else { INSTALL };
+                let help =
+                    if is_place { "specify an existing namespace with `--namespace`" } else { INSTALL };
                 CommandError::input(miette!(
                     help = help,
                     "cannot {verb} {what}: {}",

@@ -173,9 +173,9 @@ impl Examiner {
         setting(operator, "FAULTLINE_NAMESPACE").is_none_or(|it| it == self.namespace)
     }
 
-    /// Checks the user's rights.
+    /// Checks the user's permissions.
     async fn rights(&self) -> Result<Finding, CommandError> {
-        const NAME: &str = "rights";
+        const NAME: &str = "permissions";
         let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
         let mut denied = Vec::new();
         for (group, resource, part, verbs) in RIGHTS {

@@ -65,9 +65,9 @@ pub(crate) async fn unpack(
 ) -> Result<(), CommandError> {
     let bundle = Bundle::create(dir).map_err(|error| match error {
         BundleError::Occupied(_) => {
-            CommandError::path("fetch into", dir, error, "name another directory with `--out`")
+            CommandError::path("fetch into", dir, error, "specify another directory with `--out`")
         }
-        other => CommandError::path("fetch into", dir, other, "name a writable directory with `--out`"),
+        other => CommandError::path("fetch into", dir, other, "specify a writable directory with `--out`"),
     })?;
     let fetched = supervisor.fetch(dir).await;
     if fetched.is_err() {

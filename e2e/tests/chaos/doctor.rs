@@ -12,7 +12,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let Finished { status, out, stderr } = program.run(&doctor).await?;
     assert_eq!(status, Some(0), "{out}{stderr}");
     let found: Value = serde_json::from_str(&out)?;
-    for name in ["API server", "definition", "operator", "rights", "nodes"] {
+    for name in ["API server", "definition", "operator", "permissions", "nodes"] {
         assert_eq!(states(&found, name), ["ok"], "{out}");
     }
     assert_eq!(found["trafficControl"], Value::Null, "it was not requested");

@@ -81,7 +81,7 @@ fn text(object: &Object<'_>, fragment: &str) -> String {
     let mut line = |arguments: std::fmt::Arguments<'_>| {
         text.write_fmt(arguments).expect("writing to a string never fails")
     };
-    line(format_args!("a checkpoint of all processes costs {change_cost_percent} % of them\n\n"));
+    line(format_args!("a checkpoint of all processes costs {change_cost_percent} % of the bytes\n\n"));
     line(format_args!("   interval         bytes  clusters  rolled back    logged      sum"));
     line(format_args!("   change cluster   take checkpoint\n"));
     for (number, Interval { bytes, division: it, moved, checkpointed, .. }) in (1..).zip(intervals) {
@@ -117,7 +117,7 @@ fn text(object: &Object<'_>, fragment: &str) -> String {
         }
     }
     line(format_args!(
-        "\nFaultline does not change clusters during a run. The one division for all intervals:\n\n{fragment}"
+        "\nFaultline does not change clusters during a run. The best single division for all intervals:\n\n{fragment}"
     ));
     text
 }

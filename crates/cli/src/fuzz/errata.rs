@@ -145,7 +145,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     output::print(&format!("{}\n", file.display()))?;
     if incomplete > 0 {
         anstream::eprintln!(
-            "interrupted: {incomplete} of {} entries are incomplete; the same command with `--resume` continues",
+            "interrupted: {incomplete} of {} entries are incomplete; to continue, run the same command with `--resume`",
             entries.len()
         );
         return Ok(Exit::Unknown);
@@ -185,7 +185,7 @@ fn entries(paper: &Paper) -> Vec<ErrataEntry> {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
         match (&cells[..], printed) {
             (["printed", "what happens", "here", "switch"], _) => printed = Some(true),
-            (["rule", "what broke without it", "switch"], _) => printed = Some(false),
+            (["rule", "failure without it", "switch"], _) => printed = Some(false),
             _ if !line.starts_with('|') => printed = None,
             ([rule, effect, corrected, switches], Some(true)) if !rule.starts_with("---") => {
                 entries.push(ErrataEntry {
@@ -331,7 +331,7 @@ fn recorded(bundle: &Path, defect: Defect) -> Result<Scenario, CommandError> {
             "continue with",
             bundle,
             error,
-            "omit `--resume`, and name another directory with `--out`",
+            "omit `--resume`, and specify another directory with `--out`",
         )
     })?;
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())

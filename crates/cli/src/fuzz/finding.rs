@@ -128,7 +128,7 @@ impl<'a> RenderedTrial<'a> {
 /// Writes the record of a trial, with its page and picture. Returns the picture's path.
 pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, CommandError> {
     let unwritable = |error: BundleError| {
-        CommandError::path("record in", dir, error, "name a writable directory with `--out`")
+        CommandError::path("record in", dir, error, "specify a writable directory with `--out`")
     };
     let bundle = Bundle::create(dir).map_err(unwritable)?;
     let manifest = Manifest { federation: trial.scenario.to_yaml(), ..trial.manifest.clone() };
@@ -156,7 +156,7 @@ fn is_of_seed(dir: &Path, seed: u64) -> bool {
 pub(super) fn remove(bundle: &Path) -> Result<(), CommandError> {
     match bundle.join("manifest.json").exists() {
         true => fs::remove_dir_all(bundle).map_err(|error| {
-            CommandError::path("remove", bundle, error, "name another directory with `--out`")
+            CommandError::path("remove", bundle, error, "specify another directory with `--out`")
         }),
         false => Ok(()),
     }

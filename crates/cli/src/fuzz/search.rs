@@ -152,15 +152,18 @@ impl<'a> Search<'a> {
     /// that a resumed search finds the violation again. Removes the file after any other search.
     pub(super) fn keep(&self, finding: Option<&Finding>) -> Result<Option<String>, CommandError> {
         let path = self.kept();
-        let wrong =
-            |error: io::Error| CommandError::path("write", &path, error, "continue in a writable directory");
+        let wrong = |error: io::Error| {
+            CommandError::path("write", &path, error, "run the command in a writable directory")
+        };
         let is_interrupted = self.interrupted.load(Ordering::Relaxed) && self.ended_early().is_some();
         let (coverage, text) = match (finding, &self.before_last) {
             (Some(finding), Some(before)) if finding.is_interrupted => (
                 before,
-                "the same command with `--resume` finds the violation again, and shrinks it from the start",
+                "to find the violation again and shrink it from the start, run the same command with `--resume`",
             ),
-            (None, _) if is_interrupted => (&self.coverage, "the same command with `--resume` continues"),
+            (None, _) if is_interrupted => {
+                (&self.coverage, "to continue, run the same command with `--resume`")
+            }
             _ => return remove(&path).map(|()| None).map_err(wrong),
         };
         write(&path, &self.head(), coverage).map_err(wrong)?;

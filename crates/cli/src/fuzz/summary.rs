@@ -120,7 +120,7 @@ fn coverage(shares: &Shares) -> String {
         State::Recovering => "recovering",
     });
     let mut hits = grid();
-    hits.set_header(["faults by state of cluster"].into_iter().chain(states));
+    hits.set_header(["faults by cluster state"].into_iter().chain(states));
     for (fault, by_state) in &shares.hits {
         let counts = State::ALL.iter().map(|it| by_state.get(it).copied().unwrap_or(0).to_string());
         hits.add_row(std::iter::once(fault.to_string()).chain(counts));

@@ -101,11 +101,11 @@ fn a_change_of_clusters_between_intervals_is_recommended_with_its_saving() {
     };
     // Two rows, then three columns: 50 % and 33.33 % roll back, nothing is logged, and all take a checkpoint.
     let text = output(&["--out", "out"]);
-    assert!(text.contains("Changing clusters before interval 2 pays: the sum is 42.67 points"), "{text}");
+    assert!(text.contains("Changing clusters before interval 2 pays off: the sum is 42.67 points"), "{text}");
     assert!(text.contains("From interval 2:\n  cluster-0: p0 p3\n"), "{text}");
     assert!(
         text.contains(
-            "Faultline does not change clusters during a run. The one division for all intervals:\n\nspec:"
+            "Faultline does not change clusters during a run. The best single division for all intervals:\n\nspec:"
         ),
         "{text}"
     );
@@ -119,7 +119,7 @@ fn a_change_of_clusters_between_intervals_is_recommended_with_its_saving() {
     assert_eq!(found["best"]["intervals"][1]["checkpointed"], 6);
     assert_eq!(found["clusters"][0]["1"], serde_json::json!(["p3", "p4", "p5"]));
     let text = output(&["--change-cost", "100"]);
-    assert!(text.contains("Changing clusters does not pay: the best sequence found"), "{text}");
+    assert!(text.contains("Changing clusters does not pay off: the best sequence found"), "{text}");
     assert!(!text.contains("From interval"), "{text}");
 }
 
@@ -135,7 +135,7 @@ fn a_run_is_divided_into_intervals() {
         .faultline(["cluster", "run", "--intervals", "3"])
         .assert()
         .code(0)
-        .stdout(contains("4 processes, 3 intervals, ").and(contains("Changing clusters does not pay")));
+        .stdout(contains("4 processes, 3 intervals, ").and(contains("Changing clusters does not pay off")));
     place.write("one.edges", "a b 1\n");
     for (arguments, why) in [
         (&["run", "run", "--intervals", "2"][..], "`--intervals` requires the directory of one recorded run"),

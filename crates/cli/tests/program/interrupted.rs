@@ -52,7 +52,7 @@ fn a_resumed_comparison_equals_an_uninterrupted_one() {
     let cut = interrupted(&place, &arguments("cut"), "cut/runs.jsonl", 4);
     let said = text(&cut.stderr);
     assert_eq!(cut.status.code(), Some(3), "{said}");
-    assert!(said.contains("runs are missing; the same command with `--resume` continues"), "{said}");
+    assert!(said.contains("runs are missing; to continue, run the same command with `--resume`"), "{said}");
     assert!(text(&cut.stdout).contains("because the comparison was interrupted"), "{}", text(&cut.stdout));
     assert!(place.path("cut/index.html").exists());
     let refused = contains("already has runs").and(contains("--resume"));
@@ -169,7 +169,7 @@ fn a_search_interrupted_while_it_shrinks_keeps_the_smallest_run_so_far() {
         "{}",
         text(&cut.stdout)
     );
-    assert!(text(&cut.stderr).contains("`--resume` finds the violation again"), "{}", text(&cut.stderr));
+    assert!(text(&cut.stderr).contains("to find the violation again"), "{}", text(&cut.stderr));
     place.faultline(["check", "found", "-q"]).assert().code(1);
     let size = || fs::read_to_string(place.path("found/transcript.txt")).unwrap().lines().count();
     let before = size();
@@ -199,7 +199,7 @@ fn an_interrupted_page_of_errata_continues_with_the_counterexample_that_it_shrin
     signal(&child, "TERM");
     let cut = child.wait_with_output().unwrap();
     assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
-    assert!(text(&cut.stderr).contains("entries are incomplete; the same command"), "{}", text(&cut.stderr));
+    assert!(text(&cut.stderr).contains("entries are incomplete; to continue"), "{}", text(&cut.stderr));
     let before = journal();
     let detection = of(false).unwrap()["detection"].clone();
     let record = format!("page/{}", detection["defect"].as_str().unwrap());
@@ -256,7 +256,10 @@ fn an_evaluation_interrupted_on_real_processes_writes_a_page_with_what_is_missin
         let cut = child.wait_with_output().unwrap();
         let said = text(&cut.stderr);
         assert_eq!(cut.status.code(), Some(3), "{said}");
-        assert!(said.contains("runs are missing; the same command with `--resume` continues"), "{said}");
+        assert!(
+            said.contains("runs are missing; to continue, run the same command with `--resume`"),
+            "{said}"
+        );
         let page = fs::read_to_string(place.path("out/index.html")).unwrap();
         assert!(page.contains("Interrupted: ") && page.contains("runs missing"), "{page}");
         assert!(place.path("out/runs.jsonl").exists(), "the journal is kept");
