@@ -133,7 +133,7 @@ impl StatisticsText<'_> {
                 freeze.map_or_else(String::new, |it| faultline_report::text::span(it.most)),
             ]
         });
-        format!("Checkpoints (the initial one is not counted, but stored) and logs\n{}", table(&titles, rows))
+        format!("Checkpoints (the initial one is stored, but not counted) and logs\n{}", table(&titles, rows))
     }
 
     fn rollbacks(&self) -> String {
@@ -145,8 +145,14 @@ impl StatisticsText<'_> {
         if !names().any(some) {
             return String::new();
         }
-        let titles =
-            ["cluster", "failures", "rollbacks", "checkpoints undone by the first", "lost work", "re-sent"];
+        let titles = [
+            "cluster",
+            "failures",
+            "rollbacks",
+            "checkpoints undone by the first rollback",
+            "lost work",
+            "re-sent",
+        ];
         let rows = names().map(|cluster| {
             let text = |statistic| of(statistic, cluster).map_or_else(|| "-".to_owned(), Spread::text);
             let depth = Measure { number: Some(1), ..Measure::of("rollbackDepth", cluster) };

@@ -80,7 +80,7 @@ pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, I
                 ),
             },
             Finding {
-                what: "a cluster that is cut off delays no cluster that does not depend on it".into(),
+                what: "cutting off a cluster does not delay clusters that do not depend on it".into(),
                 published: String::new(),
                 ours: format!(
                     "cluster 1 stores at most {} checkpoints instead of {}",

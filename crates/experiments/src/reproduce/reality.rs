@@ -133,7 +133,7 @@ pub fn section(pairs: &[Pair]) -> Section {
             ours: format!("{} on processes, {} simulated", real.text(), simulated.text()),
             agreement: measured(is_near),
             sentence: format!(
-                "Depends on timing: the means differ by {} than a fifth of the simulated one.",
+                "Depends on timing: the means differ by {} than a fifth of the simulated mean.",
                 if is_near { "no more" } else { "more" }
             ),
         });

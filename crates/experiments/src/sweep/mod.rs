@@ -91,13 +91,15 @@ pub fn quantities() -> impl Iterator<Item = &'static Quantity> {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SweepError {
     /// No parameter varies.
-    #[error("there is nothing to vary; name a field with `--set PATH=VALUES`")]
+    #[error("there is nothing to vary; specify a field with `--set PATH=VALUES`")]
     Nothing,
     /// Two parameters vary the same field.
     #[error("`{0}` is set twice; put all of its values after one `--set`")]
     Twice(String),
     /// There are more settings than [`MOST_SETTINGS`].
-    #[error("{0} settings are more than {MOST_SETTINGS}; omit some values, or draw some with `--sample N`")]
+    #[error(
+        "{0} settings exceed the maximum of {MOST_SETTINGS}; omit some values, or draw some settings with `--sample N`"
+    )]
     Settings(usize),
     /// A value cannot be set in the file.
     #[error(transparent)]

@@ -64,7 +64,7 @@ pub fn render(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> String {
             }
         }
         @if sweep.plan.parameters.len() > 2 {
-            p.prose { "Only one or two parameters can be drawn. The table and " code { "runs.csv" } " contain all settings." }
+            p.prose { "Pictures show sweeps of one or two parameters only. The table and " code { "runs.csv" } " contain all settings." }
         }
         h2 { "Settings" }
         p.prose {

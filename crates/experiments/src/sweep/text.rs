@@ -74,7 +74,7 @@ pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
 pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     let Some(Best { setting, mean, ties, next, excluded }) = best(sweep, quantity) else {
         return vec![format!(
-            "No setting can be called best for {}: no setting has only runs that completed and passed.",
+            "There is no best setting for {}: every setting has a run that is missing, did not complete or did not pass.",
             quantity.title
         )];
     };

@@ -90,7 +90,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
             "Three clusters of {NODES} nodes with speeds of {}, {} and {}, 5 ms apart. Checkpoints are replicated \
              to another cluster. The slowest cluster is lost for good with its storage after half of the run time, \
              and the others take over its work. The paper does not say how fast its clusters are. Ideally, losing \
-             a quarter of the power halfway through costs 16.7 %, so the paper's 17 % suggests about this share.",
+             a quarter of the power halfway through costs 16.7 %, so the paper's 17 % suggests a similar share.",
             SPEEDS[0], SPEEDS[1], SPEEDS[2]
         )],
         findings: vec![
