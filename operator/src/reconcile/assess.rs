@@ -189,7 +189,7 @@ impl Report<'_> {
             self.new_events.push(NewEvent {
                 name: self.event_name(&format!("{object} restored as {uid}")),
                 reason: "ObjectRestored".into(),
-                note: format!("{object} was deleted while pods need it; restored"),
+                note: format!("{object} was deleted although pods still need it; restored"),
                 warning: true,
             });
         }
