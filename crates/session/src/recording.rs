@@ -56,7 +56,11 @@ impl UnjudgedRecording {
     /// Reads the facts of a run that has just ended, at most `most`. If there are more, the result has no facts and
     /// counts as out of memory, so that it is judged as unknown; the record itself remains as it is, for a program with
     /// more memory.
-    pub(crate) fn read_back(
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bundle cannot be read.
+    pub fn read_back(
         bundle: &Bundle,
         manifest: Manifest,
         most: u64,
@@ -164,38 +168,5 @@ impl Recording {
     /// Returns the costs of the run, in numbers.
     pub fn account(&self) -> Account {
         Account::of(&History::new(&self.trace, &Context::from_manifest(&self.manifest)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::UNIX_EPOCH;
-
-    use super::*;
-    use crate::{Session, Simulator};
-
-    #[test]
-    fn a_run_with_too_many_facts_is_unknown_and_its_record_stays() {
-        let text = faultline_api::samples::sample("quickstart").expect("the sample exists").text;
-        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("the sample is valid");
-        let dir = tempfile::tempdir().expect("a directory");
-        let bundle = Bundle::create(dir.path().join("run")).expect("a bundle");
-        let session = Session::new(&federation).of_text(text, UNIX_EPOCH);
-        let whole =
-            session.record_simulated(&bundle, &mut Simulator::new(&mut ())).expect("the run is recorded");
-        let facts = whole.trace.len() as u64;
-        let read = |most| {
-            let manifest = bundle.read_manifest().expect("a manifest");
-            UnjudgedRecording::read_back(&bundle, manifest, most).expect("the record can be read").judge()
-        };
-        assert_eq!(read(facts).judgement.verdict, Verdict::Pass);
-        let many = read(facts - 1);
-        assert_eq!(many.judgement.verdict, Verdict::Unknown);
-        let because = many.judgement.reasons.join("; ");
-        assert!(
-            because.contains("its memory limit") && because.contains("facts and their judgement"),
-            "{because}"
-        );
-        assert_eq!(read(facts).manifest.outcome, Some(Outcome::Completed), "the record is unchanged");
     }
 }

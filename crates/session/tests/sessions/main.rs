@@ -4,6 +4,7 @@ mod every_backend;
 mod evidence;
 mod golden;
 mod late_checkpoints;
+mod memory_limit;
 mod one_result;
 mod own_application;
 mod own_program;

@@ -15,8 +15,8 @@ use crate::reproduce::{Interrupted, Lab, RunRequest};
 
 /// The programs whose tasks are measured. One process runs all blocks, so that no task waits for another process.
 const PROGRAMS: [MeasuredProgram; 2] = [
-    MeasuredProgram { name: "jacobi", blocks: [4, 4], size: 250, iterations: 200 },
-    MeasuredProgram { name: "cloth", blocks: [10, 10], size: 8, iterations: 50 },
+    MeasuredProgram { name: "jacobi", blocks: [4, 4], size: 250, iterations: 50 },
+    MeasuredProgram { name: "cloth", blocks: [10, 10], size: 8, iterations: 20 },
 ];
 
 /// Seconds between checkpoints in the simulated runs, whose tasks are much shorter than those of figure 11.
