@@ -169,7 +169,8 @@ impl<P: Logging> Logs<P> {
             self.maybe_spilled(group, host);
             return false;
         }
-        if !name.is_part() {
+        // A recovering process does not know yet which part its holders should have. It informs them once it resumes.
+        if !name.is_part() && !group.is_recovering() {
             group.update_holders(host);
         }
         !name.is_part()
