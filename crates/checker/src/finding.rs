@@ -187,6 +187,10 @@ pub enum Breach {
         process: ProcessId,
         life: Life,
     },
+    ProtectedWithoutCopy {
+        holder: ProcessId,
+        owner: ProcessId,
+    },
     WithoutCause {
         group: GroupId,
         incarnation: Incarnation,

@@ -315,6 +315,11 @@ impl Breach {
                     life.0
                 )
             }
+            Breach::ProtectedWithoutCopy { holder, owner } => format!(
+                "{} claims that its lost storage is complete again, but holds no part of {}",
+                process(holder),
+                process(owner)
+            ),
             Breach::WithoutCause { group: by, incarnation, undone_without_cause } => {
                 let messages = match undone_without_cause {
                     false => "no message that it had delivered was undone",

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{ProcessId, Time};
 
+use super::protected;
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::{CheckpointName, Commit, Group, GroupId, History, Part};
@@ -22,6 +23,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             check_owner(history, number, group, place, &mut finding);
         }
     }
+    protected::check(history, &mut finding);
     finding
 }
 

@@ -40,6 +40,7 @@ mod orphans_replayed;
 mod parts_collected;
 mod phases_agree;
 mod progress;
+mod protected;
 mod quiet_checkpoints;
 mod record_complete;
 mod recovery_terminates;
