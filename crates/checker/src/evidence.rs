@@ -451,7 +451,10 @@ mod tests {
         let why = contradictions_after(|run| {
             run.supervisor(Fact::Begun);
         });
-        assert!(why.contains("the application started 2 times") && why.contains("after the end of the run"), "{why}");
+        assert!(
+            why.contains("the application started 2 times") && why.contains("after the end of the run"),
+            "{why}"
+        );
         let why = contradictions_after(|run| remove(run, |fact| *fact == Fact::Completed));
         assert_eq!(why, "the supervisor's facts do not state that the run completed");
         let why = contradictions_after(|run| run.context.outcome = Some(Outcome::Deadline));

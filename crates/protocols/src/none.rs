@@ -6,12 +6,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Claim, Gauges, GroupId, Host, Input, Life, Machine, Membership, Position, ProcessId, Promises,
-    Protocol, ProtocolTypes, Role, Scope, Stamp, Time,
+    Birth, Claim, FaultModel, Gauges, GroupId, Host, Input, Life, Machine, Membership, Position, ProcessId,
+    Promises, Protocol, ProtocolTypes, Role, Scope, Stamp, Time,
 };
 use faultline_dataflow::partition::{PartitionHost, PartitionInput, PartitionProtocol};
 use faultline_dataflow::recovery::{self, Recovery};
 use serde::{Deserialize, Serialize};
+
+/// Any failure ends the run.
+const SURVIVES_NOTHING: Promises =
+    Promises::of_scope(Scope::Cluster).surviving(FaultModel::Volatile { failures: 0 });
 
 /// One process without fault tolerance.
 #[derive(Clone, Debug)]
@@ -42,7 +46,7 @@ impl Protocol for NoProtocol {
     const FIFO: bool = false;
 
     fn promises(_: &()) -> Promises {
-        Promises::of_scope(Scope::Cluster)
+        SURVIVES_NOTHING
     }
 
     fn extra_processes(_: &()) -> Vec<Role> {
@@ -89,7 +93,7 @@ impl Recovery for NoProtocol {
     const FIFO: bool = false;
 
     fn promises(_: &()) -> Promises {
-        Promises::of_scope(Scope::Cluster)
+        SURVIVES_NOTHING
     }
 
     fn extra_processes(_: &()) -> Vec<Role> {
@@ -135,7 +139,7 @@ impl PartitionProtocol for NoProtocol {
     const FIFO: bool = false;
 
     fn promises(_: &()) -> Promises {
-        Promises::of_scope(Scope::Cluster)
+        SURVIVES_NOTHING
     }
 
     fn extra_processes(_: &()) -> Vec<Role> {

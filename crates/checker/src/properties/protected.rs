@@ -32,8 +32,8 @@ pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
                     continue;
                 }
                 finding.instances += 1;
-                let has_copy = copies(group, place)
-                    .any(|it| it.holder == holder && lost < it.time && it.time <= by);
+                let has_copy =
+                    copies(group, place).any(|it| it.holder == holder && lost < it.time && it.time <= by);
                 if !has_copy && !history.trace.has_gap_of(holder) {
                     let breach = Breach::ProtectedWithoutCopy { holder, owner };
                     finding.violated([history.source(claimed.at)], breach);
@@ -56,9 +56,7 @@ fn held(group: &Group<'_>, place: usize, holder: ProcessId, lost: Time) -> bool 
 /// `holder` has an intact part.
 fn may_be_sent(history: &History<'_>, group: &Group<'_>, place: usize, holder: ProcessId, by: Time) -> bool {
     let owner = group.members[place];
-    let corrupts = |fault: &Fault| {
-        matches!(fault, Fault::Storage { process, how: StorageFault::Corrupt, .. } if *process == owner)
-    };
+    let corrupts = |fault: &Fault| matches!(fault, Fault::Storage { process, how: StorageFault::Corrupt, .. } if *process == owner);
     let supervision = &history.supervision;
     let is_corrupted = supervision.injected.iter().any(|(_, fault, at, _)| *at <= by && corrupts(fault));
     let before = history.trace.supervisor().partition_point(|(at, _)| *at <= by);

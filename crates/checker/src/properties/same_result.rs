@@ -32,6 +32,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 finding
                     .violated([history.source(at)], Breach::WrongResult { process: rank, found, expected });
             }
+            // The missing facts may include the result, or the fact that the process failed permanently.
+            None if history.is_flawed() => finding.unjudged(Gap::StateUnknown { process: rank }),
             None => finding.violated([], Breach::NeverFinished { process: rank }),
         }
     }
@@ -43,6 +45,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::Digest;
+    use faultline_trace::{Flaw, FlawKind};
 
     fn run(results: &[u8]) -> Run {
         let mut run = Run::new(&[&[0]]);
@@ -58,6 +61,15 @@ mod tests {
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
         assert_eq!(check_alone(check, &run(&[1, 2])).violation_count(), 1);
         assert_eq!(check_alone(check, &run(&[])).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_missing_result_is_no_violation_if_facts_are_missing() {
+        let mut run = run(&[]);
+        run.trace.flaws.push(Flaw { stream: None, kind: FlawKind::NoDigest });
+        let finding = check_alone(check, &run);
+        assert_eq!(finding.violation_count(), 0);
+        assert!(finding.open.is_some());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! does not have, and the process that ends the program has used the outcome of every task that was spawned.
 
 use faultline_core::fault::Outcome;
-use faultline_core::{TaskId, Theft, TheftStep};
+use faultline_core::{ClusterId, ProcessId, TaskId, Theft, TheftStep};
 
 use crate::finding::{Breach, Findings, Gap, Remark};
 use crate::judgement::Property;
@@ -32,13 +32,31 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             Some(_) => {}
         }
     }
-    if history.context.outcome == Some(Outcome::Deadline) && history.is_settled {
+    if history.context.outcome == Some(Outcome::Deadline) && history.is_settled && !awaits_process(history) {
         finding.violated([], Breach::Stalled { lent: never_returned(history, tasks) });
     }
     if tasks.ends.is_empty() && history.context.outcome == Some(Outcome::Completed) {
         finding.unjudged(Gap::NoResultOfTasks);
     }
     finding
+}
+
+/// Returns whether a process was about to start, for the first time or again, when the run ended. A program may wait
+/// for such a process.
+fn awaits_process(history: &History<'_>) -> bool {
+    let supervision = &history.supervision;
+    let gone = supervision.gone(&history.context.clusters);
+    let has_left = |process: ProcessId| {
+        let of = |cluster: ClusterId| history.context.clusters.get(cluster.index());
+        supervision.left.iter().filter_map(|(_, cluster)| of(*cluster)).any(|it| it.contains(&process))
+    };
+    let is_down = |process: ProcessId| {
+        let ended =
+            supervision.newest_life(process).is_some_and(|it| supervision.end_of(process, it).is_some());
+        ended || history.processes[process.index()].segments.is_empty()
+    };
+    let mut members = history.context.clusters.iter().flatten();
+    members.any(|&it| !gone.contains(&it) && !has_left(it) && is_down(it))
 }
 
 /// Returns the first task that is lent in a final state.
@@ -54,7 +72,8 @@ fn never_returned(history: &History<'_>, tasks: &Tasks) -> Option<(Theft, TaskId
 
 #[cfg(test)]
 mod tests {
-    use faultline_core::{Digest, Fact, Promise, TaskId, TheftStep, Witness};
+    use faultline_core::fault::{EndedBy, StorageFate};
+    use faultline_core::{Digest, Fact, Life, Promise, TaskId, TheftStep, Witness};
 
     use super::*;
     use crate::testing::check_alone;
@@ -188,6 +207,18 @@ mod tests {
         assert_eq!(check_alone(check, &run.0).violation_count(), 0);
         run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(11);
         finds!(check_alone(check, &run.0), Breach::Stalled { lent: Some(_) });
+    }
+
+    #[test]
+    fn a_program_that_waits_for_a_process_has_not_stalled() {
+        let mut run = run();
+        run.0.context.outcome = Some(Outcome::Deadline);
+        run.0.context.settled_after = Some(faultline_core::Span::from_secs(10));
+        run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(20);
+        let (process, life) = (ProcessId(1), Life(1));
+        let (storage, by) = (StorageFate::Kept, EndedBy::Silence);
+        run.0.supervisor(Fact::Failed { process, life, storage, by });
+        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
     }
 
     #[test]

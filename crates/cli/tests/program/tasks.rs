@@ -134,8 +134,8 @@ fn without_protection_the_loss_of_a_cluster_ends_the_run_on_both_backends() {
         let (json, _) = place.run("program.yaml", backend, &program("none: {}", ""), "run");
         assert_eq!(json["result"]["equal"], true, "{json:#}");
         let place = TestDirectory::new();
-        let (json, _) = place.run("program.yaml", backend, &program("none: {}", LOST), "run");
-        assert_eq!(json["run"]["outcome"], "unrecoverable", "{json:#}");
+        let (json, code) = place.run("program.yaml", backend, &program("none: {}", LOST), "run");
+        assert_eq!((json["run"]["outcome"].as_str(), code), (Some("unrecoverable"), Some(3)), "{json:#}");
     }
 }
 
