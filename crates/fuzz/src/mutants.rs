@@ -40,21 +40,17 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     ),
     (
         "ready-before-recorded",
-        "The loss of an unrecorded target requires a recovery, in which the process learns again of all rollbacks \
-         that the target named. It learns of rollbacks of its own cluster from parts and members, or the next \
-         rollback undoes at least as much. It learns of rollbacks of other clusters from their confirmations, \
-         before any message from them is delivered.",
-    ),
-    (
-        "note-before-recorded",
-        "If only the lost note named a rollback, no checkpoint after that rollback was durable, because every part \
-         names all rollbacks of its cluster. The next rollback therefore undoes at least as much, and counting \
-         failures prevents its incarnation from being used twice.",
+        "A member writes its tables before it reads its part of the target, or writes the part if its storage lacked it. \
+         A storage completes its operations in order, so a member that has its part has recorded the target as well. \
+         Only the initial state has no part. A cluster restores it only before it has acted, so nothing is undone, \
+         and counting failures prevents that the incarnation is used twice.",
     ),
     (
         "learnt-before-recorded",
-        "A process loses unrecorded information only if it fails. Its cluster then alerts all others, whose \
-         confirmations name all rollbacks that they know. Until then, the cluster delivers no message from them.",
+        "A cluster confirms an alert only if none of its members contains anything that the rollback undid, and then \
+         none of their checkpoints does. A member loses what it has not recorded only if it fails. Its cluster then \
+         alerts all others, delivers nothing from them until each has answered with its tables, and sends again what \
+         the rollbacks in these tables require.",
     ),
     (
         "deaths-not-counted",
@@ -192,6 +188,8 @@ pub const DIRECTED: &[(&str, &str)] = &[
         "chandy-lamport-inquiry-answered-early",
         "protocols/tests/coordinated/main.rs: a_server_answers_only_once_its_writes_are_durable",
     ),
+    ("note-before-recorded", "fuzz/tests/searches/mutations.rs: a_cluster_waits_for_its_holders_notes"),
+    ("cck-older-map-used", "sim/tests/cck/mutations.rs: a_restarted_coordinator_uses_the_newest_map"),
     (
         "cck-failed-writes-forgotten",
         "fuzz/tests/searches/mutations.rs: a_partition_repeats_a_write_that_failed",

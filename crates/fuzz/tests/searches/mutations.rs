@@ -98,3 +98,19 @@ fn a_partition_repeats_a_write_that_failed() {
     println!("{stalled:?}");
     assert!(!stalled.is_empty());
 }
+
+/// Cluster a rolls back because of c, past checkpoints that b still holds. It then loses its storage, and b fails before
+/// its note of the rollback is durable. If a had resumed without waiting for the note, it would restore what it had
+/// undone, and use the incarnation of that rollback again.
+#[test]
+fn a_cluster_waits_for_its_holders_notes() {
+    let text = include_bytes!("../mutations/note-lost-with-its-holder.yaml");
+    let federation = faultline_api::parse("note-lost-with-its-holder.yaml", text).unwrap();
+    let violated = |mutation: Option<hc3i::Defect>| -> Vec<Property> {
+        let defect = mutation.map(Defect::Hc3i);
+        run(Scenario { seed: 1, federation: federation.clone(), defect }).unwrap().violated().collect()
+    };
+    assert_eq!(violated(None), []);
+    let found = violated(Some(hc3i::Defect::NoteBeforeRecorded));
+    assert_eq!(found, [Property::MembersAgree]);
+}

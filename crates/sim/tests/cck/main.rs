@@ -4,6 +4,7 @@
 mod cases;
 mod defects;
 mod federation;
+mod mutations;
 mod required;
 
 use faultline_core::fault::Outcome;
