@@ -12,6 +12,7 @@
 //! No clock orders rollbacks of different groups, so a send that was undone at any time is a cause.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use faultline_core::{Affected, Incarnation, Life, ProcessId};
 
@@ -43,7 +44,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             if is_after_an_end(history, rollback, &group.members, &mut lives, &ends) || is_on_line {
                 caused.push((number, incarnation));
             } else {
-                open.insert((number, incarnation), Undone::by(history, number, rollback));
+                open.insert((number, incarnation), Undone::by(history, (number, incarnation), rollback));
             }
         }
     }
@@ -109,16 +110,18 @@ struct Undone {
 }
 
 impl Undone {
-    fn by(history: &History<'_>, number: GroupId, rollback: &Rollback) -> Undone {
+    fn by(history: &History<'_>, (number, incarnation): RollbackOf, rollback: &Rollback) -> Undone {
         let mut undone = Undone::default();
         if history.context.repeats() {
             return undone; // a delivery remains valid although its send was undone
         }
-        let members = &history.groups[number].members;
-        for (place, (&member, restored)) in members.iter().zip(&rollback.restored).enumerate() {
+        for (place, restored) in rollback.restored.iter().enumerate() {
             let (before, kept) = match restored {
                 Some(restored) => (history.state_before(restored), after(restored)),
-                None => (last_state(history, member), part_of_target(history, number, rollback, place)),
+                None => (
+                    state_until_next(history, (number, incarnation), place),
+                    part_of_target(history, number, rollback, place),
+                ),
             };
             undone.add(history, before, kept);
         }
@@ -151,9 +154,19 @@ fn after(restored: &RestoredBy) -> Option<Point> {
     Some(Point { segment: SegmentNo(restored.at.segment.0 + 1), fact: 0 })
 }
 
-/// Returns the last state of a member that did not take part in the rollback.
-fn last_state(history: &History<'_>, member: ProcessId) -> Option<Point> {
-    let own = history.processes[member.index()].segments.clone();
+/// Returns the state of a member that did not take part in the rollback: the last one before it restored in a later
+/// rollback, if it did.
+fn state_until_next(
+    history: &History<'_>,
+    (number, incarnation): RollbackOf,
+    place: usize,
+) -> Option<Point> {
+    let group = &history.groups[number];
+    let later = group.rollbacks.range((Excluded(incarnation), Unbounded));
+    if let Some(restored) = later.map(|(_, it)| &it.restored[place]).find_map(Option::as_ref) {
+        return history.state_before(restored);
+    }
+    let own = history.processes[group.members[place].index()].segments.clone();
     let last = own.end.checked_sub(1).filter(|last| own.contains(last)).map(SegmentNo)?;
     Some(Point { segment: last, fact: history.segment(last).end })
 }
@@ -271,6 +284,34 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         run.restore_because(1, 1, Some((0, 2)), alert(0, 1));
         assert!(matches!(wrong(&run)[0], Breach::WithoutCause { undone_without_cause: false, .. }));
+    }
+
+    /// p1 restores because of what p2 had delivered, and fails before p2 has restored. Both then restore again.
+    #[test]
+    fn a_message_counts_if_its_receiver_restored_only_in_a_later_rollback() {
+        let wrong = |receiver: u32| {
+            let mut run = Run::new(&[&[0], &[1, 2]]);
+            run.commit_all(0, &[0]);
+            run.commit_all(1, &[1, 2]);
+            let id = run.send(0, receiver);
+            run.deliver(id);
+            run.kill(0, false);
+            run.restore(0, 1, Some((0, 1)));
+            run.restore_because(1, 1, Some((0, 1)), alert(0, 1));
+            run.kill(1, false);
+            run.restore(1, 2, Some((0, 1)));
+            run.restore(2, 2, Some((0, 1)));
+            wrong(&run)
+        };
+        assert_eq!(wrong(2), []);
+        assert_eq!(wrong(1), []);
+        let mut unasked = Run::new(&[&[0], &[1, 2]]);
+        unasked.commit_all(1, &[1, 2]);
+        unasked.restore_because(1, 1, Some((0, 1)), alert(0, 1));
+        unasked.kill(1, false);
+        unasked.restore(1, 2, Some((0, 1)));
+        unasked.restore(2, 2, Some((0, 1)));
+        assert_eq!(check_alone(check, &unasked).violation_count(), 1);
     }
 
     #[test]
