@@ -187,6 +187,10 @@ pub enum Breach {
         process: ProcessId,
         life: Life,
     },
+    ActedBeforeFirstCheckpoint {
+        process: ProcessId,
+        life: Life,
+    },
     ProtectedWithoutCopy {
         holder: ProcessId,
         owner: ProcessId,

@@ -315,6 +315,9 @@ impl Breach {
                     life.0
                 )
             }
+            Breach::ActedBeforeFirstCheckpoint { process: by, life } => {
+                format!("{} (life {}) acted before it had committed a checkpoint", process(by), life.0)
+            }
             Breach::ProtectedWithoutCopy { holder, owner } => format!(
                 "{} claims that its lost storage is complete again, but holds no part of {}",
                 process(holder),

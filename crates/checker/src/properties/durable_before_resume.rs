@@ -3,17 +3,21 @@
 //! durable copy is only reported as a remark. A protocol must promise this if it treats a restored checkpoint like a
 //! committed one, and removes the checkpoints that it makes obsolete.
 //!
+//! Under the same promise, a process that starts from its initial state acts only once it has committed a checkpoint.
+//!
 //! A copy that was lost before the recovery started must be made again. The loss of a copy while the group recovers may
 //! be detected too late. The start of the recovery, as the members claim it, separates the two cases, but only if all
 //! processes read the same clock; otherwise a copy counts if it ever existed.
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Claim, ProcessId, Promise, Time};
+use faultline_core::{Claim, Fact, FactNo, ProcessId, Promise, Time};
 
 use crate::finding::{Breach, DurableCopies, Findings, Gap};
 use crate::judgement::Property;
-use faultline_history::{CheckpointName, GroupId, History, Part, Point, RestoredBy, Rollback, StoredCopy};
+use faultline_history::{
+    CheckpointName, GroupId, History, Part, Point, RestoredBy, Rollback, Source, StoredCopy,
+};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::DurableBeforeResume);
@@ -31,11 +35,38 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             }
         }
     }
-    if !history.context.promises.include(Promise::DurableRestore) {
+    if history.context.promises.include(Promise::DurableRestore) {
+        check_beginnings(history, &mut finding);
+    } else {
         // The group may still hold in memory what it restored: a risk for the next failure, but not a broken promise.
         finding.not_promised();
     }
     finding
+}
+
+/// Requires that a process has committed a checkpoint since it was in its initial state before it acts.
+fn check_beginnings(history: &History<'_>, finding: &mut Findings) {
+    for segment in history.segments.iter().filter(|it| it.parent.is_none() && !it.is_rootless) {
+        let (process, life) = (segment.host, segment.life);
+        let Some(stream) = history.trace.streams.get(&(process, life)) else { continue };
+        let range = segment.begin as usize..(segment.end as usize).min(stream.len());
+        let facts = stream.get(range).unwrap_or_default().iter().zip(segment.begin..);
+        let mut acting = facts.filter(|((_, fact), _)| is_committed(fact) || is_action(fact));
+        let Some(((_, fact), number)) = acting.next() else { continue };
+        finding.instances += 1;
+        if !is_committed(fact) && !history.trace.has_gap_of(process) {
+            let source = Source { process, life, number: FactNo(number.into()) };
+            finding.violated([source], Breach::ActedBeforeFirstCheckpoint { process, life });
+        }
+    }
+}
+
+fn is_committed(fact: &Fact) -> bool {
+    matches!(fact, Fact::Claim(claim) if matches!(**claim, Claim::Committed { .. }))
+}
+
+fn is_action(fact: &Fact) -> bool {
+    matches!(fact, Fact::Sent { .. } | Fact::Delivered(_) | Fact::Computed { .. })
 }
 
 /// By process: where it claims to have started to recover, and when.
@@ -151,7 +182,7 @@ mod tests {
         let mut kept = run(&[Promise::DurableRestore], false);
         kept.restore(0, 1, Some((0, 1)));
         assert_eq!(wrong(&kept), None);
-        assert_eq!(check_alone(check, &kept).instances, 1);
+        assert_eq!(check_alone(check, &kept).instances, 2, "the first checkpoint, and the restored one");
         let mut lost = run(&[Promise::DurableRestore], true);
         lost.restore(0, 1, Some((0, 1)));
         let copies = DurableCopies::Only { found: 0, replicas: 1 };
@@ -162,6 +193,44 @@ mod tests {
         again.durable(1, again.image(0, 0, 1));
         again.restore(0, 1, Some((0, 1)));
         assert_eq!(wrong(&again), None);
+    }
+
+    #[test]
+    fn a_process_acts_only_after_its_first_checkpoint() {
+        let found = |acts_early: bool, promises: &[Promise]| {
+            let mut run = Run::new(&[&[0], &[1]]);
+            run.context.promises = run.context.promises.with(promises);
+            run.commit_all(1, &[1]);
+            if !acts_early {
+                run.commit_all(0, &[0]);
+            }
+            let id = run.send(0, 1);
+            run.deliver(id);
+            run.commit_all(0, &[0]);
+            wrong(&run)
+        };
+        let promises = [Promise::DurableRestore];
+        let early = found(true, &promises);
+        let Some(Breach::ActedBeforeFirstCheckpoint { process, .. }) = early else { panic!("{early:?}") };
+        assert_eq!(process, ProcessId(0));
+        assert_eq!((found(false, &promises), found(true, &[])), (None, None));
+    }
+
+    /// A process that returns to its initial state takes its first checkpoint again.
+    #[test]
+    fn a_restored_initial_state_needs_a_checkpoint_as_well() {
+        let found = |commits: bool| {
+            let mut run = Run::new(&[&[0], &[1]]);
+            run.context.promises = run.context.promises.with(&[Promise::DurableRestore]);
+            run.kill(0, false);
+            run.restore(0, 1, None);
+            if commits {
+                run.commit_all(0, &[0]);
+            }
+            run.send(0, 1);
+            wrong(&run).is_some()
+        };
+        assert_eq!((found(false), found(true)), (true, false));
     }
 
     #[test]

@@ -56,7 +56,10 @@ fn held(group: &Group<'_>, place: usize, holder: ProcessId, lost: Time) -> bool 
 /// `holder` has an intact part.
 fn may_be_sent(history: &History<'_>, group: &Group<'_>, place: usize, holder: ProcessId, by: Time) -> bool {
     let owner = group.members[place];
-    let corrupts = |fault: &Fault| matches!(fault, Fault::Storage { process, how: StorageFault::Corrupt, .. } if *process == owner);
+    let corrupts = |fault: &Fault| match fault {
+        Fault::Storage { process, how: StorageFault::Corrupt, .. } => *process == owner,
+        _ => false,
+    };
     let supervision = &history.supervision;
     let is_corrupted = supervision.injected.iter().any(|(_, fault, at, _)| *at <= by && corrupts(fault));
     let before = history.trace.supervisor().partition_point(|(at, _)| *at <= by);

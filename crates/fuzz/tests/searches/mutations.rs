@@ -7,7 +7,7 @@ use faultline_checker::Property;
 use faultline_core::Span;
 use faultline_core::fault::Outcome;
 use faultline_fuzz::{Protocol, Scenario, run};
-use faultline_protocols::{cck, hc3i, hydee};
+use faultline_protocols::{cck, chandy_lamport, hc3i, hydee, theft};
 
 /// Returns the first of 60 seeds at which the property is violated.
 fn first(defect: Defect, protocol: &str, property: Property) -> Option<u64> {
@@ -50,6 +50,25 @@ fn a_cluster_that_resumes_before_its_holders_have_their_copies_is_found() {
         let found = first(defect, protocol, Property::DurableBeforeResume);
         assert!(found.is_some(), "{protocol}");
     }
+}
+
+#[test]
+fn a_process_that_acts_before_its_first_checkpoint_is_found() {
+    let defect = Defect::ChandyLamport(chandy_lamport::Defect::ReleasedBeforeFirst);
+    let found = first(defect, "chandyLamport", Property::DurableBeforeResume);
+    assert!(found.is_some_and(|it| it < 5), "{found:?}");
+}
+
+#[test]
+fn a_holder_that_reports_its_storage_as_complete_too_early_is_found() {
+    let defect = Some(Defect::Tic(theft::Defect::FilledOnArrival));
+    let protocol: Protocol = "tic".parse().unwrap();
+    let found = (0..300).find(|&seed| {
+        let trial = run(Scenario::new(seed, Some(protocol), defect)).unwrap();
+        trial.violated().any(|it| it == Property::DurableBeforeCommit)
+    });
+    println!("{found:?}");
+    assert!(found.is_some());
 }
 
 /// Waste does not prevent a run from completing: only the properties of economy find it.
