@@ -84,10 +84,11 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     ),
     (
         "stale-confirmation-counts",
-        "The newer alert arrives anyway, or its receiver fails; the receiver's cluster then sends alerts itself, \
-         and each answer names all rollbacks. Until then, the cluster may deliver a message that the alert will \
-         undo. This costs another rollback, whose cause is that message. A cluster still cannot leave: collections \
-         require that all clusters know all rollbacks.",
+        "The newer alert arrives unless its sender or its receiver fails. A sender's cluster then rolls back, and alerts \
+         all clusters again. A receiver's cluster sends alerts itself, and each answer names all rollbacks. Until then, \
+         the cluster may deliver a message that the alert will undo. This costs another rollback, whose cause is that \
+         message, but no result. A cluster still cannot leave: collections require that all clusters know all \
+         rollbacks.",
     ),
     (
         "spbc-in-transit-sent-again",
