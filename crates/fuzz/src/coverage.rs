@@ -14,6 +14,8 @@ use faultline_core::{Cause, Claim, ClusterId, Fact, FactKind, Fault, ProcessId, 
 use faultline_trace::Manifest;
 use serde::{Deserialize, Serialize};
 
+use crate::directed::{MomentCoverage, MomentShares};
+use crate::scenario::Scenario;
 use crate::trial::Trial;
 
 /// The state of a cluster according to the claims of its processes.
@@ -57,6 +59,9 @@ pub struct Observed {
     pub unjudged: Vec<Property>,
     /// Whether a second run was equal; `None` if there was none, or if one of the two reached the memory limit.
     pub repeats: Option<bool>,
+    /// The scenario, if its seed alone does not determine it, because the coverage of the search directed it.
+    pub directed: Option<Box<Scenario>>,
+    moments: MomentCoverage,
     outcome: &'static str,
     protocol: CoverageName,
     /// The number of the simulator's events.
@@ -101,7 +106,19 @@ pub struct Coverage {
     outcomes: BTreeMap<CoverageName, BTreeMap<CoverageName, u64>>,
     stated: BTreeMap<FactKind, (u64, u64)>,
     hits: BTreeMap<CoverageName, BTreeMap<State, u64>>,
+    /// The number of directed schedules.
+    #[serde(default)]
+    directed: u64,
+    #[serde(default)]
+    moments: MomentCoverage,
+    /// The moments of all complete blocks of [`BLOCK`] schedules.
+    #[serde(default)]
+    steering: MomentCoverage,
 }
+
+/// The number of schedules in a block. The schedules of a block are directed by the coverage of the blocks before it,
+/// so the number of schedules that run in parallel does not affect them.
+pub const BLOCK: u64 = 64;
 
 /// [`Coverage`] in numbers. Shares are in percent of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -132,6 +149,13 @@ pub struct Shares {
     pub stated: BTreeMap<FactKind, (u64, u64)>,
     /// The number of injected faults, by kind and by the state of the cluster that they struck.
     pub hits: BTreeMap<CoverageName, BTreeMap<State, u64>>,
+    /// The number of directed schedules.
+    pub directed: u64,
+    /// The kinds of moments between a write and its announcement: those that occurred, and those at which the process
+    /// failed.
+    pub writes: MomentShares,
+    /// The same for the moments of recoveries.
+    pub recoveries: MomentShares,
 }
 
 impl Observed {
@@ -154,6 +178,8 @@ impl Observed {
             violated: trial.violated().collect(),
             unjudged: trial.judgement.unjudged().collect(),
             repeats,
+            directed: None,
+            moments: MomentCoverage::of(trial),
             outcome: match trial.manifest.outcome {
                 Some(Outcome::Completed) => "completed",
                 Some(Outcome::Deadline) if recurs(&trial.judgement) => "livelock",
@@ -171,6 +197,12 @@ impl Observed {
             stated,
             hits: story.hits,
         }
+    }
+
+    /// Records the scenario, because its seed alone does not determine it.
+    #[must_use]
+    pub fn of_directed(self, scenario: Scenario) -> Observed {
+        Observed { directed: Some(Box::new(scenario)), ..self }
     }
 
     /// Returns whether the run reached the memory limit of the program.
@@ -207,6 +239,16 @@ impl Coverage {
         for &(fault, state) in &trial.hits {
             *self.hits.entry(fault.into()).or_default().entry(state).or_default() += 1;
         }
+        self.directed += u64::from(trial.directed.is_some());
+        self.moments.add(&trial.moments);
+        if self.runs.is_multiple_of(BLOCK) {
+            self.steering = self.moments.clone();
+        }
+    }
+
+    /// Returns the coverage that directs the schedules of the current block.
+    pub fn steering(&self) -> &MomentCoverage {
+        &self.steering
     }
 
     /// Returns the number of trials.
@@ -224,6 +266,7 @@ impl Coverage {
         let mut events = self.events.clone();
         events.sort_unstable();
         let percent = |count: u64| count as f64 * 100.0 / (self.runs.max(1)) as f64;
+        let [writes, recoveries] = self.moments.shares();
         Shares {
             runs: self.runs,
             repeated: self.repeated,
@@ -237,6 +280,9 @@ impl Coverage {
             outcomes: self.outcomes.clone(),
             stated: self.stated.clone(),
             hits: self.hits.clone(),
+            directed: self.directed,
+            writes,
+            recoveries,
         }
     }
 }

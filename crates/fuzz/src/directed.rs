@@ -11,13 +11,15 @@ use std::collections::BTreeMap;
 use faultline_api::quantity::{Duration, Size};
 use faultline_api::resource::{ANY, Application, Crash, Fate, Fault, Heat, LoseCluster, When};
 use faultline_api::validate;
-use faultline_catalog::Defect;
-use faultline_core::{Claim, ClusterId, Fact, FactKind, ProcessId, Role, Span, Time};
+use faultline_catalog::{Defect, SetupError};
+use faultline_core::{Claim, ClusterId, Fact, FactKind, Life, ProcessId, Role, Span, Time};
 use faultline_trace::Manifest;
+use serde::{Deserialize, Serialize};
 
 use crate::chance::Chance;
+use crate::coverage::CoverageName;
 use crate::scenario::{Protocol, Scenario};
-use crate::trial::Trial;
+use crate::trial::{Trial, run};
 
 /// A kind of moment, and the fault that strikes at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +64,13 @@ enum Strike {
     WithOutside(Storage),
 }
 
+impl Strike {
+    /// Returns whether the process that states the fact is among those that fail.
+    fn strikes_itself(self) -> bool {
+        !matches!(self, Strike::Fellow(_) | Strike::Stranger(_) | Strike::Outside(_))
+    }
+}
+
 /// What happens to the storage of a failed process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Storage {
@@ -85,6 +94,136 @@ const STRIKES: [Strike; 14] = [
     Strike::WithOutside(Storage::Kept),
     Strike::WithOutside(Storage::Lost),
 ];
+
+impl Moment {
+    /// Returns the moment in words.
+    fn name(self) -> String {
+        let fact = match serde_json::to_value(self.fact) {
+            Ok(serde_json::Value::String(name)) => name,
+            other => unreachable!("a name, not {other:?}"),
+        };
+        let part = if self.is_own { "" } else { ", replica" };
+        let process = if self.coordinates { ", first process" } else { "" };
+        let state = match self.recovers {
+            (true, _) => ", recovering",
+            (false, true) => ", while another cluster recovers",
+            (false, false) => "",
+        };
+        format!("{fact}{part}{process}{state}")
+    }
+}
+
+/// How often each kind of moment occurred in the runs of a search, and how often a process failed at it, before it could
+/// announce what it had written or continue its recovery.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MomentCoverage(BTreeMap<CoverageName, (u64, u64)>);
+
+/// The kinds of moments of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MomentShares {
+    /// The number of kinds that occurred.
+    pub seen: u64,
+    /// The number of kinds at which a process failed.
+    pub struck: u64,
+}
+
+impl MomentCoverage {
+    /// Adds the moments of a run.
+    pub(crate) fn add(&mut self, other: &MomentCoverage) {
+        for (name, (seen, struck)) in &other.0 {
+            let entry = self.0.entry(name.clone()).or_default();
+            *entry = (entry.0 + seen, entry.1 + struck);
+        }
+    }
+
+    /// Counts the kinds of moments between a write and its announcement and, separately, those of recoveries.
+    pub fn shares(&self) -> [MomentShares; 2] {
+        let plain = |&fact| Moment { fact, coordinates: false, is_own: true, recovers: (false, false) };
+        let writes: Vec<String> = OF_WRITES.iter().map(|it| plain(it).name()).collect();
+        let mut shares = [MomentShares::default(); 2];
+        for (name, (_, struck)) in &self.0 {
+            let fact = name.split(',').next().unwrap_or_default();
+            let share = &mut shares[usize::from(!writes.iter().any(|it| it == fact))];
+            share.seen += 1;
+            share.struck += u64::from(*struck > 0);
+        }
+        shares
+    }
+
+    /// Returns how often a process has failed at moments of this kind.
+    fn struck(&self, moment: Moment) -> u64 {
+        self.0.get(moment.name().as_str()).map_or(0, |it| it.1)
+    }
+
+    /// Returns the moments of one run.
+    pub(crate) fn of(trial: &Trial) -> MomentCoverage {
+        let mut coverage = MomentCoverage::default();
+        let mut last: BTreeMap<(ProcessId, Life), Moment> = BTreeMap::new();
+        each_moment(trial, |process, life, moment, _| {
+            match moment {
+                Some(moment) => {
+                    coverage.0.entry(moment.name().into()).or_insert((1, 0));
+                    last.insert((process, life), moment);
+                }
+                // The process has continued.
+                None => drop(last.remove(&(process, life))),
+            }
+        });
+        for (_, fact) in trial.trace.supervisor() {
+            if let Fact::Failed { process, life, .. } = fact
+                && let Some(moment) = last.get(&(*process, *life))
+                && let Some(entry) = coverage.0.get_mut(moment.name().as_str())
+            {
+                entry.1 = 1;
+            }
+        }
+        coverage
+    }
+}
+
+/// Returns whether the schedule of a seed is directed: one seed out of eight. The others are random.
+pub fn is_directed(seed: u64) -> bool {
+    seed % 8 == 7
+}
+
+/// Returns the directed schedule of a seed. A first run of [`Directions::base`] shows which moments occur. A fault then
+/// strikes at one of those at which processes have failed least often according to `coverage`. Returns the base if no
+/// fault can be added to it.
+///
+/// # Errors
+///
+/// Returns an error if the federation cannot be set up.
+pub fn directed_scenario(
+    seed: u64,
+    protocol: Option<Protocol>,
+    coverage: &MomentCoverage,
+) -> Result<Scenario, SetupError> {
+    let drawn = || Scenario::new(seed, None, None).federation.spec.protocol.name().parse().ok();
+    let Some(protocol) = protocol.or_else(drawn) else { return Ok(Scenario::new(seed, None, None)) };
+    let base = run(Directions::base(seed, protocol, None))?;
+    let mut chance = Chance::new(!seed);
+    let all = moments(&base);
+    let mut least: Vec<(u64, u64, Moment)> =
+        all.keys().map(|&it| (coverage.struck(it), chance.between(0, u64::MAX), it)).collect();
+    least.sort_unstable();
+    for (_, _, moment) in least {
+        let (process, occurrence) = chance.pick(&all[&moment]);
+        // Between a write and its announcement, the process itself must fail.
+        let is_write = OF_WRITES.contains(&moment.fact);
+        let strikes: Vec<Strike> =
+            STRIKES.into_iter().filter(|it| it.strikes_itself() || !is_write).collect();
+        let struck = struck(&base, process, chance.pick(&strikes), &mut chance);
+        let when = when(&base, moment.fact, process, occurrence);
+        let mut scenario = base.scenario.clone();
+        let faults = struck.iter().map(|it| Fault { when: Some(when.clone()), ..it.clone() });
+        scenario.federation.spec.faults.extend(faults);
+        if !struck.is_empty() && validate(&scenario.federation).is_empty() {
+            return Ok(scenario);
+        }
+    }
+    Ok(base.scenario)
+}
 
 /// How often each kind of second fault was tried.
 #[derive(Clone, Debug, Default)]
@@ -178,17 +317,28 @@ const OF_RECOVERIES: &[FactKind] = &[
 
 /// Returns the facts of a run that matter, by moment.
 fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<Stated>> {
+    let mut moments: BTreeMap<Moment, Vec<Stated>> = BTreeMap::new();
+    each_moment(trial, |process, _, moment, occurrence| {
+        if let Some(moment) = moment {
+            moments.entry(moment).or_default().push((process, occurrence));
+        }
+    });
+    moments
+}
+
+/// Visits the facts of all ranks, in order: the process and its life, the moment if the fact matters, and how many facts
+/// of its kind the process has stated by then.
+fn each_moment(trial: &Trial, mut visit: impl FnMut(ProcessId, Life, Option<Moment>, u32)) {
     let manifest = &trial.manifest;
-    let mut facts: Vec<(Time, ProcessId, &Fact)> = Vec::new();
-    for (&(process, _), stream) in &trial.trace.streams {
-        facts.extend(stream.iter().map(|(at, fact)| (*at, process, fact)));
+    let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = Vec::new();
+    for (&(process, life), stream) in &trial.trace.streams {
+        facts.extend(stream.iter().map(|(at, fact)| (*at, process, life, fact)));
     }
     facts.sort_by_key(|&(at, ..)| at);
     let mut recovering = vec![false; manifest.clusters.len()];
     let (mut has_begun, mut has_failed) = (false, false);
     let mut occurrences: BTreeMap<(ProcessId, FactKind), u32> = BTreeMap::new();
-    let mut moments: BTreeMap<Moment, Vec<Stated>> = BTreeMap::new();
-    for (_, process, fact) in facts {
+    for (_, process, life, fact) in facts {
         has_begun |= *fact == Fact::Begun;
         if let Fact::Failed { process, .. } = fact {
             has_failed = true;
@@ -201,7 +351,8 @@ fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<Stated>> {
         let (kind, cluster) = (fact.kind(), entry.cluster.index());
         let occurrence = occurrences.entry((process, kind)).or_default();
         *occurrence += 1;
-        if has_begun && (OF_WRITES.contains(&kind) || has_failed && OF_RECOVERIES.contains(&kind)) {
+        let matters = has_begun && (OF_WRITES.contains(&kind) || has_failed && OF_RECOVERIES.contains(&kind));
+        let moment = matters.then(|| {
             let is_own = match fact {
                 Fact::Saved(saved) => saved.0.owner == process,
                 Fact::Durable(name) | Fact::Removed(name) => name.owner == process,
@@ -209,14 +360,13 @@ fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<Stated>> {
             };
             let coordinates = node(manifest, process) == 0;
             let recovers = (recovering[cluster], recovering.contains(&true));
-            let moment = Moment { fact: kind, coordinates, is_own, recovers };
-            moments.entry(moment).or_default().push((process, *occurrence));
-        }
+            Moment { fact: kind, coordinates, is_own, recovers }
+        });
+        visit(process, life, moment, *occurrence);
         if matches!(fact, Fact::Claim(claim) if matches!(**claim, Claim::RolledBack { .. })) {
             recovering[cluster] = false;
         }
     }
-    moments
 }
 
 /// Returns the index of a rank in its cluster.

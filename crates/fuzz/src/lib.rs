@@ -31,8 +31,8 @@ mod shrink;
 mod trial;
 
 pub use contract::{Difference, Differs, difference};
-pub use coverage::{Coverage, CoverageName, Observed, Shares, State};
-pub use directed::Directions;
+pub use coverage::{BLOCK, Coverage, CoverageName, Observed, Shares, State};
+pub use directed::{Directions, MomentCoverage, MomentShares, directed_scenario, is_directed};
 pub use kit::{Candidate, SeedResult};
 pub use scenario::{Protocol, Scenario, UnknownProtocol};
 pub use shrink::{Shrunk, Steps, shrink};

@@ -50,7 +50,10 @@ pub(crate) fn shrink(
     arguments: &FuzzArguments,
     interrupted: &AtomicBool,
 ) -> Result<Finding, CommandError> {
-    let scenario = Scenario::new(found.seed, arguments.protocol, arguments.defect).set(&arguments.set);
+    let scenario = match &found.directed {
+        Some(scenario) => Scenario::clone(scenario),
+        None => Scenario::new(found.seed, arguments.protocol, arguments.defect).set(&arguments.set),
+    };
     let property = found.decisive_violation().or(found.violated.first().copied());
     let mut is_interrupted = false;
     let (trial, texts) = match property {

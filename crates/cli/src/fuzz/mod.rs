@@ -11,7 +11,7 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use faultline_catalog::{Defect, defect};
 use faultline_checker::Verdict;
-use faultline_fuzz::{Protocol, Scenario, Shares, run, seed_under_way};
+use faultline_fuzz::{Protocol, Scenario, Shares, is_directed, run, seed_under_way};
 use miette::miette;
 use serde::Serialize;
 
@@ -97,6 +97,12 @@ fn print_seed_on_panic(defect: Option<Defect>) {
             before(panic);
             if let Some(seed) = seed_under_way() {
                 let defect = *SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
+                if defect.is_none() && is_directed(seed) {
+                    eprintln!(
+                        "panicked at seed {seed}, which may be directed by the seeds before it; to reproduce: repeat the search"
+                    );
+                    return;
+                }
                 let defect = defect.map(|it| format!(" --defect {it}")).unwrap_or_default();
                 eprintln!(
                     "panicked at seed {seed}; to reproduce: faultline fuzz --seed {seed} --runs 1{defect}"

@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 
 use faultline_catalog::{Defect, SetupError};
 use faultline_console::place::RUNS;
-use faultline_fuzz::{Coverage, Observed, Scenario, repeats, run};
+use faultline_fuzz::{
+    BLOCK, Coverage, MomentCoverage, Observed, Protocol, Scenario, directed_scenario, is_directed, repeats,
+    run,
+};
 use faultline_sim::in_order;
 use serde::{Deserialize, Serialize};
 
@@ -201,9 +204,14 @@ impl<'a> Search<'a> {
         let runs = if arguments.span.is_some() { u64::MAX } else { arguments.runs };
         let begin = self.first_seed.saturating_add(self.before);
         let left = runs.saturating_sub(self.before);
-        let seeds = (begin..=u64::MAX).take(usize::try_from(left).unwrap_or(usize::MAX));
         let mut ticker = SearchProgress::new(arguments, self.before, &self.title);
-        let work = |seed| {
+        let is_custom = arguments.protocol.is_some_and(Protocol::is_custom);
+        let work = |seed, steering: &MomentCoverage| {
+            if defect.is_none() && !is_custom && is_directed(seed) {
+                let scenario = directed_scenario(seed, arguments.protocol, steering)?;
+                let observed = observe(scenario.clone(), arguments.twice)?;
+                return Ok(observed.of_directed(scenario));
+            }
             let scenario = Scenario::new(seed, arguments.protocol, defect).set(&arguments.set);
             observe(scenario, arguments.twice)
         };
@@ -211,7 +219,7 @@ impl<'a> Search<'a> {
         let mut kept_at = begun;
         let (coverage, interrupted) = (&mut self.coverage, self.interrupted);
         let before_last = &mut self.before_last;
-        let flow = in_order(self.jobs, seeds, work, |observed: Result<Observed, SetupError>| {
+        let mut take_next = |observed: Result<Observed, SetupError>, coverage: &mut Coverage| {
             let observed = match observed {
                 Ok(observed) => observed,
                 Err(error) => return ControlFlow::Break(Some(error)),
@@ -234,7 +242,17 @@ impl<'a> Search<'a> {
                 return ControlFlow::Break(None);
             }
             ControlFlow::Continue(())
-        });
+        };
+        let mut flow = ControlFlow::Continue(());
+        let (mut next, mut left) = (Some(begin), left);
+        while let Some(from) = next.filter(|_| left > 0 && flow.is_continue()) {
+            let count = left.min(BLOCK - coverage.runs() % BLOCK);
+            let steering = coverage.steering().clone();
+            let seeds = (from..=u64::MAX).take(usize::try_from(count).unwrap_or(usize::MAX));
+            let work = |seed| work(seed, &steering);
+            flow = in_order(self.jobs, seeds, work, |observed| take_next(observed, coverage));
+            (next, left) = (from.checked_add(count), left - count);
+        }
         drop(ticker);
         self.took = begun.elapsed();
         match flow {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use faultline_checker::Verdict;
 use faultline_core::FactKind;
-use faultline_fuzz::{Coverage, CoverageName, Shares, State, Trial};
+use faultline_fuzz::{Coverage, CoverageName, MomentShares, Shares, State, Trial};
 
 use super::Report;
 use super::finding::{Finding, RenderedTrial, violations};
@@ -91,6 +91,7 @@ pub(super) fn report(report: &Report<'_>, quiet: bool) -> String {
 
 fn coverage(shares: &Shares) -> String {
     let percent = |share: f64| format!("{share:.1} %");
+    let moments = |it: MomentShares| format!("at {} of {} kinds of moments", it.struck, it.seen);
     let counts = |map: &BTreeMap<CoverageName, u64>| {
         map.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
     };
@@ -109,6 +110,9 @@ fn coverage(shares: &Shares) -> String {
         ["cascading rollbacks".to_owned(), percent(shares.cascading)],
         ["failures during recovery".to_owned(), percent(shares.failed_in_recovery)],
         ["salted application".to_owned(), percent(shares.salted)],
+        ["directed schedules".to_owned(), shares.directed.to_string()],
+        ["failures before an announcement".to_owned(), moments(shares.writes)],
+        ["failures at a step of a recovery".to_owned(), moments(shares.recoveries)],
         ["protocols".to_owned(), counts(&shares.protocols)],
     ];
     let mut text = table(shown.into_iter().chain(verdicts).chain(unjudged));
