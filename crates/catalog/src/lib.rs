@@ -261,6 +261,12 @@ impl<N: Hosted> Setup<N> {
                     .zip(&spec.clusters)
                     .filter_map(|(id, cluster)| Some((ClusterId(id), cluster.joins_after?.0)))
                     .collect(),
+                // Processes that exchange messages leave once their application has computed for that time.
+                leaves: (0..)
+                    .zip(&spec.clusters)
+                    .filter(|_| spec.application.family() == Family::Tasks)
+                    .filter_map(|(id, cluster)| Some((ClusterId(id), cluster.leaves_after?.0)))
+                    .collect(),
                 plan: plan_among(federation, &names, seed),
                 least_work_left_percent: simulator
                     .least_work_left

@@ -159,6 +159,7 @@ impl<'a> Demands<'a> {
                 Fact::Injecting { .. }
                     | Fact::Ineffective { .. }
                     | Fact::Joined(_)
+                    | Fact::Leaving(_)
                     | Fact::Left(_)
                     | Fact::Completed
             )
@@ -206,7 +207,10 @@ impl<'a> Demands<'a> {
             return;
         }
         let gone = self.history.supervision.gone(&self.context.clusters);
-        for &rank in self.context.clusters.iter().flatten().filter(|it| !gone.contains(it)) {
+        // Partitions move away from a cluster that leaves, so its processes may leave before the program ends.
+        let has_moved = |it: &ProcessId| self.history.planned.is_some() && self.history.has_left(*it);
+        let ranks = self.context.clusters.iter().flatten();
+        for &rank in ranks.filter(|it| !gone.contains(it) && !has_moved(it)) {
             let newest = self.history.supervision.newest_life(rank).unwrap_or(Life(1));
             let stream = self.history.trace.streams.get(&(rank, newest));
             let is_finished = |stream: &Vec<(Time, Fact)>| {

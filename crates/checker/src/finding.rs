@@ -267,6 +267,16 @@ pub enum Breach {
         waited: Span,
         every: Span,
     },
+    MovedWithoutCause {
+        partition: ProcessId,
+        from: ProcessId,
+        to: ProcessId,
+    },
+    NotCeded {
+        partition: ProcessId,
+        from: ProcessId,
+        to: ProcessId,
+    },
     NextCheckpointLate {
         process: ProcessId,
         waited: Span,

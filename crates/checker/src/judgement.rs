@@ -94,6 +94,8 @@ pub enum Property {
     BoundedLoss,
     /// At most one life of a process acted at a time.
     OneLife,
+    /// A partition ran on one process at a time, and moved only away from processes that had failed or were to leave.
+    OneHost,
     /// No process ended unexpectedly.
     NoUnplannedDeath,
     /// Economy: every forced checkpoint followed a new dependency.
@@ -216,6 +218,7 @@ impl Property {
             Property::LogKept => "no logged message was collected too early",
             Property::BoundedLoss => "lost work is bounded by the checkpoint interval",
             Property::OneLife => "at most one life of each process acted at a time",
+            Property::OneHost => "each partition ran on one process at a time",
             Property::NoUnplannedDeath => "no process ended unexpectedly",
             Property::ForcedByNews => "every forced checkpoint followed a new dependency",
             Property::CheckpointsSpaced => "unforced checkpoints were no more frequent than requested",

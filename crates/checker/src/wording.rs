@@ -400,6 +400,20 @@ impl Breach {
                 "{} had taken no checkpoint for {waited} when it failed, although it should take one every {every}",
                 process(*by)
             ),
+            Breach::MovedWithoutCause { partition, from, to } => format!(
+                "partition {} moved from {} to {}, although {} had neither failed permanently nor was it to leave",
+                process(*partition),
+                process(*from),
+                process(*to),
+                process(*from)
+            ),
+            Breach::NotCeded { partition, from, to } => format!(
+                "partition {} moved from {} to {}, but {} never stopped running it",
+                process(*partition),
+                process(*from),
+                process(*to),
+                process(*from)
+            ),
             Breach::NextCheckpointLate { process: by, waited, allowed } => format!(
                 "{} requested no checkpoint for {waited}, although the next one was due after {allowed}",
                 process(*by)

@@ -69,6 +69,7 @@ impl Scenario {
                 plan: Vec::new(),
                 scope: faultline_core::Scope::Cluster,
                 joins: Vec::new(),
+                leaves: Vec::new(),
                 least_work_left_percent: 0,
                 defects: Default::default(),
             },

@@ -341,6 +341,13 @@ pub enum Fact {
     /// The state of a process that never returns became part of this process's state. It is the state in an image
     /// or, if there is no image, the other process's initial state.
     Absorbed(Box<(ProcessId, Option<ImageName>, Witness)>),
+    /// The process stopped running a partition, because another process runs it from a recovery onwards.
+    Ceded {
+        /// The partition.
+        partition: ProcessId,
+        /// The recovery with which the partition moved.
+        epoch: Incarnation,
+    },
     /// A claim of the protocol: self-reported.
     Claim(Box<Claim>),
 
@@ -394,6 +401,9 @@ pub enum Fact {
     Changed(Box<Change>),
     /// Supervisor, before it announces the cluster's processes: a cluster joins.
     Joined(ClusterId),
+    /// Supervisor, before it announces this: a cluster is due to leave, and its partitions have to move to other
+    /// processes first.
+    Leaving(ClusterId),
     /// Supervisor, before it ends the cluster's processes permanently and releases their storage: a cluster leaves.
     Left(ClusterId),
     /// The process told its storage to remove an image. The image may belong to another process, and need not exist.
@@ -431,6 +441,7 @@ pub enum FactKind {
     Forgotten,
     Voided,
     Absorbed,
+    Ceded,
     CheckpointRequested,
     CheckpointCommitted,
     CheckpointAborted,
@@ -457,6 +468,7 @@ pub enum FactKind {
     Completed,
     Changed,
     Joined,
+    Leaving,
     Left,
 }
 
@@ -487,6 +499,7 @@ impl Fact {
             Fact::CheckpointMessage { .. } => FactKind::CheckpointMessage,
             Fact::Theft { step, .. } => step.kind(),
             Fact::Absorbed(_) => FactKind::Absorbed,
+            Fact::Ceded { .. } => FactKind::Ceded,
             Fact::Claim(_) => unreachable!("handled above"),
             Fact::LifeStarted { .. } => FactKind::LifeStarted,
             Fact::Begun => FactKind::Begun,
@@ -495,6 +508,7 @@ impl Fact {
             Fact::Failed { .. } => FactKind::Failed,
             Fact::Detected { .. } => FactKind::Detected,
             Fact::Joined(_) => FactKind::Joined,
+            Fact::Leaving(_) => FactKind::Leaving,
             Fact::Left(_) => FactKind::Left,
             Fact::Completed => FactKind::Completed,
             Fact::Changed(_) => FactKind::Changed,
@@ -529,7 +543,7 @@ impl Claim {
 
 impl FactKind {
     /// The kinds that a process states, and that a trigger can wait for.
-    pub const OF_PROCESSES: [FactKind; 43] = [
+    pub const OF_PROCESSES: [FactKind; 44] = [
         FactKind::Sent,
         FactKind::Transmitted,
         FactKind::Suppressed,
@@ -556,6 +570,7 @@ impl FactKind {
         FactKind::Forgotten,
         FactKind::Voided,
         FactKind::Absorbed,
+        FactKind::Ceded,
         FactKind::CheckpointRequested,
         FactKind::CheckpointCommitted,
         FactKind::CheckpointAborted,

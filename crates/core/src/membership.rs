@@ -54,6 +54,8 @@ pub enum Presence {
     Awaited,
     /// Currently present: it has joined, will leave, or both.
     Present,
+    /// Present, but about to leave: its processes run until other processes have taken over their work.
+    Leaving,
     /// Has left. None of its processes starts again, and their storage has been released.
     Left,
 }
@@ -61,7 +63,7 @@ pub enum Presence {
 impl Presence {
     /// Returns whether the cluster is part of the federation at present.
     pub fn is_present(self) -> bool {
-        matches!(self, Presence::Permanent | Presence::Present)
+        matches!(self, Presence::Permanent | Presence::Present | Presence::Leaving)
     }
 }
 
@@ -94,6 +96,18 @@ impl Membership {
     /// Returns whether the cluster of `process` is present. A process outside all clusters always is.
     pub fn is_present(&self, process: ProcessId) -> bool {
         self.presence(self.cluster_of(process)).is_present()
+    }
+
+    /// Returns whether work and replicas may be given to `process`: it may have failed, but will return, and its cluster
+    /// is present and not about to leave.
+    pub fn is_staying(&self, process: ProcessId) -> bool {
+        let presence = self.presence(self.cluster_of(process));
+        !self.member(process).gone && presence.is_present() && presence != Presence::Leaving
+    }
+
+    /// Returns whether `process` has left the federation permanently: it failed for good, or its cluster left.
+    pub fn has_departed(&self, process: ProcessId) -> bool {
+        self.member(process).gone || self.presence(self.cluster_of(process)) == Presence::Left
     }
 
     /// Returns the presence of `cluster`. [`ClusterId::OUTSIDE`] is permanent.

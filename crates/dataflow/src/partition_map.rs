@@ -24,14 +24,15 @@ impl PartitionMap {
         found.map_or(partition, |index| self.moved[index].1)
     }
 
-    /// Returns the map after some processes have failed permanently. Only their partitions move, each to the process
-    /// that hosts the fewest partitions at that point. Among several such processes, the next one after the partition's
-    /// own process is chosen. If no process is left, partitions do not move.
+    /// Returns the map after some processes have failed permanently, or some clusters are about to leave. Only the
+    /// partitions of these processes move, each to the process that hosts the fewest partitions at that point. Among
+    /// several such processes, the next one after the partition's own process is chosen. If no process is left,
+    /// partitions do not move.
     #[must_use]
     pub fn update(&self, membership: &Membership) -> PartitionMap {
         let ranks: Vec<ProcessId> = membership.with_role(Role::RANK).collect();
         let count = membership.members.len();
-        let can_host = |it: ProcessId| !membership.member(it).gone && membership.is_present(it);
+        let can_host = |it: ProcessId| membership.is_staying(it);
         let mut loads = vec![0u32; count];
         ranks.iter().for_each(|it| loads[self.host_of(*it).index()] += 1);
         let mut moved = Vec::new();
@@ -54,7 +55,7 @@ impl PartitionMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{Cluster, ClusterId, Life, Member, MembershipVersion, NodeId};
+    use faultline_core::{Cluster, ClusterId, Life, Member, MembershipVersion, NodeId, Presence};
 
     /// Returns a membership of clusters with two processes each and one process outside them, in which `gone` have
     /// failed permanently.
@@ -91,6 +92,15 @@ mod tests {
         let map = PartitionMap::default().update(&membership(3, &[2, 3]));
         assert_eq!(hosts(&map, 6), [0, 1, 4, 5, 4, 5]);
         assert_eq!(map.host_of(ProcessId(6)), ProcessId(6));
+    }
+
+    #[test]
+    fn the_partitions_of_a_cluster_that_is_about_to_leave_move_to_the_others() {
+        let mut leaving = membership(3, &[]);
+        let mut clusters = leaving.clusters.to_vec();
+        clusters[0].presence = Presence::Leaving;
+        leaving.clusters = clusters.into();
+        assert_eq!(hosts(&PartitionMap::default().update(&leaving), 6), [2, 3, 2, 3, 4, 5]);
     }
 
     #[test]

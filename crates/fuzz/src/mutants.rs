@@ -190,7 +190,7 @@ pub const DIRECTED: &[(&str, &str)] = &[
         "protocols/tests/coordinated/main.rs: a_server_answers_only_once_its_writes_are_durable",
     ),
     ("note-before-recorded", "fuzz/tests/searches/mutations.rs: a_cluster_waits_for_its_holders_notes"),
-    ("cck-older-map-used", "sim/tests/cck/mutations.rs: a_restarted_coordinator_uses_the_newest_map"),
+    ("cck-older-map-used", "fuzz/tests/searches/mutations.rs: a_restarted_coordinator_uses_the_newest_map"),
     (
         "cck-failed-writes-forgotten",
         "fuzz/tests/searches/mutations.rs: a_partition_repeats_a_write_that_failed",

@@ -11,7 +11,7 @@ use faultline_trace::{Stream, Trace};
 
 use super::groups::{CheckpointName, Commit, Groups, RestoredBy, StoredCopy};
 use super::messages::{MessageNo, Messages};
-use super::planned::{Joined, Planned, Removed, Rerun, Task};
+use super::planned::{Ceded, Joined, Planned, Removed, Rerun, Task};
 use super::stints::{self, Stint};
 use super::supervision::Supervision;
 use super::tasks::{self, Absorption, Step, Tasks};
@@ -330,6 +330,10 @@ impl<'a> Builder<'a> {
                 let (_, name, witness) = **absorbed;
                 self.restore(cursor, at, time, name, Incarnation::default(), witness);
             }
+            Fact::Ceded { partition, .. } if *partition == cursor.process => {
+                self.planned.ceded.push(Ceded { at, partition: *partition, host: cursor.host });
+                self.cede(cursor, at);
+            }
             Fact::Ran { task, .. } => {
                 self.tasks.moves += 1;
                 self.tasks.ran.push(*task);
@@ -450,6 +454,26 @@ impl<'a> Builder<'a> {
             sums: (history.sums.len() as u32, 0),
             is_shared: cursor.is_shared,
             base,
+        };
+    }
+
+    /// Handles a partition that the process has ceded: from here on, the process has no state of it.
+    fn cede(&mut self, cursor: &mut Cursor<'a>, at: Point) {
+        self.close(cursor, at.fact);
+        (cursor.sums, cursor.moves) = (Sums::default(), 0);
+        cursor.ran = None;
+        cursor.segment = Segment {
+            begin: at.fact + 1,
+            end: at.fact + 1,
+            parent: None,
+            incarnation: Incarnation::default(),
+            is_restored: true,
+            is_rootless: true,
+            is_active: false,
+            survives: 0,
+            sums: (self.history.sums.len() as u32, 0),
+            base: Sums::default(),
+            ..cursor.segment.clone()
         };
     }
 

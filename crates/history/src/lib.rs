@@ -51,6 +51,6 @@ pub use history::{
     Witnessed,
 };
 pub use messages::{Message, MessageNo, Messages, Points};
-pub use planned::{Joined, Planned, Removed, Rerun, Task};
+pub use planned::{Ceded, Joined, Planned, Removed, Rerun, Task};
 pub use supervision::{LifeEnd, Supervision};
 pub use tasks::{Absorption, End, ImpossibleFact, Step, Tasks};

@@ -30,6 +30,19 @@ pub struct Planned {
     pub coordinated: BTreeMap<Position, Vec<(ProcessId, ProcessId, Point)>>,
     /// Every removal of a part of a checkpoint from a process's storage, in the order of processes and lives.
     pub removed: Vec<Removed>,
+    /// Every partition that a process stopped running because it had moved, in the order of partitions.
+    pub ceded: Vec<Ceded>,
+}
+
+/// A process stopped running a partition that had moved to another process.
+#[derive(Clone, Copy, Debug)]
+pub struct Ceded {
+    /// The fact that states it.
+    pub at: Point,
+    /// The partition.
+    pub partition: ProcessId,
+    /// The process that ran the partition until then.
+    pub host: ProcessId,
 }
 
 /// A part of a checkpoint that a process removed from its storage.

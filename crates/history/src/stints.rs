@@ -65,6 +65,7 @@ fn split<'a>(host: ProcessId, life: Life, stream: &'a Stream, newest: &mut Incar
             Fact::Ran { .. } | Fact::Rerun { .. } => executing,
             Fact::Sent { id, .. } | Fact::Transmitted { id, .. } => id.from,
             Fact::Delivered(id) => id.to,
+            Fact::Ceded { partition, .. } => *partition,
             Fact::Absorbed(of) => {
                 absorbed.insert(of.0, None);
                 of.0

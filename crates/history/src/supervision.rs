@@ -61,6 +61,8 @@ pub struct Supervision<'a> {
     pub ineffective: Vec<(FaultNo, &'a str)>,
     /// Every cluster that joined, and when.
     pub joined: Vec<(Time, ClusterId)>,
+    /// Every cluster whose departure was announced, and when.
+    pub leaving: Vec<(Time, ClusterId)>,
     /// Every cluster that has left permanently, and when.
     pub left: Vec<(Time, ClusterId)>,
     /// Changes that the user made during the run, in order.
@@ -122,6 +124,7 @@ impl<'a> Supervision<'a> {
                 }
                 Fact::Ineffective { no, reason } => this.ineffective.push((*no, reason)),
                 Fact::Joined(cluster) => this.joined.push((*at, *cluster)),
+                Fact::Leaving(cluster) => this.leaving.push((*at, *cluster)),
                 Fact::Left(cluster) => this.left.push((*at, *cluster)),
                 Fact::Changed(change) => this.changes.push((*at, change)),
                 Fact::Begun => this.begun = Some(*at),
@@ -157,6 +160,15 @@ impl<'a> Supervision<'a> {
             }
         }
         gone
+    }
+
+    /// Returns the processes that have failed permanently or whose cluster was due to leave: others take over their
+    /// work. `clusters` lists the ranks of each cluster.
+    pub fn departing(&self, clusters: &[Vec<ProcessId>]) -> BTreeSet<ProcessId> {
+        let leaving = self.leaving.iter().filter_map(|(_, cluster)| clusters.get(cluster.index()));
+        let mut departing = self.gone(clusters);
+        departing.extend(leaving.flatten());
+        departing
     }
 
     /// Returns the newest life of `process` that was started.

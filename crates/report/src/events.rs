@@ -95,6 +95,10 @@ impl EventReporter {
                 event(reason, describe_change(change, self.names.names()))
             }
             Fact::Joined(cluster) => event("Joined", format!("{} joins", self.names.cluster(*cluster))),
+            Fact::Leaving(cluster) => event(
+                "Leaving",
+                format!("{} is about to leave; its partitions move", self.names.cluster(*cluster)),
+            ),
             Fact::Left(cluster) => {
                 event("Left", format!("{} leaves; its storage is released", self.names.cluster(*cluster)))
             }

@@ -45,6 +45,14 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
         let text = format!("At {}, {} joined.", explainer.time(at), names.cluster(cluster));
         events.push((at, 0, at, text));
     }
+    for &(at, cluster) in &history.leaving {
+        let text = format!(
+            "At {}, {} was due to leave. Its partitions had to move to other processes first.",
+            explainer.time(at),
+            names.cluster(cluster)
+        );
+        events.push((at, 0, at, text));
+    }
     for &(at, cluster) in &history.left {
         let text = format!(
             "At {}, {} left, once no recovery could need anything from it. Its processes ended, and its storage was released.",

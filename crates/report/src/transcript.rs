@@ -172,6 +172,10 @@ impl Writer<'_> {
                 let of = self.names.process(absorbed.0);
                 self.line(at, me, format!("takes over the work of {of} from {from}"));
             }
+            Fact::Ceded { partition, .. } => {
+                let of = self.names.process(*partition);
+                self.line(at, me, format!("cedes partition {of} to another process"));
+            }
             Fact::Claim(claim) => self.claim(at, process, life, claim),
             Fact::Begun => self.line(at, String::new(), "the application starts".to_owned()),
             Fact::Injecting { no, fault } => {
@@ -182,6 +186,9 @@ impl Writer<'_> {
                 self.line(at, String::new(), describe_change(change, self.names.names()))
             }
             Fact::Joined(cluster) => self.line(at, self.names.cluster(*cluster), "joins".to_owned()),
+            Fact::Leaving(cluster) => {
+                self.line(at, self.names.cluster(*cluster), "is about to leave".to_owned());
+            }
             Fact::Left(cluster) => {
                 self.line(at, self.names.cluster(*cluster), "leaves and releases its storage".to_owned());
             }

@@ -257,6 +257,7 @@ fn passing() -> Config<()> {
         plan: Vec::new(),
         scope: faultline_core::Scope::Cluster,
         joins: Vec::new(),
+        leaves: Vec::new(),
         least_work_left_percent: 0,
         defects: Default::default(),
     };

@@ -19,6 +19,7 @@ pub(crate) enum Due {
     Inject(usize),
     Launch(ProcessId),
     Join(ClusterId),
+    Leave(ClusterId),
     Resume {
         process: ProcessId,
         life: Life,
@@ -140,6 +141,7 @@ impl Supervisor {
             Due::Inject(index) => self.inject(index, at, now, out),
             Due::Launch(process) => self.launch(process, out),
             Due::Join(cluster) => self.joins(cluster, out),
+            Due::Leave(cluster) => self.leaves(cluster, out),
             Due::Resume { process, life } => self.resume(process, life, now, out),
             Due::RestoreLink { from, to, changed_by } => {
                 if self.plan.links.get(&(from, to)) == Some(&changed_by) {

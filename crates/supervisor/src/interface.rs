@@ -32,6 +32,9 @@ pub struct Config {
     pub scope: Scope,
     /// Clusters that join later, and the time at which each joins, counted from the start of the application.
     pub joins: Vec<(ClusterId, Span)>,
+    /// Clusters whose departure the supervisor announces, and the time at which it does so for each, counted from the
+    /// start of the application. Clusters whose application decides when they leave are not listed.
+    pub leaves: Vec<(ClusterId, Span)>,
     /// The faults to inject.
     pub plan: Vec<PlannedFault>,
     /// Smallest percentage of the application's steps that must remain when a fault is injected. If less work

@@ -53,10 +53,27 @@ impl Supervisor {
         }
     }
 
-    /// Records that the protocol has released `cluster`.
-    pub(crate) fn wants_to_leave(&mut self, cluster: ClusterId) {
+    /// Announces that `cluster` is due to leave. Its processes run until the protocol releases them.
+    pub(crate) fn leaves(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         if self.membership.presence(cluster) == Presence::Present {
-            self.presence.to_leave.insert(cluster);
+            self.enter(cluster, Presence::Leaving);
+            out.push(Order::State(Fact::Leaving(cluster)));
+        }
+    }
+
+    /// Records that the protocol has released `cluster`. A cluster whose departure was announced leaves now, unless one
+    /// of its processes is failing: the protocol releases the cluster again after the recovery.
+    pub(crate) fn wants_to_leave(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
+        match self.membership.presence(cluster) {
+            Presence::Present => drop(self.presence.to_leave.insert(cluster)),
+            Presence::Leaving if self.are_all_registered_or_gone(cluster) => {
+                let processes = self.processes_of(cluster);
+                for process in processes.iter().filter(|it| !self.entries[it.index()].gone) {
+                    self.completion.without(*process);
+                }
+                self.leave(cluster, out);
+            }
+            _ => {}
         }
     }
 
@@ -71,6 +88,12 @@ impl Supervisor {
             return;
         }
         self.presence.to_leave.remove(&cluster);
+        self.leave(cluster, out);
+    }
+
+    /// Ends the processes of a cluster permanently.
+    fn leave(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
+        let processes = self.processes_of(cluster);
         self.enter(cluster, Presence::Left);
         out.push(Order::State(Fact::Left(cluster)));
         let mut lives: Vec<(ProcessId, Life)> = Vec::new();
@@ -78,10 +101,13 @@ impl Supervisor {
             self.announce_member(process, false);
             self.silence.forget(process);
             let entry = &mut self.entries[process.index()];
+            let is_running = entry.state == LifeState::Registered;
             entry.state = LifeState::Left;
             entry.paused_until = None;
             entry.halted = false;
-            lives.push((process, entry.life));
+            if is_running {
+                lives.push((process, entry.life));
+            }
         }
         out.push(Order::Kill { lives, storage: StorageFate::Lost });
     }
@@ -93,5 +119,14 @@ impl Supervisor {
 
     fn are_all_registered(&self, cluster: ClusterId) -> bool {
         self.processes_of(cluster).iter().all(|it| self.entries[it.index()].state == LifeState::Registered)
+    }
+
+    /// Returns whether each process of the cluster either runs or has failed permanently.
+    fn are_all_registered_or_gone(&self, cluster: ClusterId) -> bool {
+        self.processes_of(cluster).iter().all(|it| match self.entries[it.index()].state {
+            LifeState::Registered => true,
+            LifeState::Down => self.entries[it.index()].gone,
+            LifeState::Launched | LifeState::Killed | LifeState::Left => false,
+        })
     }
 }

@@ -400,6 +400,9 @@ impl Supervisor {
         for (cluster, after) in self.config.joins.clone() {
             self.plan_at(now + after, Due::Join(cluster));
         }
+        for (cluster, after) in self.config.leaves.clone() {
+            self.plan_at(now + after, Due::Leave(cluster));
+        }
         for (at, due) in self.plan.scheduled() {
             self.plan_at(now + at.since(Time::ZERO), due);
         }
@@ -431,6 +434,8 @@ impl Supervisor {
             Fact::Restored(restored) if !self.config.defects.has(Defect::ResultUndoneCounts) => {
                 self.completion.restored(process, restored.1);
             }
+            // The process reports again what it has finished without the partition.
+            Fact::Ceded { .. } => self.completion.unfinished(process),
             Fact::Claim(claim) => match &**claim {
                 Claim::Committed { position, .. } | Claim::RolledBack { to: position, .. } => {
                     if let Some(newest) = self.committed.get_mut(self.membership.cluster_of(process).index())
@@ -438,7 +443,7 @@ impl Supervisor {
                         *newest = (*newest).max(*position);
                     }
                 }
-                Claim::Released { cluster } => self.wants_to_leave(*cluster),
+                Claim::Released { cluster } => self.wants_to_leave(*cluster, out),
                 claim => {
                     if let Some(outcome) = Outcome::of_claim(claim) {
                         self.end(outcome, out);

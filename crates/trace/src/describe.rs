@@ -103,6 +103,14 @@ impl Display for Predicate<'_> {
                 }
                 None => write!(f, "took over the work of {} from its initial state", process(absorbed.0)),
             },
+            Fact::Ceded { partition, epoch } => {
+                write!(
+                    f,
+                    "ceded partition {} to another process in recovery {}",
+                    process(*partition),
+                    epoch.0
+                )
+            }
             Fact::Claim(claim) => describe_claim(claim, names, f),
             Fact::LifeStarted { process: of, life, boot } => {
                 let how = match boot {
@@ -123,6 +131,9 @@ impl Display for Predicate<'_> {
                 write!(f, "detected the failure of {life} of {}", process(*of))
             }
             Fact::Joined(cluster) => write!(f, "let {} join", names.cluster(*cluster)),
+            Fact::Leaving(cluster) => {
+                write!(f, "announced that {} is about to leave", names.cluster(*cluster))
+            }
             Fact::Left(cluster) => {
                 write!(f, "let {} leave and released its storage", names.cluster(*cluster))
             }

@@ -182,7 +182,7 @@ impl Row {
                     self.image(image, names);
                 }
             }
-            Fact::Rerun { epoch, .. } => self.incarnation = Some(*epoch),
+            Fact::Rerun { epoch, .. } | Fact::Ceded { epoch, .. } => self.incarnation = Some(*epoch),
             Fact::CheckpointMessage { position, .. } => {
                 self.checkpoint_incarnation = Some(position.incarnation);
                 self.checkpoint_sn = Some(position.sn);
@@ -222,6 +222,7 @@ impl Row {
             | Fact::Theft { .. }
             | Fact::Begun
             | Fact::Joined(_)
+            | Fact::Leaving(_)
             | Fact::Left(_)
             | Fact::Completed => {}
         }

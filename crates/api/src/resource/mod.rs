@@ -191,7 +191,9 @@ pub struct Cluster {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_after: Option<Duration>,
     /// Computing time after which the cluster leaves. No process sends to it afterwards. Once no recovery can need
-    /// anything from it, its processes end and its storage is released. Default: it stays until the end.
+    /// anything from it, its processes end and its storage is released. Under `cck`, the time counts from the start of
+    /// the application, and the cluster leaves once its partitions have moved to other processes. Default: it stays
+    /// until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_after: Option<Duration>,
     /// Speed at which the nodes run tasks, in percent: divides the modelled time of a task. Default 100. Only for

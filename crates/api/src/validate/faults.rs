@@ -52,7 +52,8 @@ const FACTS_OF_CHECKPOINTS: [FactKind; 5] = [
 ];
 
 /// Facts that processes report only if tasks are assigned in advance.
-const ONLY_OF_PLANS: [FactKind; 5] = [
+const ONLY_OF_PLANS: [FactKind; 6] = [
+    FactKind::Ceded,
     FactKind::Planned,
     FactKind::Rerun,
     FactKind::CheckpointMessage,
@@ -71,7 +72,9 @@ const UNPROTECTED_FACTS_OF_PLANS: [FactKind; 6] = [
 ];
 
 /// Further facts that processes report under a protocol if tasks are assigned in advance.
-const PROTECTED_FACTS_OF_PLANS: [FactKind; 16] = [
+const PROTECTED_FACTS_OF_PLANS: [FactKind; 18] = [
+    FactKind::Ceded,
+    FactKind::Released,
     FactKind::Rerun,
     FactKind::CheckpointMessage,
     FactKind::Absorbed,

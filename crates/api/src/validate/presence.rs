@@ -46,7 +46,8 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a program of tasks. Clusters may join late if processes steal tasks, but cannot leave.
+    /// Checks a program of tasks. Clusters may join late if processes steal tasks, and leave if tasks are assigned in
+    /// advance.
     fn presence_at_tasks(&mut self) {
         let spec = self.spec;
         let lends = matches!(
@@ -55,12 +56,8 @@ impl Check<'_> {
         );
         for (index, cluster) in spec.clusters.iter().enumerate() {
             let path = format!("spec.clusters[{index}]");
-            if cluster.leaves_after.is_some() {
-                self.problem(
-                    format!("{path}.leavesAfter"),
-                    format!("`{}` does not support clusters that leave", spec.application.name()),
-                    "omit `leavesAfter`, or add a fault `loseCluster` with `returns: false`",
-                );
+            if let Some(leaves) = cluster.leaves_after {
+                self.leaves_tasks(&path, &cluster.name, leaves.0);
             }
             let Some(joins) = cluster.joins_after else { continue };
             if !lends {
@@ -79,6 +76,24 @@ impl Check<'_> {
             if joins.0 == Span::ZERO {
                 self.joins_at_the_start(&path, &cluster.name);
             }
+        }
+    }
+
+    /// Checks a cluster that leaves while a program of tasks runs.
+    fn leaves_tasks(&mut self, path: &str, cluster: &str, leaves: Span) {
+        let path = format!("{path}.leavesAfter");
+        if !matches!(self.spec.protocol, Protocol::Cck(_)) {
+            self.problem(
+                path,
+                format!("{} does not support clusters that leave", self.spec.protocol.name()),
+                "choose the protocol `cck`, omit `leavesAfter`, or add a fault `loseCluster` with `returns: false`",
+            );
+        } else if leaves == Span::ZERO {
+            self.problem(
+                path,
+                format!("cluster `{cluster}` would leave at the start"),
+                "write a duration greater than 0, or remove the cluster",
+            );
         }
     }
 

@@ -242,8 +242,8 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
     rejects(
         [("nodes: 2, speed: 50", "nodes: 2, leavesAfter: 2s, speed: 50")],
         5,
-        "`fibonacci` does not support clusters that leave",
-        "omit `leavesAfter`, or add a fault `loseCluster` with `returns: false`",
+        "tic does not support clusters that leave",
+        "choose the protocol `cck`, omit `leavesAfter`, or add a fault `loseCluster` with `returns: false`",
     );
     rejects(
         [("nodes: 2, speed: 50", "nodes: 2, joinsAfter: 0s, speed: 50")],
@@ -286,6 +286,24 @@ fn clusters_do_not_join_a_program_that_is_assigned_in_advance() {
         "cck does not support clusters that join or leave",
         "choose the protocol `tic`, `sel`, `satin` or `none`, or omit `joinsAfter`",
     );
+}
+
+#[test]
+fn clusters_leave_a_program_that_is_assigned_in_advance() {
+    let leaves = |at: &str| format!("nodes: 2, leavesAfter: {at}");
+    let planned = |at: &str| {
+        let stealing = "stealing: { patience: 2ms, clusterFirst: 0.5 }";
+        let text = with([(TIC, "cck: {}"), (stealing, "schedule: {}")]);
+        text.replace("nodes: 2, speed: 50, cores: 4", &leaves(at))
+    };
+    assert!(parse("federation.yaml", planned("2s").as_bytes()).is_ok());
+    let (_, message, help) = error(&planned("0s"));
+    assert_eq!(message, "cluster `rennes` would leave at the start");
+    assert_eq!(help, "write a duration greater than 0, or remove the cluster");
+    let all = planned("2s").replace("nodes: 3", "nodes: 3, leavesAfter: 1s");
+    assert_eq!(error(&all).1, "no cluster is present for the whole run");
+    let lost = planned("2s") + "  faults: [{ at: 3s, loseCluster: { cluster: paris, returns: false } }]\n";
+    assert_eq!(error(&lost).1, "with this fault, no process is left to take over the work");
 }
 
 #[test]

@@ -38,14 +38,14 @@ fn check_owner(
     let copies = Copies::of(history, group, place);
     let own = group.members[place];
     let holders: BTreeSet<ProcessId> = copies.held.keys().copied().chain([own]).collect();
-    let gone = history.supervision.gone(&context.clusters);
+    let gone = history.supervision.departing(&context.clusters);
     for ((name, checkpoint), durable) in group.checkpoints.iter().zip(copies.durable.iter().rev()) {
         let Some(first) = checkpoint.commits.iter().min_by_key(|commit| commit.time) else { continue };
         if history.tasks.is_none() && (history.planned.is_none() || gone.is_empty()) {
             check_number(history, (number, place), *name, &checkpoint.parts[place], first, finding);
         }
         for &holder in &holders {
-            // Other processes replace holders that failed permanently. The replacements do not hold older parts.
+            // Other processes replace holders that failed permanently or are about to leave. The replacements do not hold older parts.
             if !gone.is_empty() && !copies.are_around(*name, holder) {
                 continue;
             }

@@ -55,6 +55,9 @@ pub(super) fn check(
                 continue;
             }
             let Some(until) = after.iter().map(|it| it.at).chain(next).chain(result).min() else { continue };
+            if is_moving(history, request.at, until) {
+                continue;
+            }
             finding.instances += 1;
             let waited = until.since(request.at);
             let allowed = tau.max((acknowledged + delivered_within).since(request.at));
@@ -94,6 +97,14 @@ fn acknowledged(
     let by: BTreeMap<ProcessId, Time> = sent.map(|(from, _, at)| (*from, history.time(*at))).collect();
     let partitions: usize = history.context.clusters.iter().map(Vec::len).sum();
     (by.len() == partitions).then(|| by.into_values().max()).flatten()
+}
+
+/// Returns whether a cluster was leaving at some time from `since` to `until`: its partitions move to other processes by
+/// a recovery, and no fact states when this recovery begins.
+fn is_moving(history: &History<'_>, since: Time, until: Time) -> bool {
+    let supervision = &history.supervision;
+    let has_left = |leaving| supervision.left.iter().any(|&(at, cluster)| cluster == leaving && at <= since);
+    supervision.leaving.iter().any(|&(at, cluster)| at <= until && !has_left(cluster))
 }
 
 /// Returns whether, after this end of a life, the process's partition joined the recovery that precedes a checkpoint. A
@@ -206,6 +217,20 @@ mod tests {
             request(&mut run, 1, 2);
             let (judged, wrong) = found(&run);
             assert_eq!((judged, wrong.len() as u64), (instances, instances));
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_is_due_to_leave_is_an_excuse_until_it_has_left() {
+        for (leaves, instances) in [(false, 0), (true, 1)] {
+            let mut run = run();
+            run.0.supervisor(Fact::Leaving(faultline_core::ClusterId(1)));
+            if leaves {
+                run.0.supervisor(Fact::Left(faultline_core::ClusterId(1)));
+            }
+            checkpoint(&mut run, 1, Span::ZERO, TAU * 2);
+            request(&mut run, 1, 2);
+            assert_eq!(found(&run).0, instances);
         }
     }
 

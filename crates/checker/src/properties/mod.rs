@@ -32,6 +32,7 @@ mod members_agree;
 mod neighbours_only;
 mod no_ghost;
 mod no_loss;
+mod one_host;
 mod one_life;
 mod one_owner;
 mod order;
@@ -101,6 +102,7 @@ pub(crate) const ALL: &[fn(&History<'_>) -> Findings] = &[
     log_kept::check,
     bounded_loss::check,
     one_life::check,
+    one_host::check,
     unplanned_death::check,
     forced_by_news::check,
     checkpoints_spaced::check,

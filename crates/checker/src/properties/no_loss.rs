@@ -8,7 +8,8 @@ use faultline_history::{Ending, History};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::NoLoss);
-    let some_left = !history.supervision.left.is_empty();
+    // The partitions of a planned program run on, even if their clusters have left.
+    let some_left = !history.supervision.left.is_empty() && history.planned.is_none();
     if !history.is_settled && !some_left {
         return finding;
     }
@@ -60,6 +61,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
 mod tests {
     use super::*;
     use crate::testing::finds;
+    use crate::testing::planned::Partitions;
     use crate::testing::{Run, check_alone};
     use faultline_core::fault::Outcome;
     use faultline_core::{ClusterId, Fact, Span, Time};
@@ -126,5 +128,14 @@ mod tests {
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (0, 0));
         assert!(finding.open.is_some(), "nothing was judged");
+    }
+
+    #[test]
+    fn a_message_to_a_partition_whose_cluster_has_left_may_be_in_transit() {
+        let mut run = Partitions::new(2);
+        run.executed(0, 1, &[], &[1]);
+        run.0.supervisor(Fact::Left(ClusterId(1)));
+        run.0.context.outcome = Some(Outcome::Deadline);
+        assert_eq!(check_alone(check, &run.0).instances, 0);
     }
 }

@@ -156,11 +156,7 @@ fn after(restored: &RestoredBy) -> Option<Point> {
 
 /// Returns the state of a member that did not take part in the rollback: the last one before it restored in a later
 /// rollback, if it did.
-fn state_until_next(
-    history: &History<'_>,
-    (number, incarnation): RollbackOf,
-    place: usize,
-) -> Option<Point> {
+fn state_until_next(history: &History<'_>, (number, incarnation): RollbackOf, place: usize) -> Option<Point> {
     let group = &history.groups[number];
     let later = group.rollbacks.range((Excluded(incarnation), Unbounded));
     if let Some(restored) = later.map(|(_, it)| &it.restored[place]).find_map(Option::as_ref) {

@@ -22,6 +22,10 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             finding.unjudged(Gap::StateUnknown { process: rank });
             continue;
         };
+        // If the partition has moved, the process that runs it has a result of its own.
+        if history.segment(end.segment).host != rank {
+            continue;
+        }
         finding.instances += 1;
         let after = history.results.partition_point(|(at, ..)| *at < end);
         let last = after.checked_sub(1).map(|index| history.results[index]);

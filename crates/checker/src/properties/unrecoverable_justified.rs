@@ -54,7 +54,7 @@ impl<'a> GivingUp<'a> {
         }
         let at = history.source(self.claimed.at);
         let mut is_explained = false;
-        // The storage of a process that never returns is out of reach.
+        // The storage of a process that never returns or has left is out of reach.
         let gone = history.supervision.gone(&context.clusters);
         for (name, _) in missing {
             if history.member(name.owner).is_none() {
@@ -64,6 +64,7 @@ impl<'a> GivingUp<'a> {
             let copies = part.map_or(&[][..], |part| &part.copies);
             let lost = |copy: &&StoredCopy| {
                 gone.contains(&copy.holder)
+                    || history.has_left(copy.holder)
                     || history.supervision.may_have_lost(copy.holder, copy.life, self.before)
             };
             if let Some(copy) = copies.iter().find(|copy| !lost(copy))

@@ -116,6 +116,11 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
         inner.announce_result(partition, self.out);
     }
 
+    fn cede(&mut self, partition: ProcessId, epoch: Incarnation) {
+        self.inner.stop(partition);
+        self.inner.fact(FactKind::Ceded, || Fact::Ceded { partition, epoch }, self.out);
+    }
+
     fn begin_rerun(
         &mut self,
         partition: ProcessId,

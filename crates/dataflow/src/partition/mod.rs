@@ -1,8 +1,8 @@
 //! A process that runs partitions of a planned program, together with its protocol.
 //!
-//! Each rank starts with the partition of the same name, and takes over the partitions of permanently failed ranks as
-//! its protocol decides. It runs their tasks in the order of the plan, sends the values that other partitions read, and
-//! records facts about both.
+//! Each rank starts with the partition of the same name. It takes over the partitions of ranks that fail permanently or
+//! leave, and cedes its own before it leaves, as its protocol decides. It runs their tasks in the order of the plan,
+//! sends the values that other partitions read, and records facts about both.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -330,11 +330,17 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
 
     fn run(&mut self, partition: ProcessId, mut share: Share) {
         share.keep_recent(self.recent_steps);
+        self.stop(partition);
+        let running = Running { share, rerun: None, held: true, waiting: Vec::new() };
+        self.running.insert(partition, running);
+    }
+
+    /// Discards the state of a partition, and its jobs. The end of the remaining partitions is recorded again.
+    fn stop(&mut self, partition: ProcessId) {
         self.jobs.retain(|it| it.partition != partition);
         self.help.forget(partition);
         self.has_finished = false;
-        let running = Running { share, rerun: None, held: true, waiting: Vec::new() };
-        self.running.insert(partition, running);
+        self.running.remove(&partition);
     }
 
     fn witness(&self, sent: u64, delivered: u64) -> Witness {
@@ -500,11 +506,14 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         self.over = Some(digest);
     }
 
-    /// Records the end once, when the result is known and all partitions that run here have finished.
+    /// Records the end once, when the result is known and all partitions that run here have finished. A process whose
+    /// own partition runs elsewhere may run none.
     fn finish(&mut self, out: &mut Out<Partition<P, G>>) {
         let Some(digest) = self.over.filter(|_| !self.has_finished) else { return };
         let is_complete = |it: &Running| it.share.is_complete(&self.plan);
-        if !self.running.contains_key(&self.me) || !self.running.values().all(is_complete) {
+        let is_missing =
+            !self.running.contains_key(&self.me) && self.partition_map.host_of(self.me) == self.me;
+        if is_missing || !self.running.values().all(is_complete) {
             return;
         }
         self.has_finished = true;

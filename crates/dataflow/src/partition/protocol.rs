@@ -15,7 +15,7 @@ use crate::partition_map::PartitionMap;
 use crate::plan::{Plan, Value};
 
 /// A protocol for planned programs, one instance per process. It acts on the partitions that the process runs
-/// through a [`PartitionHost`]: its own, and those of permanently failed processes.
+/// through a [`PartitionHost`]: its own, and those of processes that failed permanently or whose cluster leaves.
 pub trait PartitionProtocol: ProtocolTypes {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
@@ -140,6 +140,9 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     /// Runs the partition from an image's state, or from its initial state. Its previous state here is discarded. The
     /// partition is held until [`PartitionHost::release`]. `epoch` names the recovery.
     fn restore(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Image<P::Head, P::Saved>>);
+    /// Stops running a partition, because another process runs it from the recovery `epoch` onwards. Its state here is
+    /// discarded.
+    fn cede(&mut self, partition: ProcessId, epoch: Incarnation);
     /// Starts re-execution: values demanded in this recovery are recomputed from this checkpoint, or from the initial
     /// state. Earlier re-executions are discarded.
     fn begin_rerun(

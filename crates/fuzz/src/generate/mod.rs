@@ -2,6 +2,7 @@
 //! distribution.
 
 mod faults;
+mod leaves;
 mod plans;
 mod presence;
 mod second;

@@ -13,7 +13,7 @@ use faultline_core::Span;
 use faultline_dataflow::{ProgramSize, extent};
 
 use super::faults::Faults;
-use super::{bandwidth, copies, links, plans, second, simulator, successors};
+use super::{bandwidth, copies, leaves, links, plans, second, simulator, successors};
 use crate::chance::{Chance, short};
 use crate::scenario::Protocol;
 
@@ -117,6 +117,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     }
     if plans {
         plans::vary(chance, &mut federation, length);
+        leaves::vary(chance, &mut federation, &outside, length, outage);
     }
     federation
 }
@@ -223,7 +224,7 @@ fn least_time(application: &Application, clusters: &[Cluster]) -> Span {
 
 #[cfg(test)]
 mod tests {
-    use faultline_api::resource::Fault;
+    use faultline_api::resource::{Cluster, Fault};
     use faultline_core::FactKind;
 
     use super::super::faults::OF_CHECKPOINTS;
@@ -252,8 +253,9 @@ mod tests {
                 let spec = federation(seed, protocol.parse().unwrap()).spec;
                 let least = least_time(&spec.application, &spec.clusters);
                 assert!(least >= SHORTEST, "{protocol}, seed {seed}: {least:?}");
-                // A fault that follows a join or a theft may come later.
-                let follows_join = spec.clusters.iter().any(|it| it.joins_after.is_some());
+                // A fault that follows a join, a leave or a theft may come later.
+                let joins_or_leaves = |it: &Cluster| it.joins_after.is_some() || it.leaves_after.is_some();
+                let follows_join = spec.clusters.iter().any(joins_or_leaves);
                 let awaits_theft = |it: &Fault| it.when.as_ref().is_some_and(|it| it.fact == FactKind::Taken);
                 if follows_join || spec.faults.first().is_none_or(awaits_theft) {
                     continue;

@@ -71,6 +71,15 @@ fn a_holder_that_reports_its_storage_as_complete_too_early_is_found() {
     assert!(found.is_some());
 }
 
+#[test]
+fn a_cluster_that_leaves_with_a_partition_is_found() {
+    for rule in [cck::Defect::CededKept, cck::Defect::ReleasedWithPartitions] {
+        let found = first(Defect::Cck(rule), "cck", Property::OneHost);
+        println!("{rule:?}: seed {found:?}");
+        assert!(found.is_some(), "{rule:?}");
+    }
+}
+
 /// Waste does not prevent a run from completing: only the properties of economy find it.
 #[test]
 fn waste_is_found_by_the_corresponding_property() {
@@ -132,4 +141,24 @@ fn a_cluster_waits_for_its_holders_notes() {
     assert_eq!(violated(None), []);
     let found = violated(Some(hc3i::Defect::NoteBeforeRecorded));
     assert_eq!(found, [Property::MembersAgree]);
+}
+
+/// A restarted coordinator uses the newest map that any process knows. With an older one, it would move partitions
+/// between processes that run.
+#[test]
+fn a_restarted_coordinator_uses_the_newest_map() {
+    let text = include_bytes!("../mutations/partitions-move-one-after-another.yaml");
+    let federation = faultline_api::parse("partitions-move-one-after-another.yaml", text).unwrap();
+    let violated = |seed: u64, mutation: Option<cck::Defect>| -> Vec<Property> {
+        let defect = mutation.map(Defect::Cck);
+        run(Scenario { seed, federation: federation.clone(), defect }).unwrap().violated().collect()
+    };
+    let found: Vec<u64> = (0..16)
+        .filter(|&seed| {
+            assert_eq!(violated(seed, None), []);
+            violated(seed, Some(cck::Defect::OlderMapUsed)).contains(&Property::OneHost)
+        })
+        .collect();
+    println!("{found:?}");
+    assert!(!found.is_empty());
 }

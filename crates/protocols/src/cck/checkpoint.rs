@@ -39,6 +39,12 @@ pub(super) struct CheckpointRound {
     is_saved: bool,
 }
 
+impl CheckpointRound {
+    pub(super) fn position(&self) -> Position {
+        self.position
+    }
+}
+
 impl LocalPartition {
     fn round(&mut self, position: Position) -> Option<&mut CheckpointRound> {
         self.round.as_mut().filter(|it| it.position == position)

@@ -89,6 +89,10 @@ defects! {
     SilentNotAwaited,
     /// A value that a re-execution needs is not demanded if its sender has not announced what it executed.
     WantedNotDemanded,
+    /// A process continues to run a partition after the partition has moved to another process.
+    CededKept,
+    /// A cluster that is about to leave is released although its processes still run partitions.
+    ReleasedWithPartitions,
     /// A failed write is not repeated.
     FailedWritesForgotten,
     /// Checkpoints are taken half as often as requested.

@@ -10,7 +10,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Birth, Boot, Claim, Incarnation, Membership, Position, ProcessId, Role, Time, To,
+    Attempt, Birth, Boot, Claim, ClusterId, Incarnation, Membership, Position, Presence, ProcessId, Role,
+    Time, To,
 };
 use faultline_dataflow::partition::PartitionHost;
 
@@ -47,8 +48,8 @@ enum Activity {
     /// These processes have not yet reported which checkpoint is valid; the position is the newest one
     /// reported so far.
     Surveying(BTreeSet<ProcessId>, Position),
-    /// These partitions still lack values that were lost.
-    Recovering(BTreeSet<ProcessId>),
+    /// These partitions still lack values that were lost, and these processes may still run partitions that have moved.
+    Recovering(BTreeSet<ProcessId>, BTreeSet<ProcessId>),
     /// A checkpoint is being taken, and these partitions have not saved their state.
     Checkpointing(Position, BTreeSet<ProcessId>),
 }
@@ -98,19 +99,35 @@ impl Coordinator {
             self.lives = lives;
             self.activity = Activity::Waiting;
         }
-        let are_up = others().all(|(_, it)| it.up || it.gone);
+        let are_up = others().all(|(id, it)| it.up || self.membership.has_departed(id));
         if are_up && !self.has_begun {
             (self.has_begun, self.due) = (true, now + self.config.interval);
         }
-        if !matches!(self.activity, Activity::Waiting) || !are_up {
-            return;
+        let has_to_move = self.has_to_move();
+        match &mut self.activity {
+            Activity::Waiting if are_up => {}
+            // The partitions move from a checkpoint that is as new as possible.
+            Activity::Idle if has_to_move => {
+                self.due = now;
+                return;
+            }
+            Activity::Surveying(missing, newest) => {
+                let newest = *newest;
+                missing.retain(|it| !self.membership.has_departed(*it));
+                if missing.is_empty() {
+                    self.valid = Some(newest);
+                    self.recover(now, host);
+                }
+                return;
+            }
+            _ => return,
         }
-        self.epoch =
-            Incarnation(u32::try_from(self.membership.version.0).expect("a version fits into 32 bits"));
+        self.epoch = epoch_of(&self.membership);
         if self.valid.is_some() {
             return self.recover(now, host);
         }
-        let asked: Vec<ProcessId> = others().filter(|(_, it)| !it.gone).map(|(it, _)| it).collect();
+        let asked: Vec<ProcessId> =
+            others().map(|(it, _)| it).filter(|it| !self.membership.has_departed(*it)).collect();
         for it in &asked {
             host.control(To::One(*it), Message::Survey(self.epoch));
         }
@@ -124,10 +141,48 @@ impl Coordinator {
         let map = self.current_map.map.update(&self.membership);
         self.current_map = EpochMap { epoch: self.epoch, map: map.clone() };
         host.set_map(map.clone());
-        self.broadcast(&Message::Recover(self.epoch, valid, map), host);
-        self.activity = Activity::Recovering(self.partitions());
+        let message = Message::Recover(self.epoch, valid, map.clone());
+        self.broadcast(&message, host);
+        // A process whose partitions have moved has to cede them, and may not know any map yet.
+        let partitions = self.partitions();
+        let hosts: BTreeSet<ProcessId> = partitions.iter().map(|it| map.host_of(*it)).collect();
+        let idle = partitions.difference(&hosts).copied();
+        let idle: BTreeSet<ProcessId> = idle.filter(|it| !self.membership.has_departed(*it)).collect();
+        idle.iter().for_each(|it| host.control(To::One(*it), message.clone()));
+        self.activity = Activity::Recovering(partitions, idle);
         if self.config.defects.has(Defect::CheckpointDuringRerun) {
             (self.activity, self.due) = (Activity::Idle, now);
+        }
+    }
+
+    /// Ends the recovery if nothing is lost any more. The next checkpoint begins immediately, so that lost replicas are
+    /// replaced as soon as possible.
+    fn end_recovery(&mut self, now: Time) {
+        if matches!(&self.activity, Activity::Recovering(missing, idle) if missing.is_empty() && idle.is_empty())
+        {
+            (self.activity, self.due) = (Activity::Idle, now);
+        }
+    }
+
+    /// Returns whether partitions have to move without a failure, because their processes leave.
+    fn has_to_move(&self) -> bool {
+        let EpochMap { map, .. } = &self.current_map;
+        self.has_begun
+            && self.membership.version.0 > u64::from(self.epoch.0)
+            && map.update(&self.membership) != *map
+    }
+
+    /// Lets each cluster leave whose processes run no partition any more. The newest checkpoint was taken without them,
+    /// so no recovery needs their storage.
+    fn release_clusters(&self, host: &mut dyn PartitionHost<Cck>) {
+        let map = &self.current_map.map;
+        for (cluster, entry) in (0..).map(ClusterId).zip(self.membership.clusters.iter()) {
+            let runs = |it: &ProcessId| entry.processes.contains(&map.host_of(*it));
+            let is_running = self.partitions().iter().any(runs);
+            let is_free = !is_running || self.config.defects.has(Defect::ReleasedWithPartitions);
+            if entry.presence == Presence::Leaving && is_free {
+                host.claim(Claim::Released { cluster });
+            }
         }
     }
 
@@ -172,12 +227,13 @@ impl Coordinator {
                     self.recover(now, host);
                 }
             }
-            (Message::Done(epoch), Activity::Recovering(missing)) if epoch == self.epoch || any_epoch => {
+            (Message::Done(epoch), Activity::Recovering(missing, _)) if epoch == self.epoch || any_epoch => {
                 missing.remove(&from);
-                if missing.is_empty() {
-                    // The next checkpoint begins immediately, so that lost replicas are replaced as soon as possible.
-                    (self.activity, self.due) = (Activity::Idle, now);
-                }
+                self.end_recovery(now);
+            }
+            (Message::Ceded(epoch), Activity::Recovering(_, idle)) if epoch == self.epoch || any_epoch => {
+                idle.remove(&from);
+                self.end_recovery(now);
             }
             (Message::Ack(acked), Activity::Checkpointing(position, missing)) if acked == *position => {
                 missing.remove(&from);
@@ -187,10 +243,20 @@ impl Coordinator {
                     if self.config.coordination == Coordination::Global {
                         self.broadcast(&Message::Resume(acked), host);
                     }
+                    self.release_clusters(host);
+                    if self.has_to_move() {
+                        self.epoch = epoch_of(&self.membership);
+                        return self.recover(now, host);
+                    }
                 }
             }
             _ => {}
         }
         self.advance(now, host);
     }
+}
+
+/// Returns the epoch of a recovery that begins in this membership.
+fn epoch_of(membership: &Membership) -> Incarnation {
+    Incarnation(u32::try_from(membership.version.0).expect("a version fits into 32 bits"))
 }

@@ -31,7 +31,7 @@ pub(super) fn holders(
     by_preference.into_iter().flatten().take(usize::from(copies)).collect()
 }
 
-/// Returns the ranks that have not failed permanently, except `at`: one from each cluster, beginning with the cluster
+/// Returns the ranks that stay in the federation, except `at`: one from each cluster, beginning with the cluster
 /// after the partition's own, then a second one from each, and so on. Within a cluster, the first is at the partition's
 /// own index, so that the replicas of one cluster are spread over the processes of another.
 fn others(membership: &Membership, partition: ProcessId, at: ProcessId) -> impl Iterator<Item = ProcessId> {
@@ -44,5 +44,5 @@ fn others(membership: &Membership, partition: ProcessId, at: ProcessId) -> impl 
     (0..largest)
         .flat_map(move |step| ordered().filter(move |all| step < all.len()).map(move |all| (step, all)))
         .map(move |(step, all)| all[(place.unwrap_or(0) + step) % all.len()])
-        .filter(move |it| *it != at && !membership.member(*it).gone)
+        .filter(move |it| *it != at && membership.is_staying(*it))
 }

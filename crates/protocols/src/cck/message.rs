@@ -32,8 +32,8 @@ pub enum Message {
     /// Answer to [`Survey`](Message::Survey): the newest checkpoint that the sender knows to be valid, and the newest
     /// map that it knows.
     Known(Incarnation, Position, EpochMap),
-    /// Coordinator to all partitions: a recovery begins. From now on, partitions run where the map states.
-    /// Partitions without a state restore this checkpoint.
+    /// Coordinator to all partitions, and to processes that run none: a recovery begins. From now on, partitions run
+    /// where the map states. Partitions without a state restore this checkpoint.
     Recover(Incarnation, Position, PartitionMap),
     /// To a partition to which this one sends: the tasks that this one has executed. This partition sends all later
     /// values after this message.
@@ -42,6 +42,8 @@ pub enum Message {
     Demand(Incarnation, Arc<[Value]>),
     /// To the coordinator: this partition has received everything that was lost.
     Done(Incarnation),
+    /// To the coordinator: this process runs no partition in this recovery.
+    Ceded(Incarnation),
     /// The sender has stored this image durably.
     Durable(ImageName),
     /// The sender needs this image.

@@ -230,6 +230,7 @@ impl PartitionProtocol for Cck {
                     coordinator.update_membership(membership, now, host);
                 }
                 self.begin_announced(host);
+                self.forget_departed(host);
             }
             PartitionInput::Timeout => {
                 if let Some(coordinator) = &mut self.coordinator {
@@ -278,6 +279,7 @@ impl PartitionProtocol for Cck {
             Message::Flush(..) => "flush",
             Message::Demand(..) => "demand",
             Message::Done(_) => "done",
+            Message::Ceded(_) => "ceded",
             Message::Durable(_) => "durable",
             Message::Fetch(_) | Message::Absent(_) => "fetch",
         }
@@ -323,7 +325,7 @@ impl Cck {
             Message::Continue(position) => self.continued(from, to, position, now, host),
             Message::Resume(position) => self.resume(to, position, now, host),
             // Addressed to the coordinator only.
-            Message::Ack(_) | Message::Known(..) | Message::Done(_) => {}
+            Message::Ack(_) | Message::Known(..) | Message::Done(_) | Message::Ceded(_) => {}
         }
     }
 

@@ -18,7 +18,7 @@ use faultline_dataflow::partition::{Delivery, Executed, PartitionHost};
 use faultline_dataflow::plan::Value;
 
 use super::config::Defect;
-use super::message::{ImageOf, Message};
+use super::message::{EpochMap, ImageOf, Message};
 use super::{Announced, Cck, LocalPartition};
 
 /// The search for the image that a partition restores.
@@ -48,13 +48,19 @@ impl Cck {
     ) {
         let epoch = current_map.epoch;
         let is_promised = epoch >= self.promised || self.config.defects.has(Defect::PromiseIgnored);
-        if self.locals.entry(partition).or_default().epoch >= epoch || !is_promised {
+        let joined = self.locals.get(&partition).map_or(Incarnation(0), |it| it.epoch);
+        if joined >= epoch || self.current_map.epoch > epoch || !is_promised {
             return;
         }
         if self.current_map.epoch < epoch {
             host.set_map(current_map.map.clone());
             self.current_map = current_map;
+            self.cede_moved(host);
         }
+        if self.current_map.map.host_of(partition) != self.me {
+            return host.control(To::One(self.coordinator_id), Message::Ceded(epoch));
+        }
+        self.locals.entry(partition).or_default();
         self.abort_checkpoint(partition, host);
         self.note_valid(partition, valid);
         let from_own_save = self.config.defects.has(Defect::RecordSinceOwnSave);
@@ -81,6 +87,44 @@ impl Cck {
         let name = ImageName { owner: partition, incarnation, sn, attempt: Attempt(1) };
         local.loading = Some(ImageSearch { name, asked: None });
         host.read(name);
+    }
+
+    /// Stops running the partitions that the map assigns to other processes. A value or a list of executed tasks that
+    /// belongs to a later recovery is kept, because that recovery may move the partition back.
+    fn cede_moved(&mut self, host: &mut dyn PartitionHost<Self>) {
+        if self.config.defects.has(Defect::CededKept) {
+            return;
+        }
+        let EpochMap { epoch, map } = &self.current_map;
+        let me = self.me;
+        for (&partition, local) in self.locals.iter_mut().filter(|it| map.host_of(*it.0) != me) {
+            let LocalPartition { round, mut flushed, mut arrived, .. } = core::mem::take(local);
+            if let Some(position) = round.filter(|_| partition == me).map(|it| it.position()) {
+                host.claim(Claim::Aborted { position, attempt: Attempt(1) });
+            }
+            flushed.retain(|_, it| it.0 > *epoch);
+            arrived.retain(|it| flushed.contains_key(&it.id.from));
+            *local = LocalPartition { epoch: *epoch, flushed, arrived, ..LocalPartition::default() };
+            if host.runs(partition) {
+                host.cede(partition, *epoch);
+            }
+        }
+    }
+
+    /// Stops waiting for processes that have left the federation.
+    pub(super) fn forget_departed(&mut self, host: &mut dyn PartitionHost<Self>) {
+        let membership = &self.membership;
+        let searches = self.locals.values_mut().filter_map(|it| it.loading.as_mut());
+        let mut shorter = Vec::new();
+        for search in searches {
+            let Some(asked) = &mut search.asked else { continue };
+            let before = asked.len();
+            asked.retain(|it| !membership.has_departed(*it));
+            if asked.len() < before {
+                shorter.push(search.name);
+            }
+        }
+        shorter.into_iter().for_each(|it| self.give_up_if_lost(it, host));
     }
 
     /// Joins the recovery with the partition's state: informs its receivers, and determines the values that it lacks.
@@ -125,7 +169,9 @@ impl Cck {
         }
         let holds = |role| role == Role::RANK || role == Role::STORAGE_SERVER;
         let all = (0..).map(ProcessId).zip(self.membership.members.iter());
-        let others = all.filter(|(it, member)| *it != self.me && !member.gone && holds(member.role));
+        let others = all.filter(|(it, member)| {
+            *it != self.me && !self.membership.has_departed(*it) && holds(member.role)
+        });
         let asked: BTreeSet<ProcessId> = others.map(|(it, _)| it).collect();
         asked.iter().for_each(|it| host.control(To::One(*it), Message::Fetch(name)));
         loading.asked = Some(asked);
@@ -217,6 +263,11 @@ impl Cck {
         host: &mut dyn PartitionHost<Self>,
     ) {
         let local = self.locals.entry(partition).or_default();
+        // The sender's old host may have sent this list before it learned of the recovery that moved the sender.
+        let is_older = local.flushed.get(&from).is_some_and(|(newest, _)| *newest > epoch);
+        if is_older {
+            return;
+        }
         local.flushed.insert(from, (epoch, executed));
         if host.runs(partition) {
             self.compare(from, partition, host);

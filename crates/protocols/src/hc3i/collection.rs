@@ -215,7 +215,7 @@ impl Hc3i {
             Presence::Present if cluster != self.cluster && !self.obeys(Rule::CountsGuests) => {
                 without(Vec::from([never_rolling_back()]))
             }
-            Presence::Permanent | Presence::Present => received.get(&cluster).cloned(),
+            Presence::Permanent | Presence::Present | Presence::Leaving => received.get(&cluster).cloned(),
         };
         self.clusters().map(list).collect()
     }

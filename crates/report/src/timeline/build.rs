@@ -55,6 +55,7 @@ fn supervised(history: &History<'_>) -> Timeline {
         injections: injected.map(|&(no, fault, at, _)| Injection { no, at, fault: fault.clone() }).collect(),
         changes: supervision.changes.iter().map(|&(at, change)| (at, change.clone())).collect(),
         joined: supervision.joined.clone(),
+        leaving: supervision.leaving.clone(),
         left: supervision.left.clone(),
         ..Timeline::default()
     }

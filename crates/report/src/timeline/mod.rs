@@ -39,6 +39,8 @@ pub struct Timeline {
     pub changes: Vec<(Time, Change)>,
     /// Clusters that joined, and when.
     pub joined: Vec<(Time, ClusterId)>,
+    /// Clusters whose departure was announced, and when.
+    pub leaving: Vec<(Time, ClusterId)>,
     /// Clusters that left permanently, and when.
     pub left: Vec<(Time, ClusterId)>,
     /// Rollbacks of groups, in the order in which they ended.

@@ -58,6 +58,7 @@ fn scenario(detect_after: Span) -> Scenario {
             plan: Vec::new(),
             scope: faultline_core::Scope::Cluster,
             joins: Vec::new(),
+            leaves: Vec::new(),
             least_work_left_percent: 0,
             defects: Default::default(),
         },

@@ -205,6 +205,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
             start_within: Some(Span::from_secs(60)),
             scope: Scope::Cluster,
             joins: vec![],
+            leaves: vec![],
             plan: vec![planned],
             least_work_left_percent: 0,
             defects: Default::default(),

@@ -244,6 +244,7 @@ impl Federation {
             start_within: None,
             scope: Scope::Process,
             joins: Vec::new(),
+            leaves: Vec::new(),
             plan: plan.collect(),
             least_work_left_percent: 0,
             defects: Default::default(),

@@ -4,7 +4,6 @@
 mod cases;
 mod defects;
 mod federation;
-mod mutations;
 mod required;
 
 use faultline_core::fault::Outcome;

@@ -83,6 +83,7 @@ pub(crate) fn config(
             .collect(),
         scope: faultline_core::Scope::Cluster,
         joins: Vec::new(),
+        leaves: Vec::new(),
         least_work_left_percent: 20,
         defects: Default::default(),
     };

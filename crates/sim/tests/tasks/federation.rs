@@ -199,6 +199,7 @@ impl Federation {
             start_within: None,
             scope: Scope::Process,
             joins: self.joins.clone(),
+            leaves: Vec::new(),
             plan: plan.collect(),
             least_work_left_percent: 0,
             defects: Default::default(),

@@ -45,6 +45,7 @@ impl TestDriver {
             start_within: Some(Span(DEADLINE)),
             plan: vec![at(0, 500, P0)],
             joins: Vec::new(),
+            leaves: Vec::new(),
             scope: Scope::Cluster,
             least_work_left_percent: 0,
             defects: Default::default(),

@@ -67,6 +67,7 @@ impl TestDriver {
                 .collect(),
             scope: faultline_core::Scope::Cluster,
             joins: Vec::new(),
+            leaves: Vec::new(),
             least_work_left_percent: 20,
             defects: Default::default(),
         };

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use faultline_core::{
-    Boot, Claim, Cluster, ClusterId, Digest, EndedBy, Fact, Fault, FaultNo, Life, Member, Membership,
-    MembershipVersion, NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span, StorageFate, Time,
-    Trigger, Witness,
+    Boot, Claim, Cluster, ClusterId, Digest, EndedBy, Fact, Fault, FaultNo, Incarnation, Life, Member,
+    Membership, MembershipVersion, NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span, StorageFate,
+    Time, Trigger, Witness,
 };
 use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor};
 
@@ -23,6 +23,20 @@ struct TestDriver {
 impl TestDriver {
     /// Creates a permanent cluster and one that joins later. All processes have registered.
     fn begun(plan: Vec<PlannedFault>) -> TestDriver {
+        TestDriver::with(plan, Presence::Awaited, vec![(GUEST, Span(JOINS))], Vec::new())
+    }
+
+    /// Creates a supervisor that announces, at `JOINS`, that the second cluster is about to leave.
+    fn leaving(plan: Vec<PlannedFault>) -> TestDriver {
+        TestDriver::with(plan, Presence::Present, Vec::new(), vec![(GUEST, Span(JOINS))])
+    }
+
+    fn with(
+        plan: Vec<PlannedFault>,
+        presence: Presence,
+        joins: Vec<(ClusterId, Span)>,
+        leaves: Vec<(ClusterId, Span)>,
+    ) -> TestDriver {
         let member = |cluster, node| Member {
             cluster: ClusterId(cluster),
             role: Role::RANK,
@@ -32,7 +46,7 @@ impl TestDriver {
             started: false,
             gone: false,
         };
-        let guest = Cluster { processes: GUESTS.into(), presence: Presence::Awaited };
+        let guest = Cluster { processes: GUESTS.into(), presence };
         let membership = Membership {
             version: MembershipVersion(0),
             members: Arc::new([member(0, 0), member(1, 1), member(1, 2)]),
@@ -46,7 +60,8 @@ impl TestDriver {
             start_within: Some(Span(100_000)),
             plan,
             scope: Scope::Cluster,
-            joins: vec![(GUEST, Span(JOINS))],
+            joins,
+            leaves,
             least_work_left_percent: 0,
             defects: Default::default(),
         };
@@ -184,4 +199,49 @@ fn faults_have_no_effect_on_an_absent_cluster() {
     let reasons = ["its target had not joined", "its target had left"];
     let found: Vec<_> = driver.supervisor.faults().into_iter().map(|(_, state)| state).collect();
     assert_eq!(found, reasons.map(|it| FaultState::Ineffective(it.into())));
+}
+
+#[test]
+fn a_cluster_whose_departure_was_announced_leaves_once_released() {
+    let mut driver = TestDriver::leaving(Vec::new());
+    driver.release();
+    assert!(!leaves(&driver.pass(JOINS - 1)), "the departure was not announced");
+    let mut driver = TestDriver::leaving(Vec::new());
+    driver.pass(JOINS - 1);
+    let orders = driver.pass(JOINS);
+    assert!(orders.contains(&Order::State(Fact::Leaving(GUEST))));
+    assert_eq!(announced(&orders), Some((vec![true, true, true], Presence::Leaving)));
+    driver.state(HOST, Fact::Claim(Box::new(Claim::Released { cluster: GUEST })));
+    let orders = driver.pass(JOINS + 1);
+    assert!(leaves(&orders), "no process needs to have finished");
+    let lives = GUESTS.map(|it| (it, Life(1))).to_vec();
+    assert!(orders.contains(&Order::Kill { lives, storage: StorageFate::Lost }));
+    assert_eq!(announced(&orders), Some((vec![true, false, false], Presence::Left)));
+    driver.finish(HOST);
+    assert!(driver.pass(JOINS + 2).contains(&Order::State(Fact::Completed)), "the others finish alone");
+}
+
+#[test]
+fn a_released_cluster_with_a_failed_process_stays_until_it_is_released_again() {
+    let mut driver = TestDriver::leaving(Vec::new());
+    driver.pass(JOINS);
+    driver.report(Report::Exited { process: GUESTS[1], life: Life(1) });
+    driver.release();
+    driver.pass(JOINS + 60);
+    driver.report(Report::Registered { process: GUESTS[1], life: Life(2) });
+    assert!(!leaves(&driver.pass(JOINS + 70)), "the release preceded the recovery");
+    driver.release();
+    assert!(leaves(&driver.pass(JOINS + 80)));
+}
+
+#[test]
+fn a_process_that_cedes_a_partition_has_to_finish_again() {
+    let mut driver = TestDriver::leaving(Vec::new());
+    driver.finish(HOST);
+    driver.finish(GUESTS[0]);
+    driver.state(GUESTS[0], Fact::Ceded { partition: GUESTS[0], epoch: Incarnation(5) });
+    driver.finish(GUESTS[1]);
+    assert!(!driver.pass(1).contains(&Order::State(Fact::Completed)));
+    driver.finish(GUESTS[0]);
+    assert!(driver.pass(2).contains(&Order::State(Fact::Completed)));
 }
