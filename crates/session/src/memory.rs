@@ -1,7 +1,10 @@
 //! The memory limit of simulated runs.
 
+use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
 use faultline_core::{Fact, Time};
@@ -21,10 +24,16 @@ pub const BYTES_PER_FACT: u64 = FACT + JUDGED_FACT;
 /// memory, too.
 const RESERVE: u64 = 8;
 
+/// The longest time to wait for the allocator to return freed memory to the system. By default, mimalloc keeps it for a
+/// second.
+const RETURN_WITHIN: Duration = Duration::from_millis(2000);
+
 /// The memory limit of this program.
 static BOUND: OnceLock<MemoryBound> = OnceLock::new();
 /// The number of simulated runs in progress.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
+/// The memory that this program still used the last time that it waited for freed memory, in bytes.
+static KEPT: AtomicU64 = AtomicU64::new(0);
 
 /// Limits the memory of this program: a simulated run ends as [out of
 /// memory](faultline_core::fault::Outcome::OutOfMemory) once the program has reached the limit, or once judging the run
@@ -33,7 +42,10 @@ static RUNNING: AtomicU64 = AtomicU64::new(0);
 /// The limit is that of the whole program, like its memory: runs on several threads share it, including those that a
 /// search or an experiment begins.
 pub fn bound_memory(bound: MemoryBound) {
-    BOUND.get_or_init(|| bound);
+    BOUND.get_or_init(|| {
+        KEPT.store((bound.used)(), Ordering::Relaxed);
+        bound
+    });
 }
 
 /// Returns the memory limit of this program, if it has one.
@@ -63,8 +75,9 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new(bound: Option<MemoryBound>) -> Watch {
-        RUNNING.fetch_add(1, Ordering::Relaxed);
-        Watch { before: bound.map_or(0, |it| (it.used)()), bound }
+        let is_alone = RUNNING.fetch_add(1, Ordering::Relaxed) == 0;
+        let before = bound.map_or(0, |it| if is_alone { after_return(it, &KEPT) } else { (it.used)() });
+        Watch { before, bound }
     }
 
     /// Returns what fills the memory if the run has to end now. `facts` is the number of facts so far; `contents`
@@ -94,8 +107,67 @@ impl Watch {
     }
 }
 
+/// Returns the memory that the program uses, in bytes. If that is more than half of the limit, first waits for the
+/// allocator to return what earlier runs have freed, which would count against the next run.
+///
+/// `kept` is the memory in use after the last such wait. There is no further wait until the memory has grown by an
+/// eighth, so that a program that needs its memory does not wait before each run.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the allocator returns memory after some time; no run is in progress"
+)]
+fn after_return(bound: MemoryBound, kept: &AtomicU64) -> u64 {
+    let MemoryBound { bytes, used } = bound;
+    let mut now = used();
+    let still = kept.load(Ordering::Relaxed);
+    if now <= bytes / 2 || now <= still + still / RESERVE {
+        return now;
+    }
+    let begun = Instant::now();
+    while now > bytes / 2 && begun.elapsed() < RETURN_WITHIN {
+        sleep(Duration::from_millis(10));
+        // The allocator returns memory only while it frees some.
+        drop(black_box(vec![0_u8; 4 << 20]));
+        now = used();
+    }
+    kept.store(now, Ordering::Relaxed);
+    now
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
         RUNNING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_begins_after_freed_memory_has_been_returned() {
+        static USED: AtomicU64 = AtomicU64::new(0);
+        let used =
+            || USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| Some(it - 10)).unwrap_or(0);
+        let bound = MemoryBound { bytes: 100, used };
+        for (in_use, begins_with) in [(130, 50), (50, 50), (40, 40)] {
+            USED.store(in_use, Ordering::Relaxed);
+            assert_eq!(after_return(bound, &AtomicU64::new(20)), begins_with);
+        }
+    }
+
+    #[test]
+    fn a_program_that_needs_its_memory_waits_only_after_growth() {
+        static CALLS: AtomicU64 = AtomicU64::new(0);
+        let used = || {
+            CALLS.fetch_add(1, Ordering::Relaxed);
+            90
+        };
+        let (bound, kept) = (MemoryBound { bytes: 100, used }, AtomicU64::new(70));
+        assert_eq!(after_return(bound, &kept), 90);
+        assert_eq!(kept.load(Ordering::Relaxed), 90);
+        assert!(CALLS.swap(0, Ordering::Relaxed) > 2, "the first call waits");
+        assert_eq!(after_return(bound, &kept), 90);
+        assert_eq!(CALLS.load(Ordering::Relaxed), 1, "the second call does not");
     }
 }

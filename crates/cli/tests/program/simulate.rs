@@ -254,6 +254,20 @@ fn a_run_ends_before_it_exceeds_its_memory_limit() {
 }
 
 #[test]
+fn a_run_out_of_memory_leaves_the_next_run_the_whole_limit() {
+    let place = TestDirectory::new();
+    let many = "protocol: { none: {} }\n  application: { pingPong: { sizes: [8B], rounds: 20000 } }\n  deadline: 1h\n";
+    let head = PING_PONG.split_once("protocol").expect("the file names a protocol").0;
+    place.write("many.yaml", format!("{head}{many}"));
+    let run = ["run", "many.yaml", "--backend", "simulate", "--memory", "96MiB", "--repeat", "2"];
+    let runs = object(&place, &[&run[..], &["--format", "json"]].concat(), 3)["runs"].take();
+    let durations: Vec<f64> =
+        [0, 1].map(|it| runs[it]["durationSeconds"].as_f64().expect("a duration")).into();
+    assert_eq!(runs[0]["verdict"], "unknown");
+    assert!(durations[1] > 0.9 * durations[0], "{durations:?}: {runs}");
+}
+
+#[test]
 fn runs_out_of_memory_are_repeated_instead_of_reused() {
     let place = TestDirectory::new();
     place.write("pingpong.yaml", PING_PONG);
