@@ -141,6 +141,7 @@ fn invalid_sweeps_are_refused_before_anything_runs() {
     refused("clusters.rome.nodes=1,2", "there is no `rome`; there are `lyon`, `nancy`");
     refused("links.between.latency=1ms..2ms", "1ms..2ms");
     refused("deadline=40s,40s", "`40s` appears twice");
+    refused("deadline=40s,50s,40000ms", "`deadline=40s` and `deadline=40000ms` are the same setting");
     refused("seed=1..100/3", "set the first with `--seed` and their number with `--seeds`");
     assert!(!place.path("out").exists(), "nothing was written");
 }

@@ -96,6 +96,9 @@ pub enum SweepError {
     /// Two parameters vary the same field.
     #[error("`{0}` is set twice; put all of its values after one `--set`")]
     Twice(String),
+    /// Two settings are the same federation.
+    #[error("`{0}` and `{1}` are the same setting; remove one of the values")]
+    Same(String, String),
     /// There are more settings than [`MOST_SETTINGS`].
     #[error(
         "{0} settings exceed the maximum of {MOST_SETTINGS}; omit some values, or draw some settings with `--sample N`"
@@ -176,7 +179,8 @@ impl Plan {
     /// # Errors
     ///
     /// Returns an error if no parameter varies, if two parameters vary the same field, if there are too many settings,
-    /// if a value cannot be set in the federation, or if a setting is not a valid federation.
+    /// if a value cannot be set in the federation, if a setting is not a valid federation, or if two settings are the
+    /// same federation.
     pub fn new(
         federation: &Federation,
         parameters: Vec<Parameter>,
@@ -203,7 +207,8 @@ impl Plan {
             let federation = with(&document, &parameters, &choice)?;
             Ok(Setting { choice, federation })
         };
-        let settings = chosen.into_iter().map(setting).collect::<Result<_, SweepError>>()?;
+        let settings = chosen.into_iter().map(setting).collect::<Result<Vec<Setting>, SweepError>>()?;
+        refuse_same(&parameters, &settings)?;
         let name = federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned());
         Ok(Plan { name, parameters, settings })
     }
@@ -220,8 +225,27 @@ impl Plan {
     }
 }
 
+/// Fails if two settings are the same federation, because two values have the same meaning (`1s` and `1000ms`).
+fn refuse_same(parameters: &[Parameter], settings: &[Setting]) -> Result<(), SweepError> {
+    let mut known: BTreeMap<String, &[usize]> = BTreeMap::new();
+    for Setting { choice, federation } in settings {
+        let Some(other) = known.insert(parameter::document(federation).to_string(), choice) else { continue };
+        let (one, two): (Vec<String>, Vec<String>) = parameters
+            .iter()
+            .zip(other.iter().zip(choice))
+            .filter(|(_, (one, two))| one != two)
+            .map(|(it, (&one, &two))| (word((it, &one)), word((it, &two))))
+            .unzip();
+        return Err(SweepError::Same(one.join(" "), two.join(" ")));
+    }
+    Ok(())
+}
+
+fn word((parameter, &index): (&Parameter, &usize)) -> String {
+    format!("{}={}", parameter.short(), parameter.values[index].0)
+}
+
 fn words(parameters: &[Parameter], choice: &[usize]) -> String {
-    let word = |(it, &index): (&Parameter, &usize)| format!("{}={}", it.short(), it.values[index].0);
     parameters.iter().zip(choice).map(word).collect::<Vec<_>>().join(" ")
 }
 
