@@ -139,35 +139,3 @@ impl Drop for Watch {
         RUNNING.fetch_sub(1, Ordering::Relaxed);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_begins_after_freed_memory_has_been_returned() {
-        static USED: AtomicU64 = AtomicU64::new(0);
-        let used =
-            || USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| Some(it - 10)).unwrap_or(0);
-        let bound = MemoryBound { bytes: 100, used };
-        for (in_use, begins_with) in [(130, 50), (50, 50), (40, 40)] {
-            USED.store(in_use, Ordering::Relaxed);
-            assert_eq!(after_return(bound, &AtomicU64::new(20)), begins_with);
-        }
-    }
-
-    #[test]
-    fn a_program_that_needs_its_memory_waits_only_after_growth() {
-        static CALLS: AtomicU64 = AtomicU64::new(0);
-        let used = || {
-            CALLS.fetch_add(1, Ordering::Relaxed);
-            90
-        };
-        let (bound, kept) = (MemoryBound { bytes: 100, used }, AtomicU64::new(70));
-        assert_eq!(after_return(bound, &kept), 90);
-        assert_eq!(kept.load(Ordering::Relaxed), 90);
-        assert!(CALLS.swap(0, Ordering::Relaxed) > 2, "the first call waits");
-        assert_eq!(after_return(bound, &kept), 90);
-        assert_eq!(CALLS.load(Ordering::Relaxed), 1, "the second call does not");
-    }
-}
