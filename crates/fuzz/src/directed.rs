@@ -208,17 +208,13 @@ pub fn directed_scenario(
         all.keys().map(|&it| (coverage.struck(it), chance.between(0, u64::MAX), it)).collect();
     least.sort_unstable();
     for (_, _, moment) in least {
-        let (process, occurrence) = chance.pick(&all[&moment]);
+        let stated = chance.pick(&all[&moment]);
         // Between a write and its announcement, the process itself must fail.
         let is_write = OF_WRITES.contains(&moment.fact);
         let strikes: Vec<Strike> =
             STRIKES.into_iter().filter(|it| it.strikes_itself() || !is_write).collect();
-        let struck = struck(&base, process, chance.pick(&strikes), &mut chance);
-        let when = when(&base, moment.fact, process, occurrence);
-        let mut scenario = base.scenario.clone();
-        let faults = struck.iter().map(|it| Fault { when: Some(when.clone()), ..it.clone() });
-        scenario.federation.spec.faults.extend(faults);
-        if !struck.is_empty() && validate(&scenario.federation).is_empty() {
+        let strike = chance.pick(&strikes);
+        if let Some(scenario) = with_strike(&base, moment.fact, stated, strike, &mut chance) {
             return Ok(scenario);
         }
     }
@@ -281,19 +277,32 @@ impl Directions {
             if chosen.len() == count {
                 break;
             }
-            let (process, occurrence) = chance.pick(&moments[&signature.moment]);
-            let struck = struck(trial, process, signature.strike, &mut chance);
-            let when = when(trial, signature.moment.fact, process, occurrence);
-            let mut scenario = trial.scenario.clone();
-            let faults = struck.iter().map(|it| Fault { when: Some(when.clone()), ..it.clone() });
-            scenario.federation.spec.faults.extend(faults);
-            if !struck.is_empty() && validate(&scenario.federation).is_empty() {
+            let stated = chance.pick(&moments[&signature.moment]);
+            let Signature { moment, strike } = signature;
+            if let Some(scenario) = with_strike(trial, moment.fact, stated, strike, &mut chance) {
                 *self.tried.entry(signature).or_default() += 1;
                 chosen.push(scenario);
             }
         }
         chosen
     }
+}
+
+/// Returns the scenario of a trial with a fault that strikes at this fact; `None` if that is not a valid federation, or
+/// if the federation has no process that the fault could strike.
+fn with_strike(
+    trial: &Trial,
+    fact: FactKind,
+    (process, occurrence): Stated,
+    strike: Strike,
+    chance: &mut Chance,
+) -> Option<Scenario> {
+    let struck = struck(trial, process, strike, chance);
+    let when = when(trial, fact, process, occurrence);
+    let mut scenario = trial.scenario.clone();
+    let faults = struck.iter().map(|it| Fault { when: Some(when.clone()), ..it.clone() });
+    scenario.federation.spec.faults.extend(faults);
+    (!struck.is_empty() && validate(&scenario.federation).is_empty()).then_some(scenario)
 }
 
 /// Facts that a process states just before or after it makes something durable, or when it announces this.

@@ -43,7 +43,7 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
         "A member writes its tables before it reads its part of the target, or writes the part if its storage lacked it. \
          A storage completes its operations in order, so a member that has its part has recorded the target as well. \
          Only the initial state has no part. A cluster restores it only before it has acted, so nothing is undone, \
-         and counting failures prevents that the incarnation is used twice.",
+         and counting failures prevents the incarnation from being used twice.",
     ),
     (
         "learnt-before-recorded",

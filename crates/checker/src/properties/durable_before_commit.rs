@@ -45,7 +45,8 @@ fn check_owner(
             check_number(history, (number, place), *name, &checkpoint.parts[place], first, finding);
         }
         for &holder in &holders {
-            // Other processes replace holders that failed permanently or are about to leave. The replacements do not hold older parts.
+            // Other processes replace holders that failed permanently or are about to leave. The replacements do not
+            // hold older parts.
             if !gone.is_empty() && !copies.are_around(*name, holder) {
                 continue;
             }

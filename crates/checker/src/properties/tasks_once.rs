@@ -2,7 +2,7 @@
 //! does not have, and the process that ends the program has used the outcome of every task that was spawned.
 
 use faultline_core::fault::Outcome;
-use faultline_core::{ClusterId, ProcessId, TaskId, Theft, TheftStep};
+use faultline_core::{ProcessId, TaskId, Theft, TheftStep};
 
 use crate::finding::{Breach, Findings, Gap, Remark};
 use crate::judgement::Property;
@@ -46,17 +46,13 @@ pub(super) fn check(history: &History<'_>) -> Findings {
 fn awaits_process(history: &History<'_>) -> bool {
     let supervision = &history.supervision;
     let gone = supervision.gone(&history.context.clusters);
-    let has_left = |process: ProcessId| {
-        let of = |cluster: ClusterId| history.context.clusters.get(cluster.index());
-        supervision.left.iter().filter_map(|(_, cluster)| of(*cluster)).any(|it| it.contains(&process))
-    };
     let is_down = |process: ProcessId| {
         let ended =
             supervision.newest_life(process).is_some_and(|it| supervision.end_of(process, it).is_some());
         ended || history.processes[process.index()].segments.is_empty()
     };
     let mut members = history.context.clusters.iter().flatten();
-    members.any(|&it| !gone.contains(&it) && !has_left(it) && is_down(it))
+    members.any(|&it| !gone.contains(&it) && !history.has_left(it) && is_down(it))
 }
 
 /// Returns the first task that is lent in a final state.

@@ -111,14 +111,9 @@ impl Coordinator {
                 self.due = now;
                 return;
             }
-            Activity::Surveying(missing, newest) => {
-                let newest = *newest;
+            Activity::Surveying(missing, _) => {
                 missing.retain(|it| !self.membership.has_departed(*it));
-                if missing.is_empty() {
-                    self.valid = Some(newest);
-                    self.recover(now, host);
-                }
-                return;
+                return self.end_survey(now, host);
             }
             _ => return,
         }
@@ -152,6 +147,16 @@ impl Coordinator {
         self.activity = Activity::Recovering(partitions, idle);
         if self.config.defects.has(Defect::CheckpointDuringRerun) {
             (self.activity, self.due) = (Activity::Idle, now);
+        }
+    }
+
+    /// Begins the recovery once every process has reported which checkpoint is valid.
+    fn end_survey(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
+        if let Activity::Surveying(missing, newest) = &self.activity
+            && missing.is_empty()
+        {
+            self.valid = Some(*newest);
+            self.recover(now, host);
         }
     }
 
@@ -222,10 +227,7 @@ impl Coordinator {
                     self.current_map = current_map;
                 }
                 missing.remove(&from);
-                if missing.is_empty() {
-                    self.valid = Some(*newest);
-                    self.recover(now, host);
-                }
+                self.end_survey(now, host);
             }
             (Message::Done(epoch), Activity::Recovering(missing, _)) if epoch == self.epoch || any_epoch => {
                 missing.remove(&from);
