@@ -4,7 +4,7 @@ use faultline_core::Span;
 
 use super::Check;
 use crate::quantity::Duration;
-use crate::resource::{Application, Family, Protocol, Traffic};
+use crate::resource::{Application, Cluster, Family, Protocol, Traffic};
 
 impl Check<'_> {
     pub(super) fn presence(&mut self) {
@@ -56,6 +56,7 @@ impl Check<'_> {
         );
         for (index, cluster) in spec.clusters.iter().enumerate() {
             let path = format!("spec.clusters[{index}]");
+            self.is_due_before_the_deadline(&path, cluster);
             if let Some(leaves) = cluster.leaves_after {
                 self.leaves_tasks(&path, &cluster.name, leaves.0);
             }
@@ -94,6 +95,26 @@ impl Check<'_> {
                 format!("cluster `{cluster}` would leave at the start"),
                 "write a duration greater than 0, or remove the cluster",
             );
+        }
+    }
+
+    /// Checks that a cluster joins and leaves a program of tasks before the deadline of the run. A run does not complete
+    /// before all clusters have joined.
+    fn is_due_before_the_deadline(&mut self, path: &str, cluster: &Cluster) {
+        let deadline = self.spec.deadline();
+        let changes = [("join", cluster.joins_after), ("leave", cluster.leaves_after)];
+        for (change, at) in changes {
+            if let Some(at) = at.filter(|it| it.0 >= deadline) {
+                self.problem(
+                    format!("{path}.{change}sAfter"),
+                    format!(
+                        "cluster `{}` would {change} after {at}, but the deadline of the run is {}",
+                        cluster.name,
+                        Duration(deadline)
+                    ),
+                    "choose an earlier time, or extend `deadline`",
+                );
+            }
         }
     }
 

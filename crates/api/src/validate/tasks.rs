@@ -230,13 +230,25 @@ impl Check<'_> {
                 _ => {}
             }
             if stay.is_empty() {
-                return self.problem(
-                    path(entry),
-                    "with this fault, no process is left to take over the work",
-                    "let some processes return: omit `returns` in one of the faults",
-                );
+                let (message, help) = self.no_successor();
+                return self.problem(path(entry), message, help);
             }
         }
+    }
+
+    /// Describes that no process is left to take over the work of others, and returns the remedy.
+    fn no_successor(&self) -> (String, String) {
+        const HELP: &str = "let some processes return: omit `returns` in one of the faults";
+        let Some(other) = self.spec.clusters.iter().find(|it| !it.is_permanent()) else {
+            return ("with this fault, no process is left to take over the work".into(), HELP.into());
+        };
+        let field = if other.joins_after.is_some() { "joinsAfter" } else { "leavesAfter" };
+        let name = &other.name;
+        let message = format!(
+            "with this fault, only processes of clusters that join or leave during the run, such as `{name}`, could \
+             take over the work, and they may not be present in time"
+        );
+        (message, format!("{HELP}, or omit `{field}` from `{name}`"))
     }
 
     /// Checks that a program of tasks can be built from its parameters.
