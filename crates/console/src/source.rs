@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_api::Federation;
 use faultline_api::flow::{pieces, with_file};
+use faultline_api::parse::Text;
 use faultline_api::resource::{Application, Qap};
 use faultline_api::samples::SAMPLES;
+use faultline_api::{Federation, validate};
 use miette::miette;
 
 use crate::command_error::CommandError;
@@ -45,43 +46,26 @@ impl Source {
         faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| CommandError::input(*rejected))
     }
 
-    /// Replaces the names of other files with their content, so that the record of a run needs no other file.
-    /// All other checks are left to [`Source::parse`].
+    /// Replaces the names of other files with their content, so that the record of a run needs no other file. The
+    /// resulting federation is validated here, so that errors refer to the lines of this file. All other checks are left
+    /// to [`Source::parse`].
     fn with_files(self, path: &Path) -> Result<Source, CommandError> {
-        self.with_instance(path)?.with_pieces(path)
-    }
-
-    fn with_pieces(self, path: &Path) -> Result<Source, CommandError> {
-        if !self.bytes.windows(8).any(|it| it == b"schedule") {
+        // Few federations name other files, and parsing takes time.
+        let contains = |word: &[u8]| self.bytes.windows(word.len()).any(|it| it == word);
+        if !contains(b"qap") && !contains(b"schedule") {
             return Ok(self);
         }
         let Ok(mut federation) = faultline_api::parse(&self.label, &self.bytes) else { return Ok(self) };
-        let Some(schedule) = &mut federation.spec.schedule else { return Ok(self) };
-        let Some(file) = schedule.file.take() else { return Ok(self) };
-        let file = path.parent().unwrap_or(Path::new("")).join(file);
-        let read = read_with(&file, "specify a METIS partition file, relative to the federation file")?;
-        let help = "write the number of a process, counted from 0, on each line";
-        let all = pieces(&read.text())
-            .map_err(|error| CommandError::input(miette!(help = help, "{}: {error}", file.display())))?;
-        schedule.pieces = Some(all);
-        Ok(Source { bytes: faultline_api::to_yaml(&federation).into_bytes(), ..self })
-    }
-
-    fn with_instance(self, path: &Path) -> Result<Source, CommandError> {
-        // Few federations name such a file, and parsing takes time.
-        if !self.bytes.windows(3).any(|it| it == b"qap") {
+        let dir = path.parent().unwrap_or(Path::new(""));
+        let names_instance = read_instance(&mut federation, dir)?;
+        let names_pieces = read_pieces(&mut federation, dir)?;
+        if !names_instance && !names_pieces {
             return Ok(self);
         }
-        let Ok(mut federation) = faultline_api::parse(&self.label, &self.bytes) else { return Ok(self) };
-        let Application::Qap(Qap { file: Some(file), .. }) = &federation.spec.application else {
-            return Ok(self);
-        };
-        let file = path.parent().unwrap_or(Path::new("")).join(file);
-        let read = read_with(&file, "specify a file in QAPLIB format, relative to the federation file")?;
-        federation.spec.application =
-            with_file(&federation.spec.application, read.text()).map_err(|error| {
-                CommandError::input(miette!(help = error.remedy(), "{}: {error}", file.display()))
-            })?;
+        let problems = validate(&federation);
+        if !problems.is_empty() {
+            return Err(CommandError::input(*Text::new(&self.label, self.text()).reject(problems)));
+        }
         Ok(Source { bytes: faultline_api::to_yaml(&federation).into_bytes(), ..self })
     }
 
@@ -89,6 +73,32 @@ impl Source {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
+}
+
+/// Replaces the name of a QAPLIB file with its content. Returns whether the federation names such a file.
+fn read_instance(federation: &mut Federation, dir: &Path) -> Result<bool, CommandError> {
+    let Application::Qap(Qap { file: Some(file), .. }) = &federation.spec.application else {
+        return Ok(false);
+    };
+    let file = dir.join(file);
+    let read = read_with(&file, "specify a file in QAPLIB format, relative to the federation file")?;
+    federation.spec.application = with_file(&federation.spec.application, read.text()).map_err(|error| {
+        CommandError::input(miette!(help = error.remedy(), "{}: {error}", file.display()))
+    })?;
+    Ok(true)
+}
+
+/// Replaces the name of a partition file with its content. Returns whether the federation names such a file.
+fn read_pieces(federation: &mut Federation, dir: &Path) -> Result<bool, CommandError> {
+    let Some(schedule) = &mut federation.spec.schedule else { return Ok(false) };
+    let Some(file) = schedule.file.take() else { return Ok(false) };
+    let file = dir.join(file);
+    let read = read_with(&file, "specify a METIS partition file, relative to the federation file")?;
+    let help = "write the number of a process, counted from 0, on each line";
+    let all = pieces(&read.text())
+        .map_err(|error| CommandError::input(miette!(help = help, "{}: {error}", file.display())))?;
+    schedule.pieces = Some(all);
+    Ok(true)
 }
 
 /// Reads a federation file, and the files that it names, if any.

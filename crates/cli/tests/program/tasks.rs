@@ -156,8 +156,17 @@ fn a_text_with_missing_entries_is_refused() {
     place.write("hole.dat", "3\n0 1 2\n1 0 3\n2 3 0\n\n0 5 2\n5 0\n2 3 0\n");
     let text = program(TIC, "")
         .replace("fibonacci: { n: 19, threshold: 6, taskTime: 20ms }", "qap: { file: hole.dat, depth: 1 }");
-    place.write("program.yaml", text);
-    let expected = contains("the text ends after 17 of 18 entries").and(contains("add the missing entries"));
+    place.write("program.yaml", &text);
+    let expected =
+        contains("line 7: this row has 2 instead of 3 entries").and(contains("add the missing entries"));
+    place.faultline(["validate", "program.yaml"]).assert().code(2).stderr(expected);
+    // Once the file has been read, errors still name the lines of the federation file.
+    place.write("hole.dat", "3\n0 1 2\n1 0 3\n2 3 0\n\n0 5 2\n5 0 3\n2 3 0\n");
+    let text = text.replace("depth: 1", "depth: 7");
+    place.write("program.yaml", &text);
+    let line = 1 + text.lines().position(|it| it.contains("hole.dat")).expect("the file is named");
+    let expected =
+        contains("depth is 7, which is out of range").and(contains(format!("program.yaml:{line}:")));
     place.faultline(["validate", "program.yaml"]).assert().code(2).stderr(expected);
 }
 

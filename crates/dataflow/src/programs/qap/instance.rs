@@ -35,23 +35,38 @@ pub enum Malformed {
     /// The text contains only whitespace.
     #[error("the text is empty")]
     Empty,
-    /// A word that is neither an entry of a matrix nor a size.
-    #[error("line {line}: `{found}` is not a whole number from 0 to {limit}")]
-    NotANumber {
+    /// A word that is not a size that can be searched.
+    #[error("line {line}: the size must be a whole number from 2 to {MOST} (found `{found}`)")]
+    Size {
         /// The line, counted from 1.
         line: usize,
         /// The word found.
         found: String,
-        /// The largest number allowed.
-        limit: u64,
     },
-    /// A size that cannot be searched.
-    #[error("line {line}: {found} facilities cannot be searched")]
-    Size {
+    /// A word that is not an entry of a matrix.
+    #[error("line {line}: `{found}` is not a whole number from 0 to {MOST_ENTRY}")]
+    NotAnEntry {
         /// The line, counted from 1.
         line: usize,
-        /// The size found.
-        found: u64,
+        /// The word found.
+        found: String,
+    },
+    /// A single line has another number of entries than the rows of the matrices.
+    #[error(
+        "line {line}: this row has {in_row} instead of {n} entries, so the two {n} x {n} matrices have {found} instead of \
+         {expected} entries"
+    )]
+    Row {
+        /// The line, counted from 1.
+        line: usize,
+        /// The number of entries in this line.
+        in_row: usize,
+        /// The size that the text states.
+        n: usize,
+        /// The number of entries found.
+        found: usize,
+        /// The number of entries that the size requires.
+        expected: usize,
     },
     /// The matrices are incomplete.
     #[error("line {line}: the text ends after {found} of {expected} entries of two {n} x {n} matrices")]
@@ -66,14 +81,18 @@ pub enum Malformed {
         expected: usize,
     },
     /// The matrices have more entries than the size allows.
-    #[error("line {line}: `{found}` follows the last of {expected} entries of two {n} x {n} matrices")]
+    #[error(
+        "line {line}: `{surplus}` follows the last of {expected} entries of two {n} x {n} matrices (found {found} entries)"
+    )]
     Long {
         /// The line, counted from 1.
         line: usize,
         /// The first surplus word.
-        found: String,
+        surplus: String,
         /// The size that the text states.
         n: usize,
+        /// The number of entries found.
+        found: usize,
         /// The number of entries that the size requires.
         expected: usize,
     },
@@ -86,10 +105,14 @@ impl Malformed {
             Malformed::Empty => {
                 "give the size n, then the distances and the flows as two n x n matrices".to_string()
             }
-            Malformed::NotANumber { .. } => {
-                "write whole numbers, separated by spaces or line breaks".to_string()
-            }
             Malformed::Size { .. } => format!("choose an instance of 2 to {MOST} facilities"),
+            Malformed::NotAnEntry { .. } => {
+                format!("write whole numbers from 0 to {MOST_ENTRY}, separated by spaces or line breaks")
+            }
+            Malformed::Row { in_row, n, .. } if in_row < n => {
+                "add the missing entries to this line".to_string()
+            }
+            Malformed::Row { .. } => "remove the surplus entries from this line".to_string(),
             Malformed::Short { n, .. } => format!("add the missing entries, or correct the size {n}"),
             Malformed::Long { n, .. } => format!("remove the surplus entries, or correct the size {n}"),
         }
@@ -106,25 +129,22 @@ impl Instance {
         let mut tokens = (1..)
             .zip(text.lines())
             .flat_map(|(line, content)| content.split_whitespace().map(move |token| (line, token)));
-        let number = |(line, token): (usize, &str), limit: u64| match token.parse::<u64>() {
-            Ok(number) if number <= limit => Ok(number),
-            _ => Err(Malformed::NotANumber { line, found: token.to_string(), limit }),
+        let (line, size) = tokens.next().ok_or(Malformed::Empty)?;
+        let n = match size.parse() {
+            Ok(n) if (2..=MOST).contains(&n) => n,
+            _ => return Err(Malformed::Size { line, found: size.to_string() }),
         };
-        let size = tokens.next().ok_or(Malformed::Empty)?;
-        let n = match number(size, u64::MAX)? {
-            n if (2..=MOST as u64).contains(&n) => n as usize,
-            found => return Err(Malformed::Size { line: size.0, found }),
-        };
-        let (mut entries, expected, mut last) = (Vec::new(), 2 * n * n, size.0);
-        for token in tokens {
-            if entries.len() == expected {
-                return Err(Malformed::Long { line: token.0, found: token.1.to_string(), n, expected });
+        let tokens: Vec<(usize, &str)> = tokens.collect();
+        let (found, expected) = (tokens.len(), 2 * n * n);
+        let mut entries = Vec::with_capacity(expected);
+        for &(line, token) in tokens.iter().take(expected) {
+            match token.parse() {
+                Ok(entry) if entry <= MOST_ENTRY => entries.push(entry),
+                _ => return Err(Malformed::NotAnEntry { line, found: token.to_string() }),
             }
-            entries.push(number(token, MOST_ENTRY)?);
-            last = token.0;
         }
-        if entries.len() < expected {
-            return Err(Malformed::Short { line: last, n, found: entries.len(), expected });
+        if found != expected {
+            return Err(miscounted(n, line, &tokens));
         }
         let flows = entries.split_off(n * n);
         Ok(Instance::new(n, entries, flows))
@@ -155,6 +175,21 @@ impl Instance {
     }
 }
 
+/// Describes that there are too few or too many entries. `line` is the line of the size. Names a single line that has
+/// another number of entries than all others.
+fn miscounted(n: usize, line: usize, tokens: &[(usize, &str)]) -> Malformed {
+    let (found, expected) = (tokens.len(), 2 * n * n);
+    let rows = || tokens.chunk_by(|one, other| one.0 == other.0);
+    let mut odd = rows().filter(|row| row.len() != n);
+    if let (Some(row), None, true) = (odd.next(), odd.next(), rows().count() > 2) {
+        return Malformed::Row { line: row[0].0, in_row: row.len(), n, found, expected };
+    }
+    match tokens.get(expected) {
+        Some(&(line, surplus)) => Malformed::Long { line, surplus: surplus.to_string(), n, found, expected },
+        None => Malformed::Short { line: tokens.last().map_or(line, |it| it.0), n, found, expected },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +204,10 @@ mod tests {
     #[test]
     fn errors_name_the_line_and_the_remedy() {
         let bound = "is not a whole number from 0 to 16777216";
-        let numbers = "write whole numbers, separated by spaces or line breaks";
+        let numbers = "write whole numbers from 0 to 16777216, separated by spaces or line breaks";
+        let sizes = "choose an instance of 2 to 32 facilities";
+        let size =
+            |found: &str| format!("line 1: the size must be a whole number from 2 to 32 (found `{found}`)");
         for (text, what, remedy) in [
             (
                 " \n",
@@ -180,19 +218,34 @@ mod tests {
             ("2\n0 -1\n1 0", format!("line 2: `-1` {bound}"), numbers),
             ("2\n0 1.5\n1 0", format!("line 2: `1.5` {bound}"), numbers),
             ("2\n0 16777217", format!("line 2: `16777217` {bound}"), numbers),
+            ("0", size("0"), sizes),
+            ("-3\n0 1", size("-3"), sizes),
+            ("64", size("64"), sizes),
+            ("99999999999999999999999", size("99999999999999999999999"), sizes),
+            ("nug12\n12", size("nug12"), sizes),
             (
-                "64",
-                "line 1: 64 facilities cannot be searched".into(),
-                "choose an instance of 2 to 32 facilities",
-            ),
-            (
-                "2\n0 1\n1 0\n\n0 3\n4\n\n",
-                "line 6: the text ends after 7 of 8 entries of two 2 x 2 matrices".into(),
+                "2",
+                "line 1: the text ends after 0 of 8 entries of two 2 x 2 matrices".into(),
                 "add the missing entries, or correct the size 2",
             ),
             (
-                "2\n0 1\n1 0\n0 3\n4 0\n5",
-                "line 6: `5` follows the last of 8 entries of two 2 x 2 matrices".into(),
+                "2\n0 1\n1 0\n\n0 3\n\n",
+                "line 5: the text ends after 6 of 8 entries of two 2 x 2 matrices".into(),
+                "add the missing entries, or correct the size 2",
+            ),
+            (
+                "2\n0 1\n1\n\n0 3\n4 0\n",
+                "line 3: this row has 1 instead of 2 entries, so the two 2 x 2 matrices have 7 instead of 8 entries".into(),
+                "add the missing entries to this line",
+            ),
+            (
+                "2\n0 1\n1 0\n0 3 3\n4 0\n",
+                "line 4: this row has 3 instead of 2 entries, so the two 2 x 2 matrices have 9 instead of 8 entries".into(),
+                "remove the surplus entries from this line",
+            ),
+            (
+                "2\n0 1\n1 0\n0 3\n4 0\n5 x",
+                "line 6: `5` follows the last of 8 entries of two 2 x 2 matrices (found 10 entries)".into(),
                 "remove the surplus entries, or correct the size 2",
             ),
         ] {
