@@ -3,7 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
-use faultline_api::resource::{FederationSpec, Protocol, ReplicateTo, StorageKind};
+use faultline_api::flow::flow;
+use faultline_api::resource::{Cluster, FederationSpec, Protocol, ReplicateTo, StorageKind};
 use faultline_core::{ClusterId, Span};
 use faultline_trace::Manifest;
 use faultline_trace::manifest::{
@@ -47,6 +48,7 @@ pub fn draft<N: Hosted>(
         bounds: bounds(spec),
         copies: copies(spec),
         volatile_storage: spec.storage().kind == StorageKind::Memory,
+        longest_task: longest_task(spec),
         plan: setup.supervisor.plan.clone(),
         faults: Vec::new(),
         effects: Vec::new(),
@@ -128,6 +130,14 @@ fn collect_every(protocol: &Protocol) -> Option<Span> {
         | Protocol::None(_)
         | Protocol::Custom(_) => None,
     }
+}
+
+/// Returns an upper bound on the time that one task takes, on the slowest cluster; `None` if the federation does not
+/// determine it.
+fn longest_task(spec: &FederationSpec) -> Option<Span> {
+    let longest = flow(&spec.application)?.ok()?.longest_task();
+    let slowest = spec.clusters.iter().map(Cluster::speed).min()?.max(1);
+    Some(Span(longest.0.saturating_mul(100) / u64::from(slowest)))
 }
 
 /// Returns the requested replicas of checkpoints.

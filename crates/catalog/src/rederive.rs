@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use faultline_api::{Federation, parse};
-use faultline_core::fault::{Change, LinkProperties};
+use faultline_core::fault::{Change, LinkProperties, Outcome};
 use faultline_core::{ClusterId, Fact, PlannedFault, Presence, ProcessId};
 use faultline_trace::manifest::{BackendKind, Expected, LinkEntry};
 use faultline_trace::{Manifest, Trace};
@@ -54,6 +54,7 @@ pub fn rederive(recorded: Manifest, trace: &Trace) -> Rederived {
 /// Everything in a manifest that follows from its federation.
 struct Derived {
     manifest: Manifest,
+    /// The expected results; `None` without a reference, or if the run was interrupted before they were computed.
     expected: Option<Expected>,
     /// Properties of all links, including those of processes outside all clusters.
     links: Links,
@@ -75,7 +76,10 @@ impl Visitor for Draft<'_> {
         let clusters = (0..).map(ClusterId).zip(setup.membership.clusters.iter());
         Derived {
             manifest: draft(self.federation, text, &setup, *backend, started),
-            expected: expected(&setup),
+            expected: (self.recorded.outcome != Some(Outcome::Interrupted)
+                || self.recorded.expected.is_some())
+            .then(|| expected(&setup))
+            .flatten(),
             awaited: clusters
                 .filter(|(_, cluster)| cluster.presence == Presence::Awaited)
                 .map(|(id, cluster)| (id, cluster.processes.to_vec()))
@@ -107,6 +111,8 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     differ("bounds", recorded.bounds == derived.bounds);
     differ("copies", recorded.copies == derived.copies);
     differ("volatileStorage", recorded.volatile_storage == derived.volatile_storage);
+    // Records of earlier versions lack this field.
+    differ("longestTask", recorded.longest_task.is_none() || recorded.longest_task == derived.longest_task);
     differ("atOnceWithin", recorded.at_once_within == derived.at_once_within);
     // Faults that were added during the run become part of the plan only at its end.
     differ("plan", recorded.plan == derived.plan || !has_ended && recorded.plan == derived.plan[..drafted]);
@@ -143,6 +149,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
         bounds: derived.bounds,
         copies: derived.copies,
         volatile_storage: derived.volatile_storage,
+        longest_task: derived.longest_task,
         at_once_within: derived.at_once_within,
         plan: derived.plan,
         links: if are_links_asked { recorded.links.clone() } else { derived.links },

@@ -60,8 +60,10 @@ pub struct Context {
     pub common_clock: bool,
     /// The time without a sent or delivered application message after which a run that its deadline ended is judged as
     /// completed: by then, every message that can arrive has arrived. In virtual time, this is half the run, and at
-    /// least ten seconds. On real processes it is `None`, because a busy machine can delay messages indefinitely.
+    /// least ten seconds longer than the longest task. On real processes it is `None`, because a busy machine can delay messages indefinitely.
     pub settled_after: Option<Span>,
+    /// An upper bound on the time that one task takes; zero if it is unknown, or if processes run no tasks.
+    pub longest_task: Span,
 }
 
 impl Context {
@@ -73,6 +75,7 @@ impl Context {
                 members.push(ProcessId(index as u32));
             }
         }
+        let longest_task = manifest.longest_task.unwrap_or_default();
         Context {
             promises: manifest.promises,
             clusters,
@@ -95,7 +98,8 @@ impl Context {
             links: manifest.links.clone(),
             common_clock: manifest.backend == BackendKind::Simulate,
             settled_after: (manifest.backend == BackendKind::Simulate)
-                .then(|| Span(manifest.duration.0 / 2).max(Span::from_secs(10))),
+                .then(|| Span(manifest.duration.0 / 2).max(Span::from_secs(10) + longest_task)),
+            longest_task,
         }
     }
 

@@ -46,6 +46,10 @@ pub struct Manifest {
     pub copies: Option<Copies>,
     /// Whether a node's storage is lost with the node's process (`storage: memory`).
     pub volatile_storage: bool,
+    /// An upper bound on the time that one task takes, on the slowest cluster; `None` if the processes run no tasks, or
+    /// tasks of unknown durations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_task: Option<Span>,
     /// The plan of faults, including those that were added during the run.
     pub plan: Vec<PlannedFault>,
     /// The state of each fault at the end; empty while the run is in progress.
@@ -98,6 +102,7 @@ impl Manifest {
             bounds: None,
             copies: None,
             volatile_storage: false,
+            longest_task: None,
             plan: Vec::new(),
             faults: Vec::new(),
             effects: Vec::new(),
@@ -446,6 +451,7 @@ pub(crate) mod tests {
             }),
             copies: Some(Copies { replicas: 1, kept_by: ReplicaHolders::SharedStorage }),
             volatile_storage: false,
+            longest_task: Some(Span::from_millis(20)),
             plan: vec![PlannedFault {
                 no: FaultNo(0),
                 trigger: Trigger::At(Time(4)),

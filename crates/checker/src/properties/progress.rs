@@ -2,8 +2,9 @@
 //! back again, and the application continues until it has finished.
 //!
 //! Judged if all processes read the same clock, for runs that their deadline ended; a run that completed has made
-//! progress. The limit follows from the federation: ten seconds plus a hundred times the delay of its slowest link. An
-//! application that had longer pauses before counts as stalled only after ten times its longest pause.
+//! progress. The limit follows from the federation: ten seconds plus a hundred times the delay of its slowest link. A
+//! program of tasks counts as stalled only if, in addition, its longest task would have ended. An application that had
+//! longer pauses before counts as stalled only after ten times its longest pause.
 //!
 //! Judged for protocols that promise it; for others, a violation is only reported as a remark. Independent checkpoints
 //! do not promise it, because their groups may make each other roll back for as long as they exchange messages.
@@ -142,7 +143,7 @@ impl Judge<'_> {
         let Some(&last) = times.last() else { return };
         let pause = times.windows(2).map(|it| it[1].since(it[0])).max().unwrap_or_default();
         let still = self.history.context.end.since(last.max(self.since));
-        if still >= self.bound.max(pause * 10) {
+        if still >= (self.bound + self.history.context.longest_task).max(pause * 10) {
             finding.violated([], Breach::NoProgress { still });
         }
     }
@@ -230,6 +231,16 @@ mod tests {
         run.wait(Span::from_secs(10));
         move_on(&mut run, 1);
         assert_eq!(wrong(&run), None, "earlier pauses were as long");
+    }
+
+    #[test]
+    fn a_program_has_not_stalled_while_its_longest_task_may_run() {
+        let mut run = run();
+        run.restore(0, 1, Some((0, 1)));
+        move_on(&mut run, 3);
+        assert!(matches!(wrong(&run), Some(Breach::NoProgress { .. })));
+        run.context.longest_task = Span::from_secs(60);
+        assert_eq!(wrong(&run), None);
     }
 
     #[test]

@@ -131,6 +131,20 @@ impl Flow {
         }
     }
 
+    /// Returns an upper bound on the [cost](Program::cost) of one task.
+    pub fn longest_task(&self) -> Span {
+        match self {
+            Flow::Fibonacci(it) => it.task_time,
+            Flow::Queens(it) => it.task_time,
+            Flow::Qap(it) => it.task_time,
+            // Tasks take up to twice the mean.
+            Flow::Graph(it) => Span(it.task_time.0.saturating_mul(2)),
+            Flow::Jacobi(it) => it.task_time,
+            Flow::Cloth(it) => it.task_time,
+            Flow::Unrolled(it) => it.program().longest_task(),
+        }
+    }
+
     /// Returns the digest of the result, computed without tasks. Takes as long as the program itself,
     /// excluding the modelled time.
     pub fn reference(&self) -> Digest {

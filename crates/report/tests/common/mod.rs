@@ -78,6 +78,7 @@ fn manifest(nodes: u32) -> Manifest {
         }),
         copies: None,
         volatile_storage: false,
+        longest_task: None,
         effects: vec![],
         at_once_within: Span::from_millis(50),
         plan: vec![

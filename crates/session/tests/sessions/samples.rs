@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use faultline_api::samples::{SAMPLES, sample};
 use faultline_api::{Federation, parse};
+use faultline_checker::Verdict;
 use faultline_core::{Digest, Fact, Fault, GroupId, ProcessId, Sn, Span};
-use faultline_session::{Session, Simulator, UnjudgedRecording};
+use faultline_session::{Recording, Session, Simulator, UnjudgedRecording};
 use faultline_supervisor::{FaultState, Outcome};
 use faultline_trace::Manifest;
 
@@ -116,6 +117,19 @@ fn under_tic_only_returning_processes_roll_back() {
     );
     assert!(ended.restored.keys().eq(&[ProcessId(1)]), "{:?}", ended.restored);
     assert_eq!(ended.gone, [3, 4, 5].map(ProcessId));
+}
+
+#[test]
+fn a_task_that_outlasts_the_run_is_not_a_stall() {
+    for name in ["tic", "sel", "satin"] {
+        let text = sample(name).expect("the sample exists").text.replace("taskTime: 10ms", "taskTime: 10m");
+        let federation = parse(name, text.as_bytes()).unwrap_or_else(|it| panic!("{name}: {it}"));
+        let run = Session::new(&federation).simulate(&mut Simulator::new(&mut ()));
+        let run = run.unwrap_or_else(|it| panic!("{it}"));
+        assert_eq!(run.manifest.outcome, Some(Outcome::Deadline), "{name}");
+        let Recording { judgement, .. } = run.judge();
+        assert_eq!(judgement.verdict, Verdict::Unknown, "{name}: {:?}", judgement.reasons);
+    }
 }
 
 #[test]
