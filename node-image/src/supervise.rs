@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), CommandError> {
     let text = String::from_utf8_lossy(&bytes);
     let token = key::token(&arguments.key_file)?;
     // A second signal ends the program immediately, with the exit status of an unhandled interrupt.
-    let ended = interrupt::flag(128 + 2)
+    let ended = interrupt::flag(128 + 2, || ())
         .map_err(|error| CommandError::machine(format!("cannot wait for signals: {error}")))?;
     let run = Run { arguments, federation: &federation, text: &text, token, ended };
     with_setup(&federation, None, run).map_err(CommandError::input)?

@@ -13,14 +13,15 @@ use faultline_launch::{HostError, ended, run_options};
 use faultline_runtime::metrics::RunInfo;
 use faultline_runtime::supervise::UnexpectedEnd;
 use faultline_runtime::{Observer, RunError, RunOptions, RunOutcome, local};
-use faultline_session::{Backend, PreparedRun, RunEnd};
+use faultline_session::{Backend, ComputeExpected, PreparedRun, RunEnd};
 use faultline_shaper::Kernel;
 use faultline_supervisor::Status;
 use faultline_tc::namespace::MOST_PROCESSES;
-use faultline_trace::manifest::{BackendKind, LinkEntry};
+use faultline_trace::manifest::{BackendKind, Expected, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 
 use crate::command_error::CommandError;
+use crate::interrupt;
 use crate::live::{Live, View};
 use crate::log;
 use crate::machine::{self, CheckState, Finding};
@@ -59,6 +60,10 @@ impl Backend for Processes<'_> {
             report_collapsed(&collapsed, manifest, dir);
         }
         Ok((ended, None))
+    }
+
+    fn expected(&mut self, compute: ComputeExpected) -> Option<Option<Expected>> {
+        interrupt::unless_interrupted(self.interrupted, compute)
     }
 }
 

@@ -175,10 +175,14 @@ impl Observer for Watcher {
         }
     }
 
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
     fn continues(&mut self, moment: SimulationView<'_>) -> bool {
         let (number, runs) = self.run;
         let (hours, done) = (self.hours, moment.now.since(Time::ZERO).as_secs_f64() / 3600.0);
         self.progress.show(|| format!("run {number} of {runs}: {done:.2} of {hours:.2} hours simulated"));
-        !self.interrupted.load(Ordering::Relaxed)
+        true
     }
 }

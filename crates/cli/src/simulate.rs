@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use faultline_core::{Fact, ProcessId};
-use faultline_session::{Observer, SimulationView};
+use faultline_session::{ComputeExpected, Observer, SimulationView};
+use faultline_trace::manifest::Expected;
 use faultline_trace::{Manifest, Record};
 
+use crate::interrupt;
 use crate::live::{Live, View};
 
 /// The minimum real time between two updates.
@@ -45,12 +47,20 @@ impl Observer for Watched<'_> {
         }
     }
 
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
     fn continues(&mut self, mut moment: SimulationView<'_>) -> bool {
         if self.updated.elapsed() >= UPDATE_EVERY {
             self.updated = Instant::now();
             let live = self.live.as_mut().expect("the run has begun");
             live.status(moment.now, &moment.status());
         }
-        !self.interrupted.load(Ordering::Relaxed)
+        true
+    }
+
+    fn expected(&mut self, compute: ComputeExpected) -> Option<Option<Expected>> {
+        interrupt::unless_interrupted(self.interrupted, compute)
     }
 }

@@ -1,17 +1,70 @@
 //! Handling of Ctrl-C and termination signals in the programs.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 use tracing::warn;
 
 use crate::command_error::Exit;
 
+/// The interval at which a computation looks for an interruption.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// Returns a flag that is set at the first interrupt or termination signal. A second such signal ends the program
-/// immediately.
+/// immediately. If the program does not end soon after the first one, prints what it waits for.
 pub fn flag() -> Arc<AtomicBool> {
-    faultline_runtime::interrupt::flag(Exit::Unknown as i32).unwrap_or_else(|error| {
+    faultline_runtime::interrupt::flag(Exit::Unknown as i32, print_delay).unwrap_or_else(|error| {
         warn!(%error, "cannot install signal handlers");
         Arc::default()
     })
+}
+
+fn print_delay() {
+    anstream::eprintln!(
+        "interrupted: waiting for the step in progress, such as a task of the application, before the results are \
+         written; a second signal ends the program at once, without them"
+    );
+}
+
+/// Returns the result of `compute`, or `None` if `interrupted` is set before the result is available. In that case, the
+/// computation is abandoned: its thread ends with the program.
+pub fn unless_interrupted<T: Send + 'static>(
+    interrupted: &AtomicBool,
+    compute: Box<dyn FnOnce() -> T + Send>,
+) -> Option<T> {
+    let (sender, receiver) = channel();
+    let computation = thread::spawn(move || {
+        // Fails only if the computation has been abandoned.
+        drop(sender.send(compute()));
+    });
+    loop {
+        match receiver.recv_timeout(LOOK_EVERY) {
+            Ok(result) => return Some(result),
+            Err(RecvTimeoutError::Timeout) if interrupted.load(Ordering::Relaxed) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => match computation.join() {
+                Ok(()) => unreachable!("the computation sends its result before it ends"),
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_computation_is_abandoned_once_the_user_interrupts_it() {
+        let interrupted = AtomicBool::new(false);
+        assert_eq!(unless_interrupted(&interrupted, Box::new(|| 7)), Some(7));
+        interrupted.store(true, Ordering::Relaxed);
+        let endless = || loop {
+            thread::park();
+        };
+        assert_eq!(unless_interrupted::<()>(&interrupted, Box::new(endless)), None);
+    }
 }

@@ -109,8 +109,8 @@ pub fn simulate_all(
 pub(crate) struct Until<'a>(pub(crate) &'a AtomicBool);
 
 impl Observer for Until<'_> {
-    fn continues(&mut self, _: SimulationView<'_>) -> bool {
-        !self.0.load(Ordering::Relaxed)
+    fn is_interrupted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -130,6 +130,10 @@ impl Observer for StoreObserver<'_> {
     fn stated(&mut self, record: &Record) {
         self.observer.stated(record);
         self.store_counter.note(record);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.observer.is_interrupted()
     }
 
     fn continues(&mut self, moment: SimulationView<'_>) -> bool {

@@ -3,7 +3,7 @@
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{PlannedFault, Span};
-use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry};
+use faultline_trace::manifest::{BackendKind, EffectEntry, Expected, LinkEntry};
 use faultline_trace::{Bundle, Manifest, Trace};
 
 /// Carries out one run. This crate implements it in virtual time; other crates implement it for real processes and for
@@ -22,7 +22,17 @@ pub trait Backend {
     ///
     /// Fails if the run could not be carried out.
     fn run<N: Hosted>(&mut self, begun: PreparedRun<'_, N>) -> Result<(RunEnd, Option<Trace>), Self::Error>;
+
+    /// Computes the expected results of a run that has ended. Returns `None` if the user interrupts the computation,
+    /// which can take as long as the application computes. By default, it cannot be interrupted.
+    fn expected(&mut self, compute: ComputeExpected) -> Option<Option<Expected>> {
+        Some(compute())
+    }
 }
+
+/// A computation of the expected results of a run; its result is `None` for an application without a sequential
+/// reference.
+pub type ComputeExpected = Box<dyn FnOnce() -> Option<Expected> + Send>;
 
 /// A run that is about to be carried out. Its manifest has already been written.
 #[derive(Debug)]

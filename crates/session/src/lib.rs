@@ -29,12 +29,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
 use faultline_catalog::{Defect, Hosted, Setup, SetupError, Visitor, manifest, with_setup, with_valid};
+use faultline_core::fault::Outcome;
 use faultline_trace::manifest::{BackendKind, Expected};
 use faultline_trace::{Bundle, BundleError, Manifest};
 
 pub use faultline_supervisor::MemoryBound;
 
-pub use backend::{Backend, PreparedRun, RunEnd};
+pub use backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
 use memory::most_facts;
 pub use memory::{BYTES_PER_FACT, bound_memory, memory_bound};
 pub use recording::{Recording, UnjudgedRecording};
@@ -154,7 +155,9 @@ impl<'a> Session<'a> {
         let mut manifest = self.draft_of(setup, BackendKind::Simulate);
         let (ended, trace) = simulator.play(setup, &manifest, None);
         ended.complete(&mut manifest);
-        manifest.expected = expected();
+        if manifest.outcome != Some(Outcome::Interrupted) {
+            manifest.expected = expected();
+        }
         UnjudgedRecording { manifest, trace, is_read: false }
     }
 
@@ -214,7 +217,13 @@ impl<'a> Session<'a> {
             bundle.write_trace(trace).map_err(RunError::Record)?;
         }
         ended.complete(&mut manifest);
-        manifest.expected = manifest::expected(setup);
+        if manifest.outcome != Some(Outcome::Interrupted) {
+            let setup = setup.clone();
+            match backend.expected(Box::new(move || manifest::expected(&setup))) {
+                Some(expected) => manifest.expected = expected,
+                None => manifest.outcome = Some(Outcome::Interrupted),
+            }
+        }
         bundle.write_manifest(&manifest).map_err(RunError::Record)?;
         let Some(trace) = trace else {
             return UnjudgedRecording::read_back(bundle, manifest, most_facts()).map_err(RunError::Record);

@@ -6,10 +6,10 @@ use faultline_catalog::{Hosted, Setup};
 use faultline_core::Time;
 use faultline_sim::{Simulation, Stats};
 use faultline_supervisor::{MemoryBound, Status};
-use faultline_trace::manifest::BackendKind;
+use faultline_trace::manifest::{BackendKind, Expected};
 use faultline_trace::{BundleError, Manifest, Record, Recorder, Sink, Trace};
 
-use crate::backend::{Backend, PreparedRun, RunEnd};
+use crate::backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
 use crate::input_recorder::InputRecorder;
 use crate::memory::{Watch, memory_bound};
 
@@ -28,10 +28,21 @@ pub trait Observer {
         let _ = record;
     }
 
+    /// Called after every event. Returning `true` interrupts the run. A single event can take long, because it may
+    /// execute a computation of the application.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+
     /// Called every thousand events. Returning `false` interrupts the run.
     fn continues(&mut self, moment: SimulationView<'_>) -> bool {
         let _ = moment;
         true
+    }
+
+    /// Works like [`Backend::expected`].
+    fn expected(&mut self, compute: ComputeExpected) -> Option<Option<Expected>> {
+        Some(compute())
     }
 }
 
@@ -101,7 +112,17 @@ impl<'a> Simulator<'a> {
         if let Some(input_recorder) = input_recorder {
             simulation.record(input_recorder);
         }
-        while (0..LOOK_EVERY).all(|_| simulation.step()) {
+        let mut events = 0;
+        while simulation.step() {
+            if observer.borrow().is_interrupted() {
+                simulation.interrupt();
+                continue;
+            }
+            events += 1;
+            if events < LOOK_EVERY {
+                continue;
+            }
+            events = 0;
             let now = simulation.now();
             let moment = SimulationView { now, status: &mut || simulation.status() };
             let continues = observer.borrow_mut().continues(moment);
@@ -138,6 +159,10 @@ impl Backend for Simulator<'_> {
         let (ended, trace) = self.play(setup, manifest, input_recorder.as_mut());
         input_recorder.map_or(Ok(()), InputRecorder::finish)?;
         Ok((ended, Some(trace)))
+    }
+
+    fn expected(&mut self, compute: ComputeExpected) -> Option<Option<Expected>> {
+        self.observer.expected(compute)
     }
 }
 

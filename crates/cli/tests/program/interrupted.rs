@@ -43,6 +43,27 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn one_signal_ends_a_simulation_whose_events_take_long_and_keeps_its_record() {
+    let place = TestDirectory::new();
+    // The search takes hours, and a thousand of its tasks take minutes.
+    place.write(
+        "search.yaml",
+        "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata: { name: search }\nspec:\n  \
+         clusters: [{ name: paris, nodes: 2 }]\n  protocol: { tic: {} }\n  \
+         application: { nQueens: { n: 18, depth: 4, taskTime: 1ms } }\n",
+    );
+    let child = begun(&place, &["run", "search.yaml", "--backend", "simulate", "--out", "record"]);
+    wait_until(|| handles_interrupts(&child), || "the run does not handle interrupts".to_owned());
+    signal(&child, "TERM");
+    let cut = child.wait_with_output().unwrap();
+    let said = text(&cut.stdout);
+    assert_eq!(cut.status.code(), Some(3), "{said} {}", text(&cut.stderr));
+    assert!(said.contains("UNKNOWN") && said.contains("the run was interrupted"), "{said}");
+    let record = place.faultline(["check", "record"]).assert().code(3);
+    record.stdout(contains("the run was interrupted").and(contains("incomplete").not()));
+}
+
+#[test]
 fn a_resumed_comparison_equals_an_uninterrupted_one() {
     let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));

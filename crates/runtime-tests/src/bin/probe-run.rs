@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut options = run_options(&scenario, &dir);
     let metrics = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     options.metrics = Some(Arc::new(metrics));
-    options.interrupted = interrupt::flag(1)?;
+    options.interrupted = interrupt::flag(1, || ())?;
     local::run(command, options, &mut ())?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use faultline_runtime::interrupt;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let status = env::args().nth(1).ok_or("no exit status")?.parse()?;
-    let flag = interrupt::flag(status)?;
+    let flag = interrupt::flag(status, || ())?;
     println!("ready");
     while !flag.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(1));

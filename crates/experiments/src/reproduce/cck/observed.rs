@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_core::{Claim, Fact, Position, ProcessId, Time};
-use faultline_session::{Observer, SimulationView};
+use faultline_session::Observer;
 use faultline_trace::{Manifest, Record};
 use serde::{Deserialize, Serialize};
 
@@ -176,7 +176,7 @@ impl Observer for Watch<'_> {
         self.note(record);
     }
 
-    fn continues(&mut self, _: SimulationView<'_>) -> bool {
-        !self.interrupted.load(Ordering::Relaxed)
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 }
