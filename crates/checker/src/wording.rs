@@ -4,8 +4,9 @@
 use std::cmp::Reverse;
 
 use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
-use faultline_core::{Life, MessageId, ProcessId, Theft, TheftStep};
+use faultline_core::{Life, MessageId, ProcessId, Span, Theft, TheftStep};
 use faultline_history::{CheckpointName, Context, Contradiction, ImpossibleFact};
+use faultline_trace::names::checkpoint;
 
 use crate::finding::{Breach, DurableCopies, Gap, Garbage, LinkDelay, MissingPart, Remark, Round};
 
@@ -752,10 +753,15 @@ impl Gap {
 
 fn missing_part(part: &MissingPart, names: &Context) -> String {
     let asked: Vec<String> = part.asked.iter().map(|&it| names.process(it)).collect();
-    let (owner, position, asked) = (names.process(part.owner), part.position, asked.join(", "));
+    let (owner, position) = (names.process(part.owner), checkpoint(part.position));
+    let whom = if asked.is_empty() {
+        "no process holds it".to_owned()
+    } else {
+        format!("not found at {}", asked.join(", "))
+    };
     match part.is_log {
-        false => format!("the part of {owner} (checkpoint {position}), not found at {asked}"),
-        true => format!("the log of {owner} since checkpoint {position}, not found at {asked}"),
+        false => format!("{owner}'s part of checkpoint {position} ({whom})"),
+        true => format!("the log of {owner} since checkpoint {position} ({whom})"),
     }
 }
 
@@ -771,12 +777,19 @@ fn link_delay(delay: &LinkDelay, names: &Context) -> String {
 
 /// Describes what filled the memory, and suggests a remedy for its largest part.
 fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
-    let mut parts = used.parts.clone();
-    parts.retain(|part| part.bytes > 0);
-    parts.sort_by_key(|part| Reverse(part.bytes));
-    let (words, remedies): (Vec<String>, Vec<&str>) = parts.iter().map(in_words).unzip();
+    let mut parts: Vec<(u64, String, &str)> =
+        used.parts.iter().filter(|part| part.bytes > 0).map(|part| in_words(part, names)).collect();
+    // If the judgement would need too much memory, the parts include memory that is not in use yet.
+    let is_in_use = used.parts.iter().all(|it| it.content != MemoryContent::JudgedFacts);
+    let rest = used.used.saturating_sub(parts.iter().map(|it| it.0).sum());
+    if is_in_use && rest > 0 {
+        let what = format!("{} for everything else, such as the states of processes", mebibytes(rest));
+        parts.push((rest, what, "use smaller states or fewer processes"));
+    }
+    parts.sort_by_key(|it| Reverse(it.0));
+    let remedy = parts.first().map(|it| it.2);
+    let words: Vec<String> = parts.into_iter().map(|it| it.1).collect();
     let contents = if words.is_empty() { String::new() } else { format!(", with {}", words.join(", ")) };
-    let remedy = remedies.first().copied();
     let limit = mebibytes(used.bound);
     if names.in_pods {
         let remedy = remedy.unwrap_or("make the program shorter");
@@ -789,21 +802,38 @@ fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
     format!("the program reached its memory limit, {limit}{contents}; {remedy}raise `--memory`")
 }
 
-/// Returns a part of the memory in words, with the remedy that makes it smaller.
-fn in_words(part: &MemoryPart) -> (String, &'static str) {
+/// Returns the size of a part of the memory, the part in words, and the remedy that makes it smaller.
+fn in_words(part: &MemoryPart, names: &Context) -> (u64, String, &'static str) {
+    let bounds = names.bounds.as_ref();
+    let takes_checkpoints = bounds.is_some_and(|it| it.checkpoint_every.iter().any(Option::is_some));
+    let collects_later = bounds.and_then(|it| it.collect_every).is_some_and(|it| it > Span::ZERO);
     let (what, remedy) = match part.content {
         MemoryContent::Facts => ("facts", "make the program shorter"),
         MemoryContent::JudgedFacts => ("facts and their judgement", "make the program shorter"),
         MemoryContent::Checkpoints => (
             "parts of checkpoints",
-            "collect checkpoints more often (`collectEvery`) or take fewer (`checkpointEvery`)",
+            match (takes_checkpoints, collects_later) {
+                (true, true) => {
+                    "collect checkpoints more often (`collectEvery`) or take fewer (`checkpointEvery`)"
+                }
+                (true, false) => "take checkpoints less often, or use smaller states or fewer `replicas`",
+                // Only the initial checkpoints.
+                (false, _) => "use smaller states or fewer `replicas`",
+            },
         ),
-        MemoryContent::Logs => {
-            ("logged messages", "take and collect checkpoints more often (`checkpointEvery`, `collectEvery`)")
-        }
+        MemoryContent::Logs => (
+            "logged messages",
+            match (takes_checkpoints, collects_later) {
+                (true, true) => "take and collect checkpoints more often (`checkpointEvery`, `collectEvery`)",
+                (true, false) => "take checkpoints more often (`checkpointEvery`)",
+                (false, _) => {
+                    "take checkpoints (`checkpointEvery`), because logs are collected only after a checkpoint"
+                }
+            },
+        ),
         MemoryContent::Queue => ("events in the queue", "send less at a time, or use faster links"),
     };
-    (format!("{} for {} {what}", mebibytes(part.bytes), part.count), remedy)
+    (part.bytes, format!("{} for {} {what}", mebibytes(part.bytes), part.count), remedy)
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::directed::{MomentCoverage, MomentShares};
 use crate::scenario::Scenario;
-use crate::trial::Trial;
+use crate::trial::{Trial, is_out_of_memory};
 
 /// The state of a cluster according to the claims of its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -59,6 +59,8 @@ pub struct Observed {
     pub unjudged: Vec<Property>,
     /// Whether a second run was equal; `None` if there was none, or if one of the two reached the memory limit.
     pub repeats: Option<bool>,
+    /// What filled the memory, as a sentence, if the run reached the memory limit of the program.
+    pub filled_memory: Option<String>,
     /// The scenario, if its seed alone does not determine it, because the coverage of the search directed it.
     pub directed: Option<Box<Scenario>>,
     moments: MomentCoverage,
@@ -178,6 +180,13 @@ impl Observed {
             violated: trial.violated().collect(),
             unjudged: trial.judgement.unjudged().collect(),
             repeats,
+            filled_memory: is_out_of_memory(&trial.manifest)
+                .then(|| {
+                    // The remedy follows; it does not apply to random federations.
+                    let reason = trial.judgement.reasons.first()?;
+                    Some(reason.split_once("; ").map_or(reason.as_str(), |(what, _)| what).to_owned())
+                })
+                .flatten(),
             directed: None,
             moments: MomentCoverage::of(trial),
             outcome: match trial.manifest.outcome {

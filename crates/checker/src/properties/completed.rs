@@ -72,7 +72,8 @@ mod tests {
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
-    use faultline_core::{Digest, EndedBy, GroupId, StorageFate};
+    use faultline_core::{Digest, EndedBy, GroupId, Span, StorageFate};
+    use faultline_trace::manifest::Bounds;
 
     #[test]
     fn a_program_that_is_not_deterministic_is_refused() {
@@ -147,6 +148,7 @@ mod tests {
             part(MemoryContent::Queue, 0, 0),
         ];
         let used = MemoryUse { bound: 64 << 20, used: 65 << 20, parts };
+        run.context.bounds = Some(bounds(Some(Span::from_secs(1)), Some(Span::from_secs(9))));
         run.context.outcome = Some(Outcome::OutOfMemory(used.into()));
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 0);
@@ -166,12 +168,56 @@ mod tests {
         assert_eq!(sentence, format!("the supervisor {contents} ({fixed})"));
     }
 
+    fn bounds(checkpoint_every: Option<Span>, collect_every: Option<Span>) -> Bounds {
+        Bounds {
+            checkpoint_every: vec![checkpoint_every],
+            detect_after: Span::from_millis(500),
+            collect_every,
+            delivered_within: None,
+        }
+    }
+
+    #[test]
+    fn the_remedy_for_full_memory_fits_the_timers_and_the_largest_part() {
+        let second = Some(Span::from_secs(1));
+        let remedy = |content, bounds: Option<Bounds>, used: u64| {
+            let mut run = Run::new(&[&[0]]);
+            let parts = vec![MemoryPart { content, count: 12, bytes: 40 << 20 }];
+            run.context.bounds = bounds;
+            run.context.outcome =
+                Some(Outcome::OutOfMemory(MemoryUse { bound: 64 << 20, used: used << 20, parts }.into()));
+            check_alone(check, &run).open.unwrap().sentence(&run.context)
+        };
+        for (content, every, collect, expected) in [
+            (
+                MemoryContent::Checkpoints,
+                second,
+                second,
+                "(`collectEvery`) or take fewer (`checkpointEvery`)",
+            ),
+            (MemoryContent::Checkpoints, second, None, "take checkpoints less often, or use smaller states"),
+            (MemoryContent::Checkpoints, None, second, "use smaller states or fewer `replicas`"),
+            (MemoryContent::Logs, second, second, "(`checkpointEvery`, `collectEvery`)"),
+            (MemoryContent::Logs, second, Some(Span::ZERO), "more often (`checkpointEvery`)"),
+            (MemoryContent::Logs, None, second, "take checkpoints (`checkpointEvery`), because"),
+        ] {
+            let said = remedy(content, Some(bounds(every, collect)), 41);
+            assert!(said.contains(expected), "{said}");
+            assert_eq!(said.contains("collectEvery"), collect == second && every.is_some(), "{said}");
+            assert!(said.contains("1 MiB for everything else"), "{said}");
+        }
+        let said = remedy(MemoryContent::Checkpoints, None, 90);
+        let expected = "with 50 MiB for everything else, such as the states of processes, 40 MiB for 12 parts of \
+                        checkpoints; use smaller states or fewer processes, or raise `--memory`";
+        assert!(said.ends_with(expected), "{said}");
+    }
+
     #[test]
     fn an_unrecoverable_cluster_names_the_processes_that_were_asked() {
         let mut run = Run::new(&[&[0], &[1]]);
         let missing = [(run.image(0, 0, 3), vec![p(0), p(1)])].into();
         run.context.outcome = Some(Outcome::Unrecoverable { group: GroupId(0), missing });
         let reason = check_alone(check, &run).open.unwrap().sentence(&run.context);
-        assert!(reason.contains("the part of p0 (checkpoint 0.3), not found at p0, p1"), "{reason}");
+        assert!(reason.contains("p0's part of checkpoint 3 (not found at p0, p1)"), "{reason}");
     }
 }

@@ -45,6 +45,8 @@ pub(super) struct Search<'a> {
     pub(super) title: String,
     /// The coverage before the schedule that ended the search.
     before_last: Option<Coverage>,
+    /// What filled the memory of the first schedule that reached the memory limit since the search was begun or resumed.
+    filled_memory: Option<String>,
 }
 
 /// Identifies a search when it is resumed. The number of schedules is not part of it.
@@ -79,6 +81,7 @@ impl<'a> Search<'a> {
             is_kept: false,
             title: defect.map(|it| it.to_string()).unwrap_or_default(),
             before_last: None,
+            filled_memory: None,
         }
     }
 
@@ -102,8 +105,9 @@ impl<'a> Search<'a> {
     pub(super) fn out_of_memory(&self) -> Option<String> {
         let limited = self.coverage.out_of_memory();
         (limited > 0).then(|| {
+            let first = self.filled_memory.as_ref().map(|it| format!(" (first: {it})")).unwrap_or_default();
             format!(
-                "{limited} of {} schedules reached the memory limit; use a larger `--memory`",
+                "{limited} of {} schedules reached the memory limit{first}; use a larger `--memory`",
                 self.coverage.runs()
             )
         })
@@ -218,13 +222,16 @@ impl<'a> Search<'a> {
         let kept = self.is_kept.then(|| (self.kept(), self.head()));
         let mut kept_at = begun;
         let (coverage, interrupted) = (&mut self.coverage, self.interrupted);
-        let before_last = &mut self.before_last;
+        let (before_last, filled_memory) = (&mut self.before_last, &mut self.filled_memory);
         let mut take_next = |observed: Result<Observed, SetupError>, coverage: &mut Coverage| {
             let observed = match observed {
                 Ok(observed) => observed,
                 Err(error) => return ControlFlow::Break(Some(error)),
             };
             let is_last = take(&observed).is_break();
+            if filled_memory.is_none() {
+                filled_memory.clone_from(&observed.filled_memory);
+            }
             if is_last {
                 *before_last = Some(coverage.clone());
             }

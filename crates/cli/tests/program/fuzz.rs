@@ -61,13 +61,17 @@ fn a_search_that_reaches_its_memory_limit_is_unknown_and_names_the_option() {
     // Little more than the program uses before its first schedule.
     let limit = ["--jobs", "1", "--memory", "12MiB"];
     let search = ["fuzz", "--runs", "30"];
-    let told =
-        contains("UNKNOWN").and(contains("schedules reached the memory limit; use a larger `--memory`"));
+    let told = contains("UNKNOWN")
+        .and(contains(
+            "schedules reached the memory limit (first: the program reached its memory limit, 12 MiB, with ",
+        ))
+        .and(contains(" for everything else, such as the states of processes"))
+        .and(contains("); use a larger `--memory`"));
     place.faultline(search.into_iter().chain(limit)).assert().code(3).stdout(told);
     assert!(!place.path("faultline-runs").exists(), "nothing was found");
     if defect::AVAILABLE {
         let table = ["fuzz", "--table", "--defect", "no-drain", "--runs", "30"];
-        let told = contains("reached the memory limit; use a larger `--memory`");
+        let told = contains("reached the memory limit").and(contains("use a larger `--memory`"));
         place.faultline(table.into_iter().chain(limit)).assert().code(3).stderr(told);
     }
 }

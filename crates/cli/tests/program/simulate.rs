@@ -126,7 +126,9 @@ fn an_irreparable_loss_is_unrecoverable_by_design_and_names_the_holders() {
         place.faultline(["samples", "same-cluster-loss"]).assert().code(0).get_output().stdout.clone();
     place.write("loss.yaml", sample);
     place.faultline(["run", "loss.yaml", "--backend", "simulate"]).assert().code(3).stdout(
-        contains("UNKNOWN").and(contains("unrecoverable by design")).and(contains("the part of paris-0")),
+        contains("UNKNOWN")
+            .and(contains("unrecoverable by design"))
+            .and(contains("paris-0's part of checkpoint")),
     );
     place
         .faultline(["explain", "faultline-runs/same-cluster-loss-7"])

@@ -142,7 +142,7 @@ fn a_cluster_that_is_lost_with_all_copies_is_unrecoverable_by_design() {
     assert_eq!(trial.judgement.verdict, Verdict::Unknown);
     assert_eq!(trial.judgement.of(Property::UnrecoverableJustified).violation_count(), 0);
     let told = trial.judgement.of(Property::Completed).unknown.as_deref().unwrap_or_default();
-    for word in ["b is unrecoverable by design", "the part of b-0", "not found at b-0, b-1"] {
+    for word in ["b is unrecoverable by design", "b-0's part of checkpoint", "not found at b-0, b-1"] {
         assert!(told.contains(word), "{told}");
     }
 }
