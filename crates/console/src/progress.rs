@@ -51,10 +51,10 @@ impl Progress {
         Progress { count, ..progress }
     }
 
-    /// Begins an operation that takes a fixed time.
-    pub fn lasting(time: Duration) -> Progress {
+    /// Begins an operation that takes a fixed time. `done` runs are already complete.
+    pub fn lasting(done: u64, time: Duration) -> Progress {
         let progress = Progress::new();
-        let count = Count { total: Some(Total::Time(time)), ..progress.count };
+        let count = Count { before: done, done, total: Some(Total::Time(time)), ..progress.count };
         Progress { count, ..progress }
     }
 
@@ -166,9 +166,9 @@ mod tests {
         assert_eq!(progress.count.text("hc3i", elapsed), "hc3i: 100 of 100 runs, 6.0 per second");
         progress.count.done = 40;
         assert_eq!(progress.count.text("", elapsed), "40 of 100 runs, 0.0 per second");
-        let mut progress = Progress::lasting(Duration::from_secs(25));
-        progress.count.done = 5;
-        assert_eq!(progress.count.text("", elapsed), "5 runs, 0.5 per second, about 15 s left");
+        let mut progress = Progress::lasting(40, Duration::from_secs(25));
+        progress.count.done = 45;
+        assert_eq!(progress.count.text("", elapsed), "45 runs, 0.5 per second, about 15 s left");
         assert_eq!(Progress::new().count.text("", elapsed), "0 runs, 0.0 per second");
     }
 }

@@ -119,6 +119,8 @@ struct Report<'a> {
     verdict: Verdict,
     first_seed: u64,
     jobs: usize,
+    /// The number of runs before the search was resumed. `seconds` and `runs_per_second` do not include them.
+    runs_before: u64,
     seconds: f64,
     runs_per_second: f64,
     coverage: Shares,
@@ -144,6 +146,7 @@ impl<'a> Report<'a> {
             verdict,
             first_seed: search.first_seed,
             jobs: search.jobs.get(),
+            runs_before: search.before,
             seconds,
             runs_per_second: (search.coverage.runs() - search.before) as f64 / seconds.max(1e-9),
             coverage: search.coverage.shares(),

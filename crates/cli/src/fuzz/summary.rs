@@ -27,7 +27,7 @@ impl SearchProgress {
     /// Shows a search that has already run `done` schedules.
     pub(super) fn new(arguments: &FuzzArguments, done: u64, title: &str) -> SearchProgress {
         let progress = || match arguments.span {
-            Some(span) => Progress::lasting(Duration::from_nanos(span.0.0)),
+            Some(span) => Progress::lasting(done, Duration::from_nanos(span.0.0)),
             None => Progress::counting(done, arguments.runs),
         };
         SearchProgress { progress: (!arguments.quiet).then(progress), title: title.to_owned() }
@@ -71,8 +71,12 @@ pub(super) fn shrinking(
 pub(super) fn report(report: &Report<'_>, quiet: bool) -> String {
     let Shares { runs, repeated, .. } = &report.coverage;
     let verdict = faultline_report::text::verdict(report.verdict).to_uppercase();
+    let resumed = match report.runs_before {
+        0 => String::new(),
+        before => format!(", {} of them since it was resumed,", runs - before),
+    };
     let mut text = format!(
-        " {verdict}  {runs} runs from seed {} in {:.1} s ({:.0} per second, {} in parallel); {repeated} repeated with equal traces\n",
+        " {verdict}  {runs} runs from seed {}{resumed} in {:.1} s ({:.0} per second, {} in parallel); {repeated} repeated with equal traces\n",
         report.first_seed, report.seconds, report.runs_per_second, report.jobs
     );
     if let Some(reason) = &report.reason {
