@@ -220,7 +220,7 @@ fn time(it: &Comparison) -> Markup {
 }
 
 fn notes(it: &Comparison) -> Markup {
-    let all: Vec<String> = it.rows.iter().flat_map(|row| remarks(it, row)).collect();
+    let all = remarks(it);
     html! {
         @if !all.is_empty() { ul.reasons { @for note in all { li { (note) } } } }
         h2 { "Options" }

@@ -37,7 +37,7 @@ pub fn text(it: &Comparison) -> String {
         writeln!(text, "Missing because the comparison was interrupted: {}.", count(it.missing, "run"))
             .expect("a string accepts every write");
     }
-    let remarks: Vec<String> = it.rows.iter().flat_map(|row| remarks(it, row)).collect();
+    let remarks = remarks(it);
     if !remarks.is_empty() {
         text.push('\n');
     }
@@ -146,7 +146,11 @@ pub(super) fn on(it: &Comparison) -> &'static str {
 }
 
 /// Returns remarks about what the numbers do not show.
-pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
+pub(super) fn remarks(it: &Comparison) -> Vec<String> {
+    it.rows.iter().flat_map(|row| remarks_on(it, row)).chain(fewer_faults(it)).collect()
+}
+
+fn remarks_on(it: &Comparison, row: &Row) -> Vec<String> {
     let cannot = row.cannot.iter().map(|it| format!("{} cannot run this: {it}", row.protocol));
     let left_out = row.left_out.iter().map(|it| format!("{} runs without {it}", row.protocol));
     let faulty = row.cannot_with_faults.iter().filter(|_| it.has_faults);
@@ -162,7 +166,6 @@ pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
         .chain(side("without faults", &row.calm))
         .chain(side("with faults", &row.faulty))
         .chain(only_forced(row))
-        .chain(fewer_faults(it, row))
         .chain(measure_itself(it, row))
         .collect()
 }
@@ -201,19 +204,26 @@ fn measure_itself(it: &Comparison, row: &Row) -> Option<String> {
     })
 }
 
-/// Returns a remark if a protocol experienced fewer faults than another one, in which case their costs are not
+/// Returns a remark if some protocols experienced fewer faults than others, in which case their costs are not
 /// comparable.
-fn fewer_faults(it: &Comparison, row: &Row) -> Option<String> {
+fn fewer_faults(it: &Comparison) -> Option<String> {
     let met = |row: &Row| row.values.get(TOOK_EFFECT).map(Estimate::mean);
-    let own = met(row)?;
-    let most = it.rows.iter().filter_map(met).fold(own, f64::max);
-    (most > own).then(|| {
-        let [own, most] = [own, most].map(|it| Unit::Count.brief(it));
+    let most = it.rows.iter().filter_map(met).fold(0.0, f64::max);
+    let fewer: Vec<String> = it
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let own = met(row).filter(|own| *own < most)?;
+            Some(format!("{} ({})", row.protocol, Unit::Count.brief(own)))
+        })
+        .collect();
+    (!fewer.is_empty()).then(|| {
         format!(
-            "{} experienced fewer faults than other protocols, {own} of {most} on average: the rest were due after the \
-             end of its runs, or waited for an event that never happened. Its costs with faults are not comparable \
-             (`faultline run` with this protocol shows which faults took effect)",
-            row.protocol
+            "some protocols experienced fewer faults, on average, than others ({}): {}. The rest were due after the \
+             end of their runs, or waited for an event that never happened. Their costs with faults are not comparable \
+             (`faultline run` with one of these protocols shows which faults took effect)",
+            Unit::Count.brief(most),
+            fewer.join(", ")
         )
     })
 }
