@@ -455,8 +455,10 @@ Examples:
 pub(crate) struct SweepArguments {
     /// Federation file, or `-` for standard input
     pub(crate) file: PathBuf,
-    /// Vary the field at PATH below `spec`. VALUES are separated by commas; `1ms..100ms/5` means five values in
-    /// geometric progression (in arithmetic progression if the range starts at 0)
+    /// Vary the field at PATH below `spec`, such as `protocol.hc3i.checkpointEvery`, `links.between.latency` or
+    /// `clusters.paris.nodes` (an element of a list by its name or its index from 0). VALUES are separated by commas;
+    /// `1ms..100ms/5` means five values in geometric progression (in arithmetic progression if the range starts at 0).
+    /// The values of a range between whole numbers are rounded, and equal ones are merged
     #[arg(long = "set", value_name = "PATH=VALUES", required = true)]
     pub(crate) parameters: Vec<Parameter>,
     /// Run each setting with N consecutive seeds

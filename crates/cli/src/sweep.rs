@@ -62,6 +62,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
             source.label
         ))
     })?;
+    plan.parameters.iter().flat_map(|it| &it.notes).for_each(|it| anstream::eprintln!("note: {it}"));
     output::directory(&out.join(SETTINGS))?;
     let path_of = |setting: usize| format!("{SETTINGS}/{}.yaml", setting + 1);
     for (number, setting) in plan.settings.iter().enumerate() {

@@ -33,6 +33,7 @@ fn a_grid_is_run_judged_and_reported() {
     let place = place();
     let run = place.faultline(TWO.into_iter().chain(["--seeds", "3", "--best", "lostWork", "--out", "out"]));
     let told = contains("checkpointEvery").and(contains("4ms")).and(contains("Lowest lost work"));
+    let told = told.and(contains("With fewer than 5 seeds, there are no confidence intervals"));
     { run }.assert().code(0).stdout(told);
     let sweep = json(&place, "out/sweep.json");
     assert_eq!(sweep["settings"].as_array().unwrap().len(), 6);

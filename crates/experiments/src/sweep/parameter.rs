@@ -20,6 +20,8 @@ pub struct Parameter {
     pub path: String,
     /// The values: each as it was written, and as in the file.
     pub values: Vec<(String, Value)>,
+    /// Notes on ranges with fewer values than requested.
+    pub notes: Vec<String>,
 }
 
 /// The reason why a parameter is invalid.
@@ -100,9 +102,20 @@ impl FromStr for Parameter {
             return Err(ParameterError::Seed);
         }
         let mut all: Vec<(String, Value)> = Vec::new();
+        let mut notes = Vec::new();
         for value in values.split(',').map(str::trim) {
             let written = match value.split_once("..") {
-                Some((from, rest)) => range(value, from, rest)?,
+                Some((from, rest)) => {
+                    let (points, count) = range(value, from, rest)?;
+                    if points.len() < count {
+                        notes.push(format!(
+                            "`{value}` has only {} different whole numbers, not {count}; for other numbers, write its \
+                             ends with a decimal point, as in `1.0..2.0/5`",
+                            points.len()
+                        ));
+                    }
+                    points
+                }
                 None => vec![value.to_owned()],
             };
             for value in written {
@@ -113,7 +126,7 @@ impl FromStr for Parameter {
                 all.push((value, parsed));
             }
         }
-        Ok(Parameter { path: path.to_owned(), values: all })
+        Ok(Parameter { path: path.to_owned(), values: all, notes })
     }
 }
 
@@ -136,8 +149,9 @@ fn scalar(text: &str) -> Value {
     }
 }
 
-/// Returns the points of `FROM..TO/N`: with equal ratios or, if the range starts at zero, with equal differences.
-fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterError> {
+/// Returns the points of `FROM..TO/N`, and N. The points have equal ratios or, if the range starts at zero, equal
+/// differences. There are fewer than N points if some of them round to the same whole number.
+fn range(text: &str, from: &str, rest: &str) -> Result<(Vec<String>, usize), ParameterError> {
     let steps = || ParameterError::Steps(text.to_owned());
     let (to, steps_text) = rest.split_once('/').ok_or_else(steps)?;
     let count: usize = steps_text.parse().map_err(|_| steps())?;
@@ -146,9 +160,9 @@ fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterErr
     }
     let print: Box<dyn Fn(f64) -> String>;
     let (least, most): (f64, f64);
-    if let (Ok(from), Ok(to)) = (from.parse(), to.parse()) {
-        (least, most) = (from, to);
-        print = Box::new(if least.fract() == 0.0 && most.fract() == 0.0 { whole } else { decimal });
+    if let (Ok(first), Ok(last)) = (from.parse(), to.parse()) {
+        (least, most) = (first, last);
+        print = Box::new(if [from, to].iter().any(|it| it.contains('.')) { decimal } else { whole });
     } else if let Some((ends, units)) = QUANTITIES.iter().find_map(|parse| {
         let ends = (parse(from)?, parse(to)?);
         Some((ends, [from, to].map(|end| unit(end, parse))))
@@ -175,7 +189,7 @@ fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterErr
     let mut points: Vec<String> = (0..count).map(point).collect();
     // Whole numbers that are close together can round to the same value.
     points.dedup();
-    Ok(points)
+    Ok((points, count))
 }
 
 /// Parses a quantity of one kind, in the smallest unit of the kind.
@@ -301,6 +315,7 @@ mod tests {
         assert_eq!(values("a.b=1ms..100ms/5").expect("valid"), ["1ms", "3.16ms", "10ms", "31.6ms", "100ms"]);
         assert_eq!(values("a=0..8/5").expect("valid"), ["0", "2", "4", "6", "8"]);
         assert_eq!(values("a=1..3/5").expect("valid"), ["1", "2", "3"], "whole numbers stay whole");
+        assert_eq!(values("a=1.0..2.0/3").expect("valid"), ["1.0", "1.41", "2.0"], "decimals stay decimals");
         assert_eq!(values("a=0.1..1.6/5").expect("valid"), ["0.1", "0.2", "0.4", "0.8", "1.6"]);
         assert_eq!(values("a=100ms..10s/5").expect("valid"), ["100ms", "316ms", "1s", "3.16s", "10s"]);
         assert_eq!(values("a=0..1s/3").expect("valid"), ["0", "0.5s", "1s"]);
@@ -312,6 +327,19 @@ mod tests {
         let sizes = values("a=0B..4MiB/3").expect("valid");
         assert_eq!((sizes[0].as_str(), sizes[2].as_str()), ("0B", "4MiB"), "the ends stay as written");
         assert_eq!(values("a=1s,never, 5s").expect("valid"), ["1s", "never", "5s"]);
+    }
+
+    #[test]
+    fn a_range_with_fewer_values_than_requested_has_a_note() {
+        let notes = |text: &str| text.parse::<Parameter>().expect("valid").notes;
+        assert_eq!(
+            notes("a=1..2/5"),
+            [
+                "`1..2/5` has only 2 different whole numbers, not 5; for other numbers, write its ends with a decimal \
+              point, as in `1.0..2.0/5`"
+            ]
+        );
+        assert!(notes("a=1..16/5").is_empty() && notes("a=1.0..2.0/5").is_empty());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::best::{Best, best};
 use super::{Measured, Sweep};
+use crate::compare::estimate::FEW;
 use crate::compare::quantity::Quantity;
 use crate::tally::Tally;
 
@@ -96,11 +97,31 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
             quantity.unit.text(&difference)
         ));
     }
+    if sweep.seeds.1 < FEW as u32 {
+        told.push(format!(
+            "With fewer than {FEW} seeds, there are no confidence intervals: brackets show the range of the runs, and \
+             every other setting counts as indistinguishable. Use `--seeds {FEW}` or more."
+        ));
+    } else if hardly_varies(sweep, quantity) {
+        told.push(format!(
+            "At every setting, {} hardly differs between seeds, so the intervals show little. Seeds matter only if \
+             something in the file is random, such as faults (`mtbf`), jitter or traffic.",
+            quantity.title
+        ));
+    }
     if !excluded.is_empty() {
         let why = "a run is missing, did not complete or did not pass";
         told.push(format!("Left out, because {why}: {}.", named(&excluded)));
     }
     told
+}
+
+/// Returns whether, at each setting, the values of a quantity differ by at most 0.1 % between seeds.
+fn hardly_varies(sweep: &Sweep, quantity: &Quantity) -> bool {
+    const HARDLY: f64 = 1e-3;
+    let mut estimates =
+        (0..sweep.plan.settings.len()).filter_map(|setting| sweep.estimate(setting, quantity));
+    estimates.all(|it| it.spread.most - it.spread.least <= HARDLY * it.mean().abs())
 }
 
 /// Returns some of the different reasons why runs did not pass.
@@ -194,4 +215,47 @@ pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
     let mut text = serde_json::to_string_pretty(&document).expect("a sweep has a JSON form");
     text.push('\n');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use faultline_checker::Verdict;
+
+    use super::super::{Plan, quantities};
+    use super::*;
+
+    /// Returns what is said about two settings with this number of seeds, of which the runs of the second take longer
+    /// by a second. Each further seed takes `step` seconds longer.
+    fn said(seeds: u32, step: f64) -> String {
+        let sample = faultline_api::samples::sample("quickstart").expect("the sample exists").text;
+        let federation = faultline_api::parse("quickstart", sample.as_bytes()).expect("the sample is valid");
+        let parameter = "protocol.hc3i.checkpointEvery=1s,2s".parse().expect("valid");
+        let plan = Plan::new(&federation, vec![parameter], None).expect("both settings are valid");
+        let run = |setting: usize, seed: u32| Measured {
+            setting,
+            seed: seed.into(),
+            completed: true,
+            verdict: Verdict::Pass,
+            without_fault: false,
+            reasons: Vec::new(),
+            values: BTreeMap::from([("seconds".to_owned(), 100.0 + setting as f64 + f64::from(seed) * step)]),
+            out_of_memory: false,
+        };
+        let runs = (0..2).flat_map(|setting| (0..seeds).map(move |seed| run(setting, seed))).collect();
+        let sweep = Sweep { plan, seeds: (0, seeds), runs };
+        conclusions(&sweep, quantities().next().expect("there are quantities")).join("\n")
+    }
+
+    #[test]
+    fn too_few_seeds_and_seeds_without_effect_are_pointed_out() {
+        let (few, same) = ("With fewer than 5 seeds", "time to completion hardly differs between seeds");
+        for (seeds, step, has_few, is_same) in
+            [(4, 1.0, true, false), (5, 1.0, false, false), (5, 0.0, false, true), (5, 0.01, false, true)]
+        {
+            let said = said(seeds, step);
+            assert_eq!((said.contains(few), said.contains(same)), (has_few, is_same), "{said}");
+        }
+    }
 }
