@@ -246,7 +246,7 @@ impl Observer for RunRecorder {
             // The last progress report may predate the end of the application.
             let is_finished = cluster.state == ClusterState::Finished;
             (cluster.steps_done, cluster.steps) =
-                (if is_finished { total } else { seen.progress.done }, total);
+                (if is_finished { seen.progress.done.max(total) } else { seen.progress.done }, total);
             status.rollbacks += cluster.rollbacks;
         }
         let Faults { worst_skew_micros, worst_latency_micros, .. } = status.faults;

@@ -43,9 +43,9 @@ pub struct Row {
     pub checkpoints: u32,
     /// The number of these checkpoints that were forced.
     pub forced: u32,
-    /// The number of steps done.
+    /// The number of steps, or of tasks, done.
     pub done: u64,
-    /// The total number of steps.
+    /// The total number of steps; 0 if it is unknown, as for a program of tasks.
     pub total: u64,
 }
 
@@ -109,16 +109,22 @@ impl Screen {
     }
 
     fn line(&self, row: &Row, width: usize) -> String {
-        let share = row.done as f64 / row.total.max(1) as f64;
-        let bar = if self.on_screen { format!("{} ", bar(share)) } else { String::new() };
+        let progress = match (row.done, row.total) {
+            (0, 0) => String::new(),
+            (done, 0) => format!("  {} done", count(done, "task")),
+            (done, total) => {
+                let share = done as f64 / total as f64;
+                let bar = if self.on_screen { format!("{} ", bar(share)) } else { String::new() };
+                format!("  {bar}{:.0} %", share * 100.0)
+            }
+        };
         format!(
-            "{:width$}  {}/{} up  {} ({} forced)  {bar}{:.0} %",
+            "{:width$}  {}/{} up  {} ({} forced){progress}",
             row.name,
             row.up,
             row.processes,
             count(row.checkpoints.into(), "checkpoint"),
             row.forced,
-            share * 100.0,
         )
     }
 
@@ -160,4 +166,28 @@ fn instant(at: Option<f64>) -> String {
 fn bar(share: f64) -> String {
     let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
     format!("{}{}", "█".repeat(full), "░".repeat(BAR - full))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_tasks_shows_tasks_instead_of_a_share() {
+        let screen = Screen {
+            out: None,
+            on_screen: false,
+            title: String::new(),
+            recent: VecDeque::new(),
+            drawn: 0,
+            shown: Instant::now(),
+        };
+        let line = |done, total| {
+            let name = "paris".to_owned();
+            screen.line(&Row { name, processes: 3, up: 2, checkpoints: 1, forced: 0, done, total }, 5)
+        };
+        assert_eq!(line(5, 20), "paris  2/3 up  1 checkpoint (0 forced)  25 %");
+        assert_eq!(line(7, 0), "paris  2/3 up  1 checkpoint (0 forced)  7 tasks done");
+        assert_eq!(line(0, 0), "paris  2/3 up  1 checkpoint (0 forced)");
+    }
 }

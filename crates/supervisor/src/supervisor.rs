@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use faultline_core::{
     Boot, Claim, ClusterId, EndedBy, Fact, FactKind, FaultNo, Gauges, Life, Membership, PlannedFault,
-    Position, ProcessId, Role, StorageFate, Time,
+    Position, ProcessId, Progress, Role, StorageFate, Time,
 };
 
 use crate::completion::Completion;
@@ -93,9 +93,10 @@ pub(crate) enum LifeState {
 
 impl SupervisedProcess {
     /// Records the values that a process reports. A process that has not restored its state yet does not know
-    /// its progress.
+    /// its progress. A program of tasks does not know its total.
     fn measured(&mut self, gauges: Gauges) {
-        let progress = if gauges.progress.total == 0 { self.gauges.progress } else { gauges.progress };
+        let is_unknown = gauges.progress == Progress::default();
+        let progress = if is_unknown { self.gauges.progress } else { gauges.progress };
         self.gauges = Gauges { progress, ..gauges };
     }
 

@@ -101,7 +101,7 @@ impl Totals {
             // The last heartbeat may be older.
             Fact::Finished(_) => {
                 if let Some(gauges) = self.gauges.get_mut(&process) {
-                    gauges.progress.done = gauges.progress.total;
+                    gauges.progress.done = gauges.progress.done.max(gauges.progress.total);
                 }
             }
             Fact::Changed(change) => {
