@@ -285,8 +285,11 @@ impl Supervisor {
         let least = u128::from(self.config.least_work_left_percent);
         ((total - done) * 100 < least * total).then(|| {
             let left = (total - done) * 100 / total;
-            format!("only {left} % of the application's steps were left, less than the required {least} %")
-                .into()
+            format!(
+                "only {left} % of the application's steps were left, less than the required {least} % \
+                 (`simulator.leastWorkLeft`)"
+            )
+            .into()
         })
     }
 }

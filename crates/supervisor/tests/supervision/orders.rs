@@ -446,6 +446,16 @@ fn a_life_that_has_not_restored_yet_does_not_reset_the_progress() {
 }
 
 #[test]
+fn a_program_of_tasks_states_its_progress_without_a_total() {
+    let mut driver = TestDriver::begun(vec![]);
+    for done in [3, 8] {
+        let gauges = Gauges { progress: Progress { done, total: 0 }, ..Gauges::default() };
+        driver.report(Report::Heartbeat { process: P0, life: Life(1), gauges });
+        assert_eq!(driver.supervisor.status().clusters[0].progress, Progress { done, total: 0 });
+    }
+}
+
+#[test]
 fn volatile_storage_is_lost_in_every_failure() {
     let mut driver = TestDriver::with(vec![(at(10), crash(P0))], |config| config.volatile_storage = true);
     driver.begin();
@@ -770,7 +780,8 @@ fn a_fault_with_little_work_left_is_ineffective() {
         (
             241,
             FaultState::Ineffective(
-                "only 19 % of the application's steps were left, less than the required 20 %".into(),
+                "only 19 % of the application's steps were left, less than the required 20 % (`simulator.leastWorkLeft`)"
+                    .into(),
             ),
         ),
     ] {
