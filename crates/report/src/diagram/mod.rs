@@ -431,15 +431,22 @@ fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec
         return;
     }
     let plain = lines.iter().filter(|it| it.fate == Fate::Delivered).count();
-    let room = limit.saturating_sub(all - plain).max(limit / 10);
-    let step = plain.div_ceil(room.max(1)).max(1);
+    let room = limit.saturating_sub(all - plain).max(limit / 10).min(plain);
     let mut count = 0;
     lines.retain(|it| {
-        count += usize::from(it.fate == Fate::Delivered);
-        it.fate != Fate::Delivered || count % step == 0
+        if it.fate != Fate::Delivered {
+            return true;
+        }
+        count += 1;
+        // One each time the share of the room that is due grows by a whole message.
+        count * room / plain > (count - 1) * room / plain
     });
     lines.truncate(limit);
-    notes.push(format!("Only {} of {all} messages {which} are drawn.", lines.len()));
+    notes.push(format!(
+        "Only {} of {all} messages {which} are drawn: all that were undone, re-sent, dropped or lost, as far as there \
+         is room, and an even selection of the others.",
+        lines.len()
+    ));
 }
 
 fn marks(history: &Timeline, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<Mark> {
@@ -502,4 +509,33 @@ fn recovery_lines(
             line
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selection_has_as_many_messages_as_there_is_room_for_and_all_notable_ones() {
+        let line = |number: u32| MessageLine {
+            from: 0,
+            to: 1,
+            sent: i64::from(number),
+            arrived: None,
+            fate: if number.is_multiple_of(10) { Fate::Lost } else { Fate::Delivered },
+            between: true,
+            number,
+            incarnation: 0,
+            content: Content::Message,
+        };
+        for (limit, drawn) in [(100, 100), (99, 99), (60, 60), (51, 51), (5, 5)] {
+            let (mut lines, mut notes) = ((0..100).map(line).collect::<Vec<_>>(), Vec::new());
+            thin(&mut lines, limit, "between clusters", &mut notes);
+            assert_eq!((lines.len(), notes.len()), (drawn, usize::from(limit < 100)), "{limit}");
+            let lost = lines.iter().filter(|it| it.fate == Fate::Lost).count();
+            assert!(lost == 10 || limit < 10, "{limit}: {lost}");
+            let widest = lines.windows(2).map(|it| it[1].number - it[0].number).max();
+            assert!(widest <= Some(2) || limit < 50, "{limit}: {widest:?}");
+        }
+    }
 }
