@@ -21,8 +21,8 @@ pub fn instant(seconds: f64) -> String {
     if hundredths >= LONG { clock(hundredths) } else { format!("{hundredths:.2} s") }
 }
 
-/// Formats seconds as `h:mm:ss`, with two decimals if they are not a whole number.
-fn clock(seconds: f64) -> String {
+/// Formats seconds, at least 0, as `h:mm:ss`, with two decimals if they are not a whole number.
+pub fn clock(seconds: f64) -> String {
     let whole = seconds.floor() as u64;
     let (hours, minutes, rest) = (whole / 3600, whole / 60 % 60, seconds - (whole - whole % 60) as f64);
     if seconds.fract() == 0.0 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_trace::duration::{LONG, instant};
+use faultline_trace::duration::{LONG, clock};
 use maud::{Markup, PreEscaped, html};
 
 use super::{Diagram, Fate, Kind, Mark, MessageLine};
@@ -142,7 +142,7 @@ impl<'a> SvgDrawing<'a> {
             @for at in ticks(self.begin, self.begin + (right - LEFT) / self.scale, is_long) {
                 @let x = n(self.x(at));
                 line.grid x1=(x) x2=(x) y1=(n(TOP - 8.0)) y2=(n(bottom)) {}
-                text.tick x=(x) y=(n(bottom + 15.0)) { @if is_long { (instant(at as f64 / 1e6)) } @else { (seconds(at)) } }
+                text.tick x=(x) y=(n(bottom + 15.0)) { (tick(at, is_long)) }
             }
             text.unit x=(n(LEFT - 8.0)) y=(n(bottom + 15.0)) { @if is_long { "h:mm:ss" } @else { "seconds" } }
         }
@@ -406,6 +406,15 @@ fn ticks(begin: f64, end: f64, is_long: bool) -> Vec<i64> {
     (first..=last).map(|it| it * step).collect()
 }
 
+/// Formats the time of a tick. All ticks of a run have the same unit.
+fn tick(micros: i64, is_long: bool) -> String {
+    match (is_long, micros < 0) {
+        (true, false) => clock(micros as f64 / 1e6),
+        (true, true) => format!("-{}", clock(-micros as f64 / 1e6)),
+        (false, _) => seconds(micros),
+    }
+}
+
 fn seconds(micros: i64) -> String {
     let text = format!("{:.6}", micros as f64 / 1e6);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -441,6 +450,9 @@ mod tests {
         assert_eq!(minutes(ticks(0.0, 10.0 * 3600e6, true))[1], 60.0);
         // A few seconds of a long run are shown in decimal steps.
         assert_eq!(ticks(4000e6, 4012e6, true)[1], 4_001_000_000);
+        let shown = ticks(0.0, 1500e6, true).into_iter().map(|it| tick(it, true)).collect::<Vec<_>>();
+        assert_eq!(shown, ["0:00:00", "0:05:00", "0:10:00", "0:15:00", "0:20:00", "0:25:00"]);
+        assert_eq!([tick(-500_000, true), tick(-500_000, false)], ["-0:00:00.50", "-0.5"]);
     }
 
     /// A diagram of two clusters with this number of processes in each, and with messages between them.
