@@ -41,7 +41,15 @@ pub fn rederive(recorded: Manifest, trace: &Trace) -> Rederived {
         }
     };
     let seed = recorded.seed;
-    let draft = Draft { federation: &federation, recorded: &recorded };
+    let needs_expected = recorded.expected.is_some()
+        || match recorded.outcome {
+            // The user may have interrupted the computation of the expected results.
+            Some(Outcome::Interrupted) => false,
+            // The results of a run that was cut short are compared only if there are any.
+            None => trace.streams.values().flatten().any(|(_, fact)| matches!(fact, Fact::Finished(_))),
+            Some(_) => true,
+        };
+    let draft = Draft { federation: &federation, recorded: &recorded, needs_expected };
     match with_valid(&federation, Some(seed), None, draft) {
         Ok(derived) => compare(recorded, derived, trace, federation.spec.seed()),
         Err(error) => {
@@ -54,7 +62,7 @@ pub fn rederive(recorded: Manifest, trace: &Trace) -> Rederived {
 /// Everything in a manifest that follows from its federation.
 struct Derived {
     manifest: Manifest,
-    /// The expected results; `None` without a reference, or if the run was interrupted before they were computed.
+    /// The expected results; `None` without a reference, or if a run that did not complete does not need them.
     expected: Option<Expected>,
     /// Properties of all links, including those of processes outside all clusters.
     links: Links,
@@ -65,6 +73,7 @@ struct Derived {
 struct Draft<'a> {
     federation: &'a Federation,
     recorded: &'a Manifest,
+    needs_expected: bool,
 }
 
 impl Visitor for Draft<'_> {
@@ -76,10 +85,7 @@ impl Visitor for Draft<'_> {
         let clusters = (0..).map(ClusterId).zip(setup.membership.clusters.iter());
         Derived {
             manifest: draft(self.federation, text, &setup, *backend, started),
-            expected: (self.recorded.outcome != Some(Outcome::Interrupted)
-                || self.recorded.expected.is_some())
-            .then(|| expected(&setup))
-            .flatten(),
+            expected: self.needs_expected.then(|| expected(&setup)).flatten(),
             awaited: clusters
                 .filter(|(_, cluster)| cluster.presence == Presence::Awaited)
                 .map(|(id, cluster)| (id, cluster.processes.to_vec()))

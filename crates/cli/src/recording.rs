@@ -11,7 +11,7 @@ use faultline_console::recording::{HELP, open};
 use faultline_core::fault::Outcome;
 use faultline_core::{Life, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
-use faultline_report::explain::explain;
+use faultline_report::explain::{explain, time_by_activity};
 use faultline_report::{DisplayNames, Timeline, page, text};
 use faultline_session::UnjudgedRecording;
 use faultline_trace::{Manifest, Trace, export};
@@ -40,7 +40,9 @@ pub(crate) fn explain_run(arguments: &ExplainArguments) -> Result<Exit, CommandE
     let names = DisplayNames::new(&recording.run.manifest);
     let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
     let events = explain(&history, &recording.run.manifest, &names);
-    let text: String = events.iter().map(|it| format!("{}\n", it.text)).collect();
+    let times = time_by_activity(&history, &recording.run.trace, &names);
+    let sentences = events.into_iter().map(|it| it.text).chain(times);
+    let text: String = sentences.map(|it| format!("{it}\n")).collect();
     output::print(&output::filled(&text))?;
     Ok(Exit::Pass)
 }
@@ -117,6 +119,7 @@ fn warn_if_incomplete(manifest: &Manifest) {
         Some(Outcome::Completed) => return,
         Some(Outcome::Interrupted) => "was interrupted",
         Some(Outcome::Deadline) => "exceeded its deadline",
+        Some(Outcome::OutOfMemory(_)) => "reached its memory limit",
         Some(_) => "ended before its application finished",
         None => "was cut short",
     };

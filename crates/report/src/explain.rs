@@ -3,16 +3,20 @@
 use std::collections::BTreeSet;
 
 use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{Cause, EndedBy, Fault, FaultNo, ProcessId, Promise, Span, StorageFate, Time};
+use faultline_core::{
+    Cause, ClusterId, EndedBy, Fault, FaultNo, ProcessId, Promise, Span, StorageFate, Time,
+};
 use faultline_history::GroupId;
 use faultline_history::recoveries::Recovery;
-use faultline_trace::Manifest;
 use faultline_trace::duration::{instant, lasted};
 use faultline_trace::fault::{describe_change, describe_fault, describe_injected_fault, for_good};
-use faultline_trace::manifest::EffectEntry;
+use faultline_trace::manifest::{Copies, EffectEntry, ReplicaHolders};
+use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
 use crate::names::{DisplayNames, checkpoint};
+use crate::spent::TimeByActivity;
+use crate::text::percent;
 use crate::timeline::{Failure, RestoredMember, Rollback, Takeover, Tasks, Timeline};
 
 /// One event with its explanation.
@@ -88,6 +92,9 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
     told.extend(
         history.unrecoverable.iter().map(|(group, missing)| silent(unrecoverable(*group, missing, names))),
     );
+    if !history.unrecoverable.is_empty() {
+        told.push(silent(remedy_of_loss(manifest).to_owned()));
+    }
     told.extend(
         manifest.faults.iter().filter_map(|(no, state)| Some(silent(explainer.without_effect(*no, state)?))),
     );
@@ -103,6 +110,20 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
         }));
     }
     told
+}
+
+/// Describes in one sentence for each cluster how its processes spent their time, as the summary's table does.
+pub fn time_by_activity(history: &Timeline, trace: &Trace, names: &DisplayNames) -> Vec<String> {
+    let sentence = |cluster: ClusterId| {
+        let time = TimeByActivity::of(cluster, history, trace, names);
+        let spent = time.parts().into_iter().filter(|(_, seconds)| *seconds > 0.0);
+        let shares: Vec<String> = spent
+            .map(|(kind, seconds)| format!("{} {kind}", percent(seconds, time.total_seconds())))
+            .collect();
+        (!shares.is_empty())
+            .then(|| format!("Time of the processes of {}: {}.", names.cluster(cluster), shares.join(", ")))
+    };
+    names.clusters().filter_map(sentence).collect()
 }
 
 /// Describes how many tasks were run, stolen, and re-executed.
@@ -152,10 +173,30 @@ pub fn unrecoverable(
     text
 }
 
+/// Returns how a federation can keep checkpoints that survive such a loss.
+fn remedy_of_loss(manifest: &Manifest) -> &'static str {
+    match manifest.copies {
+        None => {
+            "The protocol takes no checkpoints; under one that does, processes can recover from such a loss."
+        }
+        Some(Copies { replicas: 0, .. }) => {
+            "Only its owner stored each part; with `replicas: 1` or more, other processes keep copies."
+        }
+        Some(Copies { kept_by: ReplicaHolders::SameCluster, .. }) => {
+            "Replicas were kept within the cluster; with `replicateTo: otherCluster`, they survive the loss of the cluster."
+        }
+        Some(Copies { kept_by: ReplicaHolders::OtherCluster | ReplicaHolders::SharedStorage, .. }) => {
+            "With more `replicas`, a copy survives if more processes lose their storage."
+        }
+    }
+}
+
 /// Describes why the run ended early: it was interrupted, exceeded its deadline, or reached its memory limit, its
 /// program was not send-deterministic, or its record ends early. Returns `None` for any other outcome.
 fn ended_early(history: &Timeline, manifest: &Manifest, names: &DisplayNames) -> Option<String> {
-    let end = instant(history.seconds(history.end));
+    // The run may have ended after its last fact. The end of a run that was cut short is unknown.
+    let end = manifest.outcome.as_ref().map_or(history.end, |_| Time::ZERO + manifest.duration);
+    let end = instant(history.seconds(end));
     match manifest.outcome {
         None => Some(format!("The run was cut short: the record ends at {end}.")),
         Some(Outcome::Interrupted) => Some(format!("The run was interrupted at {end}.")),
@@ -434,19 +475,30 @@ impl Explainer<'_> {
     /// Describes how another process took over the work of one that never returns.
     fn taken_over(&self, it: &Takeover) -> String {
         let (at, by, of) = (self.time(it.at), self.names.process(it.by), self.names.process(it.of));
+        let (tasks, cost) = it.tasks;
+        let unrecoverable = &self.history.unrecoverable;
+        if unrecoverable.iter().any(|(group, _)| *group == self.names.group_of(it.of)) {
+            return format!(
+                "At {at}, {by} could not take over the work of {of}, because none of its checkpoints could be \
+                 restored: {} that {of} had run were lost ({} of work).",
+                count(tasks, "task"),
+                lasted(cost)
+            );
+        }
         let mut text = match it.from {
             Some((position, saved)) => format!(
                 "At {at}, {by} took over the work of {of}, starting from {of}'s checkpoint {} (taken {} earlier).",
                 checkpoint(position),
                 lasted(it.at.since(saved))
             ),
-            None => format!("At {at}, {by} took over the work of {of}, which had no checkpoint left."),
+            None => format!("At {at}, {by} took the place of {of}, of which no checkpoint was left."),
         };
-        let (tasks, cost) = it.tasks;
         if tasks > 0 {
-            let since = count(tasks, "task");
+            let since = if it.from.is_some() { " since then" } else { "" };
+            let consequence = if unrecoverable.is_empty() { "had to be re-executed" } else { "were lost" };
             text.push_str(&format!(
-                " {since} that {of} had run since then had to be re-executed ({} of work).",
+                " {} that {of} had run{since} {consequence} ({} of work).",
+                count(tasks, "task"),
                 lasted(cost)
             ));
         }

@@ -1,7 +1,8 @@
 //! Display names of the processes and clusters of a run. Contains no facts.
 
-use faultline_core::{ClusterId, ImageName, MessageId, Position, ProcessId, Role, Scope};
+use faultline_core::{ClusterId, ImageName, MessageId, ProcessId, Role, Scope};
 use faultline_history::GroupId;
+pub use faultline_trace::names::checkpoint;
 use faultline_trace::{Manifest, RunNames};
 
 /// The clusters and processes of a run with their display names.
@@ -122,13 +123,5 @@ impl DisplayNames {
     /// Returns whether a message crosses from one cluster to another.
     pub fn crosses(&self, id: MessageId) -> bool {
         self.cluster_of(id.from) != self.cluster_of(id.to)
-    }
-}
-
-/// Formats a checkpoint: its number, and the incarnation if that is not the first.
-pub fn checkpoint(position: Position) -> String {
-    match position.incarnation.0 {
-        0 => position.sn.0.to_string(),
-        incarnation => format!("{} (incarnation {incarnation})", position.sn.0),
     }
 }

@@ -136,7 +136,11 @@ fn head(summary: &Summary) -> Markup {
             div { b { (rollbacks) } span { "rollbacks of clusters" } }
             div { b { (if has_lost { span(lost) } else { "none".to_owned() }) } span { "work lost, all processes" @if has_lost { ": " (percent(lost, all(|it| it.time.total_seconds()))) " of their time" } } }
             div { b { (if rollbacks > 0.0 { span(slowest) } else { "none".to_owned() }) } span { "longest recovery" } }
-            div { b { (all(|it| it.resent as f64)) } span { "messages re-sent" } }
+            @if summary.is_of_tasks() {
+                div { b { (all(|it| it.tasks_run.unwrap_or(0) as f64)) } span { "executions of tasks" } }
+            } @else {
+                div { b { (all(|it| it.resent as f64)) } span { "messages re-sent" } }
+            }
         }
     }
 }
@@ -277,13 +281,19 @@ fn clusters(summary: &Summary) -> Markup {
             thead { tr {
                 th { "cluster" } th.num { "processes" } th.num { "unforced checkpoints" } th.num { "forced checkpoints" }
                 th.num { "longest freeze" } th.num { "failures" } th.num { "rollbacks" } th.num { "lost work" }
-                th.num { "sent within" } th.num { "sent to others" } th.num { "re-sent to it" }
+                @if summary.is_of_tasks() { th.num { "tasks run" } } @else {
+                    th.num { "sent within" } th.num { "sent to others" } th.num { "re-sent to it" }
+                }
             } }
             tbody { @for (index, it) in summary.clusters.iter().enumerate() { tr {
                 td { span class={ "dot c" (index % 6) } {} (it.name) }
                 td.num { (it.processes) } td.num { (it.unforced) } td.num { (it.forced) }
                 td.num { (span(it.longest_freeze_seconds)) } td.num { (it.failures) } td.num { (it.rollbacks.len()) }
-                td.num { (lost(it)) } td.num { (it.sent_within) } td.num { (it.sent_between) } td.num { (it.resent) }
+                td.num { (lost(it)) }
+                @match it.tasks_run {
+                    Some(run) => td.num { (run) },
+                    None => { td.num { (it.sent_within) } td.num { (it.sent_between) } td.num { (it.resent) } }
+                }
             } } }
         } }
     }
@@ -341,12 +351,14 @@ fn rollbacks(summary: &Summary) -> Markup {
             div.table { table {
                 thead { tr {
                     th { "cluster" } th.num { "at" } th { "cause" } th { "restored" } th.num { "checkpoints undone" }
-                    th.num { "lost work" } th.num { "recovered in" } th.num { "messages re-sent" }
+                    th.num { "lost work" } th.num { "recovered in" }
+                    @if !summary.is_of_tasks() { th.num { "messages re-sent" } }
                 } }
                 tbody { @for (index, name, it) in all { tr {
                     td { span class={ "dot c" (index % 6) } {} (name) }
                     td.num { (instant(it.at_seconds)) } td { (because(it)) } td { (target(it)) } td.num { (it.depth) }
-                    td.num { (span(it.lost_work_seconds)) } td.num { (span(it.recovery_seconds)) } td.num { (it.resent) }
+                    td.num { (span(it.lost_work_seconds)) } td.num { (span(it.recovery_seconds)) }
+                    @if !summary.is_of_tasks() { td.num { (it.resent) } }
                 } } }
             } }
         }

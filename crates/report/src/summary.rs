@@ -107,6 +107,9 @@ pub struct ClusterSummary {
     pub delivered: u64,
     /// Messages that other clusters re-sent to it from their logs.
     pub resent: u64,
+    /// Executions of tasks by its processes, including re-executions; `None` if processes exchange messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks_run: Option<u64>,
 }
 
 /// One rollback of a cluster.
@@ -235,6 +238,8 @@ pub struct ResultSummary {
     pub compared_with: Option<String>,
     /// The number of ranks that finished.
     pub finished: usize,
+    /// The number of ranks without those that failed permanently.
+    pub remaining: usize,
     /// Whether all ranks finished with the expected digest, except those that failed permanently; `None` without a
     /// reference.
     pub equal: Option<bool>,
@@ -306,6 +311,11 @@ impl Summary {
         let number =
             |which: fn(PropertyResult) -> bool| self.properties.iter().filter(|it| which(it.found)).count();
         (number(|it| it == PropertyResult::Holds), number(|it| it != PropertyResult::NotExercised))
+    }
+
+    /// Returns whether the processes ran a program of tasks instead of exchanging messages.
+    pub(crate) fn is_of_tasks(&self) -> bool {
+        self.clusters.iter().any(|it| it.tasks_run.is_some())
     }
 
     /// Returns the names of the properties without instances.
@@ -437,8 +447,15 @@ fn cluster(id: ClusterId, names: &DisplayNames, history: &Timeline, trace: &Trac
         sent_between,
         delivered,
         resent: rollbacks.iter().map(|it| it.resent).sum(),
+        tasks_run: history.tasks.map(|_| tasks_run(id, names, trace)),
         rollbacks: rollbacks.into_iter().map(|it| rollback(it, names, history)).collect(),
     }
+}
+
+fn tasks_run(id: ClusterId, names: &DisplayNames, trace: &Trace) -> u64 {
+    let lives = trace.streams.iter().filter(|((process, _), _)| names.cluster_of(*process) == id);
+    let facts = lives.flat_map(|(_, stream)| stream);
+    facts.filter(|(_, fact)| matches!(fact, Fact::Ran { .. } | Fact::Rerun { .. })).count() as u64
 }
 
 fn rollback(it: &Rollback, names: &DisplayNames, history: &Timeline) -> RollbackSummary {
@@ -531,6 +548,7 @@ fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, history: &Ti
     ResultSummary {
         compared_with: expected.map(|it| it.source.clone()),
         finished: digests.len(),
+        remaining: manifest.ranks().filter(|(rank, _)| !gone.contains_key(rank)).count(),
         equal: expected
             // A permanently failed process has no result.
             .map(|it| it.digests.iter().filter(|(process, _)| !gone.contains_key(process)))

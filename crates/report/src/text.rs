@@ -39,9 +39,13 @@ pub fn summary(summary: &Summary, layout: Layout) -> String {
     parts.join("\n\n") + "\n"
 }
 
-/// Formats a share in percent; `-` if the whole is zero.
+/// Formats a share in percent; `-` if the whole is zero. Only zero is shown as `0.0 %`.
 pub fn percent(part: f64, whole: f64) -> String {
-    if whole > 0.0 { format!("{:.1} %", 100.0 * part / whole) } else { "-".to_owned() }
+    match 100.0 * part / whole {
+        _ if whole <= 0.0 => "-".to_owned(),
+        share if share > 0.0 && share < 0.05 => "<0.1 %".to_owned(),
+        share => format!("{share:.1} %"),
+    }
 }
 
 /// Formats a verdict.
@@ -96,17 +100,12 @@ impl Writer<'_> {
     }
 
     fn clusters(&self) -> String {
-        let mut table = self.titled([
-            "cluster",
-            "nodes",
-            "checkpoints",
-            "rollbacks",
-            "lost work",
-            "messages sent",
-            "re-sent to it",
-        ]);
+        let is_of_tasks = self.summary.is_of_tasks();
+        let mut titles = vec!["cluster", "nodes", "checkpoints", "rollbacks", "lost work"];
+        titles.extend(if is_of_tasks { &["tasks run"][..] } else { &["messages sent", "re-sent to it"] });
+        let mut table = self.titled(&titles);
         for it in &self.summary.clusters {
-            table.add_row([
+            let mut row = vec![
                 it.name.clone(),
                 it.processes.to_string(),
                 format!("{} unforced, {} forced", it.unforced, it.forced),
@@ -116,9 +115,15 @@ impl Writer<'_> {
                 } else {
                     lost(it)
                 },
-                format!("{} within, {} to others", it.sent_within, it.sent_between),
-                it.resent.to_string(),
-            ]);
+            ];
+            match it.tasks_run {
+                Some(run) => row.push(run.to_string()),
+                None => row.extend([
+                    format!("{} within, {} to others", it.sent_within, it.sent_between),
+                    it.resent.to_string(),
+                ]),
+            }
+            table.add_row(row);
         }
         lines(&table)
     }
@@ -143,16 +148,10 @@ impl Writer<'_> {
     }
 
     fn rollbacks(&self) -> String {
-        let mut table = self.titled([
-            "rollback of",
-            "at",
-            "cause",
-            "to",
-            "undone",
-            "lost work",
-            "recovered in",
-            "re-sent",
-        ]);
+        let titles = ["rollback of", "at", "cause", "to", "undone", "lost work", "recovered in", "re-sent"];
+        // Programs of tasks have no messages to re-send.
+        let shown = titles.len() - usize::from(self.summary.is_of_tasks());
+        let mut table = self.titled(&titles[..shown]);
         let mut all: Vec<_> = self
             .summary
             .clusters
@@ -161,7 +160,7 @@ impl Writer<'_> {
             .collect();
         all.sort_by(|(_, a), (_, b)| a.order(b));
         for (cluster, it) in &all {
-            table.add_row([
+            let row = [
                 cluster.name.clone(),
                 instant(it.at_seconds),
                 because(it),
@@ -170,7 +169,8 @@ impl Writer<'_> {
                 span(it.lost_work_seconds),
                 span(it.recovery_seconds),
                 it.resent.to_string(),
-            ]);
+            ];
+            table.add_row(row.into_iter().take(shown));
         }
         if all.is_empty() { String::new() } else { lines(&table) }
     }
@@ -179,7 +179,7 @@ impl Writer<'_> {
         if self.summary.faults.is_empty() {
             return "No faults were planned.".to_owned();
         }
-        let mut table = self.titled(["fault", "due", "action", "effect"]);
+        let mut table = self.titled(&["fault", "due", "action", "effect"]);
         for it in &self.summary.faults {
             let (effect, colour) = match (it.state, &it.reason, it.injected_seconds) {
                 ("effective", _, Some(at)) => {
@@ -205,7 +205,7 @@ impl Writer<'_> {
             return String::new();
         }
         let mut table =
-            self.titled(["link", "requested", "measured delay", "result", "measured jitter (not judged)"]);
+            self.titled(&["link", "requested", "measured delay", "result", "measured jitter (not judged)"]);
         for it in &self.summary.links {
             let latency = it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span);
             let jitter = it.measured_jitter_seconds.map_or_else(String::new, span);
@@ -274,18 +274,20 @@ impl Writer<'_> {
 
     fn result(&self) -> String {
         let result = &self.summary.result;
-        let ranks: usize = self.summary.clusters.iter().map(|it| it.processes).sum();
+        let all: usize = self.summary.clusters.iter().map(|it| it.processes).sum();
+        let ranks = match result.remaining {
+            remaining if remaining == all => format!("{all} ranks"),
+            remaining => format!("{remaining} remaining ranks"),
+        };
         match (&result.compared_with, result.equal) {
             (Some(source), Some(true)) => {
-                format!("The result of all {ranks} ranks equals that of {source}.")
+                format!("The result of all {ranks} equals that of {source}.")
             }
-            (Some(source), _) if result.finished == ranks => {
+            (Some(source), _) if result.finished >= result.remaining => {
                 format!("The result differs from that of {source}.")
             }
-            (Some(_), _) => format!("{} of {ranks} ranks finished.", result.finished),
-            (None, _) => {
-                format!("{} of {ranks} ranks finished; there is no reference result.", result.finished)
-            }
+            (Some(_), _) => format!("{} of {ranks} finished.", result.finished),
+            (None, _) => format!("{} of {ranks} finished; there is no reference result.", result.finished),
         }
     }
 
@@ -312,9 +314,9 @@ impl Writer<'_> {
         table
     }
 
-    fn titled<const N: usize>(&self, titles: [&str; N]) -> Table {
+    fn titled(&self, titles: &[&str]) -> Table {
         let mut table = self.bare();
-        table.set_header(titles.map(|it| self.cell(it.to_owned(), Some(Color::DarkGrey))));
+        table.set_header(titles.iter().map(|it| self.cell((*it).to_owned(), Some(Color::DarkGrey))));
         table
     }
 
@@ -396,4 +398,19 @@ fn listed(beginning: &str, names: &[String]) -> String {
 
 fn lines(table: &Table) -> String {
     table.lines().map(|it| it.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_zero_is_shown_as_zero_percent() {
+        let shown = |part| percent(part, 1000.0);
+        assert_eq!(
+            [0.0, 0.001, 0.49, 0.5, 123.4].map(shown),
+            ["0.0 %", "<0.1 %", "<0.1 %", "0.1 %", "12.3 %"]
+        );
+        assert_eq!(percent(0.0, 0.0), "-");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{ClusterId, GroupId, ImageName, MessageId, ProcessId, Scope, TaskId};
+use faultline_core::{ClusterId, GroupId, ImageName, MessageId, Position, ProcessId, Scope, TaskId};
 
 use crate::manifest::Manifest;
 
@@ -84,6 +84,14 @@ impl RunNames {
             0 | 1 => part,
             attempt => format!("{part} (attempt {attempt})"),
         }
+    }
+}
+
+/// Formats a checkpoint: its number, and the incarnation if that is not the first.
+pub fn checkpoint(position: Position) -> String {
+    match position.incarnation.0 {
+        0 => position.sn.0.to_string(),
+        incarnation => format!("{} (incarnation {incarnation})", position.sn.0),
     }
 }
 

@@ -147,7 +147,21 @@ fn a_program_whose_every_copy_is_lost_is_unrecoverable_and_justified() {
     let (json, code) = place.run("program.yaml", "simulate", &text, "run");
     assert_eq!((json["run"]["outcome"].as_str(), code), (Some("unrecoverable"), Some(3)), "{json:#}");
     assert!(instances(&json, "unrecoverableJustified") > 0, "{json:#}");
-    place.faultline(["explain", "run"]).assert().stdout(contains("No checkpoint of lyon-0 can be restored."));
+    let remedy = "Replicas were kept within the cluster; with `replicateTo: otherCluster`";
+    let explained = contains("No checkpoint of lyon-0 can be restored.").and(contains(remedy));
+    place
+        .faultline(["explain", "run"])
+        .assert()
+        .stdout(explained.and(contains("Time of the processes of lyon: ")));
+    // No process takes over work of which nothing is left.
+    let text = text.replace("storage: lost", "storage: lost, returns: false");
+    let (json, _) = place.run("program.yaml", "simulate", &text, "gone");
+    let reason = json["reasons"][0].as_str().unwrap();
+    assert!(reason.contains("lyon-0's part of checkpoint 1 (not found at "), "{reason}");
+    let explained = contains("lyon-0's part of checkpoint 1 (not found at ")
+        .and(contains("could not take over the work of lyon-0"))
+        .and(contains("took over the work of lyon-0").not());
+    place.faultline(["explain", "gone"]).assert().stdout(explained);
 }
 
 #[test]
