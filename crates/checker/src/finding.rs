@@ -534,6 +534,8 @@ pub enum Remark {
     },
     NotCounted {
         process: ProcessId,
+        /// Whether facts are missing, which may be the reason.
+        is_incomplete: bool,
     },
 }
 

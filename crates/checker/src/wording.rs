@@ -861,8 +861,12 @@ impl Remark {
                 "{} lost all replicas of a part of checkpoint {position}, and rolled back to {target}",
                 names.group(*group)
             ),
-            Remark::NotCounted { process } => format!(
-                "executions of a task spawned different tasks, so the contents of the result of {} were not counted",
+            Remark::NotCounted { process, is_incomplete } => format!(
+                "{}, so the contents of the result of {} were not counted",
+                match is_incomplete {
+                    true => "facts are missing",
+                    false => "executions of a task spawned different tasks",
+                },
                 names.process(*process)
             ),
         }

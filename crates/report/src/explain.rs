@@ -98,7 +98,7 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
     told.extend(
         manifest.faults.iter().filter_map(|(no, state)| Some(silent(explainer.without_effect(*no, state)?))),
     );
-    told.extend(history.tasks.map(|it| silent(tasks(it))));
+    told.extend(history.tasks.map(|it| silent(tasks(it, !history.incomplete.is_empty()))));
     let early = ended_early(history, manifest, names);
     told.extend(early.clone().map(silent));
     told.extend(never_due(manifest).map(silent));
@@ -126,11 +126,12 @@ pub fn time_by_activity(history: &Timeline, trace: &Trace, names: &DisplayNames)
     names.clusters().filter_map(sentence).collect()
 }
 
-/// Describes how many tasks were run, stolen, and re-executed.
-fn tasks(tasks: Tasks) -> String {
+/// Describes how many tasks were run, stolen, and re-executed. If facts are missing, there may have been more.
+fn tasks(tasks: Tasks, is_incomplete: bool) -> String {
     let Tasks { tasks, again, rerun, stolen } = tasks;
     let stolen = stolen.map_or_else(String::new, |it| format!("; {} stolen", was(it, "task")));
-    let mut text = format!("{} run{stolen}.", was(tasks, "task"));
+    let source = if is_incomplete { "According to the facts that remain, " } else { "" };
+    let mut text = format!("{source}{} run{stolen}.", was(tasks, "task"));
     if again > 0 {
         let times = count(again, "time");
         text.push_str(&format!(" Because of failures, tasks were re-executed {times}"));
@@ -486,11 +487,17 @@ impl Explainer<'_> {
             );
         }
         let mut text = match it.from {
-            Some((position, saved)) => format!(
-                "At {at}, {by} took over the work of {of}, starting from {of}'s checkpoint {} (taken {} earlier).",
-                checkpoint(position),
-                lasted(it.at.since(saved))
-            ),
+            Some((position, saved)) => {
+                // Without the facts of the process, it is unknown what it did when.
+                let age = match self.history.incomplete.contains(&it.of) {
+                    true => String::new(),
+                    false => format!(" (taken {} earlier)", lasted(it.at.since(saved))),
+                };
+                format!(
+                    "At {at}, {by} took over the work of {of}, starting from {of}'s checkpoint {}{age}.",
+                    checkpoint(position)
+                )
+            }
             None => format!("At {at}, {by} took the place of {of}, of which no checkpoint was left."),
         };
         if tasks > 0 {
@@ -582,7 +589,7 @@ fn target(rollback: &Rollback) -> String {
 }
 
 /// Joins names: `a`, `a and b`, `a, b, and c`.
-fn enumerate(names: &[String]) -> String {
+pub(crate) fn enumerate(names: &[String]) -> String {
     match names {
         [] => String::new(),
         [only] => only.clone(),
@@ -610,7 +617,9 @@ mod tests {
 
     #[test]
     fn re_executions_in_restored_states_are_counted_separately() {
-        let said = |again, rerun| tasks(Tasks { tasks: 9, again, rerun, stolen: None });
+        let said = |again, rerun| tasks(Tasks { tasks: 9, again, rerun, stolen: None }, false);
+        let incomplete = tasks(Tasks { tasks: 9, again: 0, rerun: 0, stolen: Some(2) }, true);
+        assert_eq!(incomplete, "According to the facts that remain, 9 tasks were run; 2 tasks were stolen.");
         assert_eq!(said(0, 0), "9 tasks were run.");
         assert_eq!(said(1, 0), "9 tasks were run. Because of failures, tasks were re-executed 1 time.");
         insta::assert_snapshot!(

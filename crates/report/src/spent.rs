@@ -50,10 +50,10 @@ const FINISHED: usize = 6;
 
 impl TimeByActivity {
     /// Adds up the time of the processes of a cluster, from the start of the application or from when the cluster
-    /// joined, until the end of the run or until the cluster left.
+    /// joined, until the end of the run or until the cluster left. Omits processes whose facts are incomplete.
     pub fn of(cluster: ClusterId, history: &Timeline, trace: &Trace, names: &DisplayNames) -> TimeByActivity {
         let mut spent = TimeByActivity::default();
-        for &process in names.processes(cluster) {
+        for &process in names.processes(cluster).iter().filter(|it| !history.incomplete.contains(it)) {
             let window = window(cluster, history);
             let mut all = stretches(process, history, trace, window);
             let lives = trace.streams.iter().filter(|((of, _), _)| *of == process);

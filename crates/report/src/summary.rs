@@ -14,7 +14,7 @@ use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
-use crate::explain::{ExplainedEvent, count, explain};
+use crate::explain::{ExplainedEvent, count, enumerate, explain};
 use crate::names::{DisplayNames, checkpoint};
 use crate::spent::TimeByActivity;
 use crate::text::word;
@@ -240,6 +240,9 @@ pub struct ResultSummary {
     pub finished: usize,
     /// The number of ranks without those that failed permanently.
     pub remaining: usize,
+    /// Whether results may be missing because facts are.
+    #[serde(skip)]
+    pub(crate) is_incomplete: bool,
     /// Whether all ranks finished with the expected digest, except those that failed permanently; `None` without a
     /// reference.
     pub equal: Option<bool>,
@@ -339,6 +342,7 @@ impl Summary {
             reasons: judgement.reasons.clone(),
             notes: notes(history, judgement)
                 .into_iter()
+                .chain(incomplete(history, names))
                 .chain(names.clusters().filter_map(|it| idle_timer(it, manifest, names, history)))
                 .collect(),
             run: Run {
@@ -384,6 +388,19 @@ fn notes(history: &Timeline, judgement: &Judgement) -> Vec<String> {
     let mut notes: Vec<String> = told.map(|(count, what)| format!("{} {what}", lives_were(count))).collect();
     notes.extend(judgement.findings.iter().flat_map(|it| &it.remarks).cloned());
     notes
+}
+
+/// Returns a note on processes whose facts are incomplete.
+fn incomplete(history: &Timeline, names: &DisplayNames) -> Option<String> {
+    const MOST_NAMED: usize = 8;
+    let of: Vec<String> = history.incomplete.iter().map(|it| names.process(*it)).collect();
+    let whose = if of.len() > MOST_NAMED { count(of.len() as u64, "process") } else { enumerate(&of) };
+    (!of.is_empty()).then(|| {
+        format!(
+            "facts of {whose} are missing: counts and lost work contain only what other facts show, and the shares of \
+             time do not cover these processes"
+        )
+    })
 }
 
 /// Returns a note if the checkpoint timer of a cluster never fired, although the run was long enough.
@@ -548,6 +565,7 @@ fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, history: &Ti
     ResultSummary {
         compared_with: expected.map(|it| it.source.clone()),
         finished: digests.len(),
+        is_incomplete: !history.incomplete.is_empty(),
         remaining: manifest.ranks().filter(|(rank, _)| !gone.contains_key(rank)).count(),
         equal: expected
             // A permanently failed process has no result.

@@ -286,6 +286,9 @@ impl Writer<'_> {
             (Some(source), _) if result.finished >= result.remaining => {
                 format!("The result differs from that of {source}.")
             }
+            _ if result.is_incomplete => {
+                format!("The record contains the results of {} of {ranks}.", result.finished)
+            }
             (Some(_), _) => format!("{} of {ranks} finished.", result.finished),
             (None, _) => format!("{} of {ranks} finished; there is no reference result.", result.finished),
         }

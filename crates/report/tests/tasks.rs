@@ -14,8 +14,8 @@ use faultline_history::testing::tasks::{TaskRun, theft};
 use faultline_report::diagram::{Content, Fate, Limits, svg};
 use faultline_report::text::{self, Layout};
 use faultline_report::{Diagram, DisplayNames, RecordedRun, Summary, Timeline, page};
-use faultline_trace::Manifest;
 use faultline_trace::manifest::{ClusterEntry, Expected, ProcessEntry};
+use faultline_trace::{Flaw, FlawKind, Manifest};
 
 const NAMES: [&str; 3] = ["lyon", "paris", "rennes"];
 
@@ -142,6 +142,33 @@ fn thefts_absorbed_graphs_and_repeated_tasks_are_explained() {
     insta::assert_snapshot!("tasks_explained", told.join("\n"));
     let layout = Layout { colour: false, quiet: false, verbose: false };
     insta::assert_snapshot!("tasks_summary", text::summary(&summary, layout));
+}
+
+#[test]
+fn a_record_without_the_facts_of_a_process_claims_nothing_about_it() {
+    let (manifest, mut run) = (manifest(), run());
+    let trace = &mut run.0.trace;
+    let (rennes, life) = (ProcessId(2), Life(1));
+    trace.streams.remove(&(rennes, life)).expect("the process stated facts");
+    trace.flaws.push(Flaw { stream: Some((rennes, life)), kind: FlawKind::Absent });
+    let judgement = judgement();
+    let recorded = RecordedRun { bundle: "tic-7", manifest: &manifest, trace, judgement: &judgement };
+    let summary = Summary::new(recorded);
+    let told: String = summary.explanation.iter().map(|it| format!("{}\n", it.text)).collect();
+    assert!(
+        told.contains("took over the work of rennes-0, starting from rennes-0's checkpoint 1."),
+        "{told}"
+    );
+    assert!(told.contains("According to the facts that remain, "), "{told}");
+    assert_eq!(summary.clusters[2].time.total_seconds(), 0.0, "nothing is known");
+    assert!(
+        summary.notes.iter().any(|it| it.starts_with("facts of rennes-0 are missing")),
+        "{:?}",
+        summary.notes
+    );
+    let layout = Layout { colour: false, quiet: false, verbose: false };
+    let text = text::summary(&summary, layout);
+    assert!(text.contains("note: facts of rennes-0 are missing"), "{text}");
 }
 
 #[test]

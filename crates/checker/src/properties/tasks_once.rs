@@ -22,7 +22,10 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         finding.instances += 1;
         let process = history.process_of(end.at);
         match end.found {
-            None => finding.remarks.push(Remark::NotCounted { process }),
+            None => {
+                let is_incomplete = !history.trace.flaws.is_empty();
+                finding.remarks.push(Remark::NotCounted { process, is_incomplete });
+            }
             Some(found) if found != end.stated => {
                 finding.violated([history.source(end.at)], Breach::WrongResultOfTasks { process });
             }

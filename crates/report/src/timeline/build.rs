@@ -9,6 +9,7 @@ use faultline_core::{
 use faultline_history::lost::{FactPosition, Returns, instant};
 use faultline_history::recoveries::Recoveries;
 use faultline_history::{GroupId, History, Point};
+use faultline_trace::FlawKind;
 
 use super::{
     Checkpoint, Failure, Injection, Message, Rollback, Takeover, Tasks, TheftContent, TheftPath, Timeline,
@@ -26,6 +27,7 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     timeline.end = last.unwrap_or(timeline.origin);
     timeline.checkpoints = checkpoints(history, names);
     timeline.tasks = tasks(history);
+    timeline.incomplete = incomplete(history);
     take_over(&mut timeline, history);
     if history.planned.is_some() {
         timeline.recoveries =
@@ -88,6 +90,17 @@ fn checkpoints(history: &History<'_>, names: &DisplayNames) -> BTreeMap<(GroupId
         }
     }
     checkpoints
+}
+
+/// Returns the processes of which a stream is missing, or ends early because it is damaged.
+fn incomplete(history: &History<'_>) -> BTreeSet<ProcessId> {
+    let flaws = history.trace.flaws.iter();
+    let missing = flaws.filter(|it| match it.kind {
+        FlawKind::Absent | FlawKind::Unreadable(_) | FlawKind::Gap(_) => true,
+        FlawKind::BrokenSeal { sealed, found } => found < sealed,
+        _ => false,
+    });
+    missing.filter_map(|it| it.stream.map(|(process, _)| process)).collect()
 }
 
 /// Returns the numbers of tasks of a program; `None` if processes exchange messages.

@@ -7,7 +7,7 @@
 
 mod build;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use faultline_core::fault::Change;
@@ -61,6 +61,8 @@ pub struct Timeline {
     pub tasks: Option<Tasks>,
     /// The cost of each recovery, if tasks are assigned in advance.
     pub recoveries: Vec<(Incarnation, Recovery)>,
+    /// Processes whose facts are incomplete, so that their times and numbers are unknown.
+    pub incomplete: BTreeSet<ProcessId>,
     /// Groups that could not be recovered, with the parts that were missing.
     pub unrecoverable: Vec<(GroupId, Missing)>,
 }
