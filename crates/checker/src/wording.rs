@@ -781,13 +781,17 @@ fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
         used.parts.iter().filter(|part| part.bytes > 0).map(|part| in_words(part, names)).collect();
     // If the judgement would need too much memory, the parts include memory that is not in use yet.
     let is_in_use = used.parts.iter().all(|it| it.content != MemoryContent::JudgedFacts);
-    let rest = used.used.saturating_sub(parts.iter().map(|it| it.0).sum());
+    let known: u64 = parts.iter().map(|it| it.0).sum();
+    let rest = used.used.saturating_sub(known);
+    parts.sort_by_key(|it| Reverse(it.0));
+    let mut remedy = parts.first().map(|it| it.2);
     if is_in_use && rest > 0 {
         let what = format!("{} for everything else, such as the states of processes", mebibytes(rest));
         parts.push((rest, what, "use smaller states or fewer processes"));
+        // The rest includes the program itself, which no change of the file makes smaller.
+        remedy = remedy.filter(|_| rest <= known).or(parts.last().map(|it| it.2));
+        parts.sort_by_key(|it| Reverse(it.0));
     }
-    parts.sort_by_key(|it| Reverse(it.0));
-    let remedy = parts.first().map(|it| it.2);
     let words: Vec<String> = parts.into_iter().map(|it| it.1).collect();
     let contents = if words.is_empty() { String::new() } else { format!(", with {}", words.join(", ")) };
     let limit = mebibytes(used.bound);
@@ -802,6 +806,12 @@ fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
     format!("the program reached its memory limit, {limit}{contents}; {remedy}raise `--memory`")
 }
 
+/// Returns whether the stored parts of checkpoints include more than those of the initial checkpoints.
+fn has_later_checkpoints(part: &MemoryPart, names: &Context) -> bool {
+    let ranks = names.clusters.iter().map(Vec::len).sum::<usize>() as u64;
+    part.count > ranks * (1 + names.copies.map_or(0, |it| u64::from(it.replicas)))
+}
+
 /// Returns the size of a part of the memory, the part in words, and the remedy that makes it smaller.
 fn in_words(part: &MemoryPart, names: &Context) -> (u64, String, &'static str) {
     let bounds = names.bounds.as_ref();
@@ -812,12 +822,12 @@ fn in_words(part: &MemoryPart, names: &Context) -> (u64, String, &'static str) {
         MemoryContent::JudgedFacts => ("facts and their judgement", "make the program shorter"),
         MemoryContent::Checkpoints => (
             "parts of checkpoints",
-            match (takes_checkpoints, collects_later) {
+            match (has_later_checkpoints(part, names), takes_checkpoints) {
                 (true, true) => {
                     "collect checkpoints more often (`collectEvery`) or take fewer (`checkpointEvery`)"
                 }
-                (true, false) => "take checkpoints less often, or use smaller states or fewer `replicas`",
-                // Only the initial checkpoints.
+                // Messages or thefts force them.
+                (true, false) => "collect checkpoints more often (`collectEvery`)",
                 (false, _) => "use smaller states or fewer `replicas`",
             },
         ),
