@@ -34,7 +34,7 @@ pub(super) fn check(
     let tau = bounds.checkpoint_every.iter().flatten().min().copied();
     let (Some(tau), Some(delivered_within)) = (tau, bounds.delivered_within) else { return finding };
     // A coordinator that is halted for a fault to be injected requests no checkpoint.
-    let halts = [FactKind::CheckpointRequested, FactKind::CheckpointMessage];
+    let halts = [FactKind::CheckpointRequested, FactKind::CheckpointMessage, FactKind::Released];
     if !context.common_clock || halts.iter().any(|it| context.halting.contains(it)) {
         return finding;
     }
@@ -257,6 +257,17 @@ mod tests {
             checkpoint(&mut run, 1, Span::ZERO, TAU * 2);
             request(&mut run, 1, 2);
             assert_eq!(found(&run).0, instances);
+        }
+    }
+
+    #[test]
+    fn a_coordinator_that_may_have_been_halted_is_not_judged() {
+        for fact in [FactKind::CheckpointRequested, FactKind::Released] {
+            let mut run = run();
+            run.0.context.halting.insert(fact);
+            checkpoint(&mut run, 1, Span::ZERO, TAU * 2);
+            request(&mut run, 1, 2);
+            assert_eq!(found(&run).0, 0, "{fact:?}");
         }
     }
 
