@@ -8,12 +8,12 @@ use faultline_api::resource::{Cluster, Protocol as Asked, TaskOrder};
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::plan::in_blocks;
 use faultline_dataflow::programs::Flow;
-use faultline_dataflow::{Partition, PartitionConfig, Plan};
+use faultline_dataflow::{Partition, PartitionConfig, PartitionMap, Plan};
 use faultline_protocols::cck::Cck;
 use faultline_protocols::none::NoProtocol;
 
 use crate::tasks::{of_each_rank, program};
-use crate::{Defect, Setup, SetupError, Visitor, check, protocol};
+use crate::{Defect, Setup, SetupError, Visitor, check, membership, protocol};
 
 /// The pieces of a planned program, and the values that they send to each other.
 #[derive(Clone, Debug)]
@@ -88,6 +88,7 @@ where
     let extra = P::extra_processes(&config);
     let process = PartitionConfig {
         protocol: Arc::new(config),
+        initial_map: PartitionMap::initial(&membership(spec, &extra)),
         plan: Arc::new(plan),
         program: Arc::new(program),
         window: schedule.window(),

@@ -338,9 +338,11 @@ pub enum Fact {
         /// The step that happened.
         step: TheftStep,
     },
-    /// The state of a process that never returns became part of this process's state. It is the state in an image
-    /// or, if there is no image, the other process's initial state.
-    Absorbed(Box<(ProcessId, Option<ImageName>, Witness)>),
+    /// The state of a process that never returns became part of this process's state, or a partition that has moved to
+    /// this process did. It is the state in an image or, if there is no image, the initial state. The incarnation is
+    /// the recovery that moved the partition; 0 for a partition that this process runs from the start, and for the
+    /// state of a process that steals tasks.
+    Absorbed(Box<(ProcessId, Option<ImageName>, Witness, Incarnation)>),
     /// The process stopped running a partition, because another process runs it from a recovery onwards.
     Ceded {
         /// The partition.

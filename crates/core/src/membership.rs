@@ -105,9 +105,10 @@ impl Membership {
         !self.member(process).gone && presence.is_present() && presence != Presence::Leaving
     }
 
-    /// Returns whether `process` has left the federation permanently: it failed for good, or its cluster left.
-    pub fn has_departed(&self, process: ProcessId) -> bool {
-        self.member(process).gone || self.presence(self.cluster_of(process)) == Presence::Left
+    /// Returns whether `process` takes no part in the federation at present: it has failed permanently, or its cluster
+    /// has not joined yet or has left.
+    pub fn is_absent(&self, process: ProcessId) -> bool {
+        self.member(process).gone || !self.is_present(process)
     }
 
     /// Returns the presence of `cluster`. [`ClusterId::OUTSIDE`] is permanent.

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use faultline_core::{Membership, ProcessId, Role};
 use serde::{Deserialize, Serialize};
 
-/// Maps each partition to the process that runs it, its *host*. Initially, each rank hosts the partition of the same
-/// name. Processes receive a map with each recovery, instead of computing it from the membership alone: a function of
-/// the membership would either move partitions between live processes when another one fails, or give some processes
-/// more partitions than necessary.
+/// Maps each partition to the process that runs it, its *host*. By default, each rank hosts the partition of the same
+/// name: the partition is at *home*. Processes receive a map with each recovery, instead of computing it from the
+/// membership alone: a function of the membership would either move partitions between live processes when another one
+/// fails, or give some processes more partitions than necessary.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionMap {
     /// The partitions whose host is not the process of the same name, ascending, each with its host.
@@ -24,20 +24,31 @@ impl PartitionMap {
         found.map_or(partition, |index| self.moved[index].1)
     }
 
-    /// Returns the map after some processes have failed permanently, or some clusters are about to leave. Only the
-    /// partitions of these processes move, each to the process that hosts the fewest partitions at that point. Among
-    /// several such processes, the next one after the partition's own process is chosen. If no process is left,
-    /// partitions do not move.
+    /// Returns the map with which a program starts, given the membership before any process starts: processes that are
+    /// present host the partitions of clusters that join later.
+    #[must_use]
+    pub fn initial(membership: &Membership) -> PartitionMap {
+        PartitionMap::default().update(membership)
+    }
+
+    /// Returns the map after some clusters have joined or are about to leave, or some processes have failed
+    /// permanently. The partitions of a cluster that has joined move home. The partitions of processes that can no
+    /// longer host any move, each to the process that hosts the fewest partitions at that point. Among several such
+    /// processes, the next one after the partition's own process is chosen. If no process is left, partitions do not
+    /// move.
     #[must_use]
     pub fn update(&self, membership: &Membership) -> PartitionMap {
         let ranks: Vec<ProcessId> = membership.with_role(Role::RANK).collect();
         let count = membership.members.len();
         let can_host = |it: ProcessId| membership.is_staying(it);
+        // A process that has failed permanently or whose cluster leaves never hosts a partition again. A partition that
+        // is away although its own process can host it therefore belongs to a cluster that has just joined.
+        let host_of = |it: ProcessId| if can_host(it) { it } else { self.host_of(it) };
         let mut loads = vec![0u32; count];
-        ranks.iter().for_each(|it| loads[self.host_of(*it).index()] += 1);
+        ranks.iter().for_each(|it| loads[host_of(*it).index()] += 1);
         let mut moved = Vec::new();
         for partition in ranks.iter().copied() {
-            let mut host = self.host_of(partition);
+            let mut host = host_of(partition);
             if !can_host(host) {
                 let distance = |it: ProcessId| (it.index() + count - partition.index()) % count;
                 let others = ranks.iter().copied().filter(|it| can_host(*it));
@@ -96,11 +107,27 @@ mod tests {
 
     #[test]
     fn the_partitions_of_a_cluster_that_is_about_to_leave_move_to_the_others() {
-        let mut leaving = membership(3, &[]);
-        let mut clusters = leaving.clusters.to_vec();
-        clusters[0].presence = Presence::Leaving;
-        leaving.clusters = clusters.into();
+        let leaving = with_presence(membership(3, &[]), 0, Presence::Leaving);
         assert_eq!(hosts(&PartitionMap::default().update(&leaving), 6), [2, 3, 2, 3, 4, 5]);
+    }
+
+    fn with_presence(mut membership: Membership, cluster: usize, presence: Presence) -> Membership {
+        let mut clusters = membership.clusters.to_vec();
+        clusters[cluster].presence = presence;
+        membership.clusters = clusters.into();
+        membership
+    }
+
+    #[test]
+    fn the_partitions_of_a_cluster_that_joins_move_home() {
+        let awaited = PartitionMap::initial(&with_presence(membership(3, &[]), 2, Presence::Awaited));
+        assert_eq!(hosts(&awaited, 6), [0, 1, 2, 3, 0, 1]);
+        let failed = awaited.update(&with_presence(membership(3, &[1]), 2, Presence::Awaited));
+        assert_eq!(hosts(&failed, 6), [0, 2, 2, 3, 0, 3]);
+        let joined = failed.update(&with_presence(membership(3, &[1]), 2, Presence::Present));
+        assert_eq!(hosts(&joined, 6), [0, 2, 2, 3, 4, 5], "partition 1 stays where it is");
+        let leaving = joined.update(&with_presence(membership(3, &[1]), 2, Presence::Leaving));
+        assert_eq!(hosts(&leaving, 6), [0, 2, 2, 3, 0, 3]);
     }
 
     #[test]

@@ -171,9 +171,8 @@ impl<'a> Builder<'a> {
     }
 
     fn read_stint(&mut self, stint: &Stint<'a>) {
-        let Stint { partition, host, life, stream, ref facts, .. } = *stint;
+        let Stint { partition, host, life, stream, begin, ref facts, .. } = *stint;
         let Some(facts) = facts else { return self.read(partition, life, stream) };
-        let begin = if partition == host { 0 } else { facts.first().copied().unwrap_or(0) };
         let mut cursor = self.begin(partition, host, life, stream, (begin, true));
         for &fact in facts {
             let (time, what) = &stream[fact as usize];
@@ -327,7 +326,7 @@ impl<'a> Builder<'a> {
                 self.last_movement = self.last_movement.max(time);
             }
             Fact::Absorbed(absorbed) if absorbed.0 == cursor.process => {
-                let (_, name, witness) = **absorbed;
+                let (_, name, witness, _) = **absorbed;
                 self.restore(cursor, at, time, name, Incarnation::default(), witness);
             }
             Fact::Ceded { partition, .. } if *partition == cursor.process => {
@@ -346,7 +345,7 @@ impl<'a> Builder<'a> {
                 self.last_movement = self.last_movement.max(time);
             }
             Fact::Absorbed(absorbed) => {
-                let (of, image, witness) = **absorbed;
+                let (of, image, witness, _) = **absorbed;
                 self.tasks.absorptions.push(Absorption { at, of, image, witness });
                 if image.is_some() {
                     let (owner, part, is_restored, bytes) = (of, image, false, 0);

@@ -1,15 +1,16 @@
 //! Assigns the facts of planned programs to partitions.
 //!
-//! A process runs its own partition, and takes over those of permanently failed processes. The states of a partition
-//! therefore continue in the streams of other processes, in *stints*. The stints of a partition are ordered by the
-//! recovery with which each of them begins.
+//! A process runs its own partition, and takes over those of other processes: of those that fail permanently, and of
+//! clusters that join later or leave. The states of a partition therefore continue in the streams of other processes, in
+//! *stints*. A life may have several stints of a partition that moves away and returns. The stints of a partition are
+//! ordered by the recovery with which each of them begins.
 
 use std::collections::BTreeMap;
 
 use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId};
 use faultline_trace::{Stream, Trace};
 
-/// The facts of one life that are about one partition, or about the process itself.
+/// Consecutive facts of one life that are about one partition, or about the process itself.
 pub(super) struct Stint<'a> {
     /// The partition, or the process if it runs none.
     pub(super) partition: ProcessId,
@@ -17,10 +18,12 @@ pub(super) struct Stint<'a> {
     pub(super) host: ProcessId,
     pub(super) life: Life,
     pub(super) stream: &'a Stream,
-    /// The recovery with which the stint begins, and `false`: the recovery that moved the partition to the process or,
-    /// without a move, the newest one that the process's earlier lives joined. If the process failed before it joined
-    /// the recovery that moved the partition: the newest one that it had joined, and `true`.
-    begins: (Incarnation, bool),
+    /// The recovery with which the stint begins: the one that moved the partition to the process, or in which the
+    /// process restored its own partition. If the process did neither, the newest recovery that its earlier lives
+    /// joined.
+    begins: Incarnation,
+    /// The position in the stream at which the stint begins.
+    pub(super) begin: u32,
     /// The positions of the facts in the stream; `None` means all.
     pub(super) facts: Option<Vec<u32>>,
 }
@@ -43,19 +46,36 @@ pub(super) fn of(trace: &Trace) -> Option<Vec<Stint<'_>>> {
                 stints.extend(split(host, life, stream, newest.entry(host).or_default()));
             }
         }
-        stints.sort_by_key(|it| (it.partition, it.begins, it.host, it.life));
+        // A process that has no state of its own partition yet may state facts about itself while another process runs
+        // the partition.
+        stints.sort_by_key(|it| (it.partition, it.begins, it.host != it.partition, it.host, it.life));
         stints
     })
+}
+
+/// The facts of a stint, while a stream is being split.
+struct Open {
+    partition: ProcessId,
+    /// The recovery with which the stint begins, if a fact states it.
+    begins: Option<Incarnation>,
+    begin: u32,
+    facts: Vec<u32>,
 }
 
 /// Splits a stream into its stints. `newest` is the newest recovery that the process has joined, and is updated.
 fn split<'a>(host: ProcessId, life: Life, stream: &'a Stream, newest: &mut Incarnation) -> Vec<Stint<'a>> {
     let before = *newest;
-    // For each partition that the process took over, the recovery that moved it; `None` until the process joins that
-    // recovery.
-    let mut absorbed: BTreeMap<ProcessId, Option<Incarnation>> = BTreeMap::new();
+    let mut stints: Vec<Open> = Vec::new();
+    // The current or last stint of each partition.
+    let mut current: BTreeMap<ProcessId, usize> = BTreeMap::new();
+    let open = |stints: &mut Vec<Open>, partition, begins, begin| {
+        stints.push(Open { partition, begins, begin, facts: Vec::new() });
+        stints.len() - 1
+    };
+    current.insert(host, open(&mut stints, host, None, 0));
+    // For each partition that has moved to this process and has not moved away, the recovery that moved it.
+    let mut absorbed: BTreeMap<ProcessId, Incarnation> = BTreeMap::new();
     let mut executing = host;
-    let mut facts: BTreeMap<ProcessId, Vec<u32>> = BTreeMap::from([(host, Vec::new())]);
     for (place, (_, fact)) in (0..).zip(stream) {
         let partition = match fact {
             Fact::Planned(planned) => {
@@ -65,16 +85,24 @@ fn split<'a>(host: ProcessId, life: Life, stream: &'a Stream, newest: &mut Incar
             Fact::Ran { .. } | Fact::Rerun { .. } => executing,
             Fact::Sent { id, .. } | Fact::Transmitted { id, .. } => id.from,
             Fact::Delivered(id) => id.to,
-            Fact::Ceded { partition, .. } => *partition,
+            Fact::Ceded { partition, .. } => {
+                absorbed.remove(partition);
+                *partition
+            }
+            Fact::Restored(restored) => {
+                let begins = &mut stints[current[&host]].begins;
+                *begins = begins.or(Some(restored.1));
+                host
+            }
             Fact::Absorbed(of) => {
-                absorbed.insert(of.0, None);
+                absorbed.insert(of.0, of.3);
+                current.insert(of.0, open(&mut stints, of.0, Some(of.3), place));
                 of.0
             }
             // Other images, and those saved before the takeover, are replicas that the process holds.
             Fact::Saved(saved) if is_own(&absorbed, saved.0) => saved.0.owner,
             Fact::Claim(claim) => match **claim {
                 Claim::RecoveryJoined { partition, epoch, .. } => {
-                    absorbed.entry(partition).and_modify(|it| *it = it.or(Some(epoch)));
                     *newest = epoch.max(*newest);
                     partition
                 }
@@ -83,28 +111,25 @@ fn split<'a>(host: ProcessId, life: Life, stream: &'a Stream, newest: &mut Incar
             },
             _ => host,
         };
-        facts.entry(partition).or_default().push(place);
+        let index = *current.entry(partition).or_insert_with(|| open(&mut stints, partition, None, place));
+        stints[index].facts.push(place);
     }
-    let is_alone = facts.len() == 1;
-    let newest = *newest;
-    let stint = |(partition, facts): (ProcessId, Vec<u32>)| Stint {
+    let is_alone = stints.len() == 1;
+    let stint = |Open { partition, begins, begin, facts }| Stint {
         partition,
         host,
         life,
         stream,
-        begins: match absorbed.get(&partition) {
-            Some(Some(epoch)) => (*epoch, false),
-            Some(None) => (newest, true),
-            None => (before, false),
-        },
+        begins: begins.unwrap_or(before),
+        begin,
         facts: (!is_alone).then_some(facts),
     };
-    facts.into_iter().map(stint).collect()
+    stints.into_iter().map(stint).collect()
 }
 
-/// Returns whether the process saved this image itself, for a partition that it had taken over.
-fn is_own(absorbed: &BTreeMap<ProcessId, Option<Incarnation>>, name: ImageName) -> bool {
-    absorbed.get(&name.owner).is_some_and(|it| it.is_some_and(|epoch| name.incarnation >= epoch))
+/// Returns whether the process saved this image itself, for a partition that had moved to it.
+fn is_own(absorbed: &BTreeMap<ProcessId, Incarnation>, name: ImageName) -> bool {
+    absorbed.get(&name.owner).is_some_and(|epoch| name.incarnation >= *epoch)
 }
 
 #[cfg(test)]
@@ -146,10 +171,45 @@ mod tests {
         let mut run = Partitions::new(4);
         run.0.lose_for_good(0);
         run.joined(3, 5, Default::default());
-        run.0.state(3, Fact::Absorbed(Box::new((p(0), None, Default::default()))));
+        run.0.state(3, Fact::Absorbed(Box::new((p(0), None, Default::default(), Incarnation(5)))));
         run.0.lose_for_good(3);
         run.absorbed(2, 0, 8);
         assert_eq!(hosts(&run.0.history(), 0), [0, 3, 2]);
+    }
+
+    /// Makes a process cede a partition.
+    fn cede(run: &mut Partitions, host: u32, partition: u32, epoch: u32) {
+        run.0.state(host, Fact::Ceded { partition: p(partition), epoch: Incarnation(epoch) });
+    }
+
+    /// Partition 2 runs at p0 until p2 has joined. It returns to p0 in the same life, because p2 fails.
+    #[test]
+    fn a_process_may_run_a_partition_in_several_stints_of_one_life() {
+        let mut run = Partitions::new(3);
+        run.absorbed(0, 2, 0);
+        run.save(0, 0, 1);
+        run.joined_at(0, 2, 3, Default::default());
+        cede(&mut run, 0, 2, 5);
+        run.absorbed(2, 2, 5);
+        run.0.lose_for_good(2);
+        run.absorbed(0, 2, 8);
+        let history = run.0.history();
+        assert_eq!(hosts(&history, 2), [2, 0, 2, 0], "p2 has no state at first");
+        let Ending::Known(end) = history.ending(p(2)) else { panic!("{:?}", history.ending(p(2))) };
+        assert_eq!(history.source(end).process, p(0));
+        assert!(history.segment(end.segment).begin > 0);
+    }
+
+    /// p2 fails before it takes over its own partition from p0. Its next life restores the partition.
+    #[test]
+    fn a_life_that_restores_its_partition_follows_the_host_that_ran_it_before() {
+        let mut run = Partitions::new(3);
+        run.absorbed(0, 2, 0);
+        run.0.kill(2, false);
+        cede(&mut run, 0, 2, 5);
+        run.0.state(2, Fact::Restored(Box::new((None, Incarnation(5), Default::default()))));
+        run.joined(2, 5, Default::default());
+        assert_eq!(hosts(&run.0.history(), 2), [2, 0, 2]);
     }
 
     #[test]

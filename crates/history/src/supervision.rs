@@ -171,6 +171,12 @@ impl<'a> Supervision<'a> {
         departing
     }
 
+    /// Returns the processes whose cluster joined during the run. `clusters` lists the ranks of each cluster.
+    pub fn joining(&self, clusters: &[Vec<ProcessId>]) -> BTreeSet<ProcessId> {
+        let joined = self.joined.iter().filter_map(|(_, cluster)| clusters.get(cluster.index()));
+        joined.flatten().copied().collect()
+    }
+
     /// Returns the newest life of `process` that was started.
     pub fn newest_life(&self, process: ProcessId) -> Option<Life> {
         self.newest.get(&process).copied()

@@ -345,7 +345,7 @@ impl<'a> Pass<'_, 'a> {
                 };
             }
             Fact::Absorbed(absorbed) => {
-                let (of, name, witness) = &**absorbed;
+                let (of, name, witness, _) = &**absorbed;
                 if name.is_none() {
                     return true;
                 }

@@ -103,9 +103,13 @@ impl EventReporter {
                 event("Left", format!("{} leaves; its storage is released", self.names.cluster(*cluster)))
             }
             Fact::Absorbed(absorbed) => {
-                let (by, of) = (self.names.process(process), self.names.process(absorbed.0));
-                self.failing.remove(&self.names.group_of(absorbed.0));
-                event("TookOver", format!("{by} takes over the work of {of}"))
+                let (by, of) = (self.names.process(process), absorbed.0);
+                self.failing.remove(&self.names.group_of(of));
+                let what = match of {
+                    of if of == process => "its own partition".to_owned(),
+                    of => format!("the work of {}", self.names.process(of)),
+                };
+                event("TookOver", format!("{by} takes over {what}"))
             }
             Fact::Completed => event("Finished", "every rank has finished".to_owned()),
             Fact::Claim(claim) => match &**claim {

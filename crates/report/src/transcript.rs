@@ -169,8 +169,11 @@ impl Writer<'_> {
                     Some(name) => format!("checkpoint {}", checkpoint(name.position())),
                     None => "its initial state".to_owned(),
                 };
-                let of = self.names.process(absorbed.0);
-                self.line(at, me, format!("takes over the work of {of} from {from}"));
+                let of = match absorbed.0 {
+                    of if of == process => "its own partition".to_owned(),
+                    of => format!("the work of {}", self.names.process(of)),
+                };
+                self.line(at, me, format!("takes over {of} from {from}"));
             }
             Fact::Ceded { partition, .. } => {
                 let of = self.names.process(*partition);

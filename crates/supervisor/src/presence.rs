@@ -17,6 +17,8 @@ pub(crate) struct Waiting {
     /// Clusters that their protocol has released. A failure of one of their processes revokes the release,
     /// because the process must recover first.
     to_leave: BTreeSet<ClusterId>,
+    /// Clusters whose departure was due to be announced before they had joined.
+    to_announce: BTreeSet<ClusterId>,
 }
 
 impl Waiting {
@@ -51,13 +53,20 @@ impl Supervisor {
         for &process in self.processes_of(cluster).iter() {
             self.announce_member(process, true);
         }
+        if self.presence.to_announce.remove(&cluster) {
+            self.leaves(cluster, out);
+        }
     }
 
     /// Announces that `cluster` is due to leave. Its processes run until the protocol releases them.
     pub(crate) fn leaves(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
-        if self.membership.presence(cluster) == Presence::Present {
-            self.enter(cluster, Presence::Leaving);
-            out.push(Order::State(Fact::Leaving(cluster)));
+        match self.membership.presence(cluster) {
+            Presence::Awaited => drop(self.presence.to_announce.insert(cluster)),
+            Presence::Present => {
+                self.enter(cluster, Presence::Leaving);
+                out.push(Order::State(Fact::Leaving(cluster)));
+            }
+            Presence::Permanent | Presence::Leaving | Presence::Left => {}
         }
     }
 

@@ -181,6 +181,7 @@ impl Row {
                 if let Some(image) = &absorbed.1 {
                     self.image(image, names);
                 }
+                self.incarnation = Some(absorbed.3).filter(|it| *it > Incarnation::default());
             }
             Fact::Rerun { epoch, .. } | Fact::Ceded { epoch, .. } => self.incarnation = Some(*epoch),
             Fact::CheckpointMessage { position, .. } => {

@@ -186,8 +186,9 @@ pub struct Cluster {
     #[schemars(range(min = 1, max = 100_000))]
     pub nodes: u32,
     /// Time at which the cluster joins, counted from the start of the application. No process sends to it before then.
-    /// Default: it is part of the federation from the start. Requires `hc3i` and `synthetic` traffic with a duration,
-    /// or a program of tasks under `tic`, `sel`, `satin` or `none`.
+    /// Under `cck`, other processes run its partitions until then. Default: it is part of the federation from the start.
+    /// Requires `hc3i` and `synthetic` traffic with a duration, or a program of tasks under `cck`, `tic`, `sel`,
+    /// `satin` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_after: Option<Duration>,
     /// Computing time after which the cluster leaves. No process sends to it afterwards. Once no recovery can need

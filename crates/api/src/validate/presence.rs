@@ -46,10 +46,10 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a program of tasks. Clusters may join late if processes steal tasks, and leave if tasks are assigned in
-    /// advance.
+    /// Checks a program of tasks. Clusters may join late if processes steal tasks, and both join and leave under CCK.
     fn presence_at_tasks(&mut self) {
         let spec = self.spec;
+        let moves = matches!(spec.protocol, Protocol::Cck(_));
         let lends = matches!(
             spec.protocol,
             Protocol::Tic(_) | Protocol::Sel(_) | Protocol::Satin(_) | Protocol::None(_)
@@ -61,17 +61,19 @@ impl Check<'_> {
                 self.leaves_tasks(&path, &cluster.name, leaves.0);
             }
             let Some(joins) = cluster.joins_after else { continue };
-            if !lends {
+            self.leaves_after_it_joins(index);
+            if !lends && !moves {
                 self.problem(
                     format!("{path}.joinsAfter"),
                     format!("{} does not support clusters that join or leave", spec.protocol.name()),
-                    "choose the protocol `tic`, `sel`, `satin` or `none`, or omit `joinsAfter`",
+                    "choose the protocol `cck`, `tic`, `sel`, `satin` or `none`, or omit `joinsAfter`",
                 );
-            } else if spec.is_planned() {
+            } else if lends && spec.is_planned() {
                 self.problem(
                     format!("{path}.joinsAfter"),
                     "a cluster that joins late gets no tasks, because tasks are assigned in advance",
-                    "let processes steal tasks (`stealing: {}` instead of `schedule`), or omit `joinsAfter`",
+                    "choose the protocol `cck`, let processes steal tasks (`stealing: {}` instead of `schedule`), or \
+                     omit `joinsAfter`",
                 );
             }
             if joins.0 == Span::ZERO {
@@ -118,6 +120,23 @@ impl Check<'_> {
         }
     }
 
+    /// Checks that a cluster does not leave before it joins.
+    fn leaves_after_it_joins(&mut self, index: usize) {
+        let cluster = &self.spec.clusters[index];
+        let joins = cluster.joins_after.map_or(Span::ZERO, |it| it.0);
+        if let Some(leaves) = cluster.leaves_after.filter(|it| it.0 <= joins) {
+            self.problem(
+                format!("spec.clusters[{index}].leavesAfter"),
+                format!(
+                    "cluster `{}` must leave after it joins (found `leavesAfter: {leaves}`, `joinsAfter: {}`)",
+                    cluster.name,
+                    Duration(joins)
+                ),
+                "choose a later `leavesAfter`; both times count from the start of the application",
+            );
+        }
+    }
+
     fn joins_at_the_start(&mut self, path: &str, cluster: &str) {
         self.problem(
             format!("{path}.joinsAfter"),
@@ -143,18 +162,7 @@ impl Check<'_> {
             if joins == Some(Span::ZERO) {
                 self.joins_at_the_start(&path, &cluster.name);
             }
-            if let Some(leaves) = leaves.filter(|&it| it <= joins.unwrap_or_default()) {
-                self.problem(
-                    format!("{path}.leavesAfter"),
-                    format!(
-                        "cluster `{}` must leave after it joins (found `leavesAfter: {}`, `joinsAfter: {}`)",
-                        cluster.name,
-                        Duration(leaves),
-                        Duration(joins.unwrap_or_default())
-                    ),
-                    "choose a later `leavesAfter`; both times count from the start of the application",
-                );
-            }
+            self.leaves_after_it_joins(index);
             for (field, at) in [("joinsAfter", joins), ("leavesAfter", leaves)] {
                 if let Some(at) = at.filter(|&it| it >= duration) {
                     self.problem(

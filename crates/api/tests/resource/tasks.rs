@@ -299,14 +299,14 @@ fn a_cluster_joins_and_leaves_before_the_deadline() {
 }
 
 #[test]
-fn clusters_do_not_join_a_program_that_is_assigned_in_advance() {
+fn clusters_join_a_program_that_is_assigned_in_advance_only_under_cck() {
     let late = ("nodes: 2, speed: 50, cores: 4", "nodes: 2, joinsAfter: 2s");
     let stealing = "stealing: { patience: 2ms, clusterFirst: 0.5 }";
     rejects(
         [late, (TIC, NONE), (stealing, "schedule: {}")],
         5,
         "a cluster that joins late gets no tasks, because tasks are assigned in advance",
-        "let processes steal tasks (`stealing: {}` instead of `schedule`), or omit `joinsAfter`",
+        "choose the protocol `cck`, let processes steal tasks (`stealing: {}` instead of `schedule`), or omit `joinsAfter`",
     );
     let stolen = with([late, (TIC, NONE), (FIBONACCI, "jacobi: {}")]);
     assert!(parse("federation.yaml", stolen.as_bytes()).is_ok());
@@ -315,13 +315,17 @@ fn clusters_do_not_join_a_program_that_is_assigned_in_advance() {
         error(&assigned).1,
         "a cluster that joins late gets no tasks, because tasks are assigned in advance"
     );
-    // Tasks of CCK are always assigned in advance.
-    rejects(
-        [late, (TIC, "cck: {}"), (stealing, "schedule: {}")],
-        5,
-        "cck does not support clusters that join or leave",
-        "choose the protocol `tic`, `sel`, `satin` or `none`, or omit `joinsAfter`",
+    let under_cck = with([late, (TIC, "cck: {}"), (stealing, "schedule: {}")]);
+    assert!(parse("federation.yaml", under_cck.as_bytes()).is_ok());
+    let both =
+        |leaves: &str| under_cck.replace("joinsAfter: 2s", &format!("joinsAfter: 2s, leavesAfter: {leaves}"));
+    assert!(parse("federation.yaml", both("3s").as_bytes()).is_ok());
+    let (_, message, help) = error(&both("2s"));
+    assert_eq!(
+        message,
+        "cluster `rennes` must leave after it joins (found `leavesAfter: 2s`, `joinsAfter: 2s`)"
     );
+    assert_eq!(help, "choose a later `leavesAfter`; both times count from the start of the application");
 }
 
 #[test]

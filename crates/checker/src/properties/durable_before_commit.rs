@@ -39,15 +39,20 @@ fn check_owner(
     let own = group.members[place];
     let holders: BTreeSet<ProcessId> = copies.held.keys().copied().chain([own]).collect();
     let gone = history.supervision.departing(&context.clusters);
+    let joins = history.planned.is_some() && !history.supervision.joined.is_empty();
     for ((name, checkpoint), durable) in group.checkpoints.iter().zip(copies.durable.iter().rev()) {
         let Some(first) = checkpoint.commits.iter().min_by_key(|commit| commit.time) else { continue };
-        if history.tasks.is_none() && (history.planned.is_none() || gone.is_empty()) {
+        if history.tasks.is_none() && (history.planned.is_none() || gone.is_empty() && !joins) {
             check_number(history, (number, place), *name, &checkpoint.parts[place], first, finding);
         }
         for &holder in &holders {
             // Other processes replace holders that failed permanently or are about to leave. The replacements do not
             // hold older parts.
             if !gone.is_empty() && !copies.are_around(*name, holder) {
+                continue;
+            }
+            // Once a cluster has joined, partitions and replicas move to its processes, and may move back later.
+            if joins && !checkpoint.parts[place].copies.iter().any(|it| it.holder == holder) {
                 continue;
             }
             finding.instances += 1;

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Claim, Fact, FactKind, FactNo, Position, ProcessId, Time};
+use faultline_core::{Claim, ClusterId, Fact, FactKind, FactNo, Position, ProcessId, Time};
 use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
@@ -34,7 +34,7 @@ pub(super) fn check(
     let tau = bounds.checkpoint_every.iter().flatten().min().copied();
     let (Some(tau), Some(delivered_within)) = (tau, bounds.delivered_within) else { return finding };
     // A coordinator that is halted for a fault to be injected requests no checkpoint.
-    let halts = [FactKind::CheckpointRequested, FactKind::CheckpointMessage];
+    let halts = [FactKind::CheckpointRequested, FactKind::CheckpointMessage, FactKind::Released];
     if !context.common_clock || halts.iter().any(|it| context.halting.contains(it)) {
         return finding;
     }
@@ -55,7 +55,7 @@ pub(super) fn check(
                 continue;
             }
             let Some(until) = after.iter().map(|it| it.at).chain(next).chain(result).min() else { continue };
-            if is_moving(history, request.at, until) {
+            if is_moving(history, planned, request.at, until) {
                 continue;
             }
             finding.instances += 1;
@@ -99,12 +99,24 @@ fn acknowledged(
     (by.len() == partitions).then(|| by.into_values().max()).flatten()
 }
 
-/// Returns whether a cluster was leaving at some time from `since` to `until`: its partitions move to other processes by
-/// a recovery, and no fact states when this recovery begins.
-fn is_moving(history: &History<'_>, since: Time, until: Time) -> bool {
+/// Returns whether a cluster was leaving or joining at some time from `since` to `until`: its partitions move by a
+/// recovery, and no fact states when this recovery begins.
+fn is_moving(history: &History<'_>, planned: &Planned, since: Time, until: Time) -> bool {
     let supervision = &history.supervision;
     let has_left = |leaving| supervision.left.iter().any(|&(at, cluster)| cluster == leaving && at <= since);
+    let is_home = |partition: &ProcessId| {
+        planned.joined.iter().any(|((_, of), joined)| {
+            of == partition
+                && history.source(joined.at).process == *partition
+                && history.time(joined.at) <= since
+        })
+    };
+    let are_home = |cluster: ClusterId| history.context.clusters[cluster.index()].iter().all(is_home);
     supervision.leaving.iter().any(|&(at, cluster)| at <= until && !has_left(cluster))
+        || supervision
+            .joined
+            .iter()
+            .any(|&(at, cluster)| at <= until && !has_left(cluster) && !are_home(cluster))
 }
 
 /// Returns whether, after this end of a life, the process's partition joined the recovery that precedes a checkpoint. A
@@ -231,6 +243,31 @@ mod tests {
             checkpoint(&mut run, 1, Span::ZERO, TAU * 2);
             request(&mut run, 1, 2);
             assert_eq!(found(&run).0, instances);
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_has_joined_is_an_excuse_until_its_partitions_are_home() {
+        for (are_home, instances) in [(false, 0), (true, 1)] {
+            let mut run = run();
+            run.0.supervisor(Fact::Joined(ClusterId(1)));
+            if are_home {
+                run.absorbed(1, 1, 1);
+            }
+            checkpoint(&mut run, 1, Span::ZERO, TAU * 2);
+            request(&mut run, 1, 2);
+            assert_eq!(found(&run).0, instances);
+        }
+    }
+
+    #[test]
+    fn a_coordinator_that_may_have_been_halted_is_not_judged() {
+        for fact in [FactKind::CheckpointRequested, FactKind::Released] {
+            let mut run = run();
+            run.0.context.halting.insert(fact);
+            checkpoint(&mut run, 1, Span::ZERO, TAU * 2);
+            request(&mut run, 1, 2);
+            assert_eq!(found(&run).0, 0, "{fact:?}");
         }
     }
 

@@ -1,6 +1,7 @@
-//! A partition runs on one process at a time (CCK). It moves only away from a process that has failed permanently, or
-//! whose cluster is due to leave. A process that still runs when its partition moves must stop running the partition
-//! before it leaves, and before the program ends.
+//! A partition runs on one process at a time (CCK). It moves only away from a process that has failed permanently or
+//! whose cluster is due to leave, or to the process of the same name once the cluster of that process has joined. A
+//! process that still runs when a partition moves away must stop running the partition before it leaves, and before the
+//! program ends.
 //!
 //! The process that takes over states that it has restored the partition; the other one states that it has ceded it. A
 //! process that fails need not cede anything: its next life runs only what it is told to run.
@@ -10,22 +11,30 @@ use faultline_core::{Life, ProcessId};
 
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
-use faultline_history::{History, Planned, Point, Segment, SegmentNo};
+use faultline_history::{History, Point, Segment, SegmentNo};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::OneHost);
     let Some(planned) = &history.planned else { return finding };
     let departing = history.supervision.departing(&history.context.clusters);
+    let joining = history.supervision.joining(&history.context.clusters);
     for &partition in history.context.clusters.iter().flatten() {
-        for Move { from, life, to, at } in moves(history, partition) {
+        let joins = joining.contains(&partition);
+        for Move { from, since, life, to, at } in moves(history, partition, joins) {
             finding.instances += 1;
             let source = history.source(at);
-            if !departing.contains(&from) {
+            let has_ended = history.supervision.end_of(from, life).is_some();
+            let mut ceded = planned.ceded.iter().filter(|it| (it.partition, it.host) == (partition, from));
+            let has_ceded = ceded.any(|it| (since..at.segment).contains(&it.at.segment));
+            // The process of a cluster that has joined may depart before it restores its partition, so that the
+            // partition moves on.
+            let has_gone_home = to == partition || departing.contains(&partition) && (has_ceded || has_ended);
+            let has_cause = departing.contains(&from) || joins && has_gone_home;
+            if !has_cause {
                 finding.violated([source], Breach::MovedWithoutCause { partition, from, to });
             }
             let is_over = history.context.outcome == Some(Outcome::Completed) || history.has_left(from);
-            let has_ended = history.supervision.end_of(from, life).is_some();
-            if !is_over || has_ended || has_ceded(planned, partition, from) {
+            if !is_over || has_ended || has_ceded {
                 continue;
             }
             if history.trace.has_gap_of(from) {
@@ -38,13 +47,11 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-fn has_ceded(planned: &Planned, partition: ProcessId, host: ProcessId) -> bool {
-    planned.ceded.iter().any(|it| (it.partition, it.host) == (partition, host))
-}
-
 /// A partition that moved to another process.
 struct Move {
     from: ProcessId,
+    /// The first state of the partition at that process since the partition moved there.
+    since: SegmentNo,
     /// The last life of that process that had a state of the partition.
     life: Life,
     to: ProcessId,
@@ -52,20 +59,24 @@ struct Move {
     at: Point,
 }
 
-/// Returns the moves of a partition, in their order.
-fn moves(history: &History<'_>, partition: ProcessId) -> Vec<Move> {
+/// Returns the moves of a partition, in their order. `joins` states whether its cluster joined during the run.
+fn moves(history: &History<'_>, partition: ProcessId, joins: bool) -> Vec<Move> {
     let range = history.processes[partition.index()].segments.clone();
-    // A process has a state of its own partition from the start; any other state is restored.
-    let has_state = |it: &Segment| it.is_restored && !it.is_rootless || it.life == Life(1);
+    // A process that is present from the start has a state of its own partition from the start; any other state is
+    // restored.
+    let is_initial = |it: &Segment| !joins && !it.is_restored && (it.host, it.life) == (partition, Life(1));
+    let has_state = |it: &Segment| it.is_restored && !it.is_rootless || is_initial(it);
     let mut moves = Vec::new();
     let mut last: Option<&Segment> = None;
+    let mut since = SegmentNo(range.start);
     for (no, segment) in range.map(|it| (SegmentNo(it), history.segment(SegmentNo(it)))) {
         if !has_state(segment) {
             continue;
         }
         if let Some(before) = last.filter(|it| it.host != segment.host) {
             let at = Point { segment: no, fact: segment.begin };
-            moves.push(Move { from: before.host, life: before.life, to: segment.host, at });
+            moves.push(Move { from: before.host, since, life: before.life, to: segment.host, at });
+            since = no;
         }
         last = Some(segment);
     }
@@ -117,6 +128,62 @@ mod tests {
     fn a_process_may_not_leave_with_its_partition() {
         assert!(matches!(moved(true, false, true)[..], [Breach::NotCeded { .. }]));
         assert_eq!(moved(true, false, false), [], "the process may still cede the partition");
+    }
+
+    /// Partition 2 runs at process 0 until its own process takes over.
+    fn joined(is_announced: bool, is_ceded: bool) -> Vec<Breach> {
+        let mut run = Partitions::new(3);
+        run.absorbed(0, 2, 0);
+        if is_announced {
+            run.0.supervisor(Fact::Joined(ClusterId(2)));
+        }
+        if is_ceded {
+            run.0.state(0, Fact::Ceded { partition: p(2), epoch: Incarnation(5) });
+        }
+        run.absorbed(2, 2, 5);
+        run.0.context.outcome = Some(Outcome::Completed);
+        check_alone(check, &run.0).wrong()
+    }
+
+    #[test]
+    fn a_partition_moves_home_once_its_cluster_has_joined() {
+        assert_eq!(joined(true, true), []);
+        assert!(matches!(joined(true, false)[..], [Breach::NotCeded { .. }]));
+        assert!(!joined(false, true).is_empty(), "no cluster has joined");
+    }
+
+    #[test]
+    fn a_partition_moves_on_if_its_process_departs_before_it_restores_the_partition() {
+        for departs in [true, false] {
+            let mut run = Partitions::new(3);
+            run.absorbed(0, 2, 0);
+            run.0.supervisor(Fact::Joined(ClusterId(2)));
+            run.0.state(0, Fact::Ceded { partition: p(2), epoch: Incarnation(5) });
+            if departs {
+                run.0.lose_for_good(2);
+            }
+            run.absorbed(1, 2, 6);
+            let wrong = check_alone(check, &run.0).wrong();
+            assert_eq!(matches!(wrong[..], [Breach::MovedWithoutCause { .. }]), !departs, "{wrong:?}");
+        }
+    }
+
+    /// A partition returns to a process that ceded it earlier, and then moves away again.
+    #[test]
+    fn each_move_of_a_partition_requires_that_its_host_cedes_it() {
+        let mut run = Partitions::new(3);
+        run.absorbed(0, 2, 0);
+        run.0.supervisor(Fact::Joined(ClusterId(2)));
+        run.0.state(0, Fact::Ceded { partition: p(2), epoch: Incarnation(5) });
+        run.absorbed(2, 2, 5);
+        run.0.lose_for_good(2);
+        run.absorbed(0, 2, 8);
+        run.0.supervisor(Fact::Leaving(ClusterId(0)));
+        run.absorbed(1, 2, 9);
+        run.0.supervisor(Fact::Left(ClusterId(0)));
+        assert!(matches!(check_alone(check, &run.0).wrong()[..], [Breach::NotCeded { .. }]));
+        run.0.state(0, Fact::Ceded { partition: p(2), epoch: Incarnation(9) });
+        assert_eq!(check_alone(check, &run.0).wrong(), []);
     }
 
     #[test]

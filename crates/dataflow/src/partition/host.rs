@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Packet;
 use faultline_core::{
-    Action, Claim, Fact, FactKind, Image, ImageName, Incarnation, Machine, Out, ProcessId, Snapshot, To,
+    Action, Claim, Fact, FactKind, Image, ImageName, Incarnation, Life, Machine, Out, ProcessId, Snapshot, To,
 };
 
 use super::protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol, RerunOptions};
@@ -62,6 +62,10 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
         self.send(host, from, to, message);
     }
 
+    fn initial_map(&self) -> &PartitionMap {
+        &self.inner.initial_map
+    }
+
     fn set_map(&mut self, map: PartitionMap) {
         self.inner.partition_map = map;
     }
@@ -100,20 +104,26 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
     }
 
     fn restore(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Image<P::Head, P::Saved>>) {
+        let has_failed = self.is_restored_after_failure(partition);
         let inner = &mut *self.inner;
         let share = share(from.map(|image| &image.snapshot), partition, inner);
         inner.run(partition, share);
         let witness = from.map(|image| image.snapshot.witness).unwrap_or_default();
         let name = from.map(|image| image.name);
-        if partition == inner.me {
+        if has_failed {
             let fact = || Fact::Restored(Box::new((name, epoch, witness)));
             inner.fact(FactKind::Restored, fact, self.out);
         } else {
-            let fact = || Fact::Absorbed(Box::new((partition, name, witness)));
+            let fact = || Fact::Absorbed(Box::new((partition, name, witness, epoch)));
             inner.fact(FactKind::Absorbed, fact, self.out);
         }
         // If all processes that knew the result have failed, no task computes it again. It must be announced here.
         inner.announce_result(partition, self.out);
+    }
+
+    fn is_restored_after_failure(&self, partition: ProcessId) -> bool {
+        let Inner { me, life, running, .. } = &*self.inner;
+        partition == *me && (*life > Life(1) || running.contains_key(me))
     }
 
     fn cede(&mut self, partition: ProcessId, epoch: Incarnation) {

@@ -1,8 +1,9 @@
 //! A process that runs partitions of a planned program, together with its protocol.
 //!
-//! Each rank starts with the partition of the same name. It takes over the partitions of ranks that fail permanently or
-//! leave, and cedes its own before it leaves, as its protocol decides. It runs their tasks in the order of the plan,
-//! sends the values that other partitions read, and records facts about both.
+//! Each rank starts with the partition of the same name, and may start with those of ranks that join later. It takes
+//! over the partitions of ranks that fail permanently or leave. It cedes its own partition before it leaves, and those
+//! of others once they have joined, as its protocol decides. It runs the tasks of its partitions in the order of the
+//! plan, sends the values that other partitions read, and records facts about both.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -29,9 +30,9 @@ use core::fmt::Debug;
 
 use faultline_core::process::{Gauges, In, Packet};
 use faultline_core::{
-    Action, Birth, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, JobNo, Life, Membership,
-    MessageId, Out, Payload, PlannedTask, Position, Process, ProcessId, Progress, Role, Span, Stamp, TaskId,
-    Time, To, Witness,
+    Action, Birth, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, Incarnation, JobNo, Life,
+    Membership, MessageId, Out, Payload, PlannedTask, Position, Process, ProcessId, Progress, Role, Span,
+    Stamp, TaskId, Time, To, Witness,
 };
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,8 @@ pub struct PartitionConfig<P: PartitionProtocol, G: Program> {
     pub program: Arc<G>,
     /// The program's plan, with one partition for each rank.
     pub plan: Arc<Plan>,
+    /// The process that runs each partition when the program starts.
+    pub initial_map: PartitionMap,
     /// The window: a partition executes no task that is this many or more steps after its first incomplete
     /// step. At least 1.
     pub window: u32,
@@ -78,8 +81,10 @@ struct Inner<P: PartitionProtocol, G: Program> {
     me: ProcessId,
     life: Life,
     membership: Arc<Membership>,
-    /// The processes to which messages for partitions are sent. Changes with a recovery, not with the membership.
+    /// The processes to which messages for partitions are sent. Changes with a recovery, not with the membership. A
+    /// process that has restarted does not know the map until its first recovery; until then, each partition is at home.
     partition_map: PartitionMap,
+    initial_map: PartitionMap,
     program: Arc<G>,
     plan: Arc<Plan>,
     window: u32,
@@ -170,6 +175,7 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
             life,
             membership: membership.clone(),
             partition_map: PartitionMap::default(),
+            initial_map: config.initial_map.clone(),
             program: config.program.clone(),
             plan: config.plan.clone(),
             window: config.window.max(1),
@@ -188,8 +194,13 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
             taken: facts,
             facts: 0,
         };
-        if boot == Boot::Fresh && membership.member(me).role == Role::RANK {
-            inner.run(me, Share::new(me, &inner.plan, inner.window));
+        if boot == Boot::Fresh {
+            inner.partition_map = config.initial_map.clone();
+            for partition in membership.with_role(Role::RANK) {
+                if inner.partition_map.host_of(partition) == me {
+                    inner.run_initial(partition, out);
+                }
+            }
         }
         let config = config.protocol.clone();
         let birth = Birth { me, life, boot, membership, config, record, seed, facts };
@@ -333,6 +344,15 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         self.stop(partition);
         let running = Running { share, rerun: None, held: true, waiting: Vec::new() };
         self.running.insert(partition, running);
+    }
+
+    /// Runs a partition from its initial state, from the start of the program.
+    fn run_initial(&mut self, partition: ProcessId, out: &mut Out<Partition<P, G>>) {
+        self.run(partition, Share::new(partition, &self.plan, self.window));
+        if partition != self.me {
+            let absorbed = (partition, None, Witness::default(), Incarnation::default());
+            self.fact(FactKind::Absorbed, || Fact::Absorbed(Box::new(absorbed)), out);
+        }
     }
 
     /// Discards the state of a partition, and its jobs. The end of the remaining partitions is recorded again.

@@ -15,7 +15,8 @@ use crate::partition_map::PartitionMap;
 use crate::plan::{Plan, Value};
 
 /// A protocol for planned programs, one instance per process. It acts on the partitions that the process runs
-/// through a [`PartitionHost`]: its own, and those of processes that failed permanently or whose cluster leaves.
+/// through a [`PartitionHost`]: its own, and those of processes that failed permanently, or whose cluster leaves or has
+/// not joined yet.
 pub trait PartitionProtocol: ProtocolTypes {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
@@ -27,8 +28,8 @@ pub trait PartitionProtocol: ProtocolTypes {
     /// Returns the roles of the processes that the protocol needs besides the ranks. They belong to no cluster and run
     /// no tasks.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
-    /// Starts a life. The first life of a rank runs its own partition, which is held until
-    /// [`PartitionHost::release`]; later lives run none until [`PartitionHost::restore`].
+    /// Starts a life. The first life of a rank runs the partitions that [`PartitionHost::initial_map`] assigns to it,
+    /// each of which is held until [`PartitionHost::release`]; later lives run none until [`PartitionHost::restore`].
     fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn PartitionHost<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: PartitionInput<Self>, now: Time, host: &mut dyn PartitionHost<Self>);
@@ -124,6 +125,8 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     /// Sends a message to a partition, or to a process outside the clusters. Between two partitions, it arrives after
     /// all values that were sent before it. [`Machine::control`] sends a message to a process instead.
     fn tell(&mut self, from: ProcessId, to: ProcessId, message: P::Control);
+    /// Returns the host of each partition when the program starts.
+    fn initial_map(&self) -> &PartitionMap;
     /// Sets the host of each partition. Later messages and values for a partition are sent to its host.
     fn set_map(&mut self, map: PartitionMap);
     /// Returns whether the partition runs here.
@@ -140,6 +143,9 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     /// Runs the partition from an image's state, or from its initial state. Its previous state here is discarded. The
     /// partition is held until [`PartitionHost::release`]. `epoch` names the recovery.
     fn restore(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Image<P::Head, P::Saved>>);
+    /// Returns whether [`PartitionHost::restore`] rolls the partition back after a failure: it is the process's own, and
+    /// this is not the first life, or the partition runs here. Any other partition has moved to this process.
+    fn is_restored_after_failure(&self, partition: ProcessId) -> bool;
     /// Stops running a partition, because another process runs it from the recovery `epoch` onwards. Its state here is
     /// discarded.
     fn cede(&mut self, partition: ProcessId, epoch: Incarnation);

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Packet;
 use faultline_core::{
-    Action, Chunk, Claim, Fact, FactKind, Image, ImageName, Machine, Out, ProcessId, Snapshot, TaskId, Theft,
-    To,
+    Action, Chunk, Claim, Fact, FactKind, Image, ImageName, Incarnation, Machine, Out, ProcessId, Snapshot,
+    TaskId, Theft, To,
 };
 
 use super::{Inner, TaskProcess, TaskProcessMessage};
@@ -113,7 +113,8 @@ impl<P: Recovery, G: Program> Host<P> for ProtocolHost<'_, P, G> {
         };
         let witness = last.map(|it| it.snapshot.witness).unwrap_or_default();
         let name = last.map(|it| it.name);
-        inner.fact(FactKind::Absorbed, || Fact::Absorbed(Box::new((of, name, witness))), self.out);
+        let absorbed = || Fact::Absorbed(Box::new((of, name, witness, Incarnation::default())));
+        inner.fact(FactKind::Absorbed, absorbed, self.out);
         let graph = match what {
             LastState::Image(image) => Graph::load(&image.snapshot.application),
             LastState::Log(image, log) => inner.replay(image, log),

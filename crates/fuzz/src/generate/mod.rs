@@ -2,7 +2,7 @@
 //! distribution.
 
 mod faults;
-mod leaves;
+mod moves;
 mod plans;
 mod presence;
 mod second;

@@ -13,7 +13,7 @@ use faultline_core::Span;
 use faultline_dataflow::{ProgramSize, extent};
 
 use super::faults::Faults;
-use super::{bandwidth, copies, leaves, links, plans, second, simulator, successors};
+use super::{bandwidth, copies, links, moves, plans, second, simulator, successors};
 use crate::chance::{Chance, short};
 use crate::scenario::Protocol;
 
@@ -117,7 +117,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     }
     if plans {
         plans::vary(chance, &mut federation, length);
-        leaves::vary(chance, &mut federation, &outside, length, outage);
+        moves::vary(chance, &mut federation, &outside, length, outage);
     }
     federation
 }

@@ -102,7 +102,10 @@ impl Partitions {
 
     /// Makes a process take over another process's partition in its initial state.
     pub fn absorbed(&mut self, host: u32, partition: u32, epoch: u32) {
-        self.0.state(host, Fact::Absorbed(Box::new((p(partition), None, Witness::default()))));
+        self.0.state(
+            host,
+            Fact::Absorbed(Box::new((p(partition), None, Witness::default(), Incarnation(epoch)))),
+        );
         self.joined_at(host, partition, epoch, Position::default());
     }
 

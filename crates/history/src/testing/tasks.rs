@@ -1,8 +1,8 @@
 //! Traces of programs of tasks, built step by step.
 
 use faultline_core::{
-    Attempt, Claim, Digest, Fact, ImageName, Life, Promise, Promises, Scope, Span, TaskId, Theft, TheftStep,
-    Witness,
+    Attempt, Claim, Digest, Fact, ImageName, Incarnation, Life, Promise, Promises, Scope, Span, TaskId,
+    Theft, TheftStep, Witness,
 };
 
 use super::{Run, p};
@@ -90,7 +90,10 @@ impl TaskRun {
     /// Absorbs the state of a permanently failed process into `by`.
     pub fn absorb(&mut self, by: u32, of: u32, from: Option<(ImageName, Witness)>) {
         let (name, witness) = from.unzip();
-        self.state(by, Fact::Absorbed(Box::new((p(of), name, witness.unwrap_or_default()))));
+        self.state(
+            by,
+            Fact::Absorbed(Box::new((p(of), name, witness.unwrap_or_default(), Incarnation::default()))),
+        );
     }
 
     /// Hashes a multiset of tasks in the same way as witnesses.

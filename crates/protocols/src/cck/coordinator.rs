@@ -32,6 +32,8 @@ pub(super) struct Coordinator {
     lives: u64,
     /// Where partitions have run since the last recovery.
     current_map: EpochMap,
+    /// The clusters that were about to leave when the last recovery began. All processes know that they leave.
+    leaving: BTreeSet<ClusterId>,
     activity: Activity,
     /// Whether the application has begun. Before that, not every partition can be reached.
     has_begun: bool,
@@ -55,7 +57,7 @@ enum Activity {
 }
 
 impl Coordinator {
-    pub(super) fn start(birth: Birth<Config>, now: Time) -> Coordinator {
+    pub(super) fn start(birth: Birth<Config>, now: Time, host: &dyn PartitionHost<Cck>) -> Coordinator {
         let Birth { me, boot, membership, config, .. } = birth;
         let is_first = boot == Boot::Fresh;
         Coordinator {
@@ -63,7 +65,8 @@ impl Coordinator {
             epoch: Incarnation(0),
             valid: is_first.then(Position::default),
             lives: if is_first { membership.members.len() as u64 } else { 0 },
-            current_map: EpochMap::default(),
+            current_map: EpochMap { epoch: Incarnation(0), map: host.initial_map().clone() },
+            leaving: BTreeSet::new(),
             activity: Activity::Idle,
             has_begun: !is_first,
             due: now + config.interval,
@@ -92,6 +95,13 @@ impl Coordinator {
         now: Time,
         host: &mut dyn PartitionHost<Cck>,
     ) {
+        let mut presences = self.membership.clusters.iter().zip(membership.clusters.iter());
+        // The recovery after a survey has the epoch of the survey. Its map must not depend on a newer membership, which
+        // other processes may not know yet.
+        let is_outdated = presences.any(|(old, new)| old.presence != new.presence);
+        if is_outdated && matches!(self.activity, Activity::Surveying(..)) {
+            self.activity = Activity::Waiting;
+        }
         self.membership = membership;
         let others = || (0..).map(ProcessId).zip(self.membership.members.iter()).filter(|it| it.0 != self.me);
         let lives = others().map(|(_, it)| u64::from(it.life.0.max(1)) + u64::from(it.gone)).sum::<u64>() + 1;
@@ -99,21 +109,17 @@ impl Coordinator {
             self.lives = lives;
             self.activity = Activity::Waiting;
         }
-        let are_up = others().all(|(id, it)| it.up || self.membership.has_departed(id));
+        let are_up = others().all(|(id, it)| it.up || self.membership.is_absent(id));
         if are_up && !self.has_begun {
             (self.has_begun, self.due) = (true, now + self.config.interval);
         }
         let has_to_move = self.has_to_move();
-        match &mut self.activity {
+        match self.activity {
             Activity::Waiting if are_up => {}
             // The partitions move from a checkpoint that is as new as possible.
             Activity::Idle if has_to_move => {
                 self.due = now;
                 return;
-            }
-            Activity::Surveying(missing, _) => {
-                missing.retain(|it| !self.membership.has_departed(*it));
-                return self.end_survey(now, host);
             }
             _ => return,
         }
@@ -122,7 +128,7 @@ impl Coordinator {
             return self.recover(now, host);
         }
         let asked: Vec<ProcessId> =
-            others().map(|(it, _)| it).filter(|it| !self.membership.has_departed(*it)).collect();
+            others().map(|(it, _)| it).filter(|it| !self.membership.is_absent(*it)).collect();
         for it in &asked {
             host.control(To::One(*it), Message::Survey(self.epoch));
         }
@@ -135,6 +141,7 @@ impl Coordinator {
         let valid = self.valid.unwrap_or_default();
         let map = self.current_map.map.update(&self.membership);
         self.current_map = EpochMap { epoch: self.epoch, map: map.clone() };
+        self.leaving = self.all_leaving().collect();
         host.set_map(map.clone());
         let message = Message::Recover(self.epoch, valid, map.clone());
         self.broadcast(&message, host);
@@ -142,7 +149,7 @@ impl Coordinator {
         let partitions = self.partitions();
         let hosts: BTreeSet<ProcessId> = partitions.iter().map(|it| map.host_of(*it)).collect();
         let idle = partitions.difference(&hosts).copied();
-        let idle: BTreeSet<ProcessId> = idle.filter(|it| !self.membership.has_departed(*it)).collect();
+        let idle: BTreeSet<ProcessId> = idle.filter(|it| !self.membership.is_absent(*it)).collect();
         idle.iter().for_each(|it| host.control(To::One(*it), message.clone()));
         self.activity = Activity::Recovering(partitions, idle);
         if self.config.defects.has(Defect::CheckpointDuringRerun) {
@@ -169,23 +176,31 @@ impl Coordinator {
         }
     }
 
-    /// Returns whether partitions have to move without a failure, because their processes leave.
+    fn all_leaving(&self) -> impl Iterator<Item = ClusterId> {
+        let clusters = (0..).map(ClusterId).zip(self.membership.clusters.iter());
+        clusters.filter(|(_, it)| it.presence == Presence::Leaving).map(|(cluster, _)| cluster)
+    }
+
+    /// Returns whether a recovery is due without a failure, because clusters have joined or leave. A cluster that leaves
+    /// may run no partition, but hold replicas.
     fn has_to_move(&self) -> bool {
         let EpochMap { map, .. } = &self.current_map;
         self.has_begun
             && self.membership.version.0 > u64::from(self.epoch.0)
-            && map.update(&self.membership) != *map
+            && (map.update(&self.membership) != *map
+                || self.all_leaving().any(|it| !self.leaving.contains(&it)))
     }
 
     /// Lets each cluster leave whose processes run no partition any more. The newest checkpoint was taken without them,
     /// so no recovery needs their storage.
     fn release_clusters(&self, host: &mut dyn PartitionHost<Cck>) {
         let map = &self.current_map.map;
-        for (cluster, entry) in (0..).map(ClusterId).zip(self.membership.clusters.iter()) {
-            let runs = |it: &ProcessId| entry.processes.contains(&map.host_of(*it));
-            let is_running = self.partitions().iter().any(runs);
-            let is_free = !is_running || self.config.defects.has(Defect::ReleasedWithPartitions);
-            if entry.presence == Presence::Leaving && is_free {
+        let is_early = self.config.defects.has(Defect::ReleasedWithPartitions);
+        for cluster in self.all_leaving() {
+            let processes = self.membership.processes_of(cluster);
+            let is_running = self.partitions().iter().any(|it| processes.contains(&map.host_of(*it)));
+            let is_free = !is_running && self.leaving.contains(&cluster);
+            if is_free || is_early {
                 host.claim(Claim::Released { cluster });
             }
         }

@@ -14,7 +14,7 @@ pub(super) fn holders(
     partition: ProcessId,
     at: ProcessId,
 ) -> Vec<ProcessId> {
-    let own = membership.cluster_of(partition);
+    let own = membership.cluster_of(at);
     let is_near = |it: &ProcessId| membership.cluster_of(*it) == own;
     let (near, far): (Vec<_>, Vec<_>) = others(membership, partition, at).partition(is_near);
     let mut servers: Vec<ProcessId> = membership.with_role(Role::STORAGE_SERVER).collect();

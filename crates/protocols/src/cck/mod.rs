@@ -170,24 +170,28 @@ impl PartitionProtocol for Cck {
             stored: StoredImages::default(),
             surveyed: None,
             promised: Incarnation(0),
-            current_map: EpochMap::default(),
+            current_map: EpochMap { epoch: Incarnation(0), map: host.initial_map().clone() },
             announced: Vec::new(),
             locals: BTreeMap::new(),
             config,
             membership: membership.clone(),
         };
         if role == Role::RECOVERY_PROCESS {
-            let mut coordinator = Coordinator::start(birth, now);
+            let mut coordinator = Coordinator::start(birth, now, host);
             coordinator.update_membership(membership, now, host);
             this.coordinator = Some(coordinator);
         } else if boot != Boot::Fresh {
             host.list();
         } else {
             this.stored.is_listed = true;
-            if role == Role::RANK {
-                this.locals.insert(me, LocalPartition::default());
-                host.release(me);
+            let starts_at_once = this.config.defects.has(Defect::JoinerStartsAtOnce);
+            if starts_at_once && role == Role::RANK && !host.runs(me) {
+                host.restore(me, Incarnation(0), None);
             }
+            for partition in this.membership.with_role(Role::RANK).filter(|it| host.runs(*it)) {
+                this.locals.insert(partition, LocalPartition::default());
+            }
+            this.locals.keys().for_each(|it| host.release(*it));
         }
         this
     }

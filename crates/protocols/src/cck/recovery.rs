@@ -79,7 +79,9 @@ impl Cck {
         if host.runs(partition) {
             return self.join_recovery(partition, host);
         }
-        if valid == Position::default() {
+        let comes_home = partition == self.me && !host.is_restored_after_failure(partition);
+        let starts_again = comes_home && self.config.defects.has(Defect::HomeFromInitialState);
+        if valid == Position::default() || starts_again {
             local.loading = None;
             return self.restore(partition, None, host);
         }
@@ -119,7 +121,7 @@ impl Cck {
         for search in searches {
             let Some(asked) = &mut search.asked else { continue };
             let before = asked.len();
-            asked.retain(|it| !membership.has_departed(*it));
+            asked.retain(|it| !membership.is_absent(*it));
             if asked.len() < before {
                 shorter.push(search.name);
             }
@@ -169,9 +171,8 @@ impl Cck {
         }
         let holds = |role| role == Role::RANK || role == Role::STORAGE_SERVER;
         let all = (0..).map(ProcessId).zip(self.membership.members.iter());
-        let others = all.filter(|(it, member)| {
-            *it != self.me && !self.membership.has_departed(*it) && holds(member.role)
-        });
+        let others = all
+            .filter(|(it, member)| *it != self.me && !self.membership.is_absent(*it) && holds(member.role));
         let asked: BTreeSet<ProcessId> = others.map(|(it, _)| it).collect();
         asked.iter().for_each(|it| host.control(To::One(*it), Message::Fetch(name)));
         loading.asked = Some(asked);
@@ -215,12 +216,13 @@ impl Cck {
         host: &mut dyn PartitionHost<Self>,
     ) {
         let local = self.locals.get_mut(&partition).expect("the partition recovers");
+        let has_failed = host.is_restored_after_failure(partition);
         host.restore(partition, local.epoch, image);
         let checkpoint = image.map(|it| it.name.position()).unwrap_or_default();
         local.committed = checkpoint;
         local.is_restored = true;
-        // For a partition taken over from another process, the host has recorded the absorption instead.
-        if partition == self.me {
+        // For a partition that has moved to this process, the host has recorded the absorption instead.
+        if has_failed {
             host.claim(Claim::RolledBack {
                 to: Position { incarnation: local.epoch, sn: checkpoint.sn },
                 checkpoint,

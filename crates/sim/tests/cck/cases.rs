@@ -347,3 +347,50 @@ fn other_processes_take_part_in_a_re_execution() {
     assert_eq!(asked(false), 0);
     assert!(asked(true) > 20);
 }
+
+/// Returns a federation in which a cluster joins while the program runs, and a process that hosts a partition of this
+/// cluster until then.
+fn joining(cluster: u16) -> (Federation, ProcessId) {
+    let joins = Some((ClusterId(cluster), Span::from_millis(60)));
+    let first = (u32::from(cluster) * 2 + 2) % RANKS;
+    (Federation { joins, ..federation(13) }, ProcessId(first))
+}
+
+#[test]
+fn the_partitions_of_a_cluster_that_joins_move_home() {
+    for cluster in 0..3 {
+        let (federation, _) = joining(cluster);
+        let ended = survives(&federation, coordinated(Coordination::Neighbours), &cluster);
+        let home = |it: &&Record| matches!(&it.fact, Fact::Absorbed(absorbed) if absorbed.0 == it.process);
+        assert_eq!(ended.facts.iter().filter(home).count(), 2, "cluster {cluster}");
+        assert_eq!(ended.count(FactKind::Ceded), 2, "cluster {cluster}");
+        assert_eq!(ended.count(FactKind::RolledBack), 0, "cluster {cluster}: nothing failed");
+    }
+}
+
+#[test]
+fn processes_fail_while_partitions_move_home() {
+    for (cluster, fate) in (0..3).flat_map(|it| FATES.map(|fate| (it, fate))) {
+        let (plain, host) = joining(cluster);
+        let joiners = [0, 1].map(|it| ProcessId(u32::from(cluster) * 2 + it));
+        let moments = [
+            when(FactKind::Ceded, host, 1),
+            when(FactKind::RecoveryStarted, joiners[1], 1),
+            when(FactKind::Absorbed, joiners[0], 1),
+            when(FactKind::Saved, joiners[0], 1),
+        ];
+        for moment in moments {
+            for fault in [crash(joiners[0], fate), crash(host, fate), lose(cluster, fate)] {
+                for coordinator_fails in [false, true] {
+                    let mut federation = plain.clone();
+                    federation.faults = vec![(moment.clone(), fault.clone())];
+                    if coordinator_fails {
+                        federation.faults.push((moment.clone(), crash(COORDINATOR, fate)));
+                    }
+                    let what = (cluster, &moment, &fault, coordinator_fails);
+                    survives(&federation, coordinated(Coordination::Neighbours), &what);
+                }
+            }
+        }
+    }
+}

@@ -59,10 +59,15 @@ fn random() -> impl Iterator<Item = Federation> {
     (0..).map(|seed| Federation::wide(seed, 3))
 }
 
+fn joining() -> impl Iterator<Item = Federation> {
+    Federation::joining(0..)
+}
+
 #[test]
 fn without_a_defect_there_is_no_violation() {
     let config = coordinated(Coordination::Neighbours);
     assert_eq!(first(random().take(200), &config), None);
+    assert_eq!(first(joining().take(200), &config), None);
     assert_eq!(first(late_question(), &config), None);
     assert_eq!(first(second_failure(), &config), None);
 }
@@ -74,6 +79,7 @@ fn every_defect_is_found() {
         let schedules: Box<dyn Iterator<Item = Federation>> = match defect {
             // The coordinator must be far from a partition that never sends to some of its senders.
             Defect::ContinuePerPing => Box::new(late_question()),
+            Defect::JoinerStartsAtOnce | Defect::HomeFromInitialState => Box::new(joining().take(BOUND)),
             _ => Box::new(random().take(BOUND)),
         };
         let found = first(schedules, &only(*defect));
@@ -92,8 +98,13 @@ fn every_defect_is_found() {
 fn share_of_schedules_that_each_defect_breaks() {
     let (from, count) = seeds_or(0, 1000);
     for defect in Defect::ALL {
-        let schedules = || (from..from + count).map(|seed| Federation::wide(seed, 3));
-        let broken = schedules().filter(|it| shows(it, only(*defect)).is_some()).count();
+        let schedules: Box<dyn Iterator<Item = Federation>> = match defect {
+            Defect::JoinerStartsAtOnce | Defect::HomeFromInitialState => {
+                Box::new(Federation::joining(from..).take(count as usize))
+            }
+            _ => Box::new((from..from + count).map(|seed| Federation::wide(seed, 3))),
+        };
+        let broken = schedules.filter(|it| shows(it, only(*defect)).is_some()).count();
         println!("{defect:?}: {broken} of {count}");
     }
 }

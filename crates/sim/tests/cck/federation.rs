@@ -8,14 +8,15 @@ use std::sync::Arc;
 use faultline_core::fault::{LinkProperties, Outcome};
 use faultline_core::{
     Cluster, ClusterId, Digest, Fact, FactKind, Fault, FaultNo, ImageName, Life, Member, Membership,
-    MembershipVersion, NodeId, PlannedFault, ProcessId, Role, Scope, Span, StorageFate, Time, Trigger,
+    MembershipVersion, NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span, StorageFate, Time,
+    Trigger,
 };
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::plan::in_blocks;
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::cloth::Cloth;
 use faultline_dataflow::programs::jacobi::Jacobi;
-use faultline_dataflow::{Partition, PartitionConfig, Plan};
+use faultline_dataflow::{Partition, PartitionConfig, PartitionMap, Plan};
 use faultline_protocols::cck::{self, Cck};
 use faultline_sim::{Config, Links, Simulation};
 use faultline_trace::{Record, Sink};
@@ -38,6 +39,8 @@ pub(crate) struct Federation {
     pub(crate) sends_first: bool,
     /// Speeds in percent, by process; if `None`, drawn from the seed.
     pub(crate) speeds: Option<Vec<u32>>,
+    /// A cluster that joins while the program runs, and when.
+    pub(crate) joins: Option<(ClusterId, Span)>,
 }
 
 /// How a run ended.
@@ -91,6 +94,7 @@ impl Federation {
             far: None,
             sends_first: false,
             speeds: None,
+            joins: None,
         }
     }
 
@@ -120,6 +124,24 @@ impl Federation {
             federation.faults.push((trigger, pause));
         }
         federation
+    }
+
+    /// Creates random federations with several clusters, the last of which joins while the program runs. The first
+    /// process never fails permanently, so that a process that is present from the start remains.
+    pub(crate) fn joining(seeds: impl Iterator<Item = u64>) -> impl Iterator<Item = Federation> {
+        let several = seeds.map(|seed| Federation::wide(seed, 3)).filter(|it| it.clusters.len() > 1);
+        several.map(|mut federation| {
+            for (_, fault) in &mut federation.faults {
+                match fault {
+                    Fault::Crash { process: ProcessId(0), returns, .. }
+                    | Fault::LoseCluster { cluster: ClusterId(0), returns, .. } => *returns = true,
+                    _ => {}
+                }
+            }
+            let last = ClusterId(federation.clusters.len() as u16 - 1);
+            let at = Span::from_millis(ChaCha8Rng::seed_from_u64(federation.seed).random_range(1..400));
+            Federation { joins: Some((last, at)), ..federation }
+        })
     }
 
     /// Creates a random federation with at most `most_faults` faults, some of them in the coordinator.
@@ -194,7 +216,10 @@ impl Federation {
         };
         for (cluster, &size) in (0..).zip(&self.clusters) {
             let first = members.len() as u32;
-            clusters.push(Cluster::new((first..first + size).map(ProcessId).collect()));
+            let joins = self.joins.is_some_and(|it| it.0 == ClusterId(cluster));
+            let presence = if joins { Presence::Awaited } else { Presence::Permanent };
+            let processes = (first..first + size).map(ProcessId).collect();
+            clusters.push(Cluster { processes, presence });
             members.extend((first..first + size).map(|it| member(ClusterId(cluster), Role::RANK, it)));
         }
         for role in extra {
@@ -243,7 +268,7 @@ impl Federation {
             deadline: Span::from_secs(120),
             start_within: None,
             scope: Scope::Process,
-            joins: Vec::new(),
+            joins: self.joins.into_iter().collect(),
             leaves: Vec::new(),
             plan: plan.collect(),
             least_work_left_percent: 0,
@@ -261,6 +286,7 @@ impl Federation {
         });
         let drawn = || (0..self.ranks()).map(|it| 25 * (1 + (self.seed as u32 + it) % 4)).collect();
         let process = PartitionConfig::<P, Flow> {
+            initial_map: PartitionMap::initial(&membership),
             protocol: Arc::new(protocol),
             program: Arc::new(self.program.clone()),
             plan: Arc::new(self.plan()),

@@ -222,6 +222,17 @@ fn a_cluster_whose_departure_was_announced_leaves_once_released() {
 }
 
 #[test]
+fn a_cluster_that_joins_after_it_was_due_to_leave_leaves_at_once() {
+    let joins = vec![(GUEST, Span(JOINS))];
+    let mut driver = TestDriver::with(Vec::new(), Presence::Awaited, joins, vec![(GUEST, Span(1))]);
+    driver.pass(1);
+    let orders = driver.pass(JOINS);
+    let stated = |fact: Fact| orders.iter().position(|it| *it == Order::State(fact.clone()));
+    assert!(stated(Fact::Joined(GUEST)).is_some());
+    assert!(stated(Fact::Joined(GUEST)) < stated(Fact::Leaving(GUEST)));
+}
+
+#[test]
 fn a_released_cluster_with_a_failed_process_stays_until_it_is_released_again() {
     let mut driver = TestDriver::leaving(Vec::new());
     driver.pass(JOINS);
