@@ -76,16 +76,16 @@ pub struct Qap {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum QapInstance {
-    /// 12 facilities; the least cost is 578.
+    /// 12 facilities; the minimum cost is 578.
     #[default]
     Nug12,
-    /// 14 facilities; the least cost is 1014.
+    /// 14 facilities; the minimum cost is 1014.
     Nug14,
-    /// 15 facilities; the least cost is 1150.
+    /// 15 facilities; the minimum cost is 1150.
     Nug15,
 }
 
-/// Random program of tasks, to search for schedules that a protocol does not survive.
+/// A random program of tasks, used to search for schedules that break a protocol.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskGraph {
