@@ -9,7 +9,7 @@ use crate::quantity::Duration;
 /// Maximum length of the text of a QAPLIB file, in bytes.
 pub const MAX_QAP_DATA: usize = 65_536;
 
-/// Computes a Fibonacci number by its definition: two calls and a sum.
+/// Computes a Fibonacci number from its definition: two calls and a sum.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fibonacci {
