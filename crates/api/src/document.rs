@@ -105,8 +105,8 @@ struct Metadata {
     name: String,
     /// Namespace on Kubernetes.
     namespace: Option<String>,
-    /// Free for use by people and tools.
+    /// Arbitrary labels, for people and tools.
     labels: Option<BTreeMap<String, String>>,
-    /// Free for use by people and tools.
+    /// Arbitrary annotations, for people and tools.
     annotations: Option<BTreeMap<String, String>>,
 }

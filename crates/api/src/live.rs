@@ -25,7 +25,7 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
     }
     let links_before = old.spec.links().expand(&old.spec.clusters);
     let links = new.spec.links().expand(&new.spec.clusters);
-    // Links to and from the outside matter only if the protocol needs processes there.
+    // Links to and from processes outside the clusters matter only if the protocol needs such processes.
     let is_outside = |it: ClusterId| it == ClusterId::OUTSIDE && Names::of(&new.spec).extra().is_empty();
     let changed = links.into_iter().filter(|((from, to), properties)| {
         links_before[&(*from, *to)] != *properties && !is_outside(*from) && !is_outside(*to)

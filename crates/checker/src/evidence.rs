@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn an_undetected_end_is_found() {
         let why = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Detected { .. })));
-        assert_eq!(why, "the end of life 1 of paris-0 was never detected, but life 2 started");
+        assert_eq!(why, "the failure of life 1 of paris-0 was never detected, but life 2 started");
         let fails = |run: &mut Run, wait| {
             let (life, storage, by) = (Life(1), StorageFate::Kept, EndedBy::Silence);
             remove(run, |fact| *fact == Fact::Completed);
@@ -417,7 +417,7 @@ mod tests {
         };
         assert_eq!(contradictions_after(|run| fails(run, Span::from_secs(1))), "", "the run ended before");
         let why = contradictions_after(|run| fails(run, Span::from_secs(60)));
-        assert_eq!(why, "life 1 of server failed, and its end was never detected");
+        assert_eq!(why, "the failure of life 1 of server was never detected");
     }
 
     #[test]

@@ -23,10 +23,10 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             format!("{} stated facts before it was started", life_of(process, life))
         }
         Contradiction::StartedTooEarly { process, life, next } => {
-            format!("the end of {} was never detected, but {next} started", life_of(process, life))
+            format!("the failure of {} was never detected, but {next} started", life_of(process, life))
         }
         Contradiction::NeverDetected(process, life) => {
-            format!("{} failed, and its end was never detected", life_of(process, life))
+            format!("the failure of {} was never detected", life_of(process, life))
         }
         Contradiction::DetectedAgain(process, life) => {
             format!("the failure of {} was detected more than once", life_of(process, life))
@@ -340,7 +340,7 @@ impl Breach {
                     1 => "only one process".to_owned(),
                     more => format!("only {more} processes"),
                 };
-                format!("{} rolled back {times} times, but {deaths} failed in it", group(by))
+                format!("{} rolled back {times} times, but {deaths} in it failed", group(by))
             }
             Breach::RolledBackRepeatedly { group: by, times } => {
                 format!("{} rolled back {times} times for the same failure", group(by))
@@ -402,7 +402,7 @@ impl Breach {
                 process(*by)
             ),
             Breach::MovedWithoutCause { partition, from, to } => format!(
-                "partition {} moved from {} to {}, although {} had neither failed permanently nor was it to leave",
+                "partition {} moved from {} to {}, although {} had not failed permanently and was not about to leave",
                 process(*partition),
                 process(*from),
                 process(*to),
@@ -451,7 +451,7 @@ impl Breach {
             }
             Breach::Stalled { lent } => {
                 let stalled =
-                    "the program stalled: nothing was run or stolen for a long time before the deadline";
+                    "the program stalled: no task was run or stolen for a long time before the deadline";
                 match lent {
                     Some((theft, task)) => format!(
                         "{stalled}, and the result of {} never arrived ({})",
@@ -495,7 +495,7 @@ impl Breach {
                 epoch.0
             ),
             Breach::NotDemanded { process: by, task, epoch } => format!(
-                "{} re-executed {} in recovery {}, which no partition needed",
+                "{} re-executed {} in recovery {}, although no partition needed it",
                 process(*by),
                 names.task(*task),
                 epoch.0
@@ -560,7 +560,7 @@ impl Breach {
                 format!("{newer} of {} was started after {older}", process(of))
             }
             Breach::StartedBeforeEnd { process: of, older, newer } => {
-                format!("{newer} of {} was started before the end of {older} was detected", process(of))
+                format!("{newer} of {} was started before the failure of {older} was detected", process(of))
             }
             Breach::ActedAfterNext { process: of, older, newer, at } => {
                 format!("{older} of {} still acted at {at}, after {newer} was started", process(of))
@@ -569,7 +569,7 @@ impl Breach {
                 format!("{life} of {} stated facts, but was never started", process(of))
             }
             Breach::StartedUndetected { process: of, older, newer } => {
-                format!("{newer} of {} was started before the end of {older} was detected", process(of))
+                format!("{newer} of {} was started before the failure of {older} was detected", process(of))
             }
             Breach::StartedOnLostStorage { process: of, life } => {
                 format!("{life} of {} was started as if its storage had not been lost", process(of))
@@ -584,7 +584,7 @@ impl Breach {
                 format!("{} finished with the result {found} instead of {expected}", process(of))
             }
             Breach::NeverFinished { process: of } => {
-                format!("{} never finished, or a rollback undid its end", process(of))
+                format!("{} never finished, or a rollback undid its completion", process(of))
             }
             Breach::NotDeterministic { message } => not_deterministic(message, names),
             _ => return None,

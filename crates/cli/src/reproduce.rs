@@ -155,7 +155,7 @@ fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let interrupted = interrupt::flag();
     let work = Work { out: &out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
-    // The runs on real processes come first, while this program does not load the machine otherwise.
+    // The runs on real processes come first, while this program puts no other load on the machine.
     let turns = if quick { QUICK_TURNS } else { TURNS };
     let tasks = Evaluation { out: &out, interrupted: &interrupted, resume }.task_times(turns)?;
     // An interruption leaves no results.

@@ -353,7 +353,7 @@ pub enum Fact {
     /// A claim of the protocol: self-reported.
     Claim(Box<Claim>),
 
-    /// Supervisor: it started a life of a process.
+    /// The supervisor started a life of a process.
     LifeStarted {
         /// The process that starts.
         process: ProcessId,
@@ -362,24 +362,24 @@ pub enum Fact {
         /// How the life begins.
         boot: Boot,
     },
-    /// Supervisor: all ranks may start the application.
+    /// The supervisor permitted all ranks to start the application.
     Begun,
-    /// Supervisor, before it acts: it is injecting fault `no` of the plan.
+    /// The supervisor is about to inject fault `no` of the plan.
     Injecting {
         /// Number of the fault in the plan.
         no: FaultNo,
         /// The fault, with its target resolved.
         fault: Box<Fault>,
     },
-    /// Supervisor: fault `no` had no target left, or was too late to have an effect.
+    /// The supervisor found that fault `no` had no target left, or was too late to have an effect.
     Ineffective {
         /// Number of the fault in the plan.
         no: FaultNo,
         /// The reason, in words.
         reason: Arc<str>,
     },
-    /// Supervisor, before it kills the process: a life ends here, because of an injected fault or because it cannot
-    /// continue.
+    /// A life ends here, because of an injected fault or because it cannot continue. The supervisor states this before
+    /// it kills the process.
     Failed {
         /// The process that fails.
         process: ProcessId,
@@ -390,23 +390,24 @@ pub enum Fact {
         /// The cause of the failure.
         by: EndedBy,
     },
-    /// Supervisor: it detected the end of a life, and is announcing it.
+    /// The supervisor detected the end of a life, and is announcing it.
     Detected {
         /// The process that failed.
         process: ProcessId,
         /// The life that has ended.
         life: Life,
     },
-    /// Supervisor: every rank has finished, and no message is in transit.
+    /// The supervisor found that every rank has finished, and that no message is in transit.
     Completed,
-    /// Supervisor, before it acts: the user changed the running federation.
+    /// The user changed the running federation. The supervisor states this before it acts on the change.
     Changed(Box<Change>),
-    /// Supervisor, before it announces the cluster's processes: a cluster joins.
+    /// A cluster joins. The supervisor states this before it announces the cluster's processes.
     Joined(ClusterId),
-    /// Supervisor, before it announces this: a cluster is due to leave, and its partitions have to move to other
-    /// processes first.
+    /// A cluster is due to leave, and its partitions have to move to other processes first. The supervisor states this
+    /// before it announces the departure.
     Leaving(ClusterId),
-    /// Supervisor, before it ends the cluster's processes permanently and releases their storage: a cluster leaves.
+    /// A cluster leaves. The supervisor states this before it ends the cluster's processes permanently and releases
+    /// their storage.
     Left(ClusterId),
     /// The process told its storage to remove an image. The image may belong to another process, and need not exist.
     Removed(ImageName),

@@ -11,10 +11,11 @@ use faultline_core::Span;
 
 /// The letters that name an exploration's clusters.
 const NAMES: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
-/// Chosen so that deadlines expire in this order: unforced checkpoints, collections, repeated requests.
+/// The delay between checkpoints, chosen so that deadlines expire in this order: unforced checkpoints, collections,
+/// repeated requests.
 const CHECKPOINT_EVERY: Span = Span::from_secs(10);
 const COLLECT_EVERY: Span = Span::from_secs(15);
-/// Protocols repeat requests after four times the delay of the slowest link.
+/// The latency of the links. Protocols repeat requests after four times the latency of the slowest link.
 const LATENCY: Span = Span::from_secs(5);
 /// How long an idle process waits after a refusal before it asks for tasks again.
 const PATIENCE: Span = Span::from_secs(5);

@@ -37,7 +37,7 @@ pub(crate) struct State<N: Hosted> {
 pub(crate) struct Left {
     crashes: u32,
     timers: u32,
-    /// `None` means unlimited.
+    /// Overtakings that the bounds still permit; `None` means unlimited.
     overtakings: Option<u32>,
 }
 

@@ -14,7 +14,7 @@ pub enum Contradiction {
     StartMissing(ProcessId, Life),
     /// A life stated facts before it was started.
     StatedTooEarly(ProcessId, Life),
-    /// A life started before the end of the previous one was detected.
+    /// A life started before the failure of the previous one was detected.
     StartedTooEarly {
         /// The process.
         process: ProcessId,

@@ -32,7 +32,7 @@ pub struct TimeByActivity {
     pub recovering_seconds: f64,
     /// Time from a failure until the restart.
     pub down_seconds: f64,
-    /// Time paused by the user.
+    /// Time for which the user paused the federation.
     pub paused_seconds: f64,
     /// Time after the application had finished.
     pub finished_seconds: f64,

@@ -28,8 +28,8 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// Additional time per federation. Each write takes the API server tens of milliseconds of processor time, and other
 /// requests need time as well.
 const SHARE: Duration = Duration::from_millis(50);
-/// How much earlier a write may happen if a user may be waiting for it: the few steps of a start follow each other
-/// closely.
+/// How much earlier a write may happen if a user may be waiting for it: the few steps of a startup follow in
+/// quick succession.
 const CREDIT: Duration = Duration::from_secs(3);
 
 /// The reason why a federation could not be reported.

@@ -15,8 +15,8 @@ pub enum Application {
     /// Coupled heat solvers, one per cluster. At every step, neighbouring processes exchange rows and each cluster
     /// sends its boundary to the next cluster.
     Heat(Heat),
-    /// Messages sent with a probability, in exact numbers, or as fast as possible. Follows the application file of the
-    /// HC3I simulator.
+    /// Messages sent with given probabilities, in exact numbers, or as fast as possible. Follows the application file of
+    /// the HC3I simulator.
     Synthetic(Synthetic),
     /// Random message-passing programs of the classes that HydEE supports: named receives, gathers, and polls with a
     /// fence.

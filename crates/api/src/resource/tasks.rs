@@ -9,7 +9,7 @@ use crate::quantity::Duration;
 /// Maximum length of the text of a QAPLIB file, in bytes.
 pub const MAX_QAP_DATA: usize = 65_536;
 
-/// Computes a Fibonacci number by its definition: two calls and a sum.
+/// Computes a Fibonacci number from its definition: two calls and a sum.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fibonacci {
@@ -76,16 +76,16 @@ pub struct Qap {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum QapInstance {
-    /// 12 facilities; the least cost is 578.
+    /// 12 facilities; the minimum cost is 578.
     #[default]
     Nug12,
-    /// 14 facilities; the least cost is 1014.
+    /// 14 facilities; the minimum cost is 1014.
     Nug14,
-    /// 15 facilities; the least cost is 1150.
+    /// 15 facilities; the minimum cost is 1150.
     Nug15,
 }
 
-/// Random program of tasks, to search for schedules that a protocol does not survive.
+/// A random program of tasks, used to search for schedules that break a protocol.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskGraph {

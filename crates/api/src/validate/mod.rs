@@ -306,7 +306,7 @@ impl<'a> Check<'a> {
                 "there is no other cluster for the replicas",
                 "add a cluster, or write `replicateTo: sameCluster` or `replicateTo: sharedStorage`",
             ),
-            // Each replica is kept in another cluster.
+            // Each replica is kept in a different cluster.
             ReplicateTo::OtherCluster if replicas as usize >= self.spec.clusters.len() => {
                 let others = self.spec.clusters.len() - 1;
                 self.problem(

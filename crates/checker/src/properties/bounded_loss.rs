@@ -1,11 +1,11 @@
 //! Lost work is bounded: a failure loses at most the work done during one checkpoint interval, the commit, and the
 //! detection of the failure.
 //!
-//! Judged wherever the bound applies: at rollbacks after a failure that restore the newest committed checkpoint. The
-//! protocol controls only one part of the bound: how long its coordinator waits between a commit and the next request,
-//! by the coordinator's own clock. The duration of a commit depends on the storage and the network, and is reported
-//! rather than bounded. Runs in which a fault delays messages, writes or processes are not judged. Time during which a
-//! coordinator was halted at one of its own facts, so that a fault could be injected, does not count.
+//! This property is judged wherever the bound applies: at rollbacks after a failure that restore the newest committed
+//! checkpoint. The protocol controls only one part of the bound: how long its coordinator waits between a commit and
+//! the next request, by the coordinator's own clock. The duration of a commit depends on the storage and the network,
+//! and is reported rather than bounded. Runs in which a fault delays messages, writes or processes are not judged. Time
+//! during which a coordinator was halted at one of its own facts, so that a fault could be injected, does not count.
 //!
 //! Under a protocol that restores a line by its numbers ([`Affected::Line`]), every process waits for the line after
 //! any failure, and no fact states when a process that did not have to roll back continues.

@@ -3,8 +3,8 @@
 //! before it is consumed.
 //!
 //! Without rollbacks, this always holds. But if messages of a rolled-back process still exist before it has re-sent
-//! them, a message that depends on them can overtake them and be consumed before its own cause. Judged if consumption
-//! is recorded, as it is under protocols that rely on repetition.
+//! them, a message that depends on them can overtake them and be consumed before its own cause. This property is judged
+//! if consumption is recorded, as it is under protocols that rely on repetition.
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;

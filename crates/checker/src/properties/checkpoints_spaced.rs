@@ -1,6 +1,6 @@
 //! Economy: a protocol takes unforced checkpoints no more often than the federation asks. The delay that the federation
-//! states begins when a checkpoint is committed. Judged by the coordinator's own clock, within one life and without a
-//! rollback in between: how long it waited before it requested the next checkpoint.
+//! states begins when a checkpoint is committed. This property compares the delay with the time that the coordinator
+//! waited before it requested the next checkpoint, by its own clock, within one life and without a rollback in between.
 //!
 //! The delay after a rollback is not judged: the state is installed, and the rollback stated, some time after the delay
 //! begins. Once a coordinator has finished, its checkpoints are not judged either: a cluster that leaves takes one more

@@ -1,6 +1,6 @@
-//! Containment (HydEE section I): only a failed cluster rolls back, and only as often as it failed. Judged by
-//! restored states, not by claims: a process rolled back if it stated that its state was replaced. Judged for protocols
-//! that promise it.
+//! Containment (HydEE section I): only a failed cluster rolls back, and only as often as it failed. This property is
+//! judged by restored states, not by claims: a process rolled back if it stated that its state was replaced. It is
+//! judged for protocols that promise it.
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;

@@ -1,6 +1,7 @@
 //! Economy: a forced checkpoint has a reason (HC3I, section 3.2). A message forces a checkpoint only if it carries a
 //! position that its receiver's dependencies vector does not cover, so a forced checkpoint raises an entry of another
-//! cluster. Judged under protocols that promise it, by the vectors of checkpoints that the members agree on.
+//! cluster. This property is judged under protocols that promise it, by the vectors of checkpoints that the members
+//! agree on.
 //!
 //! A message that forced a checkpoint may be undone before its delivery. Such a checkpoint still had a reason.
 

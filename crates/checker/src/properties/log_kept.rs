@@ -1,6 +1,7 @@
 //! Logs are kept (HydEE section III-E): a sender collects no logged message before a checkpoint of the receiver
-//! contains it. Judged by counts: a process must not have collected more of its messages to other clusters than
-//! committed or restored checkpoints contain. Judged for protocols that promise to keep logged messages until then.
+//! contains it. This property is judged by counts: a process must not have collected more of its messages to other
+//! clusters than committed or restored checkpoints contain. It is judged for protocols that promise to keep logged
+//! messages until then.
 
 use std::collections::BTreeMap;
 

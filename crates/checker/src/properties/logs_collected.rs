@@ -1,13 +1,13 @@
 //! Economy: logged messages that no recovery can need are removed (HC3I, section 3.5; HydEE, section III-E). A sender
-//! no longer needs a message once no recovery can undo its delivery. Judged by count: by the end of the run, a process
-//! has removed at least as many messages as were delivered before a checkpoint that every recovery restores or keeps.
-//! `log_kept` is the converse.
+//! no longer needs a message once no recovery can undo its delivery. This property is judged by count: by the end of
+//! the run, a process has removed at least as many messages as were delivered before a checkpoint that every recovery
+//! restores or keeps. `log_kept` is the converse.
 //!
 //! Messages that a re-execution sent again are left out, because it need not log them.
 //!
 //! The counts of removed messages are the process's claims: no fact shows its log. A message that the log need not
-//! take, because a checkpoint of its receiver contains it, counts as removed. Judged in virtual time, for processes
-//! that claim at least one removal.
+//! take, because a checkpoint of its receiver contains it, counts as removed. It is judged in virtual time, for
+//! processes that claim at least one removal.
 
 use std::collections::BTreeMap;
 

@@ -5,8 +5,8 @@
 //! checkpoint depends on the storage and the network, and is taken from the run.
 //!
 //! No fact states when an acknowledgement reaches the coordinator, so the bound adds the longest time that a message to
-//! it may take. Judged in virtual time only, because times of different processes are compared, and only if that time is
-//! bounded. Time during which a failure was unknown or a recovery was in progress does not count.
+//! it may take. This property is judged in virtual time only, because times of different processes are compared, and
+//! only if that time is bounded. Time during which a failure was unknown or a recovery was in progress does not count.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
 //! The recovery line is maximal: no cluster rolls back further than necessary. [`super::rollback_caused`] judges
 //! whether the cluster had to roll back at all.
 //!
-//! Judged from witnesses, never from the protocol's vectors. A committed checkpoint is *dirty* if one of its parts
-//! contains the delivery of a message from another cluster whose send was undone. A rollback must restore the newest
-//! checkpoint on its cluster's line that is not dirty. No clock orders failures of different clusters, so a send that
-//! was undone at any time is an excuse, unless the processes that undid it claim to have done so because of this very
-//! rollback.
+//! This property is judged from witnesses, never from the protocol's vectors. A committed checkpoint is *dirty* if one
+//! of its parts contains the delivery of a message from another cluster whose send was undone. A rollback must restore
+//! the newest checkpoint on its cluster's line that is not dirty. No clock orders failures of different clusters, so a
+//! send that was undone at any time is an excuse, unless the processes that undid it claim to have done so because of
+//! this very rollback.
 //!
 //! Only protocols that promise a maximal line have to restore the newest checkpoint. No protocol may restore what an
 //! earlier rollback had undone.

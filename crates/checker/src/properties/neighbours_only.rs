@@ -1,6 +1,6 @@
 //! A checkpoint of partitions takes exactly 2N + 3E messages for N partitions and E channels over which values are sent
-//! (CCK long paper, section on complexity; including a `Continue` for each channel). Judged for protocols that promise
-//! it, in completed runs, because other runs may not show all channels.
+//! (CCK long paper, section on complexity; including a `Continue` for each channel). This property is judged for
+//! protocols that promise it, in completed runs, because other runs may not show all channels.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! No loss (HC3I section 2.1: "in transit messages … should not be lost"): a message in the final state of its sender
-//! is also in the final state of its receiver. Judged only if no message is still in transit, which always holds
-//! between a cluster that has left permanently and all others.
+//! is also in the final state of its receiver. This property is judged only if no message is still in transit, which
+//! always holds between a cluster that has left permanently and all others.
 
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;

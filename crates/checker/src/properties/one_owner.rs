@@ -1,8 +1,8 @@
 //! Each task has one owner: a process takes a lent task back only if its thief does not have it, and never will.
 //!
-//! Judged by what survives. If one final state includes taking the task back, and another includes stealing it, the
-//! task has run in two places. One such case is correct: the victim had used the result, the thief had dropped it, and
-//! a later failure lost every copy of the victim's state.
+//! This property is judged by what survives. If one final state includes taking the task back, and another includes
+//! stealing it, the task has run in two places. One such case is correct: the victim had used the result, the thief had
+//! dropped it, and a later failure lost every copy of the victim's state.
 
 use faultline_core::TheftStep;
 

@@ -1,13 +1,14 @@
 //! After the last fault, the federation settles and resumes: recoveries and checkpoints in progress end, no group rolls
 //! back again, and the application continues until it has finished.
 //!
-//! Judged if all processes read the same clock, for runs that their deadline ended; a run that completed has made
-//! progress. The limit follows from the federation: ten seconds plus a hundred times the delay of its slowest link. A
-//! program of tasks counts as stalled only if, in addition, its longest task would have ended. An application that had
-//! longer pauses before counts as stalled only after ten times its longest pause.
+//! This property is judged if all processes read the same clock, for runs that their deadline ended; a run that
+//! completed has made progress. The limit follows from the federation: ten seconds plus a hundred times the delay of
+//! its slowest link. A program of tasks counts as stalled only if, in addition, its longest task would have ended. An
+//! application that had longer pauses before counts as stalled only after ten times its longest pause.
 //!
-//! Judged for protocols that promise it; for others, a violation is only reported as a remark. Independent checkpoints
-//! do not promise it, because their groups may make each other roll back for as long as they exchange messages.
+//! It is judged for protocols that promise it; for others, a violation is only reported as a remark. Independent
+//! checkpoints do not promise it, because their groups may make each other roll back for as long as they exchange
+//! messages.
 
 use std::collections::BTreeMap;
 

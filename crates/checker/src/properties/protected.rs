@@ -6,8 +6,8 @@
 //! a part. An owner whose storage was lost with it is no excuse as long as another holder has a part, because the owner
 //! restores that part first.
 //!
-//! Judged if all processes read one clock, and if no process failed permanently and no cluster joined or left, because
-//! other processes then become holders.
+//! This property is judged if all processes read one clock, and if no process failed permanently and no cluster joined
+//! or left, because other processes then become holders.
 
 use faultline_core::fault::StorageFault;
 use faultline_core::{Claim, Fault, ProcessId, Time};

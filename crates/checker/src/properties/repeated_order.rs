@@ -1,7 +1,8 @@
 //! Deliveries are repeated in order (pessimistic logging; Elnozahy et al., section 4.2: no process depends on a
 //! delivery that cannot be repeated). When a process rolls back, the messages that other processes have received from
 //! it remain valid. The same messages must therefore be delivered to it in the same order again, up to the last
-//! delivery on which a message that another process has received may depend. Judged for protocols that promise it.
+//! delivery on which a message that another process has received may depend. This property is judged for protocols that
+//! promise it.
 
 use std::collections::HashMap;
 

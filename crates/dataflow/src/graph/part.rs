@@ -31,7 +31,7 @@ pub(super) struct Vertex {
     pub(super) call: Call,
     /// The number of values that the task waits for.
     missing: u32,
-    /// Not saved: a restored state runs an interrupted task again from the start.
+    /// Whether the task is executing. Not saved: a restored state runs an interrupted task again from the start.
     #[serde(skip)]
     pub(super) is_executing: bool,
 }

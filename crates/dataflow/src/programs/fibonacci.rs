@@ -1,5 +1,5 @@
-//! Fibonacci numbers by their definition: two calls and a sum, down to a threshold, at or below which a task spawns no
-//! further calls.
+//! Fibonacci numbers, computed from their definition: two calls and a sum, down to a threshold, at or below which a
+//! task spawns no further calls.
 //!
 //! The program has the shape of every divide-and-conquer program but almost no data, so its running cost is mostly the
 //! overhead of its tasks.
@@ -16,7 +16,7 @@ const SUM: u16 = 1;
 
 /// The index of the largest Fibonacci number that fits in 64 bits.
 const MOST: u32 = 93;
-/// The largest threshold: above it, a single task would take seconds to compute its number by the definition.
+/// The largest threshold: above it, a single task would take seconds to compute its number from the definition.
 const MOST_THRESHOLD: u32 = 35;
 
 /// Parameters of the program.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// increases by one. [`Position::default`] is the initial state of the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// Coordinator to all partitions: take the first of these checkpoints; the second is the newest valid one.
+    /// From the coordinator to all partitions: take the first of these checkpoints; the second is the newest valid one.
     Init(Position, Position),
     /// To a partition that sends to this one: stop sending.
     Ping(Position),
@@ -26,14 +26,14 @@ pub enum Message {
     Stopped(Position),
     /// With global coordination, coordinator to all partitions: all states are saved.
     Resume(Position),
-    /// Restarted coordinator to all processes: which checkpoint is valid, and where does each partition run?
+    /// From a restarted coordinator to all processes: which checkpoint is valid, and where does each partition run?
     /// Afterwards, the receiver takes part in no older recovery.
     Survey(Incarnation),
     /// Answer to [`Survey`](Message::Survey): the newest checkpoint that the sender knows to be valid, and the newest
     /// map that it knows.
     Known(Incarnation, Position, EpochMap),
-    /// Coordinator to all partitions, and to processes that run none: a recovery begins. From now on, partitions run
-    /// where the map states. Partitions without a state restore this checkpoint.
+    /// From the coordinator to all partitions, and to processes that run none: a recovery begins. From now on,
+    /// partitions run where the map states. Partitions without a state restore this checkpoint.
     Recover(Incarnation, Position, PartitionMap),
     /// To a partition to which this one sends: the tasks that this one has executed. This partition sends all later
     /// values after this message.

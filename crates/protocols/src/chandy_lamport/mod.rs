@@ -95,9 +95,9 @@ pub enum Control {
     /// The sender has saved its state for this checkpoint. All its earlier messages on the channel precede
     /// the marker.
     Marker(Checkpoint),
-    /// Member to coordinator: its part is durable, here and at its holders.
+    /// From a member to the coordinator: its part is durable, here and at its holders.
     Durable(Checkpoint),
-    /// Coordinator: all parts are durable, and the checkpoint is committed.
+    /// From the coordinator: all parts are durable, and the checkpoint is committed.
     Commit {
         /// The checkpoint.
         checkpoint: Checkpoint,

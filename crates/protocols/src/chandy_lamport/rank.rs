@@ -221,7 +221,8 @@ impl Rank {
 
     // ---- Checkpoints.
 
-    /// Coordinator: begins a checkpoint, unless one is in progress, the federation is recovering, or a member is down.
+    /// Begins a checkpoint, unless one is in progress, the federation is recovering, or a member is down. Runs on the
+    /// coordinator.
     fn begin_checkpoint(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let is_idle = self.part.is_none() && !self.group.is_recovering();
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_idle) else { return };
@@ -355,7 +356,7 @@ impl Rank {
         }
     }
 
-    /// Coordinator: records that a part is durable, and commits the checkpoint once all parts are.
+    /// Records that a part is durable, and commits the checkpoint once all parts are. Runs on the coordinator.
     fn durable(
         &mut self,
         from: ProcessId,
@@ -371,8 +372,8 @@ impl Rank {
         }
     }
 
-    /// Coordinator: commits the checkpoint once all parts are durable. Before the first commit, the
-    /// supervisor must have recorded that the federation may have acted.
+    /// Commits the checkpoint once all parts are durable. Before the first commit, the supervisor must have recorded
+    /// that the federation may have acted. Runs on the coordinator.
     fn maybe_commit(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let Some(checkpoint) = self.part.as_ref().map(|part| part.checkpoint) else { return };
         let Some(coordinator) = self.coordinator.as_mut().filter(|it| it.awaited.is_empty()) else { return };

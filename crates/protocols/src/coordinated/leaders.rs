@@ -51,7 +51,7 @@ impl Rank {
         }
     }
 
-    /// Coordinator: sends a command to all processes, or to all leaders, and carries it out itself.
+    /// Sends a command from the coordinator to all processes, or to all leaders, and also carries it out here.
     pub(super) fn command(&mut self, message: Control, now: Time, host: &mut dyn Host<Coordinated>) {
         match self.config.coordination {
             Coordination::Direct => self.group.broadcast(message.clone(), host),
@@ -65,7 +65,7 @@ impl Rank {
         self.handle_message(self.group.me, message, now, host);
     }
 
-    /// Leader: forwards the coordinator's commands to its cluster (L1).
+    /// Forwards the coordinator's commands to this leader's cluster (L1).
     pub(super) fn pass_on(&mut self, from: ProcessId, message: &Control, host: &mut dyn Host<Coordinated>) {
         let is_command =
             matches!(message, Control::Request(_) | Control::Drain { .. } | Control::Commit { .. });
@@ -134,7 +134,7 @@ impl Rank {
         }
     }
 
-    /// Leader: answers the coordinator for its cluster (L2).
+    /// Answers the coordinator for this leader's cluster (L2).
     fn report(&mut self, message: Control, now: Time, host: &mut dyn Host<Coordinated>) {
         let me = self.group.me;
         match message {

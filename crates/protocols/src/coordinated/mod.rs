@@ -130,25 +130,25 @@ pub const DEFECTS_OF_LEADERS: [Defect; 6] = [
 /// Messages between processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
-    /// Coordinator: stop, and save the state.
+    /// From the coordinator: stop, and save the state.
     Request(Checkpoint),
-    /// Member, or leader for its cluster: the state is saved.
+    /// From a member, or from a leader for its cluster: the state is saved.
     Saved {
         /// The checkpoint.
         checkpoint: Checkpoint,
         /// Number of messages sent since the last rollback, by receiver.
         sent: Arc<[(ProcessId, u64)]>,
     },
-    /// Coordinator: wait until this many messages have arrived, then write the part.
+    /// From the coordinator: wait until this many messages have arrived, then write the part.
     Drain {
         /// The checkpoint.
         checkpoint: Checkpoint,
         /// Number of messages sent since the last rollback, by receiver.
         sent: Arc<[(ProcessId, u64)]>,
     },
-    /// Member, or leader for its cluster: the part is durable, here and at its holders.
+    /// From a member, or from a leader for its cluster: the part is durable, here and at its holders.
     Drained(Checkpoint),
-    /// Coordinator: all parts are durable, and the checkpoint is committed.
+    /// From the coordinator: all parts are durable, and the checkpoint is committed.
     Commit {
         /// The checkpoint.
         checkpoint: Checkpoint,

@@ -156,8 +156,8 @@ impl Rank {
         }
     }
 
-    /// Coordinator: begins a checkpoint (K1), unless one is in progress, the federation is recovering, or a process is
-    /// down.
+    /// Begins a checkpoint (K1), unless one is in progress, the federation is recovering, or a process is down. Runs on
+    /// the coordinator.
     fn begin_checkpoint(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         let is_idle = !self.member.is_checkpointing() && !self.group.is_recovering();
         let (position, mut answering) = (self.position(), self.answering());
@@ -171,7 +171,7 @@ impl Rank {
         }
     }
 
-    /// Coordinator: counts the messages in transit (K2).
+    /// Counts the messages in transit (K2). Runs on the coordinator.
     pub(super) fn counted(
         &mut self,
         from: ProcessId,
@@ -186,8 +186,8 @@ impl Rank {
         }
     }
 
-    /// Coordinator: commits once every part is durable (K4). Before the first commit, the supervisor must
-    /// have recorded that the federation may have acted.
+    /// Commits the checkpoint once every part is durable (K4). Before the first commit, the supervisor must have
+    /// recorded that the federation may have acted. Runs on the coordinator.
     pub(super) fn all_drained(
         &mut self,
         from: ProcessId,

@@ -41,7 +41,7 @@ impl Alerts {
 }
 
 impl Hc3i {
-    /// Coordinator, after a rollback: alerts every other cluster.
+    /// Alerts every other cluster after a rollback. Runs on the coordinator.
     pub(super) fn send_alerts(&mut self, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding =
             self.others().map(|cluster| Outstanding { cluster, tries: 0, again_at: now }).collect();
@@ -51,13 +51,13 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: alerts a cluster that could not be reached before.
+    /// Alerts a cluster that could not be reached before. Runs on the coordinator.
     pub(super) fn start_alerting(&mut self, cluster: GroupId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.push(Outstanding { cluster, tries: 0, again_at: now });
         self.retry_alerts(now, host);
     }
 
-    /// Coordinator: stops waiting for a confirmation from a cluster that has left.
+    /// Stops waiting for a confirmation from a cluster that has left. Runs on the coordinator.
     pub(super) fn stop_alerting(&mut self, cluster: GroupId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
         if self.coordinates() {
@@ -99,7 +99,8 @@ impl Hc3i {
         }
     }
 
-    /// Any member, in any phase: tells the whole cluster about another cluster's rollback, then confirms the alert.
+    /// Tells the whole cluster about another cluster's rollback, then confirms the alert. Runs on any member, in any
+    /// phase.
     pub(super) fn alerted(
         &mut self,
         from: ProcessId,
@@ -134,7 +135,7 @@ impl Hc3i {
         self.learn(self.me, &history, asker, now, host);
     }
 
-    /// Member: records rollbacks of other clusters in its tables, and acts on those that are new.
+    /// Records rollbacks of other clusters in this process's tables, and acts on those that are new.
     pub(super) fn learn(
         &mut self,
         spreader: ProcessId,
@@ -168,8 +169,8 @@ impl Hc3i {
         }
     }
 
-    /// The member that spreads an alert: confirms it once all members have recorded it. As long as the cluster
-    /// still has to roll back because of the alert, the member does not confirm it, and the alert is repeated.
+    /// Confirms an alert that this member spreads, once all members have recorded it. As long as the cluster still has
+    /// to roll back because of the alert, the member does not confirm it, and the alert is repeated.
     pub(super) fn learnt(
         &mut self,
         from: ProcessId,
@@ -197,7 +198,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: a cluster confirms the alert, and attaches its own tables, which count as alerts.
+    /// Handles a cluster's confirmation of the alert, and the tables attached to it, which count as alerts. Runs on the
+    /// coordinator.
     pub(super) fn alert_recorded(
         &mut self,
         cluster: GroupId,
@@ -221,7 +223,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: tells its cluster once no alert is outstanding.
+    /// Tells the cluster once no alert is outstanding. Runs on the coordinator.
     pub(super) fn maybe_settled(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.alerts.outstanding.is_empty() && !self.settled && !matches!(self.phase, Phase::Recovering(_))
         {
@@ -231,7 +233,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: resumes the delivery of messages from other clusters.
+    /// Resumes the delivery of messages from other clusters.
     pub(super) fn settle(&mut self, incarnation: Incarnation, now: Time, host: &mut ProtocolHost) {
         let here = incarnation == self.position.incarnation && !matches!(self.phase, Phase::Recovering(_));
         if here && !self.settled {

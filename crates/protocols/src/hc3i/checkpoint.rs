@@ -110,7 +110,8 @@ impl Gathering {
 }
 
 impl Hc3i {
-    /// Coordinator: begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down.
+    /// Begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down. Runs on the
+    /// coordinator.
     pub(super) fn begin_checkpoint(&mut self, forced: bool, now: Time, host: &mut ProtocolHost) {
         let are_up = self.all_members_up() || self.has(Defect::BeginsWithoutMembers);
         if !matches!(self.phase, Phase::Running) || !are_up {
@@ -138,8 +139,8 @@ impl Hc3i {
         self.checkpoint_requested(self.me, position, attempt, forced, now, host);
     }
 
-    /// Coordinator: a member holds a message that must not be delivered before a checkpoint (section 3.2). The
-    /// coordinator keeps no record of the request: a member repeats it after every commit.
+    /// Handles a member's request for a checkpoint before which it must not deliver a message (section 3.2). The
+    /// coordinator keeps no record of the request, which the member repeats after every commit.
     pub(super) fn checkpoint_forced(
         &mut self,
         from: ProcessId,
@@ -154,7 +155,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: freezes, and requests the application's state.
+    /// Freezes, and requests the application's state.
     pub(super) fn checkpoint_requested(
         &mut self,
         from: ProcessId,
@@ -185,7 +186,7 @@ impl Hc3i {
         host.request_snapshot();
     }
 
-    /// Member: receives the application's state, after all earlier sends.
+    /// Receives the application's state, after all earlier sends.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let past = match self.obeys(Rule::SavesPast) {
             true => self.history.of(self.cluster),
@@ -231,7 +232,7 @@ impl Hc3i {
         ddv.into()
     }
 
-    /// Coordinator: counts the messages in transit inside the cluster.
+    /// Counts the messages in transit inside the cluster. Runs on the coordinator.
     pub(super) fn saved(
         &mut self,
         from: ProcessId,
@@ -262,7 +263,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: learns how many messages the part has to wait for.
+    /// Learns how many messages the part has to wait for.
     pub(super) fn drain(
         &mut self,
         position: Position,
@@ -280,7 +281,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: writes its part, here and at its holders, once nothing is in transit to it.
+    /// Writes this process's part, here and at its holders, once nothing is in transit to it.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let drains = self.obeys(Rule::Drains);
         let is_safe = self.obeys(Rule::DurableFirst);
@@ -313,7 +314,7 @@ impl Hc3i {
         self.maybe_drained(now, host);
     }
 
-    /// Member: handles the completion of a write to its own storage.
+    /// Handles the completion of a write to this process's storage.
     pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         if let Some(written) = self.part_written() {
             written.durable(name);
@@ -321,7 +322,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: a holder confirms its replica.
+    /// Handles a holder's confirmation of its replica.
     pub(super) fn copy_stored(
         &mut self,
         from: ProcessId,
@@ -335,7 +336,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: a holder began a new life. Its replica of the part being written may not have arrived, or may be lost.
+    /// Handles the new life of a holder: its replica of the part being written may not have arrived, or may be lost.
     pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut ProtocolHost) {
         if let Some(written) = self.part_written() {
             written.repeat(holder, host);
@@ -361,7 +362,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: commits once every part is durable.
+    /// Commits the checkpoint once every part is durable. Runs on the coordinator.
     pub(super) fn drained(
         &mut self,
         from: ProcessId,
@@ -389,7 +390,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: the membership changed, possibly because the cluster's start is now on record.
+    /// Handles a change of the membership, after which the cluster's start may be on record. Runs on the coordinator.
     pub(super) fn start_recorded(&mut self, now: Time, host: &mut ProtocolHost) {
         let waits =
             self.coordination.as_ref().and_then(|it| it.gathering.as_ref()).is_some_and(|it| it.awaits_start);
@@ -420,7 +421,7 @@ impl Hc3i {
         self.commit(position, attempt, vectors, now, host);
     }
 
-    /// Member: the checkpoint is committed, and the application resumes.
+    /// Handles the commit of the checkpoint: the application resumes.
     pub(super) fn commit(
         &mut self,
         position: Position,
@@ -475,8 +476,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: restarts the delay until the next unforced checkpoint (section 5.2: a forced checkpoint restarts
-    /// it).
+    /// Restarts the delay until the next unforced checkpoint (section 5.2: a forced checkpoint restarts it). Runs on
+    /// the coordinator.
     pub(super) fn restart_checkpoint_timer(&mut self, now: Time) {
         let cluster = self.membership.cluster_of(self.me);
         let every = self.config.checkpoint_every.get(cluster.index()).copied().flatten();

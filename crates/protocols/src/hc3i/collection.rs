@@ -27,16 +27,16 @@ use crate::machines::Checkpoint;
 pub(super) struct Collecting {
     /// Number of collections begun in this life.
     round: u32,
-    /// Without an initiator: whether this collection has yet to be decided.
+    /// Whether this collection has yet to be decided. Used only without an initiator.
     due: bool,
     /// The latest list from each cluster; at an initiator, the lists of this round.
     stock: BTreeMap<GroupId, Arc<Inventory>>,
-    /// Without an initiator: clusters that have sent a list since the last decision.
+    /// Clusters that have sent a list since the last decision. Used only without an initiator.
     heard: BTreeSet<GroupId>,
 }
 
 impl Hc3i {
-    /// Coordinator: begins a collection when it is due.
+    /// Begins a collection when it is due. Runs on the coordinator.
     pub(super) fn maybe_collect(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(coordination) = &mut self.coordination else {
             return;
@@ -62,7 +62,8 @@ impl Hc3i {
         self.clusters().find(|&it| self.presence(it) == Presence::Permanent) == Some(self.cluster)
     }
 
-    /// Initiator: asks every cluster. Abandons a collection that is still in progress.
+    /// Asks every cluster which checkpoints it stores. Abandons a collection that is still in progress. Runs on the
+    /// initiator.
     fn request_inventories(&mut self, now: Time, host: &mut ProtocolHost) {
         let collecting = &mut self.coordination().collecting;
         collecting.round += 1;
@@ -74,8 +75,8 @@ impl Hc3i {
         }
     }
 
-    /// Without an initiator: sends every other cluster a list of the stored checkpoints. If a cluster has been silent
-    /// since the last collection, its previous list is used.
+    /// Sends every other cluster a list of the stored checkpoints. If a cluster has been silent since the last
+    /// collection, its previous list is used. Called only without an initiator.
     fn announce_inventory(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.coordination().collecting.due {
             self.decide_alone(now, host);
@@ -96,7 +97,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator of a cluster: reports the stored checkpoints, unless a recovery is about to change them.
+    /// Reports the stored checkpoints, unless a recovery is about to change them. Runs on the coordinator.
     pub(super) fn inventory_requested(&mut self, from: ProcessId, round: u32, host: &mut ProtocolHost) {
         if let Some(inventory) = self.inventory() {
             host.control(To::One(from), Control::Stock { round, inventory });
@@ -144,7 +145,7 @@ impl Hc3i {
         }
     }
 
-    /// Initiator: decides once all clusters have answered.
+    /// Decides once all clusters have answered. Runs on the initiator.
     fn decide_for_all(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
         let round = collecting.round;
@@ -159,8 +160,8 @@ impl Hc3i {
         self.collect(self.me, round, &collection, now, host);
     }
 
-    /// Without an initiator: makes one decision per round, once every cluster has sent a list since the last
-    /// decision.
+    /// Makes one decision per round, once every cluster has sent a list since the last decision. Called only without an
+    /// initiator.
     fn decide_once_all_have_reported(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
         if collecting.due && self.others().all(|it| collecting.heard.contains(&it)) {
@@ -168,7 +169,8 @@ impl Hc3i {
         }
     }
 
-    /// Without an initiator: decides for this cluster, from its current list and the latest lists of the others.
+    /// Decides for this cluster, from its current list and the latest lists of the others. Called only without an
+    /// initiator.
     fn decide_alone(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(own) = self.inventory() else {
             return;

@@ -310,7 +310,7 @@ impl Hc3i {
         images.into_iter().filter(|(name, _)| wanted(name)).collect()
     }
 
-    /// Holder: records another cluster's history, in case that cluster loses everything.
+    /// Records another cluster's history, in case that cluster loses everything. Runs on a holder.
     pub(super) fn note(
         &mut self,
         from: ProcessId,
@@ -327,15 +327,15 @@ impl Hc3i {
         self.write_record(Some(Waiter::Note(epoch, from)), now, host);
     }
 
-    /// Owner: tells a holder which data it should store: parts, and the history. Without the history, incarnations
-    /// could be reused and collected checkpoints restored.
+    /// Tells a holder which data it should store: parts, and the history. Without the history, incarnations could be
+    /// reused and collected checkpoints restored. Runs on the owner.
     pub(super) fn offer(&self, holder: ProcessId, host: &mut ProtocolHost) {
         let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();
         let (past, confirm) = (self.history.of(self.cluster), self.unconfirmed_by(holder));
         host.control(To::One(holder), Control::Offer { past, names, confirm });
     }
 
-    /// Holder: compares its storage with an owner's offer.
+    /// Compares this holder's storage with an owner's offer.
     pub(super) fn offered(
         &mut self,
         owner: ProcessId,
@@ -350,7 +350,7 @@ impl Hc3i {
         self.copies.list_for_offer(owner, past, names, confirm, host);
     }
 
-    /// Holder: removes an owner's collected parts.
+    /// Removes an owner's collected parts. Runs on a holder.
     pub(super) fn discarded(
         &mut self,
         owner: ProcessId,

@@ -146,7 +146,7 @@ pub struct Collection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
     // Checkpoints, inside a cluster (section 3.1, with a second round that drains the channels).
-    /// Coordinator: freeze, and save the state.
+    /// From the coordinator: freeze, and save the state.
     Request {
         /// Position of the requested checkpoint.
         position: Position,
@@ -155,7 +155,8 @@ pub enum Control {
         /// Whether a message forced the checkpoint.
         forced: bool,
     },
-    /// Member: its state is saved. Reports how many messages it had sent to each member in this incarnation.
+    /// From a member: its state is saved. Carries the number of messages that it had sent to each member in this
+    /// incarnation.
     Saved {
         /// Position of the checkpoint.
         position: Position,
@@ -164,7 +165,7 @@ pub enum Control {
         /// Number of messages sent, by receiver.
         sent: Arc<[(ProcessId, u64)]>,
     },
-    /// Coordinator: wait until this many messages from the cluster have arrived, then write the part.
+    /// From the coordinator: wait until this many messages from the cluster have arrived, then write the part.
     Drain {
         /// Position of the checkpoint.
         position: Position,
@@ -173,7 +174,7 @@ pub enum Control {
         /// Number of messages, by the receiver's index in the cluster.
         expected: Arc<[u64]>,
     },
-    /// Member: its part is durable, here and at its holders.
+    /// From a member: its part is durable, here and at its holders.
     Drained {
         /// Position of the checkpoint.
         position: Position,
@@ -182,7 +183,7 @@ pub enum Control {
         /// The part's vectors.
         head: Arc<Head>,
     },
-    /// Coordinator: all parts are durable, and the checkpoint is committed.
+    /// From the coordinator: all parts are durable, and the checkpoint is committed.
     Commit {
         /// Position of the checkpoint.
         position: Position,
@@ -191,14 +192,14 @@ pub enum Control {
         /// Maxima of the parts' vectors.
         vectors: Arc<Vectors>,
     },
-    /// Member: a message waits for a checkpoint (section 3.2). Void if the cluster's position has changed.
+    /// From a member: a message waits for a checkpoint (section 3.2). Void if the cluster's position has changed.
     Force {
         /// Position of the member.
         position: Position,
     },
 
     // Messages between clusters.
-    /// Receiver: the message was delivered (section 3.3). Carries the position at the delivery.
+    /// From the receiver: the message was delivered (section 3.3). Carries the position at the delivery.
     Acknowledge {
         /// Identity of the message.
         id: MessageId,
@@ -231,21 +232,21 @@ pub enum Control {
         /// The process that waits for the answer, and the incarnation of its alert.
         asker: Option<(ProcessId, Incarnation)>,
     },
-    /// Member: it has recorded the history.
+    /// From a member: it has recorded the history.
     Learnt {
         /// The waiting process, copied from [`Control::Learn`].
         asker: (ProcessId, Incarnation),
         /// Whether this member contains nothing that was undone.
         clean: bool,
     },
-    /// Coordinator: all other clusters have handled the rollback into this incarnation.
+    /// From the coordinator: all other clusters have handled the rollback into this incarnation.
     Settled {
         /// Incarnation of the coordinator's cluster.
         incarnation: Incarnation,
     },
 
     // Recovery, inside a cluster and to its holders (section 3.4).
-    /// Member to coordinator: a rollback elsewhere undid a message that this member delivered.
+    /// From a member to the coordinator: a rollback elsewhere undid a message that this member delivered.
     RollBack {
         /// The member's incarnation. The request is void if the cluster has begun a newer one.
         incarnation: Incarnation,
@@ -254,14 +255,14 @@ pub enum Control {
         /// The checkpoint that the cluster restored.
         position: Position,
     },
-    /// Coordinator: freeze, and report what you have, once you know the lives involved.
+    /// From the coordinator: freeze, and report what you have, once you know the lives involved.
     Prepare {
         /// Epoch of the round.
         epoch: Epoch,
         /// The membership that the round assumes.
         membership: MembershipVersion,
     },
-    /// Coordinator to a holder: report what you hold for this cluster.
+    /// From the coordinator to a holder: report what you hold for this cluster.
     Inquire {
         /// Epoch of the round.
         epoch: Epoch,
@@ -275,14 +276,14 @@ pub enum Control {
         /// Tables and parts of the sender.
         report: Arc<RecoveryReport>,
     },
-    /// Coordinator: restore this target.
+    /// From the coordinator: restore this target.
     Restore {
         /// Epoch of the round.
         epoch: Epoch,
         /// The checkpoint to restore, with everything needed to do so.
         target: Arc<RollbackTarget>,
     },
-    /// Coordinator to a holder: record this cluster's history, separately from your own tables.
+    /// From the coordinator to a holder: record this cluster's history, separately from your own tables.
     Note {
         /// Epoch of the round.
         epoch: Epoch,
@@ -296,38 +297,38 @@ pub enum Control {
         /// Epoch of the round.
         epoch: Epoch,
     },
-    /// Member: a part that should be restored is not available where it was expected.
+    /// From a member: a part that should be restored is not available where it was expected.
     Vanished {
         /// Epoch of the round.
         epoch: Epoch,
     },
-    /// Coordinator: resume.
+    /// From the coordinator: resume.
     Resume {
         /// Epoch of the round.
         epoch: Epoch,
     },
 
     // A cluster that leaves (section 7).
-    /// Member to coordinator: its application has left the program.
+    /// From a member to the coordinator: its application has left the program.
     Left {
         /// The member's incarnation.
         incarnation: Incarnation,
     },
-    /// Member to coordinator: no process can still need anything from this member.
+    /// From a member to the coordinator: no process can still need anything from this member.
     Unwanted {
         /// The member's incarnation.
         incarnation: Incarnation,
     },
 
     // Replicas (section 3.1).
-    /// Holder: this replica is durable.
+    /// From a holder: this replica is durable.
     Stored(ImageName),
-    /// Owner: requests this part.
+    /// From an owner: a request for this part.
     Fetch(ImageName),
-    /// Holder: it does not have this part.
+    /// From a holder, which does not have this part.
     Refused(ImageName),
-    /// Owner: the parts that the receiver should hold for it. Parts that are not listed are void if they are of older
-    /// incarnations, or older than the collected checkpoint.
+    /// From an owner: the parts that the receiver should hold for it. Parts that are not listed are void if they are of
+    /// older incarnations, or older than the collected checkpoint.
     Offer {
         /// The history of the owner's cluster.
         past: Arc<ClusterHistory>,
@@ -336,7 +337,7 @@ pub enum Control {
         /// Names of the parts that the holder must confirm even if it already has them.
         confirm: Arc<[ImageName]>,
     },
-    /// Owner to its coordinator: all holders have confirmed this part. The last recovery had found some of its
+    /// From an owner to its coordinator: all holders have confirmed this part. The last recovery had found some of its
     /// replicas missing.
     Covered {
         /// The round of the recovery.
@@ -344,12 +345,12 @@ pub enum Control {
         /// Name of the part.
         name: ImageName,
     },
-    /// Holder: parts of the offer that it lacks.
+    /// From a holder: parts of the offer that it lacks.
     Want {
         /// Names of the missing parts.
         names: Arc<[ImageName]>,
     },
-    /// Owner: these parts are no longer needed.
+    /// From an owner: these parts are no longer needed.
     Discard {
         /// The history of the owner's cluster, which records that the parts were collected.
         past: Arc<ClusterHistory>,
@@ -358,12 +359,13 @@ pub enum Control {
     },
 
     // Garbage collection (section 3.5).
-    /// Initiator: asks for the stored checkpoints. Without an initiator, coordinators report them without being asked.
+    /// From the initiator: a request for the stored checkpoints. Without an initiator, coordinators report them without
+    /// being asked.
     Ask {
         /// Number of the garbage collection.
         round: u32,
     },
-    /// Coordinator of a cluster: reports the stored checkpoints.
+    /// From the coordinator of a cluster: its stored checkpoints.
     Stock {
         /// Number of the garbage collection.
         round: u32,

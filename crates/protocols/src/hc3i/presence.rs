@@ -73,8 +73,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: tells a joining cluster about earlier rollbacks. During a recovery, the alerts at the end of
-    /// the recovery do this.
+    /// Tells a joining cluster about earlier rollbacks. During a recovery, the alerts at the end of the recovery do
+    /// this. Runs on the coordinator.
     fn greet(&mut self, cluster: GroupId, now: Time, host: &mut ProtocolHost) {
         let has_past = self.history.known(self.cluster) > Incarnation(0);
         let is_recovering = matches!(self.phase, Phase::Recovering(_));
@@ -95,7 +95,7 @@ impl Hc3i {
         }
     }
 
-    /// Holder: removes the replicas that it keeps for clusters that have left.
+    /// Removes the replicas that this process keeps for clusters that have left.
     pub(super) fn purge_left(&mut self, host: &mut ProtocolHost) {
         if self.some_have_left() {
             let membership = self.membership.clone();
@@ -103,14 +103,14 @@ impl Hc3i {
         }
     }
 
-    /// Member: handles its application leaving the program.
+    /// Handles the departure of this member's application from the program.
     pub(super) fn application_left(&mut self, now: Time, host: &mut ProtocolHost) {
         self.left = true;
         let incarnation = self.position.incarnation;
         self.send_to_coordinator(Control::Left { incarnation }, now, host);
     }
 
-    /// Coordinator: a member's application has left the program.
+    /// Records that a member's application has left the program. Runs on the coordinator.
     pub(super) fn member_left(
         &mut self,
         from: ProcessId,
@@ -124,12 +124,12 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: returns whether a member's report is current. A report remains valid until the next rollback.
+    /// Returns whether a member's report is current. A report remains valid until the next rollback.
     fn is_current(&self, incarnation: Incarnation) -> bool {
         incarnation == self.position.incarnation && !matches!(self.phase, Phase::Recovering(_))
     }
 
-    /// Coordinator: takes one more checkpoint once all applications have left the program.
+    /// Takes one more checkpoint once all applications have left the program. Runs on the coordinator.
     pub(super) fn take_last_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         let members = self.members.len();
         let last = |leaving: &Leaving| leaving.left.len() == members && !leaving.saved_all;
@@ -138,8 +138,8 @@ impl Hc3i {
         }
     }
 
-    /// Member: reports once no process can still need anything from it: no rollback reaches back beyond its
-    /// departure, and none undoes the delivery of a message that it sent.
+    /// Reports once no process can still need anything from this member: no rollback reaches back beyond its departure,
+    /// and none undoes the delivery of a message that it sent.
     pub(super) fn report_if_unneeded(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(left_at) = self.left_at else {
             return;
@@ -153,7 +153,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: records that no process can still need anything from a member.
+    /// Records that no process can still need anything from a member. Runs on the coordinator.
     pub(super) fn member_unwanted(
         &mut self,
         from: ProcessId,
@@ -166,8 +166,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: releases its cluster once no process can need anything from it, and all clusters know which of
-    /// its messages were undone.
+    /// Releases the coordinator's cluster once no process can need anything from it, and all clusters know which of its
+    /// messages were undone.
     pub(super) fn maybe_release(&mut self, host: &mut ProtocolHost) {
         let members = self.members.len();
         let is_settled = self.settled && !self.alerts_are_outstanding();

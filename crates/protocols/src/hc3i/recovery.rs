@@ -72,7 +72,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: abandons its current activity, and waits for a round.
+    /// Abandons this member's current activity, and waits for a round.
     fn freeze(&mut self, host: &mut ProtocolHost) {
         let mut recovery = Box::<Recovery>::default();
         match core::mem::replace(&mut self.phase, Phase::Serving) {
@@ -99,7 +99,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: enters a round, and reports its parts and tables once all writes in progress have completed.
+    /// Enters a round, and reports this member's parts and tables once all writes in progress have completed.
     pub(super) fn prepare(&mut self, epoch: Epoch, membership: MembershipVersion, host: &mut ProtocolHost) {
         if epoch <= self.epoch && self.obeys(Rule::IgnoresOlderEpochs) {
             return;
@@ -158,7 +158,7 @@ impl Hc3i {
         (cluster, Position { incarnation, sn })
     }
 
-    /// Member: prepares the target: records its tables, fetches missing parts, and reads the image.
+    /// Prepares the target: records its tables, fetches missing parts, and reads the image.
     pub(super) fn restore(
         &mut self,
         epoch: Epoch,
@@ -245,7 +245,7 @@ impl Hc3i {
         true
     }
 
-    /// Member: sends the part to restore, which is durable here, to the holders that lack it.
+    /// Sends the part to restore, which is durable here, to the holders that lack it.
     fn copy_to_uncovered(&self, host: &mut ProtocolHost) {
         if let Phase::Recovering(recovery) = &self.phase
             && let Some(image) = &recovery.image
@@ -256,7 +256,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: a holder confirms its replica of the part to restore.
+    /// Handles a holder's confirmation of its replica of the part to restore.
     pub(super) fn restored_copy_stored(
         &mut self,
         from: ProcessId,
@@ -325,7 +325,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: installs the target and resumes.
+    /// Installs the target and resumes.
     pub(super) fn resume(&mut self, epoch: Epoch, now: Time, host: &mut ProtocolHost) {
         if epoch != self.epoch {
             return;

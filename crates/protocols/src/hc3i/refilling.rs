@@ -24,7 +24,7 @@ pub(super) type Unconfirmed = BTreeMap<ImageName, Vec<ProcessId>>;
 pub(super) type Refilling = BTreeMap<Checkpoint, BTreeSet<ProcessId>>;
 
 impl Hc3i {
-    /// Member: learns which replicas the round found missing.
+    /// Learns which replicas the round found missing.
     pub(super) fn expect_replicas(&mut self, target: &RollbackTarget) {
         self.forget_missing_replicas();
         let restored = target.checkpoint.as_ref().map(RestorableCheckpoint::checkpoint);
@@ -52,7 +52,7 @@ impl Hc3i {
         self.unconfirmed.iter().filter(awaits).map(|(&name, _)| name).collect()
     }
 
-    /// Owner: a holder confirms a replica.
+    /// Handles a holder's confirmation of a replica.
     pub(super) fn replica_confirmed(
         &mut self,
         from: ProcessId,
@@ -71,7 +71,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: every holder of an owner's part has its replica again.
+    /// Records that every holder of an owner's part has its replica again. Runs on the coordinator.
     pub(super) fn owner_covered(&mut self, epoch: Epoch, name: ImageName) {
         if epoch == self.epoch
             && let Some(owners) = self.coordination().refilling.get_mut(&name.into())
@@ -80,7 +80,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: returns whether every holder has its replicas of a checkpoint.
+    /// Returns whether every holder has its replicas of a checkpoint.
     pub(super) fn is_covered(&self, kept: &RestorableCheckpoint) -> bool {
         let refilling = self.coordination.as_ref().and_then(|it| it.refilling.get(&kept.checkpoint()));
         kept.covered || refilling.is_some_and(BTreeSet::is_empty)

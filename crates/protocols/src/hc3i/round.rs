@@ -31,7 +31,7 @@ pub(super) struct Round {
 type Parts = machines::Parts<Arc<Head>>;
 
 impl Hc3i {
-    /// Coordinator: a member has delivered a message that a rollback elsewhere undid.
+    /// Handles a member's report that it has delivered a message that a rollback elsewhere undid.
     pub(super) fn asked_to_roll_back(
         &mut self,
         incarnation: Incarnation,
@@ -45,8 +45,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: begins a round among the same lives, unless one is in progress or will begin once a failed member
-    /// is up again.
+    /// Begins a round among the same lives, unless one is in progress or will begin once a failed member is up again.
     pub(super) fn begin_next_round(&mut self, cause: Cause, now: Time, host: &mut ProtocolHost) {
         let recovering = matches!(self.phase, Phase::Recovering(_));
         if !recovering && self.all_members_up() {
@@ -55,7 +54,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: begins another round, since a part to be restored has vanished.
+    /// Begins another round, since a part to be restored has vanished.
     pub(super) fn vanished(&mut self, epoch: Epoch, now: Time, host: &mut ProtocolHost) {
         let Some(round) = self.coordination().round.as_ref().filter(|round| round.epoch == epoch) else {
             return;
@@ -64,7 +63,7 @@ impl Hc3i {
         self.begin_round(Epoch { round: epoch.round + 1, ..epoch }, cause, now, host);
     }
 
-    /// Coordinator: begins another round if an outside holder began a new life, since its answer may be lost.
+    /// Begins another round if an outside holder began a new life, since its answer may be lost.
     pub(super) fn restart_round_for_holders(&mut self, old: &Membership, now: Time, host: &mut ProtocolHost) {
         let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
             return;
@@ -97,7 +96,7 @@ impl Hc3i {
             .filter(|&holder| self.cluster_of(holder) != self.cluster)
     }
 
-    /// Coordinator: collects a report, and chooses a target once all reports have arrived.
+    /// Collects a report, and chooses a target once all reports have arrived.
     pub(super) fn reported(
         &mut self,
         from: ProcessId,
@@ -120,8 +119,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: chooses the newest checkpoint that is complete, not undone, and contains nothing that was undone
-    /// elsewhere. The paper restarts from the checkpoint before it.
+    /// Chooses the newest checkpoint that is complete, not undone, and contains nothing that was undone elsewhere. The
+    /// paper restarts from the checkpoint before it.
     fn choose(&mut self, now: Time, host: &mut ProtocolHost) {
         let round = self.coordination().round.as_mut().expect("a round is in progress");
         let (epoch, cause) = (round.epoch, round.cause);
@@ -260,8 +259,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: once all are ready and no member has failed since, the cluster resumes. If the restored state
-    /// lets the application act for the first time, this must be recorded first.
+    /// Resumes the cluster once all are ready and no member has failed since. If the restored state lets the
+    /// application act for the first time, this must be recorded first.
     pub(super) fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
             return;

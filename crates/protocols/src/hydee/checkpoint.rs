@@ -16,7 +16,8 @@ use crate::machines::Checkpoint;
 use crate::machines::logs::{Saved, Settled};
 
 impl Rank {
-    /// Coordinator: begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down.
+    /// Begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down. Runs on the
+    /// coordinator.
     pub(super) fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         let is_running = self.is_running();
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_running) else { return };
@@ -50,7 +51,8 @@ impl Rank {
         self.send_to(self.group.coordinator(), Control::Saved { checkpoint, sent }, now, host);
     }
 
-    /// Coordinator: counts the messages in transit inside the cluster, once all members have saved their states.
+    /// Counts the messages in transit inside the cluster, once all members have saved their states. Runs on the
+    /// coordinator.
     pub(super) fn saved(
         &mut self,
         from: ProcessId,
@@ -91,8 +93,8 @@ impl Rank {
         }
     }
 
-    /// Coordinator: commits once every part is durable. Before the first commit, the supervisor must have recorded that
-    /// the cluster may have acted.
+    /// Commits the checkpoint once every part is durable. Before the first commit, the supervisor must have recorded
+    /// that the cluster may have acted. Runs on the coordinator.
     pub(super) fn drained(
         &mut self,
         from: ProcessId,

@@ -73,25 +73,25 @@ pub struct Late {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
     // Checkpoints, inside a cluster (R7).
-    /// Coordinator: freeze, and save the state.
+    /// From the coordinator: freeze, and save the state.
     Request(Checkpoint),
-    /// Member: its state is saved. Reports how many messages it had sent to each member.
+    /// From a member: its state is saved. Carries the number of messages that it had sent to each member.
     Saved {
         /// The checkpoint in progress.
         checkpoint: Checkpoint,
         /// Number of messages sent, by receiver.
         sent: Arc<[(ProcessId, u64)]>,
     },
-    /// Coordinator: how many messages from the cluster belong to the receiver's part.
+    /// From the coordinator: how many messages from the cluster belong to the receiver's part.
     Drain {
         /// The checkpoint in progress.
         checkpoint: Checkpoint,
         /// Number of messages.
         expected: u64,
     },
-    /// Member: its part is durable, here and at its holders.
+    /// From a member: its part is durable, here and at its holders.
     Drained(Checkpoint),
-    /// Coordinator: all parts are durable, and the checkpoint is committed.
+    /// From the coordinator: all parts are durable, and the checkpoint is committed.
     Commit(Checkpoint),
 
     /// The sender's committed checkpoint contains this part of the shared channels (R8).

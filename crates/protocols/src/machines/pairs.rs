@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::group::Group;
 use super::logs::{Covered, Logging, Logs};
 
-/// Process to process, if the group of either has failed: the state of the channels between them.
+/// From one process to another, if the group of either has failed: the state of the channels between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meet {
     /// Incarnation of the sender's group.

@@ -158,38 +158,38 @@ pub enum Recalled {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
     // Between a process and the event logger.
-    /// Process: reports new deliveries (M1).
+    /// From a process: its new deliveries (M1).
     Log {
         /// Number of the first delivery.
         first: u64,
         /// The deliveries, in order.
         determinants: Arc<[Determinant]>,
     },
-    /// Event logger: all deliveries before `upto` are stable (M1).
+    /// From the event logger: all deliveries before `upto` are stable (M1).
     Logged {
         /// The first delivery that is not stable.
         upto: u64,
     },
-    /// Process: reports all deliveries that no checkpoint contains (M6).
+    /// From a process: all of its deliveries that no checkpoint contains (M6).
     Know {
         /// Number of the first delivery.
         first: u64,
         /// The deliveries, in order.
         determinants: Arc<[Determinant]>,
     },
-    /// Process: a committed checkpoint contains all deliveries before `below` (M5).
+    /// From a process: a committed checkpoint contains all deliveries before `below` (M5).
     Forget {
         /// The first delivery that the checkpoint does not contain.
         below: u64,
         /// Name of the checkpoint's part.
         by: Option<ImageName>,
     },
-    /// Process, after a rollback: asks which deliveries to repeat (M3).
+    /// From a process, after a rollback: a request for the deliveries to repeat (M3).
     Recall {
         /// Number of the first delivery to repeat.
         first: u64,
     },
-    /// Event logger: answers [`Control::Recall`].
+    /// From the event logger: the answer to [`Control::Recall`].
     Recalled(Recalled),
 
     /// The sender's committed checkpoint contains this part of the shared channels (R8).

@@ -248,7 +248,8 @@ impl Rank {
 
     // ---- Checkpoints of the cluster (R7).
 
-    /// Coordinator: begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down.
+    /// Begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down. Runs on the
+    /// coordinator.
     fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         let is_running = self.part.is_none() && !self.group.is_recovering();
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_running) else { return };
@@ -281,7 +282,8 @@ impl Rank {
         self.send_to(self.group.coordinator(), Control::Saved { checkpoint, sent }, now, host);
     }
 
-    /// Coordinator: counts the messages in transit inside the cluster, once all members have saved their states.
+    /// Counts the messages in transit inside the cluster, once all members have saved their states. Runs on the
+    /// coordinator.
     fn saved(
         &mut self,
         from: ProcessId,
@@ -322,8 +324,8 @@ impl Rank {
         }
     }
 
-    /// Coordinator: commits once every part is durable. Before the first commit, the supervisor must have recorded that
-    /// the cluster may have acted.
+    /// Commits the checkpoint once every part is durable. Before the first commit, the supervisor must have recorded
+    /// that the cluster may have acted. Runs on the coordinator.
     fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         if self.coordinator.as_mut().is_some_and(|it| it.drained(from, checkpoint)) {
             match self.group.has_started() {

@@ -198,7 +198,7 @@ impl Rollback {
     }
 }
 
-/// The part of one process in a rollback.
+/// One process's part in a rollback.
 #[derive(Clone, Debug, Default)]
 pub struct RestoredMember {
     /// The time at which its state was restored.

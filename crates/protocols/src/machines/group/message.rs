@@ -21,14 +21,14 @@ pub struct RestoreNo {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     // Restoring a group.
-    /// Coordinator to members: freeze, and report what you have, once you know the lives involved.
+    /// From the coordinator to the members: freeze, and report what you have, once you know the lives involved.
     Gather {
         /// The attempt to restore.
         restore: RestoreNo,
         /// The membership that the message assumes. A message to a life that its sender does not know is lost.
         membership: MembershipVersion,
     },
-    /// Coordinator to holders: report what you hold for this group.
+    /// From the coordinator to holders: report what you hold for this group.
     Inquire {
         /// The attempt to restore.
         restore: RestoreNo,
@@ -42,7 +42,7 @@ pub enum Message {
         /// Names of the parts.
         parts: Arc<[ImageName]>,
     },
-    /// Coordinator: prepare this target; `None` is the initial state.
+    /// From the coordinator: prepare this target; `None` is the initial state.
     Restore {
         /// The attempt to restore.
         restore: RestoreNo,
@@ -51,28 +51,28 @@ pub enum Message {
         /// Where to fetch the parts that their owners lack.
         sources: Arc<[(ImageName, ProcessId)]>,
     },
-    /// Member: its part is durable in its own storage and at its holders.
+    /// From a member: its part is durable in its own storage and at its holders.
     Ready(RestoreNo),
-    /// Member: its part is unavailable.
+    /// From a member: its part is unavailable.
     Vanished(RestoreNo),
-    /// Coordinator: resume.
+    /// From the coordinator: resume.
     Resume(RestoreNo),
 
     // Replicas.
-    /// Holder: this replica is durable.
+    /// From a holder: this replica is durable.
     Stored(ImageName),
     /// Requests this image.
     Fetch(ImageName),
     /// The sender does not have this image.
     Refused(ImageName),
-    /// Owner to holder: the part that the receiver should hold for it. Nothing older is needed.
+    /// From an owner to a holder: the part that the receiver should hold for it. Nothing older is needed.
     Hold {
         /// Incarnation of the owner's group.
         incarnation: Incarnation,
         /// Name of the part; `None` if there is none yet.
         name: Option<ImageName>,
     },
-    /// Owner to holder: this part is about to be restored; confirm once you hold it. Older parts must stay until
-    /// every part is equally safe, since the group may have to roll back to them.
+    /// From an owner to a holder: this part is about to be restored; confirm once you hold it. Older parts must stay
+    /// until every part is equally safe, since the group may have to roll back to them.
     Secure(ImageName),
 }

@@ -97,7 +97,7 @@ impl<P: Grouped> Group<P> {
         self.attempt.get_or_insert(MemberAttempt::new(RestoreNo::default()));
     }
 
-    /// Coordinator: begins a recovery, or ends it, if the membership permits.
+    /// Begins a recovery, or ends it, if the membership permits. Runs on the coordinator.
     pub(crate) fn watch_members(&mut self, host: &mut dyn Machine<P>) {
         if !self.is_recovering() || !self.coordinates() || !self.all_members_up() {
             return;
@@ -109,8 +109,8 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Coordinator: begins another attempt if a holder outside the group begins a new life, since its answer may be
-    /// lost.
+    /// Begins another attempt if a holder outside the group begins a new life, since its answer may be lost. Runs on
+    /// the coordinator.
     pub(crate) fn watch_outside_holders(&mut self, old: &View, host: &mut dyn Machine<P>) {
         let is_reborn = |holder: &ProcessId| self.view.began_new_life(*holder, old);
         if let Some(restore) = self.round.as_ref().map(|it| it.restore)
@@ -140,7 +140,7 @@ impl<P: Grouped> Group<P> {
         self.gather(self.me, restore, host);
     }
 
-    /// Member: reports its parts, once all writes in progress have completed.
+    /// Reports this member's parts, once all writes in progress have completed.
     fn gather(&mut self, from: ProcessId, restore: RestoreNo, host: &mut dyn Machine<P>) {
         let Some(attempt) = &mut self.attempt else { return };
         if restore.incarnation < self.view.incarnation(self.number) || restore <= attempt.restore {
@@ -158,7 +158,7 @@ impl<P: Grouped> Group<P> {
         self.round.as_mut().filter(|it| it.restore == restore || !ignores_older)
     }
 
-    /// Coordinator: collects a report, and chooses a target once all reports have arrived.
+    /// Collects a report, and chooses a target once all reports have arrived. Runs on the coordinator.
     fn stock_told(
         &mut self,
         from: ProcessId,
@@ -197,9 +197,9 @@ impl<P: Grouped> Group<P> {
         self.restore(restore, target, &sources, host);
     }
 
-    /// Coordinator: reports, for each member with a missing part, the newest checkpoint that lacks it, and the
-    /// processes that were asked. Members may lack parts of different checkpoints: one that was never complete may be
-    /// newer than one that became incomplete through a loss.
+    /// Reports, for each member with a missing part, the newest checkpoint that lacks it, and the processes that were
+    /// asked. Members may lack parts of different checkpoints: one that was never complete may be newer than one that
+    /// became incomplete through a loss. Runs on the coordinator.
     fn give_up(&self, parts: &Survey<()>, host: &mut dyn Machine<P>) {
         let asked = |owner: ProcessId| {
             let holders = self.placement.holders(&self.view.membership, owner);
@@ -218,7 +218,7 @@ impl<P: Grouped> Group<P> {
         host.claim(Claim::Unrecoverable { group: self.number, missing });
     }
 
-    /// Member: prepares its part of the target.
+    /// Prepares this member's part of the target.
     fn restore(
         &mut self,
         restore: RestoreNo,
@@ -267,15 +267,15 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Member: records that its own part, which had been lost, is durable in its storage again.
+    /// Records that this member's part, which had been lost, is durable in its storage again.
     pub(crate) fn own_part_durable(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         if self.awaited_part() == Some(name) {
             self.ask_holders(name, host);
         }
     }
 
-    /// Member: asks the holders to confirm their replicas, because its own part is available. A checkpoint in doubt
-    /// may lack some, but a restored one must not, since other groups remove what it makes obsolete.
+    /// Asks the holders to confirm their replicas, because this member's part is available. A checkpoint in doubt may
+    /// lack some, but a restored one must not, since other groups remove what it makes obsolete.
     fn ask_holders(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         for &holder in &self.holders {
             host.control(To::One(holder), Message::Secure(name).into());
@@ -283,7 +283,7 @@ impl<P: Grouped> Group<P> {
         self.announce_ready(host);
     }
 
-    /// Member: handles a holder's confirmation of its replica of the part to be restored.
+    /// Handles a holder's confirmation of its replica of the part to be restored.
     fn copy_stored(&mut self, from: ProcessId, name: ImageName, host: &mut dyn Machine<P>) {
         if self.awaited_part() == Some(name)
             && let Some(attempt) = &mut self.attempt
@@ -293,8 +293,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Member: handles the result of reading its own part, for itself or for a holder. The part may turn out to be
-    /// lost.
+    /// Handles the result of reading this member's part, for itself or for a holder. The part may turn out to be lost.
     pub(crate) fn own_part_read(
         &mut self,
         name: ImageName,
@@ -312,7 +311,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Member: handles a response that the part is not where it was expected.
+    /// Handles a response that the part is not where it was expected.
     fn fetch_refused(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         let Some(part) = self.awaited_part() else { return };
         if (part == name || self.store.gives_up(part, name))
@@ -332,7 +331,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Coordinator: begins another attempt, since a part to be restored has vanished.
+    /// Begins another attempt, since a part to be restored has vanished. Runs on the coordinator.
     fn vanished(&mut self, restore: RestoreNo, host: &mut dyn Machine<P>) {
         if self.round(restore).is_some() {
             self.begin(RestoreNo { attempt: restore.attempt + 1, ..restore }, host);
@@ -346,8 +345,8 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Coordinator: once all are ready and no member has failed since, the group resumes. If the restored
-    /// state lets the application act for the first time, the supervisor must have recorded the start.
+    /// Resumes the group once all are ready and no member has failed since. If the restored state lets the application
+    /// act for the first time, the supervisor must have recorded the start. Runs on the coordinator.
     fn maybe_resume(&mut self, host: &mut dyn Machine<P>) {
         let Some(round) = &self.round else { return };
         let (restore, Some(target), true) = (round.restore, round.target, round.awaited.is_empty()) else {
@@ -366,7 +365,7 @@ impl<P: Grouped> Group<P> {
         self.resume(restore);
     }
 
-    /// Member: handles the order to resume. The protocol installs the restored state ([`Group::take_resumed`]).
+    /// Handles the order to resume. The protocol installs the restored state ([`Group::take_resumed`]).
     fn resume(&mut self, restore: RestoreNo) {
         let is_current = |it: &mut MemberAttempt<P>| {
             it.restore == restore && it.is_ready && restore.incarnation == self.view.incarnation(self.number)

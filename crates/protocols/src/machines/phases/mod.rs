@@ -51,7 +51,7 @@ pub struct Orphan {
 /// A message of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// Recovery process: a round begins for these groups (R1).
+    /// From the recovery process: a round begins for these groups (R1).
     Begin {
         /// Number of the round.
         epoch: u64,
@@ -60,7 +60,7 @@ pub enum Message {
         /// The set F: groups that have failed since the last closed round.
         failed: Arc<[GroupId]>,
     },
-    /// Process to process, if the group of either has failed: the state of the shared channels (R9).
+    /// From one process to another, if the group of either has failed: the state of the shared channels (R9).
     Sync {
         /// Number of the round.
         epoch: u64,
@@ -69,21 +69,21 @@ pub enum Message {
         /// Counts at the sender's last committed checkpoint.
         committed: Covered,
     },
-    /// Process to the recovery process: reports its orphans (R10).
+    /// From a process to the recovery process: the sender's orphans (R10).
     Report {
         /// Number of the round.
         epoch: u64,
         /// The sender's orphans with their phases.
         orphans: Arc<[Orphan]>,
     },
-    /// Recovery process: messages up to this phase, or all messages, may be sent (R11).
+    /// From the recovery process: messages up to this phase, or all messages, may be sent (R11).
     Level {
         /// Number of the round.
         epoch: u64,
         /// Smallest phase of an outstanding orphan; `None` if no orphan is left.
         level: Option<Phase>,
     },
-    /// Process to the recovery process: it has re-sent this orphan (R3).
+    /// From a process to the recovery process: it has re-sent this orphan (R3).
     Replayed {
         /// Number of the round.
         epoch: u64,
