@@ -1,4 +1,4 @@
-//! The known defects of all protocols, by name. Builds with the feature `defects` can enable them.
+//! The known defects of all protocols, by name. Builds with debug assertions can enable them.
 //!
 //! Two protocols may share a rule, and therefore a defect of the same name. A prefix distinguishes them: `hydee-` for
 //! HydEE, `spbc-` for SPBC, `full-logging-` for full logging, `pessimistic-` for pessimistic logging, `coordinated-` for
@@ -132,7 +132,7 @@ defects! {
 pub struct UnknownDefect(pub String);
 
 /// Whether this build can enable defects.
-pub const AVAILABLE: bool = cfg!(feature = "defects");
+pub const AVAILABLE: bool = cfg!(debug_assertions);
 
 impl Defect {
     /// Iterates over all mutations, each once.
@@ -179,7 +179,7 @@ impl Defect {
     /// Returns the composite's defects to enable for `defect`.
     pub(crate) fn of_composite(defect: Option<Defect>) -> composite::Defects {
         match defect.map(Defect::rule) {
-            #[cfg(feature = "defects")]
+            #[cfg(debug_assertions)]
             Some(Rule::Composite(rule)) => composite::Defects::only(rule),
             _ => composite::Defects::default(),
         }
@@ -188,7 +188,7 @@ impl Defect {
     /// Returns the supervisor's defects to enable for `defect`.
     pub(crate) fn of_supervisor(defect: Option<Defect>) -> supervisor::Defects {
         match defect.map(Defect::rule) {
-            #[cfg(feature = "defects")]
+            #[cfg(debug_assertions)]
             Some(Rule::Supervisor(rule)) => supervisor::Defects::only(rule),
             _ => supervisor::Defects::default(),
         }

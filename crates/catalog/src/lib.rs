@@ -71,8 +71,8 @@ pub enum SetupError {
     /// The operation requires tasks that are assigned in advance, but under this protocol processes steal them.
     #[error("under this protocol, processes steal tasks, and none is assigned in advance")]
     Stolen,
-    /// A known defect was requested in a build that does not contain them.
-    #[error("this build contains no known defects; they require the feature `defects`")]
+    /// A known defect was requested in a build without debug assertions.
+    #[error("release builds contain no known defects")]
     WithoutDefects,
     /// The requested defect belongs to another protocol.
     #[error("`{0}` is not a defect of this federation's protocol")]

@@ -29,7 +29,7 @@ macro_rules! defects {
     (@ $defect:expr, $protocol:ident, $rule:ident, $none:pat) => {
         match $defect.map(|it| (it, it.rule())) {
             $none => $protocol::Defects::default(),
-            #[cfg(feature = "defects")]
+            #[cfg(debug_assertions)]
             Some((_, Rule::$rule(rule))) => $protocol::Defects::only(rule),
             Some((defect, _)) => return Err(unfit(defect)),
         }

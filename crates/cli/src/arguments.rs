@@ -717,10 +717,10 @@ Examples:
   faultline fuzz --protocol hc3i --seed 5000 --runs 100 --format json
   faultline fuzz --file faultline-runs/fuzz-17/federation.yaml
 
-Known defects require a build with the feature `defects`:
-  cargo run --release --features defects -- fuzz --defect no-drain
-  cargo run --release --features defects -- fuzz --defect hydee-no-gate
-  cargo run --release --features defects -- fuzz --table --protocol hydee")]
+Known defects require a development build:
+  cargo run -- fuzz --defect no-drain
+  cargo run -- fuzz --defect hydee-no-gate
+  cargo run -- fuzz --table --protocol hydee")]
 pub(crate) struct FuzzArguments {
     /// Generate only federations with this protocol (hc3i, hydee, spbc, fullLogging, pessimisticLogging, independent,
     /// coordinated, chandyLamport, hierarchicalCoordinated, tic, sel, satin, cck), instead of HC3I, HydEE or the
@@ -746,7 +746,7 @@ pub(crate) struct FuzzArguments {
     /// Set a parameter of a protocol from another crate, such as a switch that omits one of its rules
     #[arg(long, value_name = "NAME=VALUE", requires = "protocol", value_parser = parameter)]
     pub(crate) set: Vec<(String, Value)>,
-    /// Enable a known defect of the protocol (requires a build with the feature `defects`)
+    /// Enable a known defect of the protocol (requires a development build)
     #[arg(long, value_name = "NAME")]
     pub(crate) defect: Option<Defect>,
     /// Print how many schedules it takes to find each known defect, as a table (requires a build with the feature
@@ -818,8 +818,8 @@ Examples:
   faultline explore --protocol hydee --clusters 2 --nodes 1 --overtakings 2
   faultline explore --file my.yaml --program '0>2,2>0' --timers 2
 
-Known defects require a build with the feature `defects`:
-  faultline explore --nodes 1 --defect resend-greater")]
+Known defects require a development build:
+  cargo run -- explore --nodes 1 --defect resend-greater")]
 pub(crate) struct ExploreArguments {
     /// Explore this protocol. With `--defect`, the default is the defect's protocol, otherwise `hc3i`
     #[arg(long, value_name = "P", conflicts_with = "file")]
@@ -858,7 +858,7 @@ pub(crate) struct ExploreArguments {
     /// Stop after N distinct states
     #[arg(long, value_name = "N", default_value_t = 1_000_000, allow_negative_numbers = true, value_parser = number::<u64>(1..=1_000_000_000))]
     pub(crate) states: u64,
-    /// Enable a known defect of the protocol (requires a build with the feature `defects`)
+    /// Enable a known defect of the protocol (requires a development build)
     #[arg(long, value_name = "NAME")]
     pub(crate) defect: Option<Defect>,
     /// Write the record of a violation to DIR instead of a new directory in `faultline-runs`
@@ -914,10 +914,10 @@ fn overtakings(text: &str) -> Result<Overtakings, String> {
 /// If interrupted, writes the page about the rules searched so far; to continue, run the same command with `--resume`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Examples (require a build with the feature `defects`):
-  cargo run --release --features defects -- errata hc3i --out errata
-  cargo run --release --features defects -- errata hydee --out errata-hydee
-  cargo run --release --features defects -- errata tic --out errata-tic")]
+Examples (require a development build):
+  cargo run -- errata hc3i --out errata
+  cargo run -- errata hydee --out errata-hydee
+  cargo run -- errata tic --out errata-tic")]
 pub(crate) struct ErrataArguments {
     /// Protocol: hc3i, hydee, tic, sel or cck
     pub(crate) protocol: String,

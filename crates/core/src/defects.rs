@@ -3,7 +3,7 @@
 //! mistakes in the code.
 
 /// Declares `Defect`, which lists the known defects and the mutations of a piece of code, and `Defects`, a set of
-/// enabled ones. The set is always empty unless the feature `defects` of the crate that calls the macro is enabled.
+/// enabled ones. The set is always empty in builds without debug assertions, such as release builds.
 #[macro_export]
 macro_rules! defects {
     (
@@ -26,16 +26,16 @@ macro_rules! defects {
             pub const MUTATIONS: &[Defect] = &[$($(Defect::$mutation,)*)?];
         }
 
-        /// A set of enabled defects. Always empty unless the crate's feature `defects` is enabled.
+        /// A set of enabled defects. Always empty in builds without debug assertions.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Defects {
-            #[cfg(feature = "defects")]
+            #[cfg(debug_assertions)]
             set: u128,
         }
 
         impl Defects {
             /// Creates a set with a single defect.
-            #[cfg(feature = "defects")]
+            #[cfg(debug_assertions)]
             pub fn only(defect: Defect) -> Defects {
                 Defects { set: 1 << defect as u32 }
             }
@@ -49,9 +49,9 @@ macro_rules! defects {
             /// Returns whether `defect` is enabled.
             #[inline]
             pub fn has(self, defect: Defect) -> bool {
-                #[cfg(feature = "defects")]
+                #[cfg(debug_assertions)]
                 return self.set & (1 << defect as u32) != 0;
-                #[cfg(not(feature = "defects"))]
+                #[cfg(not(debug_assertions))]
                 {
                     let _ = defect;
                     false

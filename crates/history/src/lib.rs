@@ -22,7 +22,7 @@
 //! | `stored` | the parts that are stored at the end of the run |
 //! | `supervision` | the supervisor's actions |
 //! | `tasks` | programs whose tasks are stolen |
-//! | `testing` | small traces for tests (feature `testing`) |
+//! | `testing` | small traces for tests (development builds only) |
 
 pub mod account;
 mod build;
@@ -38,7 +38,7 @@ mod stints;
 mod stored;
 mod supervision;
 mod tasks;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(debug_assertions)]
 pub mod testing;
 
 pub use account::{Account, account};

@@ -30,6 +30,8 @@ const RETURN_WITHIN: Duration = Duration::from_millis(2000);
 
 /// The memory limit of this program.
 static BOUND: OnceLock<MemoryBound> = OnceLock::new();
+/// The memory that this program used when its limit was set, in bytes. No run can use it.
+static BASE: AtomicU64 = AtomicU64::new(0);
 /// The number of simulated runs in progress.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
 /// The memory that this program still used the last time that it waited for freed memory, in bytes.
@@ -43,7 +45,9 @@ static KEPT: AtomicU64 = AtomicU64::new(0);
 /// search or an experiment begins.
 pub fn bound_memory(bound: MemoryBound) {
     BOUND.get_or_init(|| {
-        KEPT.store((bound.used)(), Ordering::Relaxed);
+        let used = (bound.used)();
+        BASE.store(used, Ordering::Relaxed);
+        KEPT.store(used, Ordering::Relaxed);
         bound
     });
 }
@@ -55,7 +59,12 @@ pub fn memory_bound() -> Option<MemoryBound> {
 
 /// Returns the number of facts that can be judged within the memory limit of this program.
 pub(crate) fn most_facts() -> u64 {
-    memory_bound().map_or(u64::MAX, |it| it.bytes / BYTES_PER_FACT)
+    memory_bound().map_or(u64::MAX, |it| free(it.bytes) / BYTES_PER_FACT)
+}
+
+/// Returns the part of a memory limit that runs can use, in bytes.
+fn free(bound: u64) -> u64 {
+    bound.saturating_sub(BASE.load(Ordering::Relaxed))
 }
 
 /// Returns the memory use of a program that cannot judge a record with more than `most` facts.
@@ -90,7 +99,7 @@ impl Watch {
         let is_full = used >= bound - bound / RESERVE && used > self.before + self.before / RESERVE;
         let of_facts = if is_full || used >= bound {
             (MemoryContent::Facts, facts * FACT)
-        } else if judged_bytes >= bound / RUNNING.load(Ordering::Relaxed).max(1) {
+        } else if judged_bytes >= free(bound) / RUNNING.load(Ordering::Relaxed).max(1) {
             (MemoryContent::JudgedFacts, judged_bytes)
         } else {
             return None;
@@ -105,6 +114,14 @@ impl Watch {
         ];
         Some(MemoryUse { bound, used, parts })
     }
+
+    /// Waits for the allocator to return what the simulation has freed if the program would otherwise exceed the limit
+    /// while it judges a run with this number of facts.
+    pub(crate) fn make_room(&self, facts: u64) {
+        if let Some(MemoryBound { bytes, used }) = self.bound {
+            wait_for_return(used, bytes.saturating_sub(facts * JUDGED_FACT));
+        }
+    }
 }
 
 /// Returns the memory that the program uses, in bytes. If that is more than half of the limit, first waits for the
@@ -112,25 +129,32 @@ impl Watch {
 ///
 /// `kept` is the memory in use after the last such wait. There is no further wait until the memory has grown by an
 /// eighth, so that a program that needs its memory does not wait before each run.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the allocator returns memory after some time; no run is in progress"
-)]
 fn after_return(bound: MemoryBound, kept: &AtomicU64) -> u64 {
     let MemoryBound { bytes, used } = bound;
-    let mut now = used();
+    let now = used();
     let still = kept.load(Ordering::Relaxed);
     if now <= bytes / 2 || now <= still + still / RESERVE {
         return now;
     }
+    let now = wait_for_return(used, bytes / 2);
+    kept.store(now, Ordering::Relaxed);
+    now
+}
+
+/// Waits until the program uses at most `enough` bytes, but at most for [`RETURN_WITHIN`]. Returns the memory in use.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the allocator returns memory after some time; no run is in progress"
+)]
+fn wait_for_return(used: fn() -> u64, enough: u64) -> u64 {
     let begun = Instant::now();
-    while now > bytes / 2 && begun.elapsed() < RETURN_WITHIN {
+    let mut now = used();
+    while now > enough && begun.elapsed() < RETURN_WITHIN {
         sleep(Duration::from_millis(10));
         // The allocator returns memory only while it frees some.
         drop(black_box(vec![0_u8; 4 << 20]));
         now = used();
     }
-    kept.store(now, Ordering::Relaxed);
     now
 }
 

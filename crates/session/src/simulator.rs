@@ -133,6 +133,7 @@ impl<'a> Simulator<'a> {
             }
         }
         let run = simulation.run();
+        memory.make_room(facts.get());
         self.stats = run.stats;
         let ended = RunEnd {
             outcome: run.outcome,

@@ -1,5 +1,5 @@
-//! Known defects of a driver. Builds with the feature `defects` can enable them. Protocols depend on the
-//! omitted rules, and the checkers must detect each defect.
+//! Known defects of a driver. Builds with debug assertions can enable them. Protocols depend on the omitted rules, and
+//! the checkers must detect each defect.
 
 /// An omitted rule of the contract between drivers and processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,16 +23,16 @@ impl Defect {
     }
 }
 
-/// The enabled defect, if any. Always none unless the crate's feature `defects` is enabled.
+/// The enabled defect, if any. Always none in builds without debug assertions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Defects {
-    #[cfg(feature = "defects")]
+    #[cfg(debug_assertions)]
     on: Option<Defect>,
 }
 
 impl Defects {
     /// Enables a single defect.
-    #[cfg(feature = "defects")]
+    #[cfg(debug_assertions)]
     pub fn only(defect: Defect) -> Defects {
         Defects { on: Some(defect) }
     }
@@ -40,9 +40,9 @@ impl Defects {
     /// Returns whether `defect` is enabled.
     #[inline]
     pub fn has(self, defect: Defect) -> bool {
-        #[cfg(feature = "defects")]
+        #[cfg(debug_assertions)]
         return self.on == Some(defect);
-        #[cfg(not(feature = "defects"))]
+        #[cfg(not(debug_assertions))]
         {
             let _ = defect;
             false

@@ -40,7 +40,7 @@ const SCENARIOS: Instead = In("the scenarios of `e2e`, on a Kubernetes cluster")
 
 /// The document, the beginning of the command, and how it runs instead. The longest match applies.
 const EXCEPTIONS: &[(&str, &str, Instead)] = &[
-    ("README.md", "cargo run --release -- run", In("the step `quick start`")),
+    ("README.md", "cargo run -- run", In("the step `quick start`")),
     ("README.md", "cargo test --workspace", In("the step `tests`")),
     (
         "README.md",
@@ -75,9 +75,9 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         "faultline fuzz --file found/federation.yaml",
         After("mkdir found; faultline samples two-way > found/federation.yaml"),
     ),
-    ("docs/fuzzing.md", "cargo run --release --features defects --", DEFECTS),
-    ("docs/cck.md", "cargo run --release --features defects --", DEFECTS),
-    ("docs/tic-sel.md", "cargo run --release --features defects --", DEFECTS),
+    ("docs/fuzzing.md", "cargo run --", DEFECTS),
+    ("docs/cck.md", "cargo run --", DEFECTS),
+    ("docs/tic-sel.md", "cargo run --", DEFECTS),
     (
         "docs/explore.md",
         "faultline explore --protocol hc3i",

@@ -10,7 +10,7 @@ use crate::{Problems, Repository};
 
 /// Crates by layer, lowest first.
 const LAYERS: &[&[&str]] = &[
-    &["faultline-core"],
+    &["faultline-core", "faultline-features"],
     &["faultline-dataflow"],
     &[
         "faultline-api",
@@ -73,6 +73,7 @@ const WALLS: &[(&str, &str, &str)] = &[
     ("faultline-checker", "faultline-supervisor", "the checker shares no code with what it judges"),
     ("faultline-report", "faultline-protocols", "facts are its only source"),
     ("faultline-api", "faultline-protocols", "a protocol is only a value in the resource"),
+    ("faultline-api", "kube-client", "the resource consists of types, not of a client"),
     ("faultline-operator", "faultline-protocols", "a protocol is only a value in the resource"),
     ("faultline-kubectl", "faultline-operator", "users need a client, not an operator"),
     ("faultline-cli", "faultline-client", "`kubectl-faultline` connects to clusters"),
@@ -82,15 +83,8 @@ const WALLS: &[(&str, &str, &str)] = &[
 
 /// Features that a crate of the workspace must not request. Cargo builds a single `kube` for the workspace, with the
 /// union of all requested features, so its dependencies do not show what one crate requests.
-const FEATURES: &[(&str, &str, &[&str], &str)] = &[
-    (
-        "faultline-api",
-        "kube",
-        &["cel", "client", "runtime"],
-        "the resource consists of types, not of a client",
-    ),
-    ("faultline-client", "kube", &["client", "runtime"], "names need no client"),
-];
+const FEATURES: &[(&str, &str, &[&str], &str)] =
+    &[("faultline-client", "kube", &["client", "runtime"], "names need no client")];
 
 /// A dependency of one crate on another.
 struct Edge<'a> {

@@ -4,7 +4,7 @@
 //! server can validate it. [`Fault::triggers`] and [`Fault::actions`] return them as enums.
 
 use faultline_core::{FactKind, StorageFate};
-use kube::KubeSchema;
+use kube_derive::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,7 @@ use crate::resource::{ANY, Link, Preset};
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
+    crates(kube_core = "::kube_core"),
     validation = Rule::new("[has(self.at), has(self.when), has(self.mtbf)].filter(x, x).size() == 1")
         .message("a fault must have exactly one trigger: at, when or mtbf"),
     validation = Rule::new(

@@ -34,7 +34,7 @@ pub use status::*;
 pub use tasks::*;
 
 use faultline_core::Span;
-use kube::{CustomResource, KubeSchema};
+use kube_derive::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +69,8 @@ pub const ANY: &str = "any";
     namespaced,
     status = "FederationStatus",
     derive = "PartialEq",
+    crates(kube = "::kube_derive", kube_core = "::kube_core"),
+    attr = "x_kube(crates(kube_core = \"::kube_core\"))",
     doc = "An experiment: clusters, links, a rollback-recovery protocol, an application, faults and a seed.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Clusters", type_ = "string", json_path = ".status.clustersReady",
@@ -86,9 +88,9 @@ pub const ANY: &str = "any";
     validation = rules::is_named(),
     validation = rules::short_names(),
 )]
-#[cfg_attr(feature = "rules", kube(cel))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
+    crates(kube_core = "::kube_core"),
     validation = rules::stays::<u64>("seed"),
     validation = rules::stays_required::<Vec<Cluster>>("clusters"),
     validation = rules::stays::<Storage>("storage"),
@@ -177,7 +179,7 @@ pub struct FederationSpec {
 /// A cluster: a failure domain with a fast network inside.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[x_kube(validation = rules::is_not_reserved())]
+#[x_kube(crates(kube_core = "::kube_core"), validation = rules::is_not_reserved())]
 pub struct Cluster {
     /// Name of the cluster, and prefix of its processes' names: `paris-0`, `paris-1`, and so on.
     #[schemars(length(min = 1, max = 40), pattern(r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]

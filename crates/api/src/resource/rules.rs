@@ -4,7 +4,7 @@
 //! cost of a rule, and assume that a string of unknown length is very long. Messages therefore name the value but not
 //! the entry of a list, and are built in the loop that finds the value.
 
-use kube::core::{Message, Rule};
+use kube_core::{Message, Rule};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;

@@ -188,10 +188,7 @@ pub(crate) fn reproduce(dir: &Path, trial: &Trial) -> String {
     let file = dir.join("federation.yaml");
     match trial.scenario.defect {
         Some(defect) => {
-            format!(
-                "cargo run --release --features defects -- fuzz --file {} --defect {defect}",
-                file.display()
-            )
+            format!("cargo run -- fuzz --file {} --defect {defect}", file.display())
         }
         None => {
             let is_only_waste = trial.violated().all(Property::is_of_economy);

@@ -72,15 +72,15 @@ fn one(scenario: Scenario, format: Format) -> Result<Exit, CommandError> {
     Ok(trial.judgement.verdict.into())
 }
 
-/// Returns an error if this build contains no known defects. Its remedy shows how to run `command` in a build that
-/// does.
+/// Returns an error if this is a release build, which contains no known defects. Its remedy shows how to run `command`
+/// in a build that does.
 pub(crate) fn available(command: &str) -> Result<(), CommandError> {
     if defect::AVAILABLE {
         return Ok(());
     }
     Err(CommandError::input(miette!(
-        help = format!("build with the feature: cargo run --release --features defects -- {command}"),
-        "this build contains no known defects; they require the feature `defects`"
+        help = format!("use a development build: cargo run -- {command}"),
+        "release builds contain no known defects"
     )))
 }
 

@@ -1,7 +1,6 @@
 //! Tests exploration from the user's point of view.
 
 use crate::common::TestDirectory;
-use faultline_catalog::defect;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -70,16 +69,11 @@ fn unsupported_federations_are_rejected_with_a_remedy() {
     }
 }
 
-/// Builds of the whole workspace include the defects; builds of this crate alone do not.
 #[test]
 fn a_violation_is_recorded_as_its_shortest_run() {
     let place = TestDirectory::new();
     let arguments =
         ["explore", "--defect", "resend-greater", "--nodes", "1", "--messages", "1", "--out", "found"];
-    if !defect::AVAILABLE {
-        place.faultline(arguments).assert().code(2).stderr(contains("require the feature `defects`"));
-        return;
-    }
     let said = contains("FAIL").and(contains("Shortest run")).and(contains("sends m1"));
     place.faultline(arguments).assert().code(1).stdout(said);
     assert!(place.path("found/steps.txt").exists());

@@ -3,7 +3,6 @@
 use std::fs;
 
 use crate::common::TestDirectory;
-use faultline_catalog::defect;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -69,23 +68,16 @@ fn a_search_that_reaches_its_memory_limit_is_unknown_and_names_the_option() {
         .and(contains("); use a larger `--memory`"));
     place.faultline(search.into_iter().chain(limit)).assert().code(3).stdout(told);
     assert!(!place.path("faultline-runs").exists(), "nothing was found");
-    if defect::AVAILABLE {
-        let table = ["fuzz", "--table", "--defect", "no-drain", "--runs", "30"];
-        let told = contains("reached the memory limit").and(contains("use a larger `--memory`"));
-        place.faultline(table.into_iter().chain(limit)).assert().code(3).stderr(told);
-    }
+    let table = ["fuzz", "--table", "--defect", "no-drain", "--runs", "30"];
+    let told = contains("reached the memory limit").and(contains("use a larger `--memory`"));
+    place.faultline(table.into_iter().chain(limit)).assert().code(3).stderr(told);
 }
 
-/// Builds of the whole workspace include the defects; builds of this crate alone do not.
 #[test]
-fn a_known_defect_is_found_shrunk_and_reproduced_or_this_build_says_how_to_enable_it() {
+fn a_known_defect_is_found_shrunk_and_reproduced() {
     let place = TestDirectory::new();
     let arguments = ["fuzz", "--defect", "resend-greater", "--runs", "50", "--jobs", "1", "--out", "found"];
     let search = place.faultline(arguments).assert();
-    if !defect::AVAILABLE {
-        search.code(2).stderr(contains("require the feature `defects`"));
-        return;
-    }
     search.code(1).stdout(
         contains("every sent message was delivered").and(contains("FAULT 0")).and(contains("run again")),
     );
@@ -106,9 +98,6 @@ fn a_violation_names_tasks_like_the_transcript_below_it() {
     let arguments =
         ["fuzz", "--defect", "tic-receipt-at-merge", "--runs", "20", "--jobs", "1", "--out", "found"];
     let search = place.faultline(arguments).assert();
-    if !defect::AVAILABLE {
-        return;
-    }
     let text = String::from_utf8(search.code(1).get_output().stdout.clone()).unwrap();
     let (_, named) =
         text.split_once("acknowledged the result of ").expect("the output names the early acknowledgement");

@@ -6,7 +6,6 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::common::{CRASH, TestDirectory, signal, small, wait_until};
-use faultline_catalog::defect;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -173,9 +172,6 @@ fn a_reproduction_shows_what_is_complete_and_repeats_nothing() {
 
 #[test]
 fn a_search_interrupted_while_it_shrinks_keeps_the_smallest_run_so_far() {
-    if !defect::AVAILABLE {
-        return;
-    }
     let place = TestDirectory::new();
     let kept = "faultline-runs/fuzz-sel-no-query-0.interrupted";
     let fuzz = ["fuzz", "--defect", "sel-no-query", "--runs", "50", "--jobs", "1", "--out", "found"];
@@ -202,9 +198,6 @@ fn a_search_interrupted_while_it_shrinks_keeps_the_smallest_run_so_far() {
 
 #[test]
 fn an_interrupted_page_of_errata_continues_with_the_counterexample_that_it_shrinks() {
-    if !defect::AVAILABLE {
-        return;
-    }
     let place = TestDirectory::new();
     let arguments = ["errata", "hydee", "--runs", "20", "--jobs", "1", "--out", "page"];
     let journal = || -> Vec<Value> {
@@ -247,9 +240,6 @@ fn an_interrupted_page_of_errata_continues_with_the_counterexample_that_it_shrin
 
 #[test]
 fn an_interrupted_table_has_the_rows_so_far() {
-    if !defect::AVAILABLE {
-        return;
-    }
     let place = TestDirectory::new();
     let mut child =
         begun(&place, &["fuzz", "--table", "--protocol", "hydee", "--runs", "100", "--twice", "0"]);

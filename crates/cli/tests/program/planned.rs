@@ -4,7 +4,6 @@
 use std::fs;
 
 use crate::common::{TestDirectory, passes_but_for_links};
-use faultline_catalog::defect;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -99,9 +98,6 @@ fn computed_partitions_are_used_as_a_schedule() {
 
 #[test]
 fn removing_the_valid_checkpoint_too_early_is_detected() {
-    if !defect::AVAILABLE {
-        return;
-    }
     let place = TestDirectory::new();
     let fuzz = ["fuzz", "--defect", "cck-one-slot", "--seed", "1", "--runs", "20", "--no-shrink"];
     place.faultline(fuzz).assert().code(1);

@@ -2,7 +2,7 @@
 
 /// Declares `Rule`, the rules of a protocol, together with `Defect` and `Defects`, the switches that disable
 /// individual rules (see `faultline_core::defects`). Code asks whether a rule is obeyed; the answer is constant
-/// without the feature `defects`.
+/// without debug assertions.
 macro_rules! rules {
     (
         $($(#[$doc:meta])* $rule:ident, without $(#[$left_out:meta])* $defect:ident;)*

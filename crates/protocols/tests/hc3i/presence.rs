@@ -82,7 +82,6 @@ fn a_joining_cluster_learns_of_earlier_rollbacks() {
 }
 
 #[test]
-#[cfg(feature = "defects")]
 fn a_cluster_that_is_not_informed_waits_forever() {
     use faultline_protocols::hc3i::Defect;
     assert_eq!(received_by_newcomer(Defects::only(Defect::NewcomersNotTold)), 0);

@@ -1,0 +1,3 @@
+//! Enables the same features of shared dependencies in every build. See the manifest.
+
+#![no_std]
