@@ -87,8 +87,11 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     };
     let mut told =
         vec![format!("Lowest {}: {} ({}).", quantity.title, words(setting), quantity.unit.brief(mean))];
+    let are_few = sweep.seeds.1 < FEW as u32;
+    let hardly_varies = !are_few && hardly_varies(sweep, quantity);
     if !ties.is_empty() {
-        told.push(format!("These seeds cannot distinguish it from {}; add seeds to decide.", named(&ties)));
+        let remedy = if hardly_varies { "" } else { "; add seeds to decide" };
+        told.push(format!("These seeds cannot distinguish it from {}{remedy}.", named(&ties)));
     }
     if let Some((other, difference)) = next {
         told.push(format!(
@@ -97,12 +100,12 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
             quantity.unit.text(&difference)
         ));
     }
-    if sweep.seeds.1 < FEW as u32 {
+    if are_few {
         told.push(format!(
             "With fewer than {FEW} seeds, there are no confidence intervals: brackets show the range of the runs, and \
              every other setting counts as indistinguishable. Use `--seeds {FEW}` or more."
         ));
-    } else if hardly_varies(sweep, quantity) {
+    } else if hardly_varies {
         told.push(format!(
             "At every setting, {} hardly differs between seeds, so the intervals show little. Seeds matter only if \
              something in the file is random, such as faults (`mtbf`), jitter or traffic.",
@@ -226,9 +229,9 @@ mod tests {
     use super::super::{Plan, quantities};
     use super::*;
 
-    /// Returns what is said about two settings with this number of seeds, of which the runs of the second take longer
-    /// by a second. Each further seed takes `step` seconds longer.
-    fn said(seeds: u32, step: f64) -> String {
+    /// Returns the conclusions about two settings, each with this number of seeds. Runs of the second setting take
+    /// longer by `apart` seconds; each further seed takes `step` seconds longer.
+    fn said(seeds: u32, step: f64, apart: f64) -> String {
         let sample = faultline_api::samples::sample("quickstart").expect("the sample exists").text;
         let federation = faultline_api::parse("quickstart", sample.as_bytes()).expect("the sample is valid");
         let parameter = "protocol.hc3i.checkpointEvery=1s,2s".parse().expect("valid");
@@ -240,7 +243,10 @@ mod tests {
             verdict: Verdict::Pass,
             without_fault: false,
             reasons: Vec::new(),
-            values: BTreeMap::from([("seconds".to_owned(), 100.0 + setting as f64 + f64::from(seed) * step)]),
+            values: BTreeMap::from([(
+                "seconds".to_owned(),
+                100.0 + setting as f64 * apart + f64::from(seed) * step,
+            )]),
             out_of_memory: false,
         };
         let runs = (0..2).flat_map(|setting| (0..seeds).map(move |seed| run(setting, seed))).collect();
@@ -254,8 +260,10 @@ mod tests {
         for (seeds, step, has_few, is_same) in
             [(4, 1.0, true, false), (5, 1.0, false, false), (5, 0.0, false, true), (5, 0.01, false, true)]
         {
-            let said = said(seeds, step);
+            let said = said(seeds, step, 1.0);
             assert_eq!((said.contains(few), said.contains(same)), (has_few, is_same), "{said}");
         }
+        assert!(said(4, 1.0, 0.0).contains("; add seeds to decide."));
+        assert!(said(5, 0.0, 0.0).contains("cannot distinguish it from checkpointEvery=2s.\n"));
     }
 }
