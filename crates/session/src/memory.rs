@@ -85,7 +85,8 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn new(bound: Option<MemoryBound>) -> Watch {
         let is_alone = RUNNING.fetch_add(1, Ordering::Relaxed) == 0;
-        let before = bound.map_or(0, |it| if is_alone { after_return(it, &KEPT) } else { (it.used)() });
+        let before =
+            bound.map_or(0, |it| if is_alone { wait_for_return(it.used, it.bytes / 2) } else { (it.used)() });
         Watch { before, bound }
     }
 
@@ -124,37 +125,29 @@ impl Watch {
     }
 }
 
-/// Returns the memory that the program uses, in bytes. If that is more than half of the limit, first waits for the
-/// allocator to return what earlier runs have freed, which would count against the next run.
+/// Waits until the allocator has returned so much freed memory that the program uses at most `enough` bytes, but at most
+/// for [`RETURN_WITHIN`]. Returns the memory in use, in bytes.
 ///
-/// `kept` is the memory in use after the last such wait. There is no further wait until the memory has grown by an
-/// eighth, so that a program that needs its memory does not wait before each run.
-fn after_return(bound: MemoryBound, kept: &AtomicU64) -> u64 {
-    let MemoryBound { bytes, used } = bound;
-    let now = used();
-    let still = kept.load(Ordering::Relaxed);
-    if now <= bytes / 2 || now <= still + still / RESERVE {
-        return now;
-    }
-    let now = wait_for_return(used, bytes / 2);
-    kept.store(now, Ordering::Relaxed);
-    now
-}
-
-/// Waits until the program uses at most `enough` bytes, but at most for [`RETURN_WITHIN`]. Returns the memory in use.
+/// There is no further wait until the memory has grown by an eighth, so that a program that needs its memory does not
+/// wait before and after each run.
 #[expect(
     clippy::disallowed_methods,
     reason = "the allocator returns memory after some time; no run is in progress"
 )]
 fn wait_for_return(used: fn() -> u64, enough: u64) -> u64 {
-    let begun = Instant::now();
     let mut now = used();
+    let kept = KEPT.load(Ordering::Relaxed);
+    if now <= enough || now <= kept + kept / RESERVE {
+        return now;
+    }
+    let begun = Instant::now();
     while now > enough && begun.elapsed() < RETURN_WITHIN {
         sleep(Duration::from_millis(10));
         // The allocator returns memory only while it frees some.
         drop(black_box(vec![0_u8; 4 << 20]));
         now = used();
     }
+    KEPT.store(now, Ordering::Relaxed);
     now
 }
 
