@@ -3,10 +3,15 @@
 #[path = "../../../session/tests/sessions/evidence/attacks.rs"]
 mod attacks;
 
-use crate::common::{CRASH, TestDirectory, small};
+use std::fs;
+
+use crate::common::{CRASH, TestDirectory, passes_but_for_links, small};
 use attacks::{Attack, attacks, copy};
 use faultline_trace::{Bundle, SealedBy};
 use serde_json::Value;
+
+/// How often to run a federation whose links differ from the request, as on a busy machine.
+const ATTEMPTS: u32 = 5;
 
 /// Returns the command's verdict on a record and the reasons, or the error.
 fn check(place: &TestDirectory, dir: &str) -> (&'static str, Vec<String>) {
@@ -29,7 +34,15 @@ fn check(place: &TestDirectory, dir: &str) -> (&'static str, Vec<String>) {
 fn tampering_with_a_sealed_record_of_real_processes_is_detected() {
     let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
-    place.faultline(["run", "small.yaml", "--out", "run", "-q"]).assert().code(0);
+    let passes = |attempt: u32| {
+        if attempt > 0 {
+            fs::remove_dir_all(place.path("run")).unwrap();
+        }
+        let run =
+            place.faultline(["run", "small.yaml", "--out", "run", "--format", "json"]).output().unwrap();
+        passes_but_for_links(&serde_json::from_slice(&run.stdout).unwrap())
+    };
+    assert!((0..ATTEMPTS).any(passes), "this machine is too busy to emulate links");
     assert_eq!(check(&place, "run"), ("pass", vec![]));
     for entry in Bundle::open(place.path("run")).read_manifest().unwrap().facts {
         let seal = entry.seal.expect("every stream is sealed");
