@@ -22,8 +22,8 @@ pub(super) const COMPARE: Dashboard = Dashboard {
                         LEGEND,
                     )]),
                 Panel::bars("Goodput", "percentunit", &[(0.0, RED), (0.5, ORANGE), (0.8, GREEN)])
-                    .about("Share of the processes' time that was not lost: they were up, not frozen for a \
-                            checkpoint, and no rollback undid their work. An estimate.")
+                    .about("Share of time during which processes were up, were not frozen for a checkpoint, and did \
+                            work that no rollback undid. An estimate.")
                     .of(&[(
                         "(sum by (federation, protocol) (faultline_process_time_seconds_total{RUNS, state=\"up\"}) \
                          - sum by (federation, protocol) (faultline_lost_work_seconds_total{RUNS}) \
@@ -31,7 +31,7 @@ pub(super) const COMPARE: Dashboard = Dashboard {
                          / (sum by (federation, protocol) (faultline_process_time_seconds_total{RUNS}) > 0)",
                         LEGEND,
                     )]),
-                Panel::bars("Mean time of a process", "s", PLAIN)
+                Panel::bars("Mean time per process", "s", PLAIN)
                     .about("Time since the application started, per process: the duration of the run without pauses.")
                     .of(&[(
                         "sum by (federation, protocol) (faultline_process_time_seconds_total{RUNS}) \
@@ -50,7 +50,10 @@ pub(super) const COMPARE: Dashboard = Dashboard {
                     .about("Rollbacks of processes.")
                     .of(&[("sum by (federation, protocol) (faultline_rollbacks_total{RUNS})", LEGEND)]),
                 Panel::bars("Mean recovery time", "s", PLAIN)
-                    .about("From a fault, or the last heartbeat, until the failed process had restored its state.")
+                    .about(
+                        "Time from a fault, or from the last heartbeat, until the failed process had restored its \
+                         state.",
+                    )
                     .of(&[(
                         "sum by (federation, protocol) (faultline_recovery_seconds_sum{RUNS}) \
                          / (sum by (federation, protocol) (faultline_recovery_seconds_count{RUNS}) > 0)",
@@ -62,7 +65,7 @@ pub(super) const COMPARE: Dashboard = Dashboard {
                         "sum by (federation, protocol) (faultline_messages_total{RUNS, event=~\"resent|dropped|suppressed\"})",
                         LEGEND,
                     )]),
-                Panel::bars("Worst skew of a fault", "s", &[(0.0, GREEN), (0.01, ORANGE), (0.05, RED)])
+                Panel::bars("Worst skew", "s", &[(0.0, GREEN), (0.01, ORANGE), (0.05, RED)])
                     .about("Longest time from the first to the last effect of a fault, as the upper bound of its \
                             bucket.")
                     .of(&[(
@@ -70,7 +73,7 @@ pub(super) const COMPARE: Dashboard = Dashboard {
                         LEGEND,
                     )]),
                 Panel::bars("Mean detection time", "s", PLAIN)
-                    .about("From a fault, or the last heartbeat, to the announcement of the failure.")
+                    .about("Time from a fault, or from the last heartbeat, to the announcement of the failure.")
                     .of(&[(
                         "sum by (federation, protocol) (faultline_detection_seconds_sum{RUNS}) \
                          / (sum by (federation, protocol) (faultline_detection_seconds_count{RUNS}) > 0)",

@@ -66,7 +66,7 @@ pub(super) const OPERATOR: Dashboard = Dashboard {
                         "sum by (outcome) (rate(faultline_operator_reconciles_total[INTERVAL]))",
                         "{{outcome}}",
                     )]),
-                Panel::graph("Duration of a reconciliation", "s")
+                Panel::graph("Reconciliation time", "s")
                     .about("Median and 99th percentile.")
                     .of(&[
                         (

@@ -71,8 +71,8 @@ const ROW_RUN: &[Panel] = &[
         )]),
     Panel::number("Goodput", "percentunit", &[(0.0, RED), (0.5, ORANGE), (0.8, GREEN)])
         .about(
-            "Share of the processes' time that was not lost: they were up, not frozen for a checkpoint, and no \
-             rollback undid their work. An estimate.",
+            "Share of time during which processes were up, were not frozen for a checkpoint, and did work that no \
+             rollback undid. An estimate.",
         )
         .of(&[(
             "(sum(faultline_process_time_seconds_total{CLUSTERS, state=\"up\"}) \
@@ -88,7 +88,7 @@ const ROW_RUN: &[Panel] = &[
         .about("Longest time from the first to the last effect of a fault, as the upper bound of its bucket.")
         .of(&[("histogram_quantile(1, sum by (le) (faultline_fault_skew_seconds_bucket{RUNS}))", "skew")]),
     Panel::number("Mean recovery time", "s", &[(0.0, GREEN), (5.0, ORANGE), (30.0, RED)])
-        .about("From a fault, or the last heartbeat, until the failed process had restored its state.")
+        .about("Time from a fault, or from the last heartbeat, until the failed process had restored its state.")
         .of(&[(
             "sum(faultline_recovery_seconds_sum{RUNS}) / (sum(faultline_recovery_seconds_count{RUNS}) > 0)",
             "recovery",
@@ -129,7 +129,7 @@ const ROW_RUN: &[Panel] = &[
                 "recovery",
             ),
         ]),
-    Panel::graph("Latency of faults", "s")
+    Panel::graph("Fault latency", "s")
         .about("Time from when a fault was due until its last effect. The median and the maximum are the upper \
                 bounds of their buckets.")
         .of(&[
@@ -197,7 +197,7 @@ const ROW_LINKS: &[Panel] = &[
 ];
 
 const ROW_STORAGE: &[Panel] = &[
-    Panel::graph("Parts of checkpoints written", "short")
+    Panel::graph("Checkpoint parts written", "short")
         .about("Parts passed to the storage, and parts reported as durable. The difference is still being written.")
         .of(&[
             ("sum(faultline_images_saved_total{CLUSTERS})", "saved"),
