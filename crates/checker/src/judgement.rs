@@ -94,7 +94,8 @@ pub enum Property {
     BoundedLoss,
     /// At most one life of a process acted at a time.
     OneLife,
-    /// A partition ran on one process at a time, and moved only away from processes that had failed or were to leave.
+    /// A partition ran on one process at a time, and moved away only from processes that had failed or were about to
+    /// leave.
     OneHost,
     /// No process ended unexpectedly.
     NoUnplannedDeath,

@@ -91,7 +91,7 @@ pub enum Fault {
     },
     /// All processes of a cluster are killed at the same time.
     LoseCluster {
-        /// The cluster to kill.
+        /// The cluster whose processes to kill.
         cluster: ClusterId,
         /// Fate of the storage of its nodes.
         storage: StorageFate,
@@ -185,7 +185,8 @@ pub struct PlannedFault {
 /// A change that a user makes while a federation runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// The federation's own properties of a link. A fault that currently overrides the link stays in force.
+    /// New properties of a link of the federation. A fault that currently overrides the link's properties stays in
+    /// force.
     Link {
         /// Sending cluster.
         from: ClusterId,

@@ -44,7 +44,7 @@ impl Cluster {
     }
 }
 
-/// Presence of a cluster in the federation. Ordered: a presence only ever increases.
+/// Presence of a cluster in the federation. The variants are ordered: a cluster's presence only ever increases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Presence {
     /// Present from the start to the end of the run.
@@ -189,7 +189,7 @@ pub enum Boot {
     Fresh,
     /// The storage of the previous life is intact.
     Restarted,
-    /// The storage was lost. Remains in force for further lives until the process has reported
+    /// The storage was lost. Also applies to further lives until the process has reported
     /// [`crate::process::Action::Held`].
     Replaced,
 }

@@ -1,4 +1,4 @@
-//! Knowledge about a run beyond its facts.
+//! Information about a run beyond its facts.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use faultline_trace::manifest::{
     BackendKind, Bounds, Copies, EffectEntry, LinkEntry, Manifest, ReplicaHolders,
 };
 
-/// Knowledge about a run beyond its facts. It comes only from the run's manifest, so equal manifests are understood and
-/// judged in the same way everywhere.
+/// Information about a run beyond its facts. It comes only from the run's manifest, so equal manifests are understood
+/// and judged in the same way everywhere.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Context {

@@ -162,8 +162,8 @@ impl<'a> Supervision<'a> {
         gone
     }
 
-    /// Returns the processes that have failed permanently or whose cluster was due to leave: others take over their
-    /// work. `clusters` lists the ranks of each cluster.
+    /// Returns the processes that have failed permanently or whose cluster was about to leave. Other processes take
+    /// over their work. `clusters` lists the ranks of each cluster.
     pub fn departing(&self, clusters: &[Vec<ProcessId>]) -> BTreeSet<ProcessId> {
         let leaving = self.leaving.iter().filter_map(|(_, cluster)| clusters.get(cluster.index()));
         let mut departing = self.gone(clusters);

@@ -120,8 +120,8 @@ impl<'a> GivingUp<'a> {
     }
 
     /// Returns the owner of the first missing part and the number of its holders, itself included, if no loss explains
-    /// why any of the missing parts is unavailable. Losses elsewhere may have undone what the group had delivered, so
-    /// this is judged only if all committed checkpoints of the group are clean.
+    /// why any of the missing parts is unavailable. Losses elsewhere may have undone messages that the group had
+    /// delivered, so this is judged only if all committed checkpoints of the group are clean.
     fn too_few_losses(
         &self,
         group: GroupId,

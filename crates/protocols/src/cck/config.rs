@@ -54,7 +54,7 @@ defects! {
     /// Values that arrive before a partition is restored are dropped, even if they were sent in the current recovery.
     DataNotBuffered,
     /// Only partitions that were restored in this recovery demand the values that they lost, as printed. If a second
-    /// failure interrupts a recovery, values lost with the first one never arrive.
+    /// failure interrupts a recovery, values lost in the first failure never arrive.
     LossesOfFailedOnly,
     /// An arriving value is identified by its data alone: whichever version was sent, it counts as the next
     /// missing one.
@@ -77,7 +77,7 @@ defects! {
     SavedBeforeDurable,
     /// A checkpoint is valid although the last partition has not confirmed it.
     LastPartitionNotAwaited,
-    /// A restarted coordinator waits only for one of the processes that may know a newer checkpoint.
+    /// A restarted coordinator waits for only one of the processes that may know a newer checkpoint.
     OneKnownSuffices,
     /// A restarted coordinator uses the map that answers last, even an older one.
     OlderMapUsed,

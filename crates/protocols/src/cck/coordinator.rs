@@ -167,8 +167,8 @@ impl Coordinator {
         }
     }
 
-    /// Ends the recovery if nothing is lost any more. The next checkpoint begins immediately, so that lost replicas are
-    /// replaced as soon as possible.
+    /// Ends the recovery if no lost value is missing any more. The next checkpoint begins immediately, so that lost
+    /// replicas are replaced as soon as possible.
     fn end_recovery(&mut self, now: Time) {
         if matches!(&self.activity, Activity::Recovering(missing, idle) if missing.is_empty() && idle.is_empty())
         {

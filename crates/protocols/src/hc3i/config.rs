@@ -67,7 +67,7 @@ pub enum Forcing {
     News,
     /// All messages: the baseline of communication-induced checkpointing that section 3.2 improves on.
     EveryMessage,
-    /// None. Checkpoints are independent of each other, and a rollback may propagate back to the first.
+    /// No messages. Checkpoints are independent of each other, and a rollback may propagate back to the first.
     Never,
 }
 

@@ -1,7 +1,7 @@
 //! The rollbacks of each cluster: a table of cluster, incarnation and restored SN. The table shows which positions a
 //! rollback undid. It also contains what each cluster has collected, so that no rollback can reach past it.
 //!
-//! Durable, never rolled back, and only ever extended.
+//! The table is durable, never rolled back, and only ever extended.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

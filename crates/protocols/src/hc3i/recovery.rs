@@ -230,7 +230,7 @@ impl Hc3i {
         }
     }
 
-    /// Takes an image from the network if this process waits for it. Returns whether it does.
+    /// Accepts an image from the network if this process is waiting for it. Returns whether the image was accepted.
     pub(super) fn take_fetched(&mut self, image: &Arc<Image>) -> bool {
         let me = self.me;
         let Phase::Recovering(recovery) = &mut self.phase else {

@@ -137,7 +137,7 @@ rules! {
     OlderPartsKept,
     /// A committed checkpoint is not announced to the peers, so log entries are never collected.
     NeverCollects,
-    /// One message more than the receiver's checkpoint contains is removed from the log.
+    /// One more message than the receiver's checkpoint contains is removed from the log.
     CollectsOneTooMany,
     /// The first orphan message of a channel is not reported.
     FirstOrphanMissed,
