@@ -71,7 +71,7 @@ impl Strike {
     }
 }
 
-/// What happens to the storage of a failed process.
+/// The fate of the storage of a failed process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Storage {
     Kept,

@@ -447,7 +447,7 @@ impl Explainer<'_> {
         text + ","
     }
 
-    /// Describes what processes that did not fail re-executed for those that did.
+    /// Describes the tasks that processes that did not fail re-executed for those that failed.
     fn recovery(&self, it: &Recovery) -> String {
         let (at, live) = (self.time(it.began), it.live.len() as u64);
         let processes = match live {
@@ -488,7 +488,7 @@ impl Explainer<'_> {
         }
         let mut text = match it.from {
             Some((position, saved)) => {
-                // Without the facts of the process, it is unknown what it did when.
+                // Without the facts of the process, the times of its actions are unknown.
                 let age = match self.history.incomplete.contains(&it.of) {
                     true => String::new(),
                     false => format!(" (taken {} earlier)", lasted(it.at.since(saved))),

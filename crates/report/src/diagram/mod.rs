@@ -438,7 +438,7 @@ fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec
             return true;
         }
         count += 1;
-        // One each time the share of the room that is due grows by a whole message.
+        // Keeps a message each time the share of the available space grows by a whole message.
         count * room / plain > (count - 1) * room / plain
     });
     lines.truncate(limit);

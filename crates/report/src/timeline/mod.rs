@@ -239,7 +239,7 @@ pub struct Message {
     pub stale: Vec<Time>,
 }
 
-/// What a theft sends from one process to another.
+/// The content that a theft sends from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TheftContent {
     /// A stolen task, to its thief.
