@@ -216,7 +216,7 @@ struct Report {
     is_deepening: bool,
 }
 
-/// What the search covered with one limit on overtakings.
+/// The coverage of the search with one limit on overtakings.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Level {

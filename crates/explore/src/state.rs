@@ -80,7 +80,7 @@ enum Lane {
     Channel(ProcessId, ProcessId),
     Storage(ProcessId),
     Membership(ProcessId),
-    /// Steps that may overtake any other step, and may be overtaken by any.
+    /// The lane of steps that may overtake any other step, and be overtaken by any.
     Own,
 }
 

@@ -309,7 +309,7 @@ fn with_strike(
 const OF_WRITES: &[FactKind] =
     &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted, FactKind::Finished];
 
-/// Further facts of recoveries, and what other clusters learn of them.
+/// Further facts about recoveries, including those that other clusters state in response.
 const OF_RECOVERIES: &[FactKind] = &[
     FactKind::RecoveryStarted,
     FactKind::Restored,

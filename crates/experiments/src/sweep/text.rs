@@ -226,8 +226,8 @@ mod tests {
     use super::super::{Plan, quantities};
     use super::*;
 
-    /// Returns what is said about two settings with this number of seeds, of which the runs of the second take longer
-    /// by a second. Each further seed takes `step` seconds longer.
+    /// Returns the conclusions about two settings with this number of seeds. Runs of the second setting take a second
+    /// longer than those of the first, and each further seed takes `step` seconds longer.
     fn said(seeds: u32, step: f64) -> String {
         let sample = faultline_api::samples::sample("quickstart").expect("the sample exists").text;
         let federation = faultline_api::parse("quickstart", sample.as_bytes()).expect("the sample is valid");
