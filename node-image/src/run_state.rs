@@ -167,7 +167,7 @@ impl RunData {
     }
 }
 
-/// Updates the state of a run with what the run reports.
+/// Updates the state of a run from the run's reports.
 pub(crate) struct RunRecorder {
     run_state: RunState,
     reporter: EventReporter,

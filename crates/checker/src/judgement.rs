@@ -75,7 +75,7 @@ pub enum Property {
     OrphansReplayed,
     /// A process that rolled back received no message of a later phase before it had re-sent its orphan messages.
     OrphansFirst,
-    /// The phases of orphan messages follow from what was consumed.
+    /// The phases of orphan messages follow from the consumed messages.
     PhasesAgree,
     /// A process that rolled back was delivered the same messages in the same order, up to the last one on which other
     /// processes depend.
@@ -208,7 +208,7 @@ impl Property {
             Property::DemandedOnly => "every re-executed task was needed",
             Property::OrphansReplayed => "orphan messages were re-sent",
             Property::OrphansFirst => "no message overtook an orphan message",
-            Property::PhasesAgree => "the phases of orphan messages follow from what was consumed",
+            Property::PhasesAgree => "the phases of orphan messages follow from the consumed messages",
             Property::RepeatedOrder => "re-execution delivered messages in the same order",
             Property::RecoveryTerminates => "every recovery terminated",
             Property::Progress => "after the last fault, every process resumed",

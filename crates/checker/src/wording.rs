@@ -544,8 +544,8 @@ impl Breach {
                 )
             }
             Breach::LogNotRemoved { process: of, removed, due, since } => format!(
-                "{} had removed only {removed} messages from its log by the end, although {due} of its messages could not \
-                 be needed by any recovery after {:.2} s",
+                "{} had removed only {removed} messages from its log by the end, although no recovery after {:.2} s \
+                 could need {due} of its messages",
                 names.process(of),
                 since.as_secs_f64()
             ),

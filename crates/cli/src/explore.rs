@@ -433,8 +433,8 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
         let limit = Size(limit);
         let _ = writeln!(
             text,
-            "          the search reached the memory limit of {limit}, which the states visited so far fill; `--memory` sets \
-             the limit, and smaller bounds need less memory"
+            "          the search reached the memory limit of {limit} with the states visited so far; `--memory` sets the \
+             limit, and smaller bounds need less memory"
         );
     } else if stopped.is_some() && report.finding.is_none() {
         let _ = writeln!(

@@ -51,7 +51,7 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
     }
     for &(at, cluster) in &history.leaving {
         let text = format!(
-            "At {}, {} was due to leave. Its partitions had to move to other processes first.",
+            "At {}, {} was about to leave. Its partitions first had to move to other processes.",
             explainer.time(at),
             names.cluster(cluster)
         );
@@ -498,7 +498,7 @@ impl Explainer<'_> {
                     checkpoint(position)
                 )
             }
-            None => format!("At {at}, {by} took the place of {of}, of which no checkpoint was left."),
+            None => format!("At {at}, {by} took the place of {of}; no checkpoint of {of} was left."),
         };
         if tasks > 0 {
             let since = if it.from.is_some() { " since then" } else { "" };

@@ -372,8 +372,8 @@ impl LinkEntry {
         Span::from_millis(1).max(Span(self.requested.latency.0 / 10)) + self.requested.jitter
     }
 
-    /// Returns the share of the echoes, in percent, whose delay was out of tolerance while the application
-    /// ran. `None` if there were too few echoes to tell.
+    /// Returns the share of the echoes, in percent, whose delay was out of tolerance while the application ran. `None`
+    /// if there were too few echoes to determine it.
     pub fn percent_outside(&self) -> Option<u32> {
         const LEAST: u32 = 20;
         let observed = self.observed.filter(|it| it.echoes >= LEAST)?;

@@ -1,8 +1,8 @@
 //! Runs the commands that README.md and `docs/` print, so that no document contains a command that fails.
 //!
 //! Each document has a scratch directory, in which its `sh` blocks run command by command, in order, as printed, with
-//! the programs of `--programs` on the path. `DIR` stands for the newest record in that directory. [`EXCEPTIONS`]
-//! lists the commands that run in another form or elsewhere. An exception that matches no command is an error.
+//! the programs of `--programs` on the path. `DIR` represents the newest record in that directory. [`EXCEPTIONS`] lists
+//! the commands that run in another form or elsewhere. An exception that matches no command is an error.
 //!
 //! Up to [`PARALLEL`] documents run at the same time.
 

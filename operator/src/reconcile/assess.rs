@@ -597,7 +597,7 @@ struct Emulated {
     sentence: String,
 }
 
-/// Derives what emulates the links from the features that the kernels support.
+/// Derives from the features that the kernels support how the links are emulated.
 fn emulated(shaping: Option<&Shaping>) -> Emulated {
     const IN_NODE: &str = "delay lines in the nodes emulate the links";
     let Some(Shaping { places, rates, delays, lacks }) = shaping else {
@@ -623,7 +623,7 @@ fn emulated(shaping: Option<&Shaping>) -> Emulated {
     }
 }
 
-/// Returns what prevents a pod from running; `None` if the pod only needs time.
+/// Returns the obstacle that prevents a pod from running; `None` if the pod only needs time.
 fn obstacle(pod: &Pod) -> Option<Obstacle> {
     const NEEDS_ACTION: &[&str] = &[
         "ErrImagePull",

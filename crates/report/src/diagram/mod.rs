@@ -443,8 +443,8 @@ fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec
     });
     lines.truncate(limit);
     notes.push(format!(
-        "Only {} of {all} messages {which} are drawn: all that were undone, re-sent, dropped or lost, as far as there \
-         is room, and an even selection of the others.",
+        "Only {} of {all} messages {which} are drawn: all that were undone, re-sent, dropped or lost, as far as space \
+         permits, and an even selection of the others.",
         lines.len()
     ));
 }
