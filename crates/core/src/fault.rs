@@ -79,7 +79,7 @@ pub enum Fault {
         process: ProcessId,
         /// Fate of the storage of its node.
         storage: StorageFate,
-        /// Whether another life follows. If not, the process is gone permanently, even if it had already failed.
+        /// Whether another life follows. If not, the process never starts again, even if it had already failed.
         returns: bool,
     },
     /// A process is stopped, and resumes after `span` unless it was fenced in the meantime.
@@ -95,7 +95,7 @@ pub enum Fault {
         cluster: ClusterId,
         /// Fate of the storage of its nodes.
         storage: StorageFate,
-        /// Whether further lives follow. If not, the processes are gone permanently, including those that had already
+        /// Whether further lives follow. If not, the processes never start again, including those that had already
         /// failed.
         returns: bool,
     },

@@ -88,7 +88,7 @@ impl Membership {
         &self.members[process.index()]
     }
 
-    /// Returns the cluster of `process`, or [`ClusterId::OUTSIDE`] if it is in none.
+    /// Returns the cluster of `process`, or [`ClusterId::OUTSIDE`] if it belongs to none.
     pub fn cluster_of(&self, process: ProcessId) -> ClusterId {
         self.member(process).cluster
     }
@@ -146,8 +146,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the group of a process, or [`GroupId::OUTSIDE`] if it is in none. Assumes that ranks are
-    /// numbered before all other processes.
+    /// Returns the group of a process, or [`GroupId::OUTSIDE`] if it belongs to none. Assumes that ranks are numbered
+    /// before all other processes.
     ///
     /// # Panics
     ///

@@ -286,7 +286,7 @@ impl Mutant {
         mutant
     }
 
-    /// Runs a schedule, and records what it violates. Returns `None` if the code panics.
+    /// Runs a schedule, and records its violations. Returns `None` if the code panics.
     ///
     /// # Panics
     ///

@@ -222,7 +222,7 @@ impl<'h, 'a> Returns<'h, 'a> {
         all
     }
 
-    /// Returns the permanently failed processes whose work no process can take over, because nothing of it is stored.
+    /// Returns the permanently failed processes whose work no process can take over, because none of it is stored.
     fn abandoned(&self) -> impl Iterator<Item = Succession> {
         let history = self.history;
         let stores = history.context.promises.include(Promise::CheckpointedFirst);

@@ -130,7 +130,7 @@ struct TaskState {
     /// Whether the contents are unknown because facts are missing.
     is_unknown: bool,
     /// Whether two parts had the same task when it was run or lent. No fact states to which part it belonged, so
-    /// afterwards one part may seem to lack what the other one has.
+    /// afterwards one part may seem to lack a task that the other one has.
     is_mixed: bool,
 }
 

@@ -229,7 +229,7 @@ fn filters(diagram: &Diagram) -> Markup {
         ("lost", "never arrived"),
     ];
     let group = |lane| diagram.clusters.iter().rposition(|it| it.first <= lane).unwrap_or(0);
-    // Only links that carried something: with many clusters, there are many pairs.
+    // Only links that carried messages: with many clusters, there are many pairs.
     let links: BTreeSet<_> = diagram.messages.iter().map(|it| (group(it.from), group(it.to))).collect();
     html! {
         div.bar role="group" aria-label="Filters" {

@@ -330,7 +330,7 @@ impl Scratch {
             let is_first = attempt == 0;
             let _shared = is_first.then(|| MACHINE.read().expect("no command panics"));
             let _alone = (!is_first).then(|| MACHINE.write().expect("no command panics"));
-            // A command may refuse to replace what the previous attempt wrote.
+            // A command may refuse to replace files that the previous attempt wrote.
             for new in self.entries()?.difference(&before) {
                 match new {
                     it if it.is_dir() => fs::remove_dir_all(it)?,

@@ -4,7 +4,7 @@
 //! and before the program ends.
 //!
 //! The process that takes over states that it has restored the partition; the other one states that it has ceded it. A
-//! process that fails need not cede anything: its next life runs only what it is told to run.
+//! process that fails need not cede anything: its next life runs only the partitions that it is told to run.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Life, ProcessId};

@@ -6,8 +6,8 @@
 //! its parts to the holder again. Up to two such parts of an owner at another process are only reported as a remark,
 //! because they do not accumulate.
 //!
-//! This property is judged by the storages themselves, not by what the protocol claims to have collected, and in
-//! virtual time only, where all processes read the same clock.
+//! This property is judged by the storages themselves, not by the collections that the protocol claims, and in virtual
+//! time only, where all processes read the same clock.
 
 use std::collections::BTreeMap;
 

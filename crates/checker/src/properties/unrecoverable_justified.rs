@@ -6,8 +6,8 @@
 //! been collected, and must not be restored.
 //!
 //! A protocol that survives a limited number of failures at a time ([`FaultModel::Volatile`]) may also declare a
-//! cluster unrecoverable once more processes than that have failed. Whether the first of them had recovered by then is
-//! not judged.
+//! cluster unrecoverable once more processes than that have failed. The checker does not judge whether the first of
+//! them had recovered by then.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +77,7 @@ impl<'a> GivingUp<'a> {
                 );
                 is_explained = true;
             }
-            // A part that was never durable matters only if its owner has lost what it wrote.
+            // A part that was never durable matters only if its owner has lost the data that it wrote.
             is_explained |= !copies.is_empty()
                 || gone.contains(&name.owner)
                 || history.supervision.may_have_lost(name.owner, Default::default(), self.before);

@@ -83,15 +83,15 @@ defects! {
     OlderMapUsed,
     /// A process joins a recovery older than one that it has promised to a restarted coordinator.
     PromiseIgnored,
-    /// A recovery begins before its members know who has failed.
+    /// A recovery begins before its members know which processes have failed.
     AnnouncementNotAwaited,
     /// A request to stop that arrives before the coordinator's announcement is dropped.
     EarlyPingDropped,
     /// A partition reports its recovery as complete although lost values are missing.
     LostNotAwaited,
-    /// A partition reports its recovery as complete although a sender has not announced what it executed.
+    /// A partition reports its recovery as complete although a sender has not announced which tasks it executed.
     SilentNotAwaited,
-    /// A value that a re-execution needs is not demanded if its sender has not announced what it executed.
+    /// A value that a re-execution needs is not demanded if its sender has not announced which tasks it executed.
     WantedNotDemanded,
     /// A process continues to run a partition after the partition has moved to another process.
     CededKept,

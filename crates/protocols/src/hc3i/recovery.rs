@@ -29,7 +29,7 @@ pub(super) struct Recovery {
     missing: BTreeSet<ImageName>,
     image: Option<Arc<Image>>,
     /// Holders that have not yet confirmed their replica of the part to restore. A checkpoint in doubt may lack some
-    /// replicas, but a restored one must not: other clusters remove what it makes obsolete.
+    /// replicas, but a restored one must not: other clusters remove the data that it makes obsolete.
     uncovered: BTreeSet<ProcessId>,
     ready: bool,
     /// A checkpoint that the rollback interrupted. Used only by a defect.
@@ -454,8 +454,8 @@ impl Hc3i {
         }
     }
 
-    /// For the defect that does not discard: the interrupted checkpoint continues with what it had saved before the
-    /// rollback.
+    /// For the defect that does not discard: the interrupted checkpoint continues with the data that it had saved
+    /// before the rollback.
     fn continue_interrupted(&mut self, interrupted: Option<Box<Part>>) {
         let Some(mut part) = interrupted else {
             return;
