@@ -1,7 +1,7 @@
 //! The services of a cluster as its Kubernetes nodes know them. On some kernels, kube-proxy in nftables mode loses the
-//! map from services to their endpoints, and does not detect the loss. Connections to services then fail, such
-//! as the operator's connections to the API server. This is a defect of the cluster, not of what the
-//! scenarios test.
+//! map from services to their endpoints, and does not detect the loss. Connections to services then fail, such as the
+//! operator's connections to the API server. This is a defect of the cluster, not of the software that the scenarios
+//! test.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

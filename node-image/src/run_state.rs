@@ -138,7 +138,7 @@ impl RunState {
             to: self.names.cluster(link.to).to_owned(),
             requested_micros: micros(link.requested.latency),
             measured_micros: link.measured.map(|it| micros(it.latency)),
-            as_asked: link.as_asked(),
+            as_requested: link.as_requested(),
         }
     }
 
@@ -167,7 +167,7 @@ impl RunData {
     }
 }
 
-/// Updates the state of a run with what the run reports.
+/// Updates the state of a run from the run's reports.
 pub(crate) struct RunRecorder {
     run_state: RunState,
     reporter: EventReporter,

@@ -36,7 +36,8 @@ const CONCURRENCY: u16 = 32;
 /// Delay before the next attempt after a failure: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// A federation, or why this operator cannot read it. A federation that cannot be read does not block the others.
+/// A federation, or the reason why this operator cannot read it. A federation that cannot be read does not block the
+/// others.
 type Guarded = DeserializeGuard<Federation>;
 
 /// Everything that reconciling a federation needs.

@@ -1,10 +1,10 @@
 //! Mirrors of the sets and pods of federations, kept up to date by watches, and the federation that an object belongs
 //! to.
 //!
-//! Labels only narrow down what is watched: any user who may create a pod in some namespace can set any label on it.
-//! An object belongs to a federation if it is in the same namespace and its chain of controllers, according to its
-//! owner references, leads to the federation's UID: from a set directly, from a pod through a set that belongs to the
-//! federation. Kubernetes offers no stronger separation within one namespace: a user who may create pods there can
+//! Labels only narrow down which objects are watched: any user who may create a pod in some namespace can set any label
+//! on it. An object belongs to a federation if it is in the same namespace and its chain of controllers, according to
+//! its owner references, leads to the federation's UID: from a set directly, from a pod through a set that belongs to
+//! the federation. Kubernetes offers no stronger separation within one namespace: a user who may create pods there can
 //! mount every secret in it.
 
 use std::collections::{BTreeMap, BTreeSet};

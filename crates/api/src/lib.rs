@@ -2,7 +2,7 @@
 //!
 //! This crate contains no client and no drivers: it turns text and objects into values.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | [`quantity`] | quantities with a unit: `5ms`, `100Mbit`, `0.1%` |
 //! | [`resource`] | the resource, ready to become a custom resource definition |

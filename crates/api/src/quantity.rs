@@ -180,7 +180,7 @@ impl Kind {
         Ok((number, unit))
     }
 
-    /// Splits `text` into the number and what follows it.
+    /// Splits `text` into the number and the rest.
     fn number<'a>(&self, text: &'a str) -> Result<(f64, &'a str), QuantityError> {
         let digits = text.trim_start_matches('-');
         let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());

@@ -277,7 +277,7 @@ pub struct Link {
     pub measured_micros: Option<u64>,
     /// Whether the measured latency equals the requested one, within the tolerance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub as_asked: Option<bool>,
+    pub as_requested: Option<bool>,
 }
 
 /// What the kernels support at the places with a shaper. Delay lines in the nodes emulate the rest.

@@ -13,7 +13,7 @@ use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId, Span, Time, Trigger}
 
 use faultline_history::{Context, Contradiction, History};
 
-/// The tolerated delays of an action: in virtual time, and by real processes on a busy machine.
+/// The delay tolerated for an action: in virtual time, and for real processes on a busy machine.
 const LATE: (Span, Span) = (Span::from_secs(1), Span::from_secs(30));
 
 /// Adds the contradictions between the facts to a history. Only a record that was read from disk needs this; a record
@@ -73,7 +73,7 @@ impl<'a> Demands<'a> {
     }
 
     /// Requires that every process was started, that its lives are numbered consecutively, and that each life has a
-    /// stream, which in virtual time begins after its start.
+    /// stream, which in virtual time begins after the life has started.
     fn lives(&self, found: &mut Vec<Contradiction>) {
         let mut lives: BTreeMap<ProcessId, Vec<Life>> = BTreeMap::new();
         let known = (0..self.context.names.processes.len() as u32).map(ProcessId);
@@ -183,8 +183,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that a run is completed exactly if the supervisor's last fact says so, and that every rank of a
-    /// completed run has stated its result.
+    /// Requires that a run counts as completed if and only if the supervisor's last fact says so, and that every rank
+    /// of a completed run has stated its result.
     fn completion(&self, found: &mut Vec<Contradiction>) {
         let place = self.facts.iter().position(|(_, fact)| *fact == Fact::Completed);
         let (last, _) = self.facts[self.facts.len() - 1];
@@ -225,7 +225,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that each planned fault had the outcome that the manifest states, and left the corresponding facts.
+    /// Requires that each planned fault had the outcome that the manifest states, and that the corresponding facts
+    /// exist.
     fn faults(&self, found: &mut Vec<Contradiction>) {
         let mut states: BTreeMap<FaultNo, FaultState> = BTreeMap::new();
         let mut ended: BTreeSet<(FaultNo, ProcessId)> = BTreeSet::new();

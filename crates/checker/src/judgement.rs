@@ -20,7 +20,7 @@ pub enum Property {
     /// The processes of a lost cluster failed simultaneously.
     AtOnce,
     /// The emulated links had the requested delays.
-    LinksAsAsked,
+    LinksAsRequested,
     /// Every rank's result equals that of a run without faults.
     SameResult,
     /// No state contains a delivery of a message that its sender's state does not contain.
@@ -75,7 +75,7 @@ pub enum Property {
     OrphansReplayed,
     /// A process that rolled back received no message of a later phase before it had re-sent its orphan messages.
     OrphansFirst,
-    /// The phases of orphan messages follow from what was consumed.
+    /// The phases of orphan messages follow from the consumed messages.
     PhasesAgree,
     /// A process that rolled back was delivered the same messages in the same order, up to the last one on which other
     /// processes depend.
@@ -94,10 +94,11 @@ pub enum Property {
     BoundedLoss,
     /// At most one life of a process acted at a time.
     OneLife,
-    /// A partition ran on one process at a time, and moved only away from processes that had failed or were to leave.
+    /// A partition ran on one process at a time, and moved away only from processes that had failed or were about to
+    /// leave.
     OneHost,
     /// No process ended unexpectedly.
-    NoUnplannedDeath,
+    NoUnplannedFailure,
     /// Economy: every forced checkpoint followed a new dependency.
     ForcedByNews,
     /// Economy: unforced checkpoints were no more frequent than requested.
@@ -127,8 +128,8 @@ impl Property {
             self,
             Property::SameResult
                 | Property::ExactlyOnce
-                | Property::LinksAsAsked
-                | Property::NoUnplannedDeath
+                | Property::LinksAsRequested
+                | Property::NoUnplannedFailure
         )
     }
 
@@ -178,7 +179,7 @@ impl Property {
             Property::Completed => "the run completed",
             Property::FaultsTookEffect => "the planned faults took effect",
             Property::AtOnce => "cluster losses ended all processes at once",
-            Property::LinksAsAsked => "every link had the requested delay",
+            Property::LinksAsRequested => "every link had the requested delay",
             Property::SameResult => "every result equals that of a run without faults",
             Property::NoGhost => "every delivered message was sent",
             Property::NoLoss => "every sent message was delivered",
@@ -207,7 +208,7 @@ impl Property {
             Property::DemandedOnly => "every re-executed task was needed",
             Property::OrphansReplayed => "orphan messages were re-sent",
             Property::OrphansFirst => "no message overtook an orphan message",
-            Property::PhasesAgree => "the phases of orphan messages follow from what was consumed",
+            Property::PhasesAgree => "the phases of orphan messages follow from the consumed messages",
             Property::RepeatedOrder => "re-execution delivered messages in the same order",
             Property::RecoveryTerminates => "every recovery terminated",
             Property::Progress => "after the last fault, every process resumed",
@@ -219,7 +220,7 @@ impl Property {
             Property::BoundedLoss => "lost work is bounded by the checkpoint interval",
             Property::OneLife => "at most one life of each process acted at a time",
             Property::OneHost => "each partition ran on one process at a time",
-            Property::NoUnplannedDeath => "no process ended unexpectedly",
+            Property::NoUnplannedFailure => "no process ended unexpectedly",
             Property::ForcedByNews => "every forced checkpoint followed a new dependency",
             Property::CheckpointsSpaced => "unforced checkpoints were no more frequent than requested",
             Property::SentOnce => "no message was re-sent unnecessarily",

@@ -138,7 +138,7 @@ impl Breach {
             Breach::ConsumedBeforeItsCause { message: id } => {
                 let receiver = process(id.to);
                 format!(
-                    "{receiver} consumed {}, whose send depends on what {receiver} did afterwards",
+                    "{receiver} consumed {}, whose send depends on later actions of {receiver}",
                     message(id)
                 )
             }
@@ -169,7 +169,7 @@ impl Breach {
                 message(orphan)
             ),
             Breach::WrongPhase { process: by, message: id, phase, computed } => format!(
-                "{} recorded {} in phase {phase}, but what its sender had consumed implies phase {computed}",
+                "{} recorded {} in phase {phase}, but the messages that its sender had consumed imply phase {computed}",
                 process(by),
                 message(id)
             ),
@@ -297,7 +297,7 @@ impl Breach {
             ),
             Breach::ResumedBeforeDurable { group: by, position, owner, copies } => {
                 let copies = match copies {
-                    DurableCopies::None => "durable nowhere".to_owned(),
+                    DurableCopies::None => "not durable anywhere".to_owned(),
                     DurableCopies::NoneAtOwner => "not durable at its owner".to_owned(),
                     DurableCopies::Only { found, replicas } => {
                         format!("durable at only {found} of {replicas} holders")
@@ -544,8 +544,8 @@ impl Breach {
                 )
             }
             Breach::LogNotRemoved { process: of, removed, due, since } => format!(
-                "{} had removed only {removed} messages from its log by the end, although {due} of its messages could not \
-                 be needed by any recovery after {:.2} s",
+                "{} had removed only {removed} messages from its log by the end, although no recovery after {:.2} s \
+                 could need {due} of its messages",
                 names.process(of),
                 since.as_secs_f64()
             ),
@@ -788,7 +788,7 @@ fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
     if is_in_use && rest > 0 {
         let what = format!("{} for everything else, such as the states of processes", mebibytes(rest));
         parts.push((rest, what, "use smaller states or fewer processes"));
-        // The rest includes the program itself, which no change of the file makes smaller.
+        // The rest includes the program itself, which no change to the file can make smaller.
         remedy = remedy.filter(|_| rest <= known).or(parts.last().map(|it| it.2));
         parts.sort_by_key(|it| Reverse(it.0));
     }

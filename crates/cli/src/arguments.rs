@@ -872,7 +872,7 @@ pub(crate) struct ExploreArguments {
     pub(crate) quiet: bool,
 }
 
-/// What a failure does to storage.
+/// The effect of a failure on storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StorageName {
     /// The process finds its storage unchanged when it restarts

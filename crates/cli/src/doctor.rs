@@ -42,7 +42,7 @@ fn this_machine(nodes: u64) -> Examination {
     }
 }
 
-/// Returns what the kernel can do for `--links tc`, or why it cannot shape links.
+/// Returns the kernel's features for `--links tc`, or the reason why it cannot shape links.
 pub(crate) fn kernel_for_tc() -> Result<Kernel, CommandError> {
     traffic_control().map(|probe| probe.kernel()).map_err(|unfit| {
         let Unfit { why, remedy, .. } = unfit;

@@ -216,7 +216,7 @@ struct Report {
     is_deepening: bool,
 }
 
-/// What the search covered with one limit on overtakings.
+/// The coverage of the search with one limit on overtakings.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Level {
@@ -433,8 +433,8 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
         let limit = Size(limit);
         let _ = writeln!(
             text,
-            "          the search reached the memory limit of {limit}, which the states visited so far fill; `--memory` sets \
-             the limit, and smaller bounds need less memory"
+            "          the search reached the memory limit of {limit} with the states visited so far; `--memory` sets the \
+             limit, and smaller bounds need less memory"
         );
     } else if stopped.is_some() && report.finding.is_none() {
         let _ = writeln!(

@@ -1,4 +1,4 @@
-//! The live view of a run. Shows what the supervisor sees, without judging it.
+//! The live view of a run. Shows the run as the supervisor sees it, without judging it.
 
 use faultline_api::Federation;
 use faultline_core::{ClusterId, Fact, ProcessId, Time};

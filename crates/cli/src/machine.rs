@@ -1,5 +1,5 @@
-//! Compares what a run on real processes requires with what this machine has, for `faultline doctor` and `faultline
-//! run`. Changes nothing on the machine.
+//! Compares the requirements of a run on real processes with the resources of this machine, for `faultline doctor` and
+//! `faultline run`. Changes nothing on the machine.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -89,7 +89,7 @@ pub(crate) fn require(size: Size) -> Result<(), CommandError> {
     )))
 }
 
-/// Compares what a run of this size needs with the limits of this machine. Returns one finding for each limit.
+/// Compares the requirements of a run of this size with the limits of this machine. Returns one finding for each limit.
 pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let number = |path: &str| read(path).split_whitespace().next().and_then(|it| it.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! `faultline replay`: feeds the recorded inputs to the processes of a run again, and compares what they do.
+//! `faultline replay`: feeds the recorded inputs to the processes of a run again, and compares their behaviour.
 //!
 //! A replayed process has no network, storage or clock. It sees only its inputs, so identical facts and actions show
 //! that the same protocol code was recorded, whichever driver hosted it.

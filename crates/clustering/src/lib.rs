@@ -299,7 +299,7 @@ fn remark(chosen: &Division, constraints: Constraints) -> String {
 mod tests {
     use super::*;
 
-    /// Returns four groups of four processes that send much within their group and little to the next.
+    /// Returns four groups of four processes that send many bytes within their group and few to the next.
     fn groups() -> Graph {
         let mut graph = Graph::new((0..16).map(|it| format!("p{it}")).collect());
         for from in 0..16 {
@@ -349,7 +349,7 @@ mod tests {
         Constraints { max_rollback_percent: None, balance: Some(factor) }
     }
 
-    /// Returns groups of these sizes whose processes send much within their group and little to the next.
+    /// Returns groups of these sizes whose processes send many bytes within their group and few to the next.
     fn uneven(sizes: &[usize]) -> Graph {
         let processes: usize = sizes.iter().sum();
         let mut graph = Graph::new((0..processes).map(|it| format!("p{it}")).collect());

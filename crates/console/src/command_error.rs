@@ -48,7 +48,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The error of a command that could not do what was requested.
+/// The error of a command that could not perform the requested work.
 #[derive(Debug)]
 pub struct CommandError {
     /// The exit status.

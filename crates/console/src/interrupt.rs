@@ -14,7 +14,7 @@ use crate::command_error::Exit;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Returns a flag that is set at the first interrupt or termination signal. A second such signal ends the program
-/// immediately. If the program does not end soon after the first one, prints what it waits for.
+/// immediately. If the program does not end soon after the first one, prints what it is waiting for.
 pub fn flag() -> Arc<AtomicBool> {
     faultline_runtime::interrupt::flag(Exit::Unknown as i32, print_delay).unwrap_or_else(|error| {
         warn!(%error, "cannot install signal handlers");
@@ -25,7 +25,7 @@ pub fn flag() -> Arc<AtomicBool> {
 fn print_delay() {
     anstream::eprintln!(
         "interrupted: waiting for the step in progress, such as a task of the application, before the results are \
-         written; a second signal ends the program at once, without them"
+         written; a second signal ends the program immediately, without writing them"
     );
 }
 

@@ -116,8 +116,8 @@ pub trait Application: Clone + Debug + Sized {
         None
     }
     /// Returns parameters for runs in virtual time, where no content is written or sent. With these parameters, ranks
-    /// behave the same and have the same results, but omit content that would only take up space. `None` if there are
-    /// no such parameters.
+    /// behave the same and produce the same results, but omit content that would only take up space. `None` if there
+    /// are no such parameters.
     fn for_virtual_time(_config: &Self::Config) -> Option<Self::Config> {
         None
     }

@@ -153,8 +153,8 @@ pub enum Claim {
     Unrecoverable {
         /// The unrecoverable group.
         group: GroupId,
-        /// For each member whose part no storage holds: the newest checkpoint that lacks it, and the processes that
-        /// were asked.
+        /// For each member with a part that no storage holds: the newest checkpoint that lacks the part, and the
+        /// processes that were asked for it.
         missing: Arc<[(ImageName, Vec<ProcessId>)]>,
     },
     /// This process has delivered a message whose send a rollback undid. The sender will send it again.
@@ -180,8 +180,7 @@ pub enum Claim {
         /// initial state.
         slot: Position,
     },
-    /// Everything that one partition had sent to another before it joined a recovery has either arrived or
-    /// been lost.
+    /// Everything that one partition had sent to another before joining a recovery has either arrived or been lost.
     Drained {
         /// The sending partition.
         from: ProcessId,
@@ -338,12 +337,12 @@ pub enum Fact {
         /// The step that happened.
         step: TheftStep,
     },
-    /// The state of a process that never returns became part of this process's state, or a partition that has moved to
-    /// this process did. It is the state in an image or, if there is no image, the initial state. The incarnation is
-    /// the recovery that moved the partition; 0 for a partition that this process runs from the start, and for the
+    /// This process took over the state of a process that never returns, or a partition that has moved to this process.
+    /// The state is that in an image or, if there is no image, the initial state. The incarnation is that of the
+    /// recovery that moved the partition. It is 0 for a partition that this process runs from the start, and for the
     /// state of a process that steals tasks.
     Absorbed(Box<(ProcessId, Option<ImageName>, Witness, Incarnation)>),
-    /// The process stopped running a partition, because another process runs it from a recovery onwards.
+    /// The process stopped running a partition, because a recovery moved the partition to another process.
     Ceded {
         /// The partition.
         partition: ProcessId,
@@ -378,8 +377,8 @@ pub enum Fact {
         /// The reason, in words.
         reason: Arc<str>,
     },
-    /// A life ends here, because of an injected fault or because it cannot continue. The supervisor states this before
-    /// it kills the process.
+    /// A life ends, because of an injected fault or because it cannot continue. The supervisor states this before it
+    /// kills the process.
     Failed {
         /// The process that fails.
         process: ProcessId,
@@ -403,7 +402,7 @@ pub enum Fact {
     Changed(Box<Change>),
     /// A cluster joins. The supervisor states this before it announces the cluster's processes.
     Joined(ClusterId),
-    /// A cluster is due to leave, and its partitions have to move to other processes first. The supervisor states this
+    /// A cluster is about to leave, but its partitions must first move to other processes. The supervisor states this
     /// before it announces the departure.
     Leaving(ClusterId),
     /// A cluster leaves. The supervisor states this before it ends the cluster's processes permanently and releases

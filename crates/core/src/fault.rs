@@ -79,7 +79,7 @@ pub enum Fault {
         process: ProcessId,
         /// Fate of the storage of its node.
         storage: StorageFate,
-        /// Whether another life follows. If not, the process is gone permanently, even if it had already failed.
+        /// Whether another life follows. If not, the process never starts again, even if it had already failed.
         returns: bool,
     },
     /// A process is stopped, and resumes after `span` unless it was fenced in the meantime.
@@ -91,11 +91,11 @@ pub enum Fault {
     },
     /// All processes of a cluster are killed at the same time.
     LoseCluster {
-        /// The cluster to kill.
+        /// The cluster whose processes to kill.
         cluster: ClusterId,
         /// Fate of the storage of its nodes.
         storage: StorageFate,
-        /// Whether further lives follow. If not, the processes are gone permanently, including those that had already
+        /// Whether further lives follow. If not, the processes never start again, including those that had already
         /// failed.
         returns: bool,
     },
@@ -185,7 +185,8 @@ pub struct PlannedFault {
 /// A change that a user makes while a federation runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// The federation's own properties of a link. A fault that currently overrides the link stays in force.
+    /// New properties of a link of the federation. A fault that currently overrides the link's properties stays in
+    /// force.
     Link {
         /// Sending cluster.
         from: ClusterId,

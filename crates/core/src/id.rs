@@ -105,10 +105,10 @@ impl ProcessId {
 pub struct GroupId(pub u16);
 
 impl GroupId {
-    /// Stands for the group of processes that run no application.
+    /// Represents the group of processes that run no application.
     pub const OUTSIDE: GroupId = GroupId(u16::MAX);
 
-    /// Returns the place of the group in a table that has one entry for each *group*.
+    /// Returns the index of the group in a table that has one entry for each *group*.
     pub const fn place(self) -> usize {
         self.0 as usize
     }
@@ -122,7 +122,7 @@ impl fmt::Display for GroupId {
 }
 
 impl ClusterId {
-    /// Takes the place of a cluster for processes outside all clusters (a storage server, a recovery process).
+    /// Replaces the cluster of a process that is outside all clusters, such as a storage server or a recovery process.
     pub const OUTSIDE: ClusterId = ClusterId(u16::MAX);
 }
 

@@ -44,7 +44,7 @@ impl Cluster {
     }
 }
 
-/// Presence of a cluster in the federation. Ordered: a presence only ever increases.
+/// Presence of a cluster in the federation. The variants are ordered: a cluster's presence only ever increases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Presence {
     /// Present from the start to the end of the run.
@@ -88,7 +88,7 @@ impl Membership {
         &self.members[process.index()]
     }
 
-    /// Returns the cluster of `process`, or [`ClusterId::OUTSIDE`] if it is in none.
+    /// Returns the cluster of `process`, or [`ClusterId::OUTSIDE`] if it belongs to none.
     pub fn cluster_of(&self, process: ProcessId) -> ClusterId {
         self.member(process).cluster
     }
@@ -146,8 +146,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the group of a process, or [`GroupId::OUTSIDE`] if it is in none. Assumes that ranks are
-    /// numbered before all other processes.
+    /// Returns the group of a process, or [`GroupId::OUTSIDE`] if it belongs to none. Assumes that ranks are numbered
+    /// before all other processes.
     ///
     /// # Panics
     ///
@@ -189,7 +189,7 @@ pub enum Boot {
     Fresh,
     /// The storage of the previous life is intact.
     Restarted,
-    /// The storage was lost. Remains in force for further lives until the process has reported
+    /// The storage was lost. Also applies to further lives until the process has reported
     /// [`crate::process::Action::Held`].
     Replaced,
 }

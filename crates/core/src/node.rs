@@ -222,9 +222,9 @@ impl<P: Protocol, A: Application> Node<P, A> {
         self.protocol.handle(input, now, &mut NodeHost { state: &mut self.state, out });
     }
 
-    /// Passes every send to the protocol, answers a pending snapshot request, then lets the application continue. If
-    /// the application has nothing to do, answers a pending rest request. Finally states the result if it may be new,
-    /// and tells the protocol if the application has just left.
+    /// Passes every send to the protocol, answers a pending snapshot request, and then lets the application continue.
+    /// If the application has nothing to do, answers a pending rest request. Finally states the result if it may be
+    /// new, and tells the protocol if the application has just left.
     #[inline(always)]
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {
         self.show(now, out);

@@ -64,7 +64,7 @@ impl<S, M, H, V> Packet<S, M, H, V> {
 pub enum To {
     /// One process.
     One(ProcessId),
-    /// Every process of a cluster except the sender. One action and one shared packet.
+    /// Every process of a cluster except the sender. They share a single packet, sent by a single action.
     Cluster(ClusterId),
 }
 

@@ -17,7 +17,7 @@ pub struct Span(pub u64);
 impl Time {
     /// The start of the driver.
     pub const ZERO: Time = Time(0);
-    /// Later than any event of a run.
+    /// An instant later than any event of a run.
     pub const NEVER: Time = Time(u64::MAX);
 
     /// Returns the time elapsed since `earlier`; zero if `earlier` is later.
@@ -34,7 +34,7 @@ impl Time {
 impl Span {
     /// A duration of zero.
     pub const ZERO: Span = Span(0);
-    /// Longer than any run.
+    /// A duration longer than any run.
     pub const MAX: Span = Span(u64::MAX);
 
     /// Creates a span of `secs` seconds.

@@ -247,7 +247,7 @@ impl Plan {
         all.len()
     }
 
-    /// Returns the largest number of steps between the writing of a value and its last reader.
+    /// Returns the largest number of steps between the task that writes a value and the last task that reads it.
     pub fn reach(&self) -> u32 {
         self.reach
     }

@@ -98,7 +98,7 @@ impl<G: Program> Unrolled<G> {
         self.tasks.len() as u32 + 1
     }
 
-    /// Returns the unit that a call of the plan stands for, and its task with the inputs of the call; `None` for the
+    /// Returns the unit that a call of the plan represents, and its task with the inputs of the call; `None` for the
     /// task that copies the result.
     fn original(&self, call: &Call) -> Option<(&Unit, Call)> {
         let unit = self.tasks.get(call.args[0] as usize)?;

@@ -7,10 +7,10 @@ use faultline_core::StorageFate;
 pub struct Bounds {
     /// The largest number of process failures in a run.
     pub crashes: u32,
-    /// The largest number of deadlines in a run that expire before the federation is quiet.
+    /// The largest number of deadlines that expire in a run before the federation is quiet.
     pub timers: u32,
-    /// The largest number of steps in a run that are overtaken. All other steps happen in the order in which
-    /// they were requested. `None` means any number: every order is explored.
+    /// The largest number of steps that are overtaken in a run. All other steps happen in the order in which they were
+    /// requested. `None` means any number: every order is explored.
     pub overtakings: Option<u32>,
     /// The fate of the storage of a failed process.
     pub storage: Storage,

@@ -118,7 +118,7 @@ pub struct Rank {
     early: Vec<u32>,
 }
 
-/// Stands for the computation of a rank that has no messages, instead of the position of a message.
+/// Represents the computation of a rank that has no messages, in place of the position of a message.
 const NO_MESSAGE: u32 = u32::MAX;
 
 /// The job that sends the message at this position in the program.

@@ -80,7 +80,7 @@ enum Lane {
     Channel(ProcessId, ProcessId),
     Storage(ProcessId),
     Membership(ProcessId),
-    /// May overtake any step, and be overtaken by any.
+    /// The lane of steps that may overtake any other step, and be overtaken by any.
     Own,
 }
 
@@ -231,8 +231,8 @@ impl<N: Hosted> State<N> {
     }
 
     /// Returns the key of the complete run that [`State::complete`] derives from a quiet state. It consists of the
-    /// facts stated so far and of what the rest of the run depends on: nothing if the run has ended, otherwise the
-    /// states of all processes and of the supervisor. The remaining bounds are irrelevant.
+    /// facts stated so far and of everything on which the rest of the run depends: nothing if the run has ended,
+    /// otherwise the states of all processes and of the supervisor. The remaining bounds are irrelevant.
     pub(crate) fn completion(&self) -> Key {
         if self.ended.is_some() {
             return key_of_all(self.locals.iter().map(|it| it.stated()).chain([self.stated]));

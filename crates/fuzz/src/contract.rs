@@ -27,7 +27,7 @@ pub struct Difference {
     pub order: u32,
 }
 
-/// What differs between two orders.
+/// The difference between two orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differs {
     /// The receiver or the content of the message differs.

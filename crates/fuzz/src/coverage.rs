@@ -1,5 +1,5 @@
-//! Measures what many trials reached: the faults injected, the states of the protocol in which they struck, and their
-//! effects.
+//! Measures the coverage of many trials: the faults injected, the states of the protocol in which they struck, and
+//! their effects.
 //!
 //! The measurements are derived only from facts, and therefore in the same way for every protocol with the same claims.
 //! All processes of a simulation share one clock, so the facts of a run are totally ordered.
@@ -59,7 +59,7 @@ pub struct Observed {
     pub unjudged: Vec<Property>,
     /// Whether a second run was equal; `None` if there was none, or if one of the two reached the memory limit.
     pub repeats: Option<bool>,
-    /// What filled the memory, as a sentence, if the run reached the memory limit of the program.
+    /// The contents of the memory, as a sentence, if the run reached the memory limit of the program.
     pub filled_memory: Option<String>,
     /// The scenario, if its seed alone does not determine it, because the coverage of the search directed it.
     pub directed: Option<Box<Scenario>>,

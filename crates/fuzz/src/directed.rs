@@ -71,7 +71,7 @@ impl Strike {
     }
 }
 
-/// What happens to the storage of a failed process.
+/// The fate of the storage of a failed process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Storage {
     Kept,
@@ -113,8 +113,8 @@ impl Moment {
     }
 }
 
-/// How often each kind of moment occurred in the runs of a search, and how often a process failed at it, before it could
-/// announce what it had written or continue its recovery.
+/// How often each kind of moment occurred in the runs of a search, and how often a process failed at it, before it
+/// could announce its write or continue its recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MomentCoverage(BTreeMap<CoverageName, (u64, u64)>);
 
@@ -305,11 +305,11 @@ fn with_strike(
     (!struck.is_empty() && validate(&scenario.federation).is_empty()).then_some(scenario)
 }
 
-/// Facts that a process states just before or after it makes something durable, or when it announces this.
+/// Facts that a process states just before or after it makes data durable, or when it announces this.
 const OF_WRITES: &[FactKind] =
     &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted, FactKind::Finished];
 
-/// Further facts of recoveries, and what other clusters learn of them.
+/// Further facts about recoveries, including those that other clusters state in response.
 const OF_RECOVERIES: &[FactKind] = &[
     FactKind::RecoveryStarted,
     FactKind::Restored,
@@ -324,7 +324,7 @@ const OF_RECOVERIES: &[FactKind] = &[
     FactKind::Collected,
 ];
 
-/// Returns the facts of a run that matter, by moment.
+/// Returns the relevant facts of a run, by moment.
 fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<Stated>> {
     let mut moments: BTreeMap<Moment, Vec<Stated>> = BTreeMap::new();
     each_moment(trial, |process, _, moment, occurrence| {

@@ -53,7 +53,7 @@ pub struct SeedResult {
 }
 
 impl SeedResult {
-    /// Returns what is wrong with the run; `None` if nothing is.
+    /// Describes the problem with the run; `None` if there is none.
     pub fn failure(&self) -> Option<String> {
         let violated: Vec<Property> = self.judgement.violated().collect();
         let mut text = match (violated.is_empty(), self.repeats) {
@@ -125,8 +125,8 @@ where
         Ok(SeedResult { seed, federation: scenario.federation, judgement, repeats, manifest, trace })
     }
 
-    /// Returns the smallest federation found that violates the first property that `tried` violates, with a seed;
-    /// `tried` itself if it violates none. Takes up to several thousand runs.
+    /// Returns the smallest federation found that violates the first property that `tried` violates, with a seed. If
+    /// `tried` violates none, returns `tried` itself. Takes up to several thousand runs.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@
 //! | `scenario` | a federation with a seed |
 //! | `generate` | the federation that a seed determines |
 //! | `trial` | a scenario, run and judged |
-//! | `coverage` | what many trials reached |
+//! | `coverage` | the coverage of many trials |
 //! | `directed` | second faults at moments that matter |
 //! | `bands` | how often runs of a protocol end without completing |
 //! | `shrink` | a smaller scenario that violates the same property |

@@ -48,9 +48,9 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     (
         "learnt-before-recorded",
         "A cluster confirms an alert only if none of its members contains anything that the rollback undid, and then \
-         none of their checkpoints does. A member loses what it has not recorded only if it fails. Its cluster then \
-         alerts all others, delivers nothing from them until each has answered with its tables, and sends again what \
-         the rollbacks in these tables require.",
+         none of their checkpoints does. A member loses unrecorded data only if it fails. Its cluster then alerts \
+         all others, delivers nothing from them until each has answered with its tables, and re-sends the messages \
+         that the rollbacks in these tables require.",
     ),
     (
         "deaths-not-counted",
@@ -80,7 +80,7 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     (
         "supervisor-refill-unawaited",
         "The mutation has an effect only if a process fails again before its storage is complete. The process then \
-         finds out what it lacks, because every recovery asks its holders.",
+         determines which images it lacks, because every recovery asks its holders.",
     ),
     (
         "stale-confirmation-counts",
@@ -93,18 +93,20 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     (
         "spbc-in-transit-sent-again",
         "A channel resumes only after a failure of one of its ends. If the receiver failed, nothing has been \
-         sent to its new incarnation yet; if the sender did, it has forgotten what was in transit, which its new \
-         incarnation makes stale.",
+         sent to its new incarnation yet; if the sender failed, it no longer has the messages in transit, which \
+         its new incarnation makes stale.",
     ),
     (
         "spbc-older-settled-counts",
-        "A committed checkpoint is complete, so every state that the peer restores later contains what it has \
-         announced. A re-execution of the sender sends the same messages, which the announcement covers as well.",
+        "A committed checkpoint is complete, so every state that the peer restores later contains everything \
+         that it has announced. A re-execution of the sender sends the same messages, which the announcement covers \
+         as well.",
     ),
     (
         "pessimistic-older-settled-counts",
-        "A committed checkpoint is complete, so every state that the peer restores later contains what it has \
-         announced. A re-execution of the sender sends the same messages, which the announcement covers as well.",
+        "A committed checkpoint is complete, so every state that the peer restores later contains everything \
+         that it has announced. A re-execution of the sender sends the same messages, which the announcement covers \
+         as well.",
     ),
     (
         "pessimistic-older-recall-counts",
@@ -284,7 +286,7 @@ impl Mutant {
         mutant
     }
 
-    /// Runs a schedule, and records what it violates. Returns `None` if the code panics.
+    /// Runs a schedule, and records its violations. Returns `None` if the code panics.
     ///
     /// # Panics
     ///

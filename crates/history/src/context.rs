@@ -1,4 +1,4 @@
-//! Knowledge about a run beyond its facts.
+//! Information about a run beyond its facts.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use faultline_trace::manifest::{
     BackendKind, Bounds, Copies, EffectEntry, LinkEntry, Manifest, ReplicaHolders,
 };
 
-/// Knowledge about a run beyond its facts. It comes only from the run's manifest, so equal manifests are understood and
-/// judged in the same way everywhere.
+/// Information about a run beyond its facts. It comes only from the run's manifest, so equal manifests are understood
+/// and judged in the same way everywhere.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Context {
@@ -125,8 +125,8 @@ impl Context {
         }
     }
 
-    /// Returns the number of replicas of a part of `owner` that these processes can hold, given what the federation
-    /// requests. The owner's own copy does not count, nor do copies at processes that are not meant to hold any. `None`
+    /// Returns the number of replicas of a part of `owner` that these processes can hold, given the federation's
+    /// request. The owner's own copy does not count, nor do copies at processes that are not meant to hold any. `None`
     /// if the requested replicas are unknown.
     pub fn copies_at(&self, owner: ProcessId, holders: impl Iterator<Item = ProcessId>) -> Option<usize> {
         let cluster = |process: ProcessId| self.clusters.iter().position(|it| it.contains(&process));

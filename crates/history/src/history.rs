@@ -184,7 +184,7 @@ pub struct Claimed<'a> {
 pub struct History<'a> {
     /// The facts of the run.
     pub trace: &'a Trace,
-    /// Knowledge about the run beyond its facts.
+    /// Information about the run beyond its facts.
     pub context: &'a Context,
     /// All segments, by process and life.
     pub segments: Vec<Segment>,

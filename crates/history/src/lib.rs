@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | [`mod@account`] | the cost of a run in numbers |
 //! | `build` | one pass over every stream |
-//! | `context` | knowledge about a run beyond its facts |
+//! | `context` | information about a run beyond its facts |
 //! | `contradiction` | rules that a record violates |
 //! | `groups` | checkpoints and rollbacks of the processes that take checkpoints together |
 //! | `history` | the states of every process, and the history as a whole |

@@ -1,4 +1,5 @@
-//! Lost work: what the rollbacks of a process undid. Every number and picture of lost work uses this definition.
+//! Lost work: the work that the rollbacks of a process undid. Every number and picture of lost work uses this
+//! definition.
 //!
 //! The lost work of a process in a rollback is the time from the instant of the restored state, or from the start of
 //! the application if that is later, until the process paused for the recovery or failed. Everything that it did in
@@ -57,7 +58,7 @@ pub struct Succession {
     pub image: Option<ImageName>,
     /// The time at which the failed process was last in that state.
     pub to: Time,
-    /// What the failed process had done after that state, in the order of its history.
+    /// The work that the failed process had done after that state, in the order of its history.
     pub undone: Vec<Undone>,
 }
 
@@ -79,7 +80,7 @@ pub struct Undone {
     pub began: Time,
     /// The time at which the work of the stretch ended.
     pub ended: Time,
-    /// For how long the user had paused the federation during the stretch.
+    /// The time for which the user had paused the federation during the stretch.
     pub stood: Span,
 }
 
@@ -108,7 +109,7 @@ impl Pauses {
         self.0.iter().copied()
     }
 
-    /// Returns for how long the federation was paused during this interval.
+    /// Returns how long the federation was paused during this interval.
     pub fn within(&self, from: Time, upto: Time) -> Span {
         let each = self.0.iter().map(|&(begun, ended)| (begun.max(from), ended.min(upto)));
         each.filter(|(begun, ended)| begun < ended)
@@ -221,7 +222,7 @@ impl<'h, 'a> Returns<'h, 'a> {
         all
     }
 
-    /// Returns the permanently failed processes whose work no process can take over, because nothing of it is stored.
+    /// Returns the permanently failed processes whose work no process can take over, because none of it is stored.
     fn abandoned(&self) -> impl Iterator<Item = Succession> {
         let history = self.history;
         let stores = history.context.promises.include(Promise::CheckpointedFirst);
@@ -238,7 +239,8 @@ impl<'h, 'a> Returns<'h, 'a> {
         })
     }
 
-    /// Returns what a process that failed permanently had done after a state, unless it was undone before.
+    /// Returns the work that a permanently failed process had done after a state, except for work that was undone
+    /// before.
     fn undone_after(&self, process: ProcessId, cut: FactPosition) -> Vec<Undone> {
         let Some((life, _)) = self.history.trace.lives(process).last() else { return Vec::new() };
         let mut past = SurvivingHistory::default();

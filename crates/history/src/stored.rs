@@ -1,4 +1,4 @@
-//! What the processes' storage holds at the end of a run.
+//! The contents of the processes' storage at the end of a run.
 
 use std::collections::BTreeMap;
 

@@ -79,8 +79,8 @@ pub struct Supervision<'a> {
 impl<'a> Supervision<'a> {
     pub(super) fn new(facts: &'a [(Time, Fact)], volatile_storage: bool) -> Supervision<'a> {
         let mut this = Supervision::default();
-        // The time, by the supervisor's clock, until which storage corrupts what is read; the end of time if it does
-        // so permanently.
+        // The time, by the supervisor's clock, until which storage corrupts the data that is read; the end of time if
+        // it does so permanently.
         let mut spoils: BTreeMap<ProcessId, Time> = BTreeMap::new();
         for (number, (at, fact)) in facts.iter().enumerate() {
             match fact {
@@ -162,8 +162,8 @@ impl<'a> Supervision<'a> {
         gone
     }
 
-    /// Returns the processes that have failed permanently or whose cluster was due to leave: others take over their
-    /// work. `clusters` lists the ranks of each cluster.
+    /// Returns the processes that have failed permanently or whose cluster was about to leave. Other processes take
+    /// over their work. `clusters` lists the ranks of each cluster.
     pub fn departing(&self, clusters: &[Vec<ProcessId>]) -> BTreeSet<ProcessId> {
         let leaving = self.leaving.iter().filter_map(|(_, cluster)| clusters.get(cluster.index()));
         let mut departing = self.gone(clusters);

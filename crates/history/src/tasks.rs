@@ -130,7 +130,7 @@ struct TaskState {
     /// Whether the contents are unknown because facts are missing.
     is_unknown: bool,
     /// Whether two parts had the same task when it was run or lent. No fact states to which part it belonged, so
-    /// afterwards one part may seem to lack what the other one has.
+    /// afterwards one part may seem to lack a task that the other one has.
     is_mixed: bool,
 }
 
@@ -218,7 +218,7 @@ pub(super) fn follow(history: &History<'_>, tasks: Tasks) -> Tasks {
         pass.run();
         let all = pass.results.iter().filter(|(_, found)| found.len() > 1);
         let found: BTreeSet<Theft> = all.map(|(theft, _)| *theft).collect();
-        // Repeats the pass, now knowing which results cannot be told apart.
+        // Repeats the pass, now that it is known which results cannot be told apart.
         if found.is_subset(&differing) {
             let sums = |state: &TaskState| state.sums().filter(|_| !pass.is_mixed(state));
             let contained = pass.states.iter().map(|(cut, state)| (*cut, sums(state))).collect();

@@ -199,7 +199,7 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Returns why an operation failed.
+    /// Returns the reason why an operation failed.
     fn denied(&self, verb: &str, what: &str, error: &kube::Error) -> ClusterError {
         let command_error = match error {
             kube::Error::Api(status) if status.is_forbidden() => {

@@ -34,7 +34,7 @@ pub struct Config {
 }
 
 defects! {
-    /// A victim does not re-execute what a failed thief had stolen.
+    /// A victim does not re-execute the tasks that a failed thief had stolen.
     LoanKept,
     /// A task that waits for an orphan's result is not re-executed if the holder of the result fails.
     OrphanKept,

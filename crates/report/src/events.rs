@@ -173,7 +173,7 @@ impl EventReporter {
     /// Returns the event that reports the measurements of the links.
     pub fn measured(&self, links: &[LinkEntry]) -> Event {
         let all = count(links.len() as u64, "link");
-        let off = links.iter().filter(|it| it.as_asked() == Some(false)).count();
+        let off = links.iter().filter(|it| it.as_requested() == Some(false)).count();
         let (warning, text) = match off {
             0 => (false, format!("{all} measured, each with the requested delay")),
             _ => (true, format!("{off} of {all}: the measured delay differs from the requested one")),

@@ -51,7 +51,7 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
     }
     for &(at, cluster) in &history.leaving {
         let text = format!(
-            "At {}, {} was due to leave. Its partitions had to move to other processes first.",
+            "At {}, {} was about to leave. Its partitions first had to move to other processes.",
             explainer.time(at),
             names.cluster(cluster)
         );
@@ -447,7 +447,7 @@ impl Explainer<'_> {
         text + ","
     }
 
-    /// Describes what processes that did not fail re-executed for those that did.
+    /// Describes the tasks that processes that did not fail re-executed for those that failed.
     fn recovery(&self, it: &Recovery) -> String {
         let (at, live) = (self.time(it.began), it.live.len() as u64);
         let processes = match live {
@@ -488,7 +488,7 @@ impl Explainer<'_> {
         }
         let mut text = match it.from {
             Some((position, saved)) => {
-                // Without the facts of the process, it is unknown what it did when.
+                // Without the facts of the process, the times of its actions are unknown.
                 let age = match self.history.incomplete.contains(&it.of) {
                     true => String::new(),
                     false => format!(" (taken {} earlier)", lasted(it.at.since(saved))),
@@ -498,7 +498,7 @@ impl Explainer<'_> {
                     checkpoint(position)
                 )
             }
-            None => format!("At {at}, {by} took the place of {of}, of which no checkpoint was left."),
+            None => format!("At {at}, {by} took the place of {of}; no checkpoint of {of} was left."),
         };
         if tasks > 0 {
             let since = if it.from.is_some() { " since then" } else { "" };

@@ -229,7 +229,7 @@ fn filters(diagram: &Diagram) -> Markup {
         ("lost", "never arrived"),
     ];
     let group = |lane| diagram.clusters.iter().rposition(|it| it.first <= lane).unwrap_or(0);
-    // Only links that carried something: with many clusters, there are many pairs.
+    // Only links that carried messages: with many clusters, there are many pairs.
     let links: BTreeSet<_> = diagram.messages.iter().map(|it| (group(it.from), group(it.to))).collect();
     html! {
         div.bar role="group" aria-label="Filters" {
@@ -421,7 +421,7 @@ fn links(summary: &Summary) -> Markup {
             tbody { @for it in &summary.links { tr {
                 td { (it.link) } td { (it.asked()) }
                 td.num { (it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span)) }
-                td { @match it.as_asked {
+                td { @match it.as_requested {
                     Some(true) => { (chip(Verdict::Pass, "delay as requested")) " within " (span(it.tolerance_seconds)) }
                     Some(false) => { (chip(Verdict::Fail, "delay not as requested")) " off by more than " (span(it.tolerance_seconds)) }
                     None => {}

@@ -152,7 +152,7 @@ fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Tim
     all
 }
 
-/// Returns the periods in which a life computed or ran tasks. What it did before its first fact started at `begun`. No
+/// Returns the periods in which a life computed or ran tasks. Its work before its first fact started at `begun`. No
 /// fact states when a task starts. The start is therefore estimated as the time of the last fact that may have made the
 /// task ready or the process free, and that precedes the task's end by at least the task's duration.
 fn working(stream: &Stream, begun: Time) -> Vec<Stretch> {

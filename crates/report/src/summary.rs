@@ -206,7 +206,7 @@ pub struct LinkSummary {
     /// The maximum difference in seconds between the measured and the requested delay.
     pub tolerance_seconds: f64,
     /// Whether the measured delay is within the tolerance. Jitter is not judged.
-    pub as_asked: Option<bool>,
+    pub as_requested: Option<bool>,
     /// The mean one-way delay of echoes in seconds while the application ran, excluding periods in which a fault
     /// affected the link; `None` if it was not observed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -541,7 +541,7 @@ fn link_summary(it: &LinkEntry, names: &DisplayNames, history: &Timeline) -> Lin
         samples: it.measured.map_or(0, |it| it.samples),
         rounds: it.measured.map_or(0, |it| it.rounds),
         tolerance_seconds: it.tolerance().as_secs_f64(),
-        as_asked: it.as_asked(),
+        as_requested: it.as_requested(),
         observed_latency_seconds: it.observed.map(|it| it.mean.as_secs_f64()),
         observed_percent_outside: it.percent_outside(),
         since_seconds: it.since.map(|it| history.seconds(it)),

@@ -201,7 +201,7 @@ impl Writer<'_> {
     }
 
     fn links(&self) -> String {
-        if self.summary.links.iter().all(|it| it.as_asked.is_none()) {
+        if self.summary.links.iter().all(|it| it.as_requested.is_none()) {
             return String::new();
         }
         let mut table =
@@ -209,7 +209,7 @@ impl Writer<'_> {
         for it in &self.summary.links {
             let latency = it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span);
             let jitter = it.measured_jitter_seconds.map_or_else(String::new, span);
-            let (mut said, colour) = match it.as_asked {
+            let (mut said, colour) = match it.as_requested {
                 Some(true) => (format!("delay: as requested, within {}", span(it.tolerance_seconds)), GOOD),
                 Some(false) => (format!("delay: off by more than {}", span(it.tolerance_seconds)), BAD),
                 None => (String::new(), OPEN),

@@ -1,4 +1,5 @@
-//! A run as lines to read from top to bottom: process, action, time. For small runs, such as counterexamples.
+//! A run as lines to read from top to bottom, each with a time, a process and an action. Intended for small runs, such
+//! as counterexamples.
 //!
 //! Lines are in the order of the drivers' clocks, which is the order of events only if all processes share one clock,
 //! as in the simulator.

@@ -12,7 +12,7 @@ use faultline_report::{Diagram, DisplayNames, RecordedRun, Summary, Timeline, pa
 const PROPERTIES: [Property; 8] = [
     Property::Completed,
     Property::FaultsTookEffect,
-    Property::LinksAsAsked,
+    Property::LinksAsRequested,
     Property::SameResult,
     Property::NoGhost,
     Property::NoLoss,
@@ -142,7 +142,7 @@ fn the_summary_is_serialised_as_json() {
     assert_eq!(json["faults"][2]["state"], "ineffective");
     assert_eq!(json["clusters"][1]["rollbacks"][0]["becauseOf"], "paris");
     assert_eq!(json["result"]["equal"], true);
-    assert_eq!(json["links"][1]["asAsked"], true);
+    assert_eq!(json["links"][1]["asRequested"], true);
     assert_eq!(json["links"][1]["toleranceSeconds"], 400e-6);
     let found = |property: &str| {
         let all = json["properties"].as_array().unwrap();

@@ -48,8 +48,9 @@ fn page_size() -> Option<u64> {
     *SIZE.get_or_init(|| page_size_of(&fs::read("/proc/self/auxv").ok()?))
 }
 
-/// Returns the most memory that this program can use, in bytes: the memory of the machine or, if that is less, the
-/// smallest limit of its control groups (in a container, the container's memory limit). `None` if it is unknown.
+/// Returns the maximum amount of memory that this program can use, in bytes: the memory of the machine or, if it is
+/// lower, the smallest limit of the program's control groups (in a container, the container's memory limit). `None` if
+/// it is unknown.
 pub fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|it| total(&it));
     let limits = control_groups(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default());

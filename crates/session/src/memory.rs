@@ -20,8 +20,8 @@ const JUDGED_FACT: u64 = 200;
 /// The memory of a fact until it has been judged, in bytes.
 pub const BYTES_PER_FACT: u64 = FACT + JUDGED_FACT;
 
-/// The fraction of the limit that is reserved for the end of a run, as a divisor: adding up what fills the memory takes
-/// memory, too.
+/// The fraction of the limit that is reserved for the end of a run, as a divisor: adding up the contents of the memory
+/// takes memory, too.
 const RESERVE: u64 = 8;
 
 /// The longest time to wait for the allocator to return freed memory to the system. By default, mimalloc keeps it for a
@@ -77,8 +77,8 @@ pub(crate) fn beyond(most: u64) -> MemoryUse {
 /// Watches the memory of the program during one run.
 pub(crate) struct Watch {
     bound: Option<MemoryBound>,
-    /// The memory that the program used when the run began, in bytes. The allocator keeps what earlier runs have freed,
-    /// so this run may use up to that much before the program grows.
+    /// The memory that the program used when the run began, in bytes. The allocator keeps the memory that earlier runs
+    /// have freed, so this run may use up to that much memory before the program grows.
     before: u64,
 }
 
@@ -116,8 +116,8 @@ impl Watch {
         Some(MemoryUse { bound, used, parts })
     }
 
-    /// Waits for the allocator to return what the simulation has freed if the program would otherwise exceed the limit
-    /// while it judges a run with this number of facts.
+    /// Waits for the allocator to return the memory that the simulation has freed if the program would otherwise exceed
+    /// the limit while it judges a run with this number of facts.
     pub(crate) fn make_room(&self, facts: u64) {
         if let Some(MemoryBound { bytes, used }) = self.bound {
             wait_for_return(used, bytes.saturating_sub(facts * JUDGED_FACT));

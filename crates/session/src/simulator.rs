@@ -28,8 +28,8 @@ pub trait Observer {
         let _ = record;
     }
 
-    /// Called after every event. Returning `true` interrupts the run. A single event can take long, because it may
-    /// execute a computation of the application.
+    /// Called after every event. Returning `true` interrupts the run. A single event can take a long time, because it
+    /// may execute a computation of the application.
     fn is_interrupted(&self) -> bool {
         false
     }

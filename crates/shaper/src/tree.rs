@@ -1,8 +1,8 @@
 //! The plan by which a node's kernel emulates the links of a federation: classes, queues and filters for outgoing and
 //! incoming packets.
 //!
-//! Pure: this module does not communicate with a kernel. A tree depends only on the requested links and not on any
-//! previous state, so that the program that applies it can determine the differences and change nothing else.
+//! This module is pure: it does not communicate with a kernel. A tree depends only on the requested links and not on
+//! any previous state, so that the program that applies it can determine the differences and change nothing else.
 //!
 //! A sender's interface transmits packets at the link's bandwidth. A class with that rate emulates this at the
 //! sender, below a class that all other clusters share, as in [`crate::Interface`]. Delay and loss are applied at
@@ -85,7 +85,7 @@ pub enum Leaf {
 /// A class of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Class {
-    /// Number of the enclosing class; 0 stands for the interface itself.
+    /// Number of the enclosing class; 0 represents the interface itself.
     pub parent: u16,
     /// Guaranteed bytes per second.
     pub rate: u64,

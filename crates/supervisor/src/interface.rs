@@ -21,7 +21,7 @@ pub struct Config {
     pub restart_after: Span,
     /// Whether storage is in memory and does not outlive its process, so that every failure loses it.
     pub volatile_storage: bool,
-    /// Time limit of the run, counted from the start of the application, without pauses by the user. A run that
+    /// Time limit of the run, counted from the start of the application, excluding pauses by the user. A run that
     /// exceeds it ends with [`Outcome::Deadline`].
     pub deadline: Span,
     /// Time limit for the start of the application, counted from the start of the supervisor or, if the user has

@@ -58,7 +58,7 @@ impl Supervisor {
         }
     }
 
-    /// Announces that `cluster` is due to leave. Its processes run until the protocol releases them.
+    /// Announces that `cluster` is about to leave. Its processes run until the protocol releases them.
     pub(crate) fn leaves(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         match self.membership.presence(cluster) {
             Presence::Awaited => drop(self.presence.to_announce.insert(cluster)),

@@ -435,7 +435,7 @@ impl Supervisor {
             Fact::Restored(restored) if !self.config.defects.has(Defect::ResultUndoneCounts) => {
                 self.completion.restored(process, restored.1);
             }
-            // The process reports again what it has finished without the partition.
+            // The process reports its completion again, without the partition.
             Fact::Ceded { .. } => self.completion.unfinished(process),
             Fact::Claim(claim) => match &**claim {
                 Claim::Committed { position, .. } | Claim::RolledBack { to: position, .. } => {

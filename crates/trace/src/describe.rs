@@ -205,7 +205,7 @@ fn describe_claim(claim: &Claim, names: &RunNames, f: &mut fmt::Formatter<'_>) -
             let (from, to) = (process(*from), process(*to));
             write!(
                 f,
-                "received for {to} everything that {from} had sent before recovery {}, except what was lost",
+                "received for {to} everything that {from} had sent before recovery {} and that was not lost",
                 epoch.0
             )
         }

@@ -360,7 +360,7 @@ fn once() -> u32 {
 impl LinkEntry {
     /// Returns whether the measured delay is within tolerance of the requested one: 5 % or 200 us, whichever is
     /// greater. `None` if the delay was not measured.
-    pub fn as_asked(&self) -> Option<bool> {
+    pub fn as_requested(&self) -> Option<bool> {
         let measured = self.measured?.latency;
         Some(Span(self.requested.latency.0.abs_diff(measured.0)) <= self.tolerance())
     }
@@ -372,8 +372,8 @@ impl LinkEntry {
         Span::from_millis(1).max(Span(self.requested.latency.0 / 10)) + self.requested.jitter
     }
 
-    /// Returns the share of the echoes, in percent, whose delay was out of tolerance while the application
-    /// ran. `None` if there were too few echoes to tell.
+    /// Returns the share of the echoes, in percent, whose delay was out of tolerance while the application ran. `None`
+    /// if there were too few echoes to determine it.
     pub fn percent_outside(&self) -> Option<u32> {
         const LEAST: u32 = 20;
         let observed = self.observed.filter(|it| it.echoes >= LEAST)?;
@@ -502,12 +502,12 @@ pub(crate) mod tests {
 
     #[test]
     fn links_may_differ_by_5_percent_or_200_us() {
-        assert_eq!(link(8_000, None).as_asked(), None);
-        assert_eq!(link(8_000, Some(8_400)).as_asked(), Some(true));
-        assert_eq!(link(8_000, Some(8_401)).as_asked(), Some(false));
-        assert_eq!(link(8_000, Some(7_599)).as_asked(), Some(false));
-        assert_eq!(link(100, Some(300)).as_asked(), Some(true));
-        assert_eq!(link(100, Some(301)).as_asked(), Some(false));
+        assert_eq!(link(8_000, None).as_requested(), None);
+        assert_eq!(link(8_000, Some(8_400)).as_requested(), Some(true));
+        assert_eq!(link(8_000, Some(8_401)).as_requested(), Some(false));
+        assert_eq!(link(8_000, Some(7_599)).as_requested(), Some(false));
+        assert_eq!(link(100, Some(300)).as_requested(), Some(true));
+        assert_eq!(link(100, Some(301)).as_requested(), Some(false));
     }
 
     #[test]

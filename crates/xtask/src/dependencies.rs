@@ -23,7 +23,7 @@ const PERMISSIVE: &[&str] = &[
     "Zlib",
 ];
 
-/// Crates that are built in several versions, and why this repository cannot change that.
+/// Crates that are built in several versions, and the reasons why this repository cannot change that.
 const DUPLICATES: &[(&str, &str)] = &[
     ("base64", "k8s-openapi and serde-saphyr need different versions"),
     ("embedded-io", "postcard depends on two versions, both optional"),

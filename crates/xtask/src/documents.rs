@@ -1,8 +1,8 @@
 //! Runs the commands that README.md and `docs/` print, so that no document contains a command that fails.
 //!
 //! Each document has a scratch directory, in which its `sh` blocks run command by command, in order, as printed, with
-//! the programs of `--programs` on the path. `DIR` stands for the newest record in that directory. [`EXCEPTIONS`]
-//! lists the commands that run in another form or elsewhere. An exception that matches no command is an error.
+//! the programs of `--programs` on the path. `DIR` represents the newest record in that directory. [`EXCEPTIONS`] lists
+//! the commands that run in another form or elsewhere. An exception that matches no command is an error.
 //!
 //! Up to [`PARALLEL`] documents run at the same time.
 
@@ -330,7 +330,7 @@ impl Scratch {
             let is_first = attempt == 0;
             let _shared = is_first.then(|| MACHINE.read().expect("no command panics"));
             let _alone = (!is_first).then(|| MACHINE.write().expect("no command panics"));
-            // A command may refuse to replace what the previous attempt wrote.
+            // A command may refuse to replace files that the previous attempt wrote.
             for new in self.entries()?.difference(&before) {
                 match new {
                     it if it.is_dir() => fs::remove_dir_all(it)?,

@@ -1,4 +1,4 @@
-//! Checks where protocols are named. All other code reads their promises, so that a protocol can be added or removed
+//! Checks which files name protocols. All other code reads their promises, so that a protocol can be added or removed
 //! without changes elsewhere, and an unknown protocol is treated like the others.
 
 use std::collections::BTreeSet;

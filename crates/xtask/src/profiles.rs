@@ -1,5 +1,5 @@
-//! Checks the profiles: the examples share what was built for the workspace only if both are optimised alike, and Cargo
-//! strips a program only if its package's own line in the release profile repeats `strip`.
+//! Checks the profiles: the examples share the packages built for the workspace only if both are optimised alike, and
+//! Cargo strips a program only if its package's own line in the release profile repeats `strip`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;

@@ -32,7 +32,7 @@ const RESTORED_EVERY: Duration = Duration::from_secs(20);
 /// The outcome of applying the desired state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Why an object could not be created, if a user must act.
+    /// The reason why an object could not be created, if a user must act.
     pub obstacle: Option<Obstacle>,
     /// Changes by others that have been reverted.
     pub repaired: Vec<Drift>,

@@ -367,9 +367,9 @@ impl Report<'_> {
         let Status { links, phase, .. } = said;
         let Emulated { word, reason, sentence } = emulated(said.shaping.as_ref());
         self.status.shaping = Some(word.into());
-        let judged: Vec<bool> = links.iter().filter_map(|it| it.as_asked).collect();
+        let judged: Vec<bool> = links.iter().filter_map(|it| it.as_requested).collect();
         let off = |it: &&Link| it.measured_micros.map(|measured| measured.abs_diff(it.requested_micros));
-        let worst = links.iter().filter(|it| it.as_asked.is_some()).max_by_key(|it| off(it));
+        let worst = links.iter().filter(|it| it.as_requested.is_some()).max_by_key(|it| off(it));
         let fine = judged.iter().filter(|it| **it).count();
         let mut message = format!("{sentence}; {fine} of {} links have the requested delay", judged.len());
         if let Some((worst, off)) = worst.and_then(|it| Some((it, off(&it)?))) {
@@ -385,7 +385,7 @@ impl Report<'_> {
         let (status, reason) = match () {
             () if judged.is_empty() => ("Unknown", "NotMeasured"),
             () if fine == judged.len() => ("True", reason),
-            () => ("False", "NotAsAsked"),
+            () => ("False", "NotAsRequested"),
         };
         if status == "Unknown" {
             let early = matches!(phase, supervision::RunPhase::Gathering | supervision::RunPhase::Measuring);
@@ -400,7 +400,7 @@ impl Report<'_> {
             }
         }
         if self.condition(condition::LINKED, status, reason, &message) && status == "False" {
-            self.add_event(condition::LINKED, "LinksNotAsAsked", &message, true);
+            self.add_event(condition::LINKED, "LinksNotAsRequested", &message, true);
         }
     }
 
@@ -597,7 +597,7 @@ struct Emulated {
     sentence: String,
 }
 
-/// Derives what emulates the links from the features that the kernels support.
+/// Derives from the features that the kernels support how the links are emulated.
 fn emulated(shaping: Option<&Shaping>) -> Emulated {
     const IN_NODE: &str = "delay lines in the nodes emulate the links";
     let Some(Shaping { places, rates, delays, lacks }) = shaping else {
@@ -623,7 +623,7 @@ fn emulated(shaping: Option<&Shaping>) -> Emulated {
     }
 }
 
-/// Returns what prevents a pod from running; `None` if the pod only needs time.
+/// Returns the obstacle that prevents a pod from running; `None` if the pod only needs time.
 fn obstacle(pod: &Pod) -> Option<Obstacle> {
     const NEEDS_ACTION: &[&str] = &[
         "ErrImagePull",

@@ -180,13 +180,13 @@ impl Custom {
         })
     }
 
-    /// Returns what is wrong with a protocol from another crate: the parameter, the message, and the suggested fix.
+    /// Returns the problem with a protocol from another crate: the parameter, the message, and the suggested fix.
     pub(crate) fn problem_of_protocol(&self, spec: &FederationSpec) -> Option<(String, String, String)> {
         let names = protocols().into_iter().map(|it| it.name).collect();
         self.problem("protocol", names, protocol(&self.name).map(|it| it.parameters), spec)
     }
 
-    /// Returns what is wrong with an application from another crate, in the same form.
+    /// Returns the problem with an application from another crate, in the same form.
     pub(crate) fn problem_of_application(&self, spec: &FederationSpec) -> Option<(String, String, String)> {
         let names = applications().into_iter().map(|it| it.name).collect();
         self.problem("application", names, application(&self.name).map(|it| it.parameters), spec)

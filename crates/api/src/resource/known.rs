@@ -272,7 +272,7 @@ impl Protocol {
         self.demand() == Demand::AnyOrder
     }
 
-    /// Returns what the protocol requires of an application.
+    /// Returns the protocol's requirement on an application.
     pub fn demand(&self) -> Demand {
         let custom = || self.known_custom().map(|it| it.demand);
         self.known().map(|it| it.demand).or_else(custom).unwrap_or(Demand::Nothing)

@@ -30,7 +30,7 @@ pub struct Kubernetes {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub priority_class: Option<String>,
-    /// What emulates the links between pods. Default `inNode`.
+    /// Mechanism that emulates the links between pods. Default `inNode`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Emulation>,
     /// Resources of each pod that runs a process.
@@ -91,7 +91,7 @@ pub enum Comparison {
     Equal,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// Effect of a taint on pods that do not tolerate it.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaintEffect {
     /// No new pods are scheduled on the node.
@@ -102,7 +102,7 @@ pub enum TaintEffect {
     NoExecute,
 }
 
-/// What emulates the links between pods.
+/// Mechanism that emulates the links between pods.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Emulation {
@@ -111,7 +111,7 @@ pub enum Emulation {
     InNode,
     /// The kernel's traffic control, in the network namespace of each pod. Each pod gets a second container with the
     /// capability NET_ADMIN, which Pod Security allows only in namespaces with the `privileged` profile. A delay line
-    /// emulates what the kernel does not support.
+    /// emulates all properties that the kernel does not support.
     Tc,
 }
 

@@ -91,7 +91,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// Returns the properties that the preset stands for.
+    /// Returns the properties that the preset represents.
     pub const fn properties(self) -> LinkProperties {
         let (latency, jitter, bandwidth) = match self {
             Preset::None => (Span::ZERO, Span::ZERO, 0),

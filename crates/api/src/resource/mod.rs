@@ -54,7 +54,7 @@ pub const MAX_COUNTS: usize = 1024;
 pub const MAX_FAULTS: usize = 256;
 /// Minimum time without a heartbeat after which a process may be declared failed.
 pub const MIN_DETECT_AFTER: Span = Span::from_millis(20);
-/// Stands for a target that is drawn from the seed. Cannot be the name of a cluster.
+/// Represents a target that is drawn from the seed. Cannot be the name of a cluster.
 pub const ANY: &str = "any";
 
 /// Clusters, the links between them, a protocol, an application, faults and a seed: one experiment.

@@ -49,8 +49,8 @@ pub enum Protocol {
     /// results other processes still have. Baseline.
     Satin(Satin),
     /// CCK, for programs of tasks that are planned in advance: a checkpoint is coordinated only between processes that
-    /// communicate. After a failure, only failed processes roll back; the others re-execute only what was lost with the
-    /// failed ones.
+    /// communicate. After a failure, only failed processes roll back; the others re-execute only the tasks whose values
+    /// were lost with the failed ones.
     Cck(Cck),
     /// No checkpoints. The first failure ends the run. The baseline for overhead.
     None(Unprotected),
@@ -266,7 +266,7 @@ pub enum CollectBy {
     /// cannot answer.
     #[default]
     Initiator,
-    /// Each cluster announces what it stores to all other clusters, and decides for itself.
+    /// Each cluster announces its stored checkpoints to all other clusters, and decides for itself.
     EveryCluster,
 }
 
@@ -277,8 +277,8 @@ pub enum Piggyback {
     /// The SN of the sender's cluster.
     #[default]
     Sn,
-    /// The sender's whole DDV. A forced checkpoint then also covers what the sender received from other clusters, so
-    /// cyclic traffic forces fewer checkpoints.
+    /// The sender's whole DDV. A forced checkpoint then also covers the messages that the sender received from other
+    /// clusters, so cyclic traffic forces fewer checkpoints.
     Ddv,
 }
 

@@ -16,7 +16,7 @@ pub struct Simulator {
     /// Maximum additional delay of reordered packets. Default 0ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorder_within: Option<Duration>,
-    /// What happens to the packets in transit when their sender is killed. Default `sampled`.
+    /// Fate of the packets in transit when their sender is killed. Default `sampled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<InFlight>,
     /// Time to make a write durable. Default 500us; 0 if the storage is in memory.
@@ -73,7 +73,7 @@ pub struct HandlingTime {
     pub kibibyte: Duration,
 }
 
-/// What happens to the packets in transit when their sender is killed. Some of them are still in the sender's own
+/// Fate of the packets in transit when their sender is killed. Some of them are still in the sender's own
 /// queues.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

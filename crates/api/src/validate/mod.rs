@@ -257,7 +257,7 @@ impl<'a> Check<'a> {
         self.replicas(&path, checkpointing.replicas, checkpointing.replicate_to);
     }
 
-    /// Reports what is wrong with a protocol or an application from another crate.
+    /// Reports the problem with a protocol or an application from another crate.
     fn custom(&mut self, path: &str, problem: Option<(String, String, String)>) {
         if let Some((parameter, message, help)) = problem {
             let path = if parameter.is_empty() { path.to_owned() } else { format!("{path}.{parameter}") };

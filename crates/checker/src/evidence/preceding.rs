@@ -1,11 +1,12 @@
-//! Facts that require an earlier one, whatever the protocol: the code that hosts a protocol states both.
+//! Facts that require an earlier fact under every protocol, because the code that hosts the protocol states both.
 
 use std::collections::BTreeMap;
 
 use faultline_core::{Fact, ImageName};
 use faultline_history::{Contradiction, History};
 
-/// Requires that a life saved each part before its storage reported it as durable, once for each report.
+/// Requires that a life saved each part before its storage reported the part as durable, and saved it once for each
+/// report.
 pub(super) fn writes(history: &History<'_>, found: &mut Vec<Contradiction>) {
     for (&(process, life), stream) in &history.trace.streams {
         let mut awaited: BTreeMap<ImageName, u32> = BTreeMap::new();

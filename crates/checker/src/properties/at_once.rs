@@ -1,4 +1,4 @@
-//! A cluster loss ended all processes of the cluster at once. Otherwise, the surviving ones would have had time to
+//! A cluster loss ended all processes of the cluster at once. Otherwise, the surviving processes would have had time to
 //! react to the first failures.
 
 use std::collections::BTreeMap;

@@ -71,8 +71,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns the delay between the checkpoints of a group; the inner `None` if it takes no unforced checkpoints, the
-/// outer one if the resource does not specify it.
+/// Returns the delay between the checkpoints of a group. The inner option is `None` if the group takes no unforced
+/// checkpoints, and the outer one if the resource does not specify the delay.
 ///
 /// The resource specifies a delay for each cluster. A cluster may differ from the group that rolls back together.
 pub(super) fn checkpoint_every(
@@ -95,9 +95,9 @@ pub(super) fn lives_before<'a>(
     streams.filter(|(_, stream)| !stream.is_empty()).collect()
 }
 
-/// Returns the last of these lives that restored a state, and all lives after it; all of them if none did. Earlier
-/// lives are judged at that restore. Lives that failed before they restored a state may follow the life whose work was
-/// lost.
+/// Returns the last of these lives that restored a state, and all lives after it, or all lives if none of them restored
+/// a state. Earlier lives are judged at that restore. Lives that failed before they restored a state may follow the
+/// life whose work was lost.
 pub(super) fn since_restored<'s, 'a>(lives: &'s [(Life, &'a Stream)]) -> &'s [(Life, &'a Stream)] {
     let has_restored = |it: &(Life, &Stream)| it.1.iter().any(|(_, fact)| matches!(fact, Fact::Restored(_)));
     &lives[lives.iter().rposition(has_restored).unwrap_or(0)..]
@@ -168,8 +168,8 @@ fn waited(
     Some(halted.unwrap_or(stood).since(since))
 }
 
-/// Returns whether the end of a life no longer concerns the group at `now`: the process is not one that the group
-/// waits for, or has restored in a later life.
+/// Returns whether the end of a life no longer concerns the group at `now`: the group does not wait for the process, or
+/// the process has restored a state in a later life.
 fn is_mended(history: &History<'_>, group: &Group<'_>, end: &LifeEnd, now: Time) -> bool {
     let follows_line = history.context.promises.affected == Affected::Line;
     let Some((of, place)) = history.member(end.process) else { return true };
@@ -187,7 +187,7 @@ mod tests {
     use faultline_core::ProcessId;
     use faultline_trace::manifest::Bounds;
 
-    /// A failure, at time `after` since the last checkpoint, of a cluster that takes a checkpoint every second and
+    /// A failure, `after` this time since the last checkpoint, of a cluster that takes a checkpoint every second and
     /// detects failures within 100 ms.
     fn run(after: Span) -> Run {
         let mut run = Run::new(&[&[0, 1]]);

@@ -1,6 +1,6 @@
-//! Causal order (HydEE section II-A: the events of an execution are consistent with the happened-before
-//! relation): the final states of the processes can be put into one order in which every message is sent
-//! before it is consumed.
+//! Causal order (HydEE section II-A: the events of an execution are consistent with the happened-before relation): the
+//! actions in the final states of the processes can be arranged in an order in which every message is sent before it is
+//! consumed.
 //!
 //! Without rollbacks, this always holds. But if messages of a rolled-back process still exist before it has re-sent
 //! them, a message that depends on them can overtake them and be consumed before its own cause. This property is judged

@@ -19,7 +19,8 @@ use faultline_history::{Claimed, History, Point};
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::CheckpointsSpaced);
     let Some(bounds) = &history.context.bounds else { return finding };
-    // A process that is halted at one of its facts states the following ones late, although its delays have begun.
+    // A process that is halted at one of its facts states the following facts late, although its delays have already
+    // begun.
     let is_halted = !history.context.halting.is_empty();
     if history.tasks.is_some() || history.planned.is_some() || is_halted {
         return finding;
@@ -51,7 +52,7 @@ fn judge(history: &History<'_>, bounds: &Bounds, claimed: &Claimed<'_>, since: T
     let Claim::CheckpointRequested { position, .. } = *claimed.claim else { return };
     let Some((group, _)) = history.member(history.process_of(claimed.at)) else { return };
     let Some(every) = checkpoint_every(history, bounds, &history.groups[group]) else { return };
-    // The delay between two facts of a real process may be shorter than that between the events that they state.
+    // The delay between two facts of a real process may be shorter than the delay between the events that they state.
     let slack = if history.context.common_clock { Span::ZERO } else { SLACK };
     let waited = claimed.time.since(since);
     finding.instances += 1;

@@ -5,9 +5,9 @@
 //!
 //! Under the same promise, a process that starts from its initial state acts only once it has committed a checkpoint.
 //!
-//! A copy that was lost before the recovery started must be made again. The loss of a copy while the group recovers may
-//! be detected too late. The start of the recovery, as the members claim it, separates the two cases, but only if all
-//! processes read the same clock; otherwise a copy counts if it ever existed.
+//! A copy that was lost before the recovery started must be created again. The loss of a copy while the group recovers
+//! may be detected too late. The start of the recovery, as the members claim it, separates the two cases, but only if
+//! all processes read the same clock; otherwise a copy counts if it ever existed.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     if history.context.promises.include(Promise::DurableRestore) {
         check_beginnings(history, &mut finding);
     } else {
-        // The group may still hold in memory what it restored: a risk for the next failure, but not a broken promise.
+        // The group may still hold the restored state in memory. This is a risk if another failure occurs, but not a
+        // broken promise.
         finding.not_promised();
     }
     finding
@@ -69,7 +70,7 @@ fn is_action(fact: &Fact) -> bool {
     matches!(fact, Fact::Sent { .. } | Fact::Delivered(_) | Fact::Computed { .. })
 }
 
-/// By process: where it claims to have started to recover, and when.
+/// By process: the points and times at which it claims to have started to recover.
 type Beginnings = BTreeMap<ProcessId, Vec<(Point, Time)>>;
 
 /// Returns when each process claims to have started to recover, ascending.

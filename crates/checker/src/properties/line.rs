@@ -22,10 +22,10 @@ struct OfGroup {
 }
 
 /// Returns the instant for which collection is judged: everything that no recovery could need at that instant must have
-/// been removed by the end of the run. The time left allows for two collections. Returns `None` if collection is not
-/// judged: the protocol does not collect, the run did not complete in virtual time, clusters joined or left, the record
-/// is flawed, or the run ended too soon after the last fault, the last rollback, or the last time that a lost storage
-/// became complete again.
+/// been removed by the end of the run. The remaining time allows for two collections. Returns `None` if collection is
+/// not judged: the protocol does not collect, the run did not complete in virtual time, clusters joined or left, the
+/// record is flawed, or the run ended too soon after the last fault, the last rollback, or the last time that a lost
+/// storage became complete again.
 pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
     let context = history.context;
     let every = context.bounds.as_ref()?.collect_every?;

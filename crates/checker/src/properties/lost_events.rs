@@ -298,7 +298,7 @@ mod tests {
 
     /// The life of process 0 that wrote the log fails, and `lives` further lives fail before they restore a state.
     /// Process 0 then returns if `returns`, and restores the image with the number `restored`; otherwise, process 1
-    /// absorbs that image. Checks what is found about the first life, which ran a task `wait` before it failed.
+    /// absorbs that image. Checks the findings about the first life, which ran a task `wait` before it failed.
     fn found_in_an_earlier_life(lives: u32, returns: bool, wait: Span, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::promising(2, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;

@@ -72,7 +72,7 @@ pub(super) fn check(
     finding
 }
 
-/// Returns the requests for checkpoints in one life, in their order.
+/// Returns the requests for checkpoints in one life, in order.
 fn requests(stream: &Stream) -> Vec<Request> {
     let of = |(number, (at, fact)): (u64, &(Time, Fact))| match fact {
         Fact::Claim(claim) => match **claim {

@@ -21,7 +21,7 @@ mod forced_before_delivery;
 mod forced_by_news;
 mod forced_per_theft;
 mod line;
-mod links_as_asked;
+mod links_as_requested;
 mod log_kept;
 mod logs_collected;
 mod lost_events;
@@ -52,7 +52,7 @@ mod same_result;
 mod sent_once;
 mod strictly_required;
 mod tasks_once;
-mod unplanned_death;
+mod unplanned_failure;
 mod unrecoverable_justified;
 mod valid_checkpoints;
 mod witness_agrees;
@@ -66,7 +66,7 @@ pub(crate) const ALL: &[fn(&History<'_>) -> Findings] = &[
     completed::check,
     faults_took_effect::check,
     at_once::check,
-    links_as_asked::check,
+    links_as_requested::check,
     same_result::check,
     no_ghost::check,
     no_loss::check,
@@ -103,7 +103,7 @@ pub(crate) const ALL: &[fn(&History<'_>) -> Findings] = &[
     bounded_loss::check,
     one_life::check,
     one_host::check,
-    unplanned_death::check,
+    unplanned_failure::check,
     forced_by_news::check,
     checkpoints_spaced::check,
     sent_once::check,

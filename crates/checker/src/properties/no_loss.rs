@@ -8,7 +8,7 @@ use faultline_history::{Ending, History};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::NoLoss);
-    // The partitions of a planned program run on, even if their clusters have left.
+    // The partitions of a planned program continue to run, even if their clusters have left.
     let some_left = !history.supervision.left.is_empty() && history.planned.is_none();
     if !history.is_settled && !some_left {
         return finding;

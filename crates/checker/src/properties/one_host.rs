@@ -1,10 +1,10 @@
-//! A partition runs on one process at a time (CCK). It moves only away from a process that has failed permanently or
-//! whose cluster is due to leave, or to the process of the same name once the cluster of that process has joined. A
-//! process that still runs when a partition moves away must stop running the partition before it leaves, and before the
-//! program ends.
+//! A partition runs on one process at a time (CCK). It moves in only two cases: away from a process that has failed
+//! permanently or whose cluster is about to leave, and to the process of the same name once the cluster of that process
+//! has joined. A process that still runs when a partition moves away must stop running the partition before it leaves,
+//! and before the program ends.
 //!
 //! The process that takes over states that it has restored the partition; the other one states that it has ceded it. A
-//! process that fails need not cede anything: its next life runs only what it is told to run.
+//! process that fails need not cede anything: its next life runs only the partitions that it is told to run.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Life, ProcessId};
@@ -59,7 +59,7 @@ struct Move {
     at: Point,
 }
 
-/// Returns the moves of a partition, in their order. `joins` states whether its cluster joined during the run.
+/// Returns the moves of a partition, in order. `joins` states whether its cluster joined during the run.
 fn moves(history: &History<'_>, partition: ProcessId, joins: bool) -> Vec<Move> {
     let range = history.processes[partition.index()].segments.clone();
     // A process that is present from the start has a state of its own partition from the start; any other state is

@@ -1,7 +1,7 @@
-//! Orphans come first (HydEE, Theorem 1): as long as a process that rolled back has not re-sent an orphan, no message
-//! of a later phase reaches it from another cluster. This property is judged for every message that is suppressed
-//! because its receiver already has it, against the deliveries since the rollback. It is judged for protocols that
-//! promise this order.
+//! Orphans come first (HydEE, Theorem 1): until a process that rolled back has re-sent an orphan, no message of a later
+//! phase reaches it from another cluster. This property is judged for every message that is suppressed because its
+//! receiver already has it, against the deliveries since the rollback. It is judged for protocols that promise this
+//! order.
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;

@@ -1,6 +1,7 @@
 //! Orphans are replayed (HydEE section III-C: the count of orphans is never negative, and zero at the end). A process
 //! that reports an orphan has the message; the orphan is re-sent and suppressed; and a message is suppressed only if
-//! its receiver had it. This property is judged by what was delivered, sent and suppressed, not by any process's count.
+//! its receiver had it. This property is judged by the messages that were delivered, sent and suppressed, not by any
+//! process's count.
 
 use std::collections::HashSet;
 

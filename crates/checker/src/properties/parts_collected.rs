@@ -2,12 +2,12 @@
 //! part of a checkpoint that became useless at least two collections before: a rollback had undone it, or every
 //! checkpoint that a recovery could restore was newer.
 //!
-//! A replica may become durable after its owner has told the holder to remove it, and then stays until the holder is
-//! offered its owner's parts again. Up to two such parts of an owner at another process are only reported as a remark,
+//! A replica may become durable after its owner has told the holder to remove it, and then stays until the owner offers
+//! its parts to the holder again. Up to two such parts of an owner at another process are only reported as a remark,
 //! because they do not accumulate.
 //!
-//! This property is judged by the storages themselves, not by what the protocol claims to have collected, and in
-//! virtual time only, where all processes read the same clock.
+//! This property is judged by the storages themselves, not by the collections that the protocol claims, and in virtual
+//! time only, where all processes read the same clock.
 
 use std::collections::BTreeMap;
 

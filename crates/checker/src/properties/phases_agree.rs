@@ -1,7 +1,7 @@
 //! Phases are correct (HydEE section III-B): a message that a process reports as an orphan was recorded in the phase
-//! that follows from what its sender had consumed. Phases that are too low release messages too early; phases that are
-//! too high make processes wait for each other. The checker recomputes phases from what was sent and consumed in the
-//! final states.
+//! that follows from the messages that its sender had consumed. Phases that are too low release messages too early;
+//! phases that are too high make processes wait for each other. The checker recomputes phases from the messages sent
+//! and consumed in the final states.
 
 use faultline_core::Claim;
 

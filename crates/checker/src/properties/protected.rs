@@ -3,7 +3,7 @@
 //!
 //! An owner that no longer has an intact part cannot send one. The holder then learns that none is left, and states
 //! that it is protected: this is not judged if the owner's storage was corrupted, or if no other process may still have
-//! a part. An owner whose storage was lost with it is no excuse as long as another holder has a part, because the owner
+//! a part. An owner whose storage was lost as well is no excuse while another holder has a part, because the owner
 //! restores that part first.
 //!
 //! This property is judged if all processes read one clock, and if no process failed permanently and no cluster joined
@@ -15,7 +15,7 @@ use faultline_core::{Claim, Fault, ProcessId, Time};
 use crate::finding::{Breach, Findings};
 use faultline_history::{Group, History, StoredCopy};
 
-/// Adds what is wrong to the finding of `durableBeforeCommit`.
+/// Adds the violations to the finding of `durableBeforeCommit`.
 pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
     let supervision = &history.supervision;
     let is_fixed = supervision.joined.is_empty() && supervision.left.is_empty();

@@ -2,8 +2,8 @@
 //!
 //! The rollbacks that belong to one failure are self-reported: each cluster names the rollback that made its own
 //! necessary. A cluster that resumes before all others have rolled back may have to follow them again, which can repeat
-//! a few times. This property requires that such an echo ends. Under protocols that do not promise progress, an endless
-//! echo is only reported as a remark.
+//! a few times. This property requires that the repetition ends. Under protocols that do not promise progress, endless
+//! repetition is only reported as a remark.
 
 use faultline_core::{Cause, Incarnation};
 

@@ -6,8 +6,8 @@
 //! been collected, and must not be restored.
 //!
 //! A protocol that survives a limited number of failures at a time ([`FaultModel::Volatile`]) may also declare a
-//! cluster unrecoverable once more processes than that have failed. Whether the first of them had recovered by then is
-//! not judged.
+//! cluster unrecoverable once more processes than that have failed. The checker does not judge whether the first of
+//! them had recovered by then.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +77,7 @@ impl<'a> GivingUp<'a> {
                 );
                 is_explained = true;
             }
-            // A part that was never durable matters only if its owner has lost what it wrote.
+            // A part that was never durable matters only if its owner has lost the data that it wrote.
             is_explained |= !copies.is_empty()
                 || gone.contains(&name.owner)
                 || history.supervision.may_have_lost(name.owner, Default::default(), self.before);
@@ -120,8 +120,8 @@ impl<'a> GivingUp<'a> {
     }
 
     /// Returns the owner of the first missing part and the number of its holders, itself included, if no loss explains
-    /// why any of the missing parts is unavailable. Losses elsewhere may have undone what the group had delivered, so
-    /// this is judged only if all committed checkpoints of the group are clean.
+    /// why any of the missing parts is unavailable. Losses elsewhere may have undone messages that the group had
+    /// delivered, so this is judged only if all committed checkpoints of the group are clean.
     fn too_few_losses(
         &self,
         group: GroupId,

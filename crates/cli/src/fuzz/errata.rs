@@ -32,8 +32,8 @@ struct Paper {
     /// The protocol's name in federation files, which is also the name of its tests.
     protocol: &'static str,
     title: &'static str,
-    /// The document with the printed rules, what they break, the corrected rules, and the switches that
-    /// restore the printed ones.
+    /// The document with the printed rules, their effects, the corrected rules, and the switches that restore the
+    /// printed ones.
     document: &'static str,
     /// Files with schedules constructed by hand, for defects that random schedules rarely reach.
     directed: &'static [&'static str],

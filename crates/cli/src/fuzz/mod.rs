@@ -62,7 +62,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     Ok(report.verdict.into())
 }
 
-/// Runs the scenario of a file, and prints what it violates.
+/// Runs the scenario of a file, and prints its violations.
 fn one(scenario: Scenario, format: Format) -> Result<Exit, CommandError> {
     let trial = run(scenario).map_err(files::unfit)?;
     output::print(&match format {

@@ -45,7 +45,8 @@ pub(super) struct Search<'a> {
     pub(super) title: String,
     /// The coverage before the schedule that ended the search.
     before_last: Option<Coverage>,
-    /// What filled the memory of the first schedule that reached the memory limit since the search was begun or resumed.
+    /// The contents of the memory of the first schedule that reached the memory limit since the search was begun or
+    /// resumed.
     filled_memory: Option<String>,
 }
 

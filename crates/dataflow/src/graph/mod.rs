@@ -1,5 +1,5 @@
 //! A process's share of a program: the tasks that have not ended, and the values that they use. A process runs the
-//! tasks of its graph, takes checkpoints of it, and lends parts of it, each reduced to one task.
+//! tasks of its graph, takes checkpoints of it, and lends parts of it, each consisting of one task.
 //!
 //! A graph consists of *parts*: the program itself, and one part for each theft that the process works for.
 //! Parts share nothing. The same task may therefore occur in two of them after an absorption, and a part can
@@ -27,7 +27,7 @@ use part::{Part, Vertex};
 pub struct Graph {
     /// Parts by theft; the program itself is [`Theft::NONE`].
     parts: BTreeMap<Theft, Part>,
-    /// Tasks that are ready to run: the process takes the last one, a thief the first one.
+    /// Tasks that are ready to run: the process takes the last one, and a thief takes the first one.
     ready: VecDeque<(Theft, TaskId)>,
     /// Tasks lent to other processes, and the parts to which they belong.
     loans: BTreeMap<Theft, (Theft, Vertex)>,

@@ -27,7 +27,7 @@ const MOST_READS: usize = 3;
 /// Parameters of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
-    /// The seed that determines the tasks, and what they read and write.
+    /// The seed that determines the tasks, and the data that they read and write.
     pub seed: u64,
     /// Levels of tasks below the first one.
     pub depth: u32,
@@ -110,7 +110,7 @@ impl Program for Graph {
             return;
         }
         let node = Node::of(&call.args);
-        // Accesses: first what the task changes; then its output, the sum, and what it reads.
+        // Accesses: first the data that the task changes; then its output, the sum, and the data that it reads.
         let output = usize::from(node.output == Output::Change);
         frame.put(output + 1, chunk(&[mix(node.name), 1]));
         let inputs = (0..call.inputs.len()).map(|it| call.words(it).first().copied().unwrap_or(0));

@@ -112,7 +112,7 @@ impl Costs {
         costs
     }
 
-    /// Adds what the application sent, including messages that were sent again.
+    /// Adds the messages that the application sent, including those that were sent again.
     fn add_traffic(&mut self, history: &History<'_>) {
         let mut cluster_of = vec![ClusterId::OUTSIDE; history.processes.len()];
         for (cluster, members) in (0..).map(ClusterId).zip(&history.context.clusters) {

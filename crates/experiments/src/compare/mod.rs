@@ -1,5 +1,5 @@
-//! Compares protocols on one federation, with the same application, faults and seeds: what each costs without faults
-//! and what it loses with them.
+//! Compares protocols on one federation, with the same application, faults and seeds: the costs of each without faults,
+//! and its losses with faults.
 //!
 //! Every protocol runs twice with each seed, once with the faults in the file and once without. The reference for all
 //! costs is the unprotected run (`none`) with the same seed and without faults. All numbers are computed from the facts.
@@ -442,7 +442,7 @@ impl Bench<'_, '_, '_> {
                 !calm.is_empty() && calm.iter().all(|it| is_forced(it) && it.costs.seconds > *period)
             })
             .map(|(text, _)| text);
-        // How processes spend their time without faults says nothing about runs with faults.
+        // The time that processes spend on each activity without faults says nothing about runs with faults.
         let timed = if self.has_faults { &faulty } else { &calm };
         row.time = timed.iter().fold(TimeByActivity::default(), |sum, it| sum + it.time);
         (row.calm, row.faulty) = (tally(&calm), tally(&faulty));

@@ -145,7 +145,7 @@ pub(super) fn on(it: &Comparison) -> &'static str {
     }
 }
 
-/// Returns remarks about what the numbers do not show.
+/// Returns remarks on properties that the numbers do not show.
 pub(super) fn remarks(it: &Comparison) -> Vec<String> {
     it.rows.iter().flat_map(|row| remarks_on(it, row)).chain(fewer_faults(it)).collect()
 }

@@ -150,7 +150,7 @@ fn partition(federation: &mut Federation) {
     }
 }
 
-/// Returns what each collection removed in each cluster.
+/// Iterates over the removals of each collection in each cluster.
 fn removals(run: &Statistics) -> impl Iterator<Item = &Collected> {
     run.collections.iter().flat_map(|it| it.clusters.iter().flatten())
 }

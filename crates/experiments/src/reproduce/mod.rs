@@ -62,7 +62,7 @@ pub struct Paper {
     pub heading: &'static str,
     /// The authors, and the part of the paper that is reproduced.
     pub meta: &'static str,
-    /// Paragraphs that say what is real, and what is not.
+    /// Paragraphs that state which parts are real, and which are not.
     pub prose: &'static [&'static str],
     /// The command that generates the page.
     pub command: &'static str,

@@ -1,5 +1,5 @@
-//! The simulator compared with real processes: the same federation with the same seeds on both, and which results may
-//! differ.
+//! The simulator compared with real processes: the same federation with the same seeds on both, and the results that
+//! may differ.
 //!
 //! The caller performs the runs, and passes in the account of each.
 

@@ -1,4 +1,4 @@
-//! Finds the setting with the smallest value of a quantity, and how certain this is.
+//! Finds the setting with the smallest value of a quantity, and determines how certain this is.
 
 use super::Sweep;
 use crate::compare::estimate::Estimate;

@@ -541,7 +541,7 @@ mod tests {
         Protocol::all().filter(|it| !it.is_custom()).flat_map(of)
     }
 
-    /// Describes what a candidate simplified.
+    /// Describes how a candidate simplified the federation.
     fn change(from: &Federation, to: &Federation) -> String {
         let (from, to) = (faultline_api::to_yaml(from), faultline_api::to_yaml(to));
         let lost = from.lines().filter(|it| !to.contains(it)).map(|it| format!("-{it}\n"));

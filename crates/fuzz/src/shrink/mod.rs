@@ -97,7 +97,7 @@ struct Search<'a> {
     progress: &'a mut dyn FnMut(u64, &Trial) -> ControlFlow<()>,
 }
 
-/// Why a search ended early.
+/// The reason why a search ended early.
 enum Ended {
     Interrupted,
     Failed(SetupError),

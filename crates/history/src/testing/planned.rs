@@ -36,7 +36,7 @@ impl Partitions {
         this
     }
 
-    /// Makes a partition execute a task that reads what others wrote, and sends what it writes.
+    /// Makes a partition execute a task that reads values of others, and sends the values that it writes.
     pub fn executed(&mut self, partition: u32, number: u64, reads: &[u64], to: &[u32]) -> Vec<MessageId> {
         self.plan(partition, number, reads);
         let (task, spawned, cost_us) = (task(number), 0, 1000);

@@ -54,7 +54,7 @@ defects! {
     /// Values that arrive before a partition is restored are dropped, even if they were sent in the current recovery.
     DataNotBuffered,
     /// Only partitions that were restored in this recovery demand the values that they lost, as printed. If a second
-    /// failure interrupts a recovery, values lost with the first one never arrive.
+    /// failure interrupts a recovery, values lost in the first failure never arrive.
     LossesOfFailedOnly,
     /// An arriving value is identified by its data alone: whichever version was sent, it counts as the next
     /// missing one.
@@ -77,21 +77,21 @@ defects! {
     SavedBeforeDurable,
     /// A checkpoint is valid although the last partition has not confirmed it.
     LastPartitionNotAwaited,
-    /// A restarted coordinator waits only for one of the processes that may know a newer checkpoint.
+    /// A restarted coordinator waits for only one of the processes that may know a newer checkpoint.
     OneKnownSuffices,
     /// A restarted coordinator uses the map that answers last, even an older one.
     OlderMapUsed,
     /// A process joins a recovery older than one that it has promised to a restarted coordinator.
     PromiseIgnored,
-    /// A recovery begins before its members know who has failed.
+    /// A recovery begins before its members know which processes have failed.
     AnnouncementNotAwaited,
     /// A request to stop that arrives before the coordinator's announcement is dropped.
     EarlyPingDropped,
     /// A partition reports its recovery as complete although lost values are missing.
     LostNotAwaited,
-    /// A partition reports its recovery as complete although a sender has not announced what it executed.
+    /// A partition reports its recovery as complete although a sender has not announced which tasks it executed.
     SilentNotAwaited,
-    /// A value that a re-execution needs is not demanded if its sender has not announced what it executed.
+    /// A value that a re-execution needs is not demanded if its sender has not announced which tasks it executed.
     WantedNotDemanded,
     /// A process continues to run a partition after the partition has moved to another process.
     CededKept,

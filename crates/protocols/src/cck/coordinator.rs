@@ -167,8 +167,8 @@ impl Coordinator {
         }
     }
 
-    /// Ends the recovery if nothing is lost any more. The next checkpoint begins immediately, so that lost replicas are
-    /// replaced as soon as possible.
+    /// Ends the recovery if no lost value is still missing. The next checkpoint begins immediately, so that lost
+    /// replicas are replaced as soon as possible.
     fn end_recovery(&mut self, now: Time) {
         if matches!(&self.activity, Activity::Recovering(missing, idle) if missing.is_empty() && idle.is_empty())
         {
@@ -191,8 +191,8 @@ impl Coordinator {
                 || self.all_leaving().any(|it| !self.leaving.contains(&it)))
     }
 
-    /// Lets each cluster leave whose processes run no partition any more. The newest checkpoint was taken without them,
-    /// so no recovery needs their storage.
+    /// Releases each leaving cluster whose processes no longer run any partition. The newest checkpoint was taken
+    /// without them, so no recovery needs their storage.
     fn release_clusters(&self, host: &mut dyn PartitionHost<Cck>) {
         let map = &self.current_map.map;
         let is_early = self.config.defects.has(Defect::ReleasedWithPartitions);

@@ -31,9 +31,9 @@ pub(super) fn holders(
     by_preference.into_iter().flatten().take(usize::from(copies)).collect()
 }
 
-/// Returns the ranks that stay in the federation, except `at`: one from each cluster, beginning with the cluster
-/// after the partition's own, then a second one from each, and so on. Within a cluster, the first is at the partition's
-/// own index, so that the replicas of one cluster are spread over the processes of another.
+/// Returns the ranks that stay in the federation, except `at`: one from each cluster, beginning with the cluster after
+/// the partition's own, then a second one from each, and so on. Within a cluster, the first rank is the one at the
+/// partition's own index, so that the replicas of one cluster are spread over the processes of another.
 fn others(membership: &Membership, partition: ProcessId, at: ProcessId) -> impl Iterator<Item = ProcessId> {
     let clusters = &membership.clusters;
     let own = membership.cluster_of(partition).index();

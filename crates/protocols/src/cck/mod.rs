@@ -66,7 +66,7 @@ pub struct Cck {
     current_map: EpochMap,
     /// Announced recoveries whose membership has not reached this process yet.
     announced: Vec<Announced>,
-    /// The partitions that run here, or are about to.
+    /// The partitions that run here, or are about to run here.
     locals: BTreeMap<ProcessId, LocalPartition>,
 }
 
@@ -78,7 +78,7 @@ struct Announced {
     current_map: EpochMap,
 }
 
-/// A partition that runs here, or is about to.
+/// A partition that runs here, or is about to run here.
 #[derive(Clone, Debug, Default)]
 struct LocalPartition {
     /// The epoch of the last recovery.

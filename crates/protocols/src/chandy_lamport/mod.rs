@@ -67,7 +67,7 @@ rules! {
     InquiryAnsweredEarly,
     /// A replica is confirmed on arrival, before it is durable.
     StoredOnArrival,
-    /// The federation resumes before the holders have confirmed their replicas of what it restored.
+    /// The federation resumes before the holders have confirmed their replicas of the restored checkpoint.
     ReadyBeforeCopies,
     /// A part is written although the marker of one channel has not arrived.
     OneMarkerNotAwaited,

@@ -21,8 +21,8 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    /// Creates the state of a process that leads its cluster; `None` for any other process, and in the
-    /// variant without leaders.
+    /// Creates the state of a process that leads its cluster. Returns `None` for any other process, and in the variant
+    /// without leaders.
     pub(super) fn of(config: &Config, group: &Group<Coordinated>) -> Option<Leader> {
         let members = members(group).clone();
         let leads = config.coordination == Coordination::Hierarchical && members[0] == group.me;

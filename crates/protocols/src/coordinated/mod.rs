@@ -88,7 +88,7 @@ rules! {
     OlderPartsKept,
     /// A restore does not wait for holders outside the federation's ranks.
     HoldersNotAsked,
-    /// The federation resumes before the holders have confirmed their replicas of what it restored.
+    /// The federation resumes before the holders have confirmed their replicas of the restored checkpoint.
     ReadyBeforeCopies,
     /// Answers to an older attempt at a restore count.
     OlderRestoresCount,
@@ -117,7 +117,7 @@ pub const DEFECTS: [Defect; 5] = [
     Defect::RestartBefore,
 ];
 
-/// Known defects of the hierarchical variant: its own, and most of those of the rules that both variants share.
+/// Known defects of the hierarchical variant: its own, and most of those that violate rules of both variants.
 pub const DEFECTS_OF_LEADERS: [Defect; 6] = [
     Defect::LeaderCountsAlone,
     Defect::LeaderDrainsAlone,

@@ -38,13 +38,13 @@ defects! {
     ; mutations
     /// One replica of each checkpoint is omitted.
     OneCopyTooFew,
-    /// A process resumes before the holders have confirmed their replicas of what it restored.
+    /// A process resumes before the holders have confirmed their replicas of the restored checkpoint.
     ReadyBeforeCopies,
     /// A checkpoint counts as durable before its holders have confirmed it.
     CommitsBeforeCopies,
     /// A committed checkpoint is not announced to the peers, so log entries are never collected.
     NeverCollects,
-    /// One message more than the receiver's checkpoint contains is removed from the log.
+    /// One more message than the receiver's checkpoint contains is removed from the log.
     CollectsOneTooMany,
     /// The log is not part of the checkpoint.
     LogOutsideCheckpoint,

@@ -169,8 +169,8 @@ impl Hc3i {
         }
     }
 
-    /// Confirms an alert that this member spreads, once all members have recorded it. As long as the cluster still has
-    /// to roll back because of the alert, the member does not confirm it, and the alert is repeated.
+    /// Confirms an alert that this member spreads, once all members have recorded it. While the cluster still has to
+    /// roll back because of the alert, the member does not confirm it, and the alert is repeated.
     pub(super) fn learnt(
         &mut self,
         from: ProcessId,
@@ -223,7 +223,7 @@ impl Hc3i {
         }
     }
 
-    /// Tells the cluster once no alert is outstanding. Runs on the coordinator.
+    /// Informs the cluster once no alert is outstanding. Runs on the coordinator.
     pub(super) fn maybe_settled(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.alerts.outstanding.is_empty() && !self.settled && !matches!(self.phase, Phase::Recovering(_))
         {

@@ -313,8 +313,8 @@ fn never_rolling_back() -> (Checkpoint, Arc<Vectors>) {
 }
 
 /// Returns the checkpoint that each cluster would restore if all failed at the same time. Starting from its newest
-/// checkpoint, a cluster moves back as long as its checkpoint contains a message that the line undoes. Before the
-/// oldest usable checkpoint comes SN 0, about which nothing is known.
+/// checkpoint, a cluster moves back while its checkpoint contains a message that the line undoes. Before the oldest
+/// usable checkpoint comes SN 0, about which nothing is known.
 fn worst_line(stock: &[Arc<Inventory>]) -> Vec<Checkpoint> {
     let checkpoint_at =
         |cluster: usize, place: usize| place.checked_sub(1).map(|it| &stock[cluster].checkpoints[it]);

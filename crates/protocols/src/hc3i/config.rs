@@ -67,7 +67,7 @@ pub enum Forcing {
     News,
     /// All messages: the baseline of communication-induced checkpointing that section 3.2 improves on.
     EveryMessage,
-    /// None. Checkpoints are independent of each other, and a rollback may propagate back to the first.
+    /// No messages. Checkpoints are independent of each other, and a rollback may propagate back to the first.
     Never,
 }
 
@@ -251,9 +251,9 @@ rules! {
     DurableFirst, without
         /// A part counts as saved before its replicas are durable.
         CommitBeforeCopies;
-    /// A recovery reports what is durable only once its writes have completed.
+    /// A recovery reports durable data only once its writes have completed.
     WriteBarrier, without
-        /// A recovery reports what it has in memory instead of waiting for its writes.
+        /// A recovery reports the data in its memory instead of waiting for its writes.
         NoWriteBarrier;
     /// A holder keeps the target separate from its own table, where it would mask the alert that follows.
     SeparatesNotes, without

@@ -158,8 +158,8 @@ impl Copies {
         self.refill.report(host);
     }
 
-    /// Compares an owner's list with the storage: requests what is missing, confirms what the owner asks about, and
-    /// removes what was undone or collected.
+    /// Compares an owner's list with the storage: requests missing images, confirms those that the owner asks about,
+    /// and removes those that were undone or collected.
     fn compare(
         &mut self,
         owner: ProcessId,

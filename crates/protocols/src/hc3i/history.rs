@@ -1,7 +1,7 @@
 //! The rollbacks of each cluster: a table of cluster, incarnation and restored SN. The table shows which positions a
 //! rollback undid. It also contains what each cluster has collected, so that no rollback can reach past it.
 //!
-//! Durable, never rolled back, and only ever extended.
+//! The table is durable, never rolled back, and only ever extended.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -144,8 +144,8 @@ impl History {
         (0..self.rollbacks.len().max(self.collected.len()) as u16).map(GroupId)
     }
 
-    /// Returns the part of `other` that can be true: it omits rollbacks past what is known to have been collected.
-    /// A cluster that rolled back that far did not know about the collection, and must be told.
+    /// Returns the part of `other` that can be true: it omits rollbacks past the checkpoints that are known to have
+    /// been collected. A cluster that rolled back that far did not know about the collection, and must be told.
     pub fn believable(&self, mut other: History) -> History {
         for (index, rollbacks) in other.rollbacks.iter_mut().enumerate() {
             let collected = self.collected(GroupId(index as u16)).position;

@@ -372,7 +372,8 @@ pub enum Control {
         /// The stored checkpoints.
         inventory: Arc<Inventory>,
     },
-    /// The deciding coordinator to other coordinators, and a coordinator to its members: remove what is not needed.
+    /// From the deciding coordinator to other coordinators, and from a coordinator to its members: remove data that is
+    /// not needed.
     Collect {
         /// Number of the garbage collection.
         round: u32,

@@ -29,7 +29,7 @@ pub(super) struct Recovery {
     missing: BTreeSet<ImageName>,
     image: Option<Arc<Image>>,
     /// Holders that have not yet confirmed their replica of the part to restore. A checkpoint in doubt may lack some
-    /// replicas, but a restored one must not: other clusters remove what it makes obsolete.
+    /// replicas, but a restored one must not: other clusters remove the data that it makes obsolete.
     uncovered: BTreeSet<ProcessId>,
     ready: bool,
     /// A checkpoint that the rollback interrupted. Used only by a defect.
@@ -230,7 +230,7 @@ impl Hc3i {
         }
     }
 
-    /// Takes an image from the network if this process waits for it. Returns whether it does.
+    /// Accepts an image from the network if this process is waiting for it. Returns whether the image was accepted.
     pub(super) fn take_fetched(&mut self, image: &Arc<Image>) -> bool {
         let me = self.me;
         let Phase::Recovering(recovery) = &mut self.phase else {
@@ -454,8 +454,8 @@ impl Hc3i {
         }
     }
 
-    /// For the defect that does not discard: the interrupted checkpoint continues with what it had saved before the
-    /// rollback.
+    /// For the defect that does not discard: the interrupted checkpoint continues with the data that it had saved
+    /// before the rollback.
     fn continue_interrupted(&mut self, interrupted: Option<Box<Part>>) {
         let Some(mut part) = interrupted else {
             return;

@@ -98,7 +98,7 @@ rules! {
     SegmentsFirst, without
         /// A part of a checkpoint is written and replicated without its log segments (R15).
         SegmentsOutsideCheckpoint;
-    /// Segments are kept as long as the current checkpoint refers to them (R15).
+    /// Segments are kept while the current checkpoint refers to them (R15).
     KeepsSegments, without
         /// Log segments are removed together with older checkpoints, although the current one needs them (R15).
         SegmentsCollected;
@@ -137,7 +137,7 @@ rules! {
     OlderPartsKept,
     /// A committed checkpoint is not announced to the peers, so log entries are never collected.
     NeverCollects,
-    /// One message more than the receiver's checkpoint contains is removed from the log.
+    /// One more message than the receiver's checkpoint contains is removed from the log.
     CollectsOneTooMany,
     /// The first orphan message of a channel is not reported.
     FirstOrphanMissed,

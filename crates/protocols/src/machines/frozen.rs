@@ -33,7 +33,8 @@ pub type InTransit = Vec<(MessageId, Payload)>;
 /// * It saves the state of its application. Messages that arrive afterwards are kept, and become part of the
 ///   checkpoint.
 /// * Once all messages that had been sent to it have arrived, it writes its part, here and at its holders.
-/// * At the commit, it delivers what was in transit, transmits what the application sent in the meantime, and resumes.
+/// * At the commit, it delivers the messages that were in transit, transmits those that the application sent in the
+///   meantime, and resumes.
 ///
 /// Messages belong to the incarnation and the interval in which they were sent. Those from an older incarnation are
 /// dropped; those from a later interval wait until this member has reached it.
@@ -284,7 +285,7 @@ where
         true
     }
 
-    /// Delivers the messages that were in transit, transmits what the application sent in the meantime, and
+    /// Delivers the messages that were in transit, transmits those that the application sent in the meantime, and
     /// delivers early messages.
     fn resume(&mut self, group: &Group<P>, in_transit: InTransit, host: &mut dyn Host<P>) {
         for (id, payload) in in_transit {

@@ -1,5 +1,5 @@
-//! Sub-machines that protocols share. Each does one job of a protocol that takes checkpoints, and knows nothing about
-//! the protocol around it.
+//! Sub-machines that protocols share. Each performs one task of a protocol that takes checkpoints, and is independent
+//! of the protocol around it.
 //!
 //! | file | purpose |
 //! | --- | --- |

@@ -58,7 +58,7 @@ rules! {
     /// After a rollback, messages are delivered in their original order (M4).
     RepeatsInOrder, without
         /// After a rollback, messages are delivered in the order of their arrival (M4).
-        RepeatsAsItComes;
+        ReplaysInArrivalOrder;
     /// A message is delivered again only once its receiver has repeated its earlier sends (M4).
     RepeatsAfterSends, without
         /// A message is delivered again before its receiver has repeated its earlier sends (M4).
@@ -92,7 +92,7 @@ rules! {
         /// Garbage collection uses the current counts instead of those at the checkpoint (R8).
         CollectsAtPresent;
     ; mutations
-    /// A process resumes before the holders have confirmed their replicas of what it restored.
+    /// A process resumes before the holders have confirmed their replicas of the restored checkpoint.
     ReadyBeforeCopies,
     /// A checkpoint counts as durable before it is durable at its process.
     CommitsBeforeDurable,
@@ -100,11 +100,11 @@ rules! {
     UnsentOutsideCheckpoint,
     /// A message is sent although the last delivery before it is not stable.
     LastNotStable,
-    /// The event logger answers what the next write makes durable together with what is durable.
+    /// The event logger answers reports that the next write makes durable together with those that are already durable.
     AcknowledgesNext,
-    /// The event logger answers a restored process before what it knows is durable.
+    /// The event logger answers a restored process before the deliveries in the answer are durable.
     RecallsBeforeDurable,
-    /// One delivery more than the checkpoint contains is removed from the event logger.
+    /// One more delivery than the checkpoint contains is removed from the event logger.
     ForgetsOneTooMany,
     /// A restored process does not wait until it can do nothing more without another message.
     RestNotAwaited,

@@ -82,7 +82,7 @@ impl DeliveryOrder {
         self.is_behind && !self.is_asking && self.next().is_none() && awaits
     }
 
-    /// Records that this process has repeated everything that other processes can have seen.
+    /// Records that this process has repeated everything that other processes may have seen.
     pub(super) fn rested(&mut self) {
         self.is_behind = false;
     }

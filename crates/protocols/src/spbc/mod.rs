@@ -62,7 +62,7 @@ rules! {
     ; mutations
     /// One replica of each part is omitted.
     OneCopyTooFew,
-    /// A cluster resumes before the holders have confirmed their replicas of what it restored.
+    /// A cluster resumes before the holders have confirmed their replicas of the restored checkpoint.
     ReadyBeforeCopies,
     /// A part counts as durable before its holders have confirmed it.
     CommitsBeforeCopies,
@@ -76,7 +76,7 @@ rules! {
     ArrivalsDroppedWhileRestoring,
     /// A committed checkpoint is not announced to the peers, so log entries are never collected.
     NeverCollects,
-    /// One message more than the receiver's checkpoint contains is removed from the log.
+    /// One more message than the receiver's checkpoint contains is removed from the log.
     CollectsOneTooMany,
     /// The last message that a peer has received is sent to it again.
     LastReceivedResent,

@@ -10,7 +10,7 @@
 //!
 //! # Differences from a plain reading of the paper
 //!
-//! | as printed | what breaks | here | switch |
+//! | as printed | consequence | this implementation | switch |
 //! | --- | --- | --- | --- |
 //! | F-G, case 2: a thief that is still executing takes no action | a victim that fails after it has merged the result waits forever | a thief answers queries until it has a receipt | `late-termination` |
 //! | results of re-joining nodes are ignored | a restored thief's result is never merged: the run stalls | a theft is identified by the life in which it was requested, whichever life sends the result | `stale-result-refused` |

@@ -187,7 +187,7 @@ fn under_pessimistic_logging_the_order_is_repeated() {
     let sound = schedule(Default::default());
     assert_eq!(sound.received(p(2)), ["first", "second"]);
     assert_eq!(sound.wrong(), [""; 0]);
-    let defects = pessimistic_logging::Defects::only(pessimistic_logging::Defect::RepeatsAsItComes);
+    let defects = pessimistic_logging::Defects::only(pessimistic_logging::Defect::ReplaysInArrivalOrder);
     assert_eq!(schedule(defects).received(p(2)), ["second", "first"]);
 }
 

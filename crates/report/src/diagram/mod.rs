@@ -438,13 +438,13 @@ fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec
             return true;
         }
         count += 1;
-        // One each time the share of the room that is due grows by a whole message.
+        // Keeps a message each time the share of the available space grows by a whole message.
         count * room / plain > (count - 1) * room / plain
     });
     lines.truncate(limit);
     notes.push(format!(
-        "Only {} of {all} messages {which} are drawn: all that were undone, re-sent, dropped or lost, as far as there \
-         is room, and an even selection of the others.",
+        "Only {} of {all} messages {which} are drawn: all that were undone, re-sent, dropped or lost, as far as space \
+         permits, and an even selection of the others.",
         lines.len()
     ));
 }

@@ -143,7 +143,7 @@ fn ran<'a>(facts: impl Iterator<Item = &'a (Time, Fact)>) -> (u64, Span) {
     })
 }
 
-/// Adds the rollbacks of the groups, and what they undid.
+/// Adds the rollbacks of the groups, and the work that they undid.
 fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayNames) {
     let returns = Returns::new(history);
     let mut rollbacks: BTreeMap<Key, Rollback> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! The events of a run by the clocks of its processes: checkpoints, failures, rollbacks with what they undid, and the
-//! path of every message. A view of the run's [`History`] for readers. It does not judge: the checker decides whether
-//! the run was correct.
+//! The events of a run by the clocks of its processes: checkpoints, failures, rollbacks with the work that they undid,
+//! and the path of every message. A view of the run's [`History`] for readers. It does not judge: the checker decides
+//! whether the run was correct.
 //!
 //! Facts of different processes are related by identity (of a message, a checkpoint, an incarnation), never by time.
 //! Times are only for display.
@@ -239,7 +239,7 @@ pub struct Message {
     pub stale: Vec<Time>,
 }
 
-/// What a theft sends from one process to another.
+/// The content that a theft sends from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TheftContent {
     /// A stolen task, to its thief.

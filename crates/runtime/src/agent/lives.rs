@@ -66,7 +66,7 @@ impl Running {
         loop {
             match waitpid(self.pid, None) {
                 Err(Errno::EINTR) => {}
-                // Already reaped, together with other children.
+                // The process was already reaped, together with other children.
                 Err(Errno::ECHILD) => return Ok(at),
                 Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return Ok(at),
                 Ok(_) => {}

@@ -2,8 +2,8 @@
 //! supervisor's orders. It is the first process of a node's container, which therefore survives any failure
 //! of the process.
 //!
-//! An agent makes no decisions. It hosts a single process at a time, forwards its facts as they are written,
-//! and knows only what the supervisor tells it about a run. Without a supervisor, it waits for one.
+//! An agent makes no decisions. It hosts a single process at a time, forwards its facts as they are written, and has no
+//! information about a run other than the supervisor's. Without a supervisor, it waits for one.
 
 mod facts;
 mod lives;

@@ -172,8 +172,8 @@ async fn measure_link(
     let mut rounds = 1;
     loop {
         let (latency, jitter) = measure_once(transport, clock, link, echoes).await;
-        let is_as_asked = Span(latency.0.abs_diff(link.requested.0)) <= link.tolerance;
-        if is_as_asked || clock.now() >= patience {
+        let is_as_requested = Span(latency.0.abs_diff(link.requested.0)) <= link.tolerance;
+        if is_as_requested || clock.now() >= patience {
             return LinkMeasured { latency, jitter, samples: link.samples, rounds };
         }
         tokio::time::sleep(BETWEEN_ROUNDS).await;

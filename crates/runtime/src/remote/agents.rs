@@ -42,7 +42,7 @@ enum CallError {
     Elsewhere(String),
 }
 
-/// Maintains a connection to the agent at `place` as long as that is the place of `process`.
+/// Maintains a connection to the agent at `place` while that is the place of `process`.
 pub(super) async fn keep(shared: Rc<Shared>, process: ProcessId, place: AgentPlace) {
     loop {
         let Err(error) = call(&shared, process, &place).await;

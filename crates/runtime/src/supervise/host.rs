@@ -879,7 +879,7 @@ fn tells_of_full_disk(last_output: &str) -> bool {
     words.collect::<Vec<_>>().join(" ").contains(Errno::ENOSPC.desc())
 }
 
-/// Gives reports the time of their event, even if the host has been busy since then.
+/// Assigns the time of the event to its reports, even if the host has been busy since then.
 fn dated(at: Time, reports: Vec<Report>) -> Vec<(Time, Report)> {
     reports.into_iter().map(|report| (at, report)).collect()
 }

@@ -9,9 +9,8 @@
 //!   polled    the same, but r polls for answers while it computes, and waits for the rest at a fence
 //! ```
 //!
-//! A rank sends a hash of everything that it has consumed so far. A lost, duplicated or confused message
-//! therefore changes the results. The results depend only on the list, from which [`reference()`] computes
-//! them.
+//! A rank sends a hash of everything that it has consumed so far. A lost, duplicated or misdelivered message therefore
+//! changes the results. The results depend only on the list, from which [`reference()`] computes them.
 
 mod config;
 

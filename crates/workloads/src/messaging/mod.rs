@@ -4,12 +4,12 @@
 //! A [`Program`] defines its next action, one [`Step`] at a time, and receives the outcome. [`Performer`] turns it
 //! into an application, which runs on every driver and under every protocol. `docs/applications.md` is the guide.
 //!
-//! The steps of a program are limited to what a protocol that relies on repetition can protect. Every receive names its
-//! sources, and messages from one source are received in the order in which they were sent. The messages that a program
-//! receives, and those that it has received before each send, therefore depend neither on the order of arrival nor on
-//! timing. "Any *k* of *n*, then send" cannot be expressed: a gather waits for *all* of its sources, and a poll passes
-//! only the messages to the program, and only at its fence. The drawback is that a program cannot assign work to the
-//! first idle rank.
+//! The steps of a program are limited to those that a protocol that relies on repetition can protect. Every receive
+//! names its sources, and messages from one source are received in the order in which they were sent. The messages that
+//! a program receives, and those that it has received before each send, therefore depend neither on the order of
+//! arrival nor on timing. A program cannot receive any *k* of *n* messages and then send: a gather waits for *all* of
+//! its sources, and a poll passes only the messages to the program, and only at its fence. The drawback is that a
+//! program cannot assign work to the first idle rank.
 //!
 //! | module | content |
 //! | --- | --- |

@@ -12,10 +12,10 @@
 //! | LU | four wavefronts over a mesh from the first corner, then four back |
 //! | MG | faces on a three-dimensional torus, on three grids, from fine to coarse and back |
 //!
-//! The kernels' numbers are not computed: a rank's value is a hash. Every message contains the sender's hash
-//! at that time, padded to the requested length, and every receipt changes the receiver's hash. Every message
-//! therefore depends on everything that led to it, and a lost, duplicated or confused message changes the
-//! result. Global sums of a few bytes are omitted.
+//! The kernels' numbers are not computed: a rank's value is a hash. Every message contains the sender's hash at that
+//! time, padded to the requested length, and every receipt changes the receiver's hash. Every message therefore depends
+//! on all of its causes, and a lost, duplicated or misdelivered message changes the result. Global sums of a few bytes
+//! are omitted.
 
 mod config;
 mod reference;

@@ -1,5 +1,5 @@
-//! Measures what many federations cost an operator, and how much it delays them: the time until all pods are running,
-//! compared with the same number of plain sets of pods; requests, memory, and status writes.
+//! Measures the cost of many federations to an operator, and how much it delays them: the time until all pods are
+//! running, compared with the same number of plain sets of pods; requests, memory, and status writes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -230,7 +230,7 @@ async fn plain(ns: &TestNamespace, template: &Value, processes: u32) -> Result<D
     Ok(begun.elapsed())
 }
 
-/// Deletes what was created, and waits until all pods are gone, so that the next run does not have to wait for them.
+/// Deletes the created objects, and waits until all pods are gone, so that the next run does not have to wait for them.
 async fn remove(ns: &TestNamespace, way: Way) -> Result<(), Failure> {
     match way {
         Way::Federation => drop(ns.api::<Federation>().delete(QUICK_START, &DeleteParams::default()).await?),

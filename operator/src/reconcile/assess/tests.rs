@@ -43,7 +43,7 @@ fn link(from: &str, to: &str, requested: u64, measured: u64) -> Link {
         to: to.into(),
         requested_micros: requested,
         measured_micros: Some(measured),
-        as_asked: Some(true),
+        as_requested: Some(true),
     }
 }
 
@@ -138,7 +138,7 @@ fn the_linked_condition_says_what_emulates_links_and_what_kernels_lack() {
 
 #[test]
 fn a_changed_link_counts_as_requested_only_once_measured() {
-    let changed = Link { measured_micros: None, as_asked: None, ..link("rennes", "paris", 9000, 0) };
+    let changed = Link { measured_micros: None, as_requested: None, ..link("rennes", "paris", 9000, 0) };
     let links = vec![link("paris", "rennes", 5000, 5040), changed];
     let said = Status { phase: RunPhase::Running, links, ..Status::default() };
     let (status, _) = look(&mut running(said), &accepted(None), 1);

@@ -51,7 +51,7 @@ pub const PAPER: Paper = Paper {
 const SETTINGS: [u64; 2] = [137, 33];
 
 /// Reproduces the evaluations. Does not repeat runs whose results are in `store`. `tasks` contains the results of each
-/// of [`costs::runs`]; without them, no task times are simulated that were measured on real processes.
+/// of [`costs::runs`]; without them, task times measured on real processes are not simulated.
 pub fn reproduce(
     settings: Settings,
     tasks: Option<&[Vec<MeasuredTasks>]>,

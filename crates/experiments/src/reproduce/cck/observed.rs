@@ -14,8 +14,9 @@ pub(super) struct Watch<'a> {
     ranks: usize,
     begun: Option<Time>,
     last: Time,
-    /// The number of tasks that each process has run so far, and that it had run when it saved a checkpoint.
+    /// The number of tasks that each process has run so far.
     ran: Vec<u64>,
+    /// The number of tasks that each process had run when it saved its part of a checkpoint.
     saved: BTreeMap<(Position, ProcessId), u64>,
     /// Bytes of the states that processes have saved.
     state_bytes: Vec<u64>,

@@ -3,8 +3,8 @@
 //!
 //! The protocol decides when and how a checkpoint is taken, and writes its own part of it
 //! ([`Replication`](super::Replication)). The sub-machine does the rest: it keeps the parts of this process and the
-//! replicas for others, removes what is no longer needed, and after a failure agrees with the other members on what to
-//! restore, fetches it, and determines when to resume.
+//! replicas for others, removes parts that are no longer needed, and after a failure agrees with the other members on
+//! what to restore, fetches it, and determines when to resume.
 //!
 //! | file | contents |
 //! | --- | --- |

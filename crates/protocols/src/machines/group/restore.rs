@@ -275,7 +275,7 @@ impl<P: Grouped> Group<P> {
     }
 
     /// Asks the holders to confirm their replicas, because this member's part is available. A checkpoint in doubt may
-    /// lack some, but a restored one must not, since other groups remove what it makes obsolete.
+    /// lack some, but a restored one must not, since other groups remove the data that it makes obsolete.
     fn ask_holders(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         for &holder in &self.holders {
             host.control(To::One(holder), Message::Secure(name).into());

@@ -302,9 +302,9 @@ impl<P: Grouped> Store<P> {
         self.report_when_complete(host);
     }
 
-    /// Handles an owner's request for a part that is about to be restored. The part must become as safe as a
-    /// committed one, and the owner waits for the confirmation. Nothing older is removed yet: as long as another part
-    /// is less safe, its loss makes the group roll back to an older checkpoint.
+    /// Handles an owner's request for a part that is about to be restored. The part must become as safe as a committed
+    /// one, and the owner waits for the confirmation. Nothing older is removed yet: while another part is less safe,
+    /// losing that part makes the group roll back to an older checkpoint.
     pub(crate) fn secure(&mut self, owner: ProcessId, name: ImageName, host: &mut dyn Machine<P>) {
         if !self.is_listed {
             self.secures.push((owner, name));

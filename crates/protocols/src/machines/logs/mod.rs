@@ -298,7 +298,7 @@ impl<P: Logging> Logs<P> {
         is_suppressed
     }
 
-    /// Passes a channel's logged messages to the network, in order, as long as `admits` returns `true` for their tags.
+    /// Passes a channel's logged messages to the network, in order, while `admits` returns `true` for their tags.
     pub(crate) fn pump(
         &mut self,
         group: &mut Group<P>,

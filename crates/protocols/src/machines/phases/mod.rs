@@ -169,8 +169,7 @@ impl Phases {
         }
     }
 
-    /// Returns the messages received from a peer whose sends were undone: those with number `first` or a greater one
-    /// (R10).
+    /// Returns the messages received from a peer whose sends were undone: those numbered `first` or higher (R10).
     fn orphans(&self, peer: ProcessId, me: ProcessId, first: u32) -> impl Iterator<Item = Orphan> + '_ {
         let receipts = self.channels.get(&peer).into_iter().flat_map(move |it| it.receipts.range(first..));
         receipts.map(move |(&number, &phase)| {

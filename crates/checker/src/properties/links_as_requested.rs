@@ -10,16 +10,16 @@ use faultline_history::History;
 const MOST_PERCENT_OUTSIDE: u32 = 20;
 
 pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::LinksAsAsked);
+    let mut finding = Findings::new(Property::LinksAsRequested);
     let context = history.context;
     // Only the first reason is reported.
     let mut links: Vec<_> = context.links.iter().collect();
     links
         .sort_by_key(|link| Reverse(link.measured.map(|it| it.latency.0.abs_diff(link.requested.latency.0))));
     for link in links {
-        let (Some(as_asked), Some(measured)) = (link.as_asked(), link.measured) else { continue };
+        let (Some(as_requested), Some(measured)) = (link.as_requested(), link.measured) else { continue };
         finding.instances += 1;
-        if !as_asked {
+        if !as_requested {
             finding.unjudged(Gap::LinkLatency {
                 from: link.from,
                 to: link.to,

@@ -6,7 +6,7 @@ use crate::judgement::Property;
 use faultline_history::History;
 
 pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::NoUnplannedDeath);
+    let mut finding = Findings::new(Property::NoUnplannedFailure);
     for end in &history.supervision.ends {
         finding.instances += 1;
         if !end.is_ordered {
