@@ -476,7 +476,7 @@ mod tests {
             let named: Vec<Defect> = entries.iter().flat_map(|it| it.defects.clone()).collect();
             let cells =
                 paper.document.lines().skip_while(|it| !it.starts_with("## Differences")).take_while(|it| {
-                    !["## Options", "## Defect", "## What"].iter().any(|next| it.starts_with(next))
+                    !["## Options", "## Defect", "## Recorded"].iter().any(|next| it.starts_with(next))
                 });
             let switches: Vec<&str> = cells
                 .filter(|it| it.starts_with('|'))
