@@ -125,7 +125,7 @@ impl Watch {
     }
 }
 
-/// Waits until the allocator has returned so much freed memory that the program uses at most `enough` bytes, but at most
+/// Waits until the allocator has returned enough freed memory for the program to use at most `enough` bytes, but at most
 /// for [`RETURN_WITHIN`]. Returns the memory in use, in bytes.
 ///
 /// There is no further wait until the memory has grown by an eighth, so that a program that needs its memory does not

@@ -233,9 +233,10 @@ mod tests {
 
     #[test]
     fn forbidden_features_are_a_problem() {
-        let asked = |it: &str| judge_features("faultline-api", "kube", &["derive".to_owned(), it.to_owned()]);
+        let asked =
+            |it: &str| judge_features("faultline-client", "kube", &["derive".to_owned(), it.to_owned()]);
         assert_eq!(asked("jsonpatch"), None);
-        assert!(asked("client").is_some_and(|it| it.contains("not of a client")));
+        assert!(asked("client").is_some_and(|it| it.contains("names need no client")));
     }
 
     #[test]

@@ -9,8 +9,7 @@ use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 
 #[test]
 fn every_figure_is_repeated_and_every_run_passes() {
-    let jobs = NonZero::new(2).expect("not zero");
-    let settings = Settings { seeds: 1, quick: true, jobs };
+    let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
     let (never, mut told) = (AtomicBool::new(false), (0, 0));
     let mut keep = |_: &StoredResult| {};
     let mut tell = |step: RunProgress<'_>| told = (step.done, step.total);
