@@ -21,7 +21,7 @@ pub struct Difference {
     pub process: ProcessId,
     /// The index of the first message that differs, from 0.
     pub send: usize,
-    /// What differs.
+    /// The kind of difference.
     pub what: Differs,
     /// The number of the order that differs from the first one, which has number 0.
     pub order: u32,

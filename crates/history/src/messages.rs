@@ -11,7 +11,7 @@ use crate::history::{Point, SegmentNo};
 pub struct MessageNo(pub u32);
 
 impl MessageNo {
-    /// Stands for no message.
+    /// Represents no message.
     pub(crate) const NONE: MessageNo = MessageNo(u32::MAX);
 }
 

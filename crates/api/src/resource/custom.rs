@@ -36,7 +36,7 @@ fn keep_parameters(schema: &mut Schema) {
     schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
 }
 
-/// Why parameters were rejected.
+/// The reason why parameters were rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidParameter {
     /// The parameter; `None` if it is missing, or if the problem concerns no single parameter.

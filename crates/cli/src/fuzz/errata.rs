@@ -167,7 +167,7 @@ struct Searched {
 struct ErrataEntry {
     /// The rule as printed; `None` if the paper does not mention it.
     printed: Option<String>,
-    /// What the rule breaks.
+    /// The effect of the printed rule.
     effect: String,
     /// The corrected rule.
     corrected: String,

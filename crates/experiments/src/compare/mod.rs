@@ -50,7 +50,7 @@ use quantity::Quantity;
 /// The reference protocol.
 const UNPROTECTED: &str = "none";
 
-/// What performs the runs.
+/// The backend that performs the runs.
 pub enum Runs<'a> {
     /// The simulator, several runs at a time.
     Simulated,
