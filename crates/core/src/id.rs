@@ -105,7 +105,7 @@ impl ProcessId {
 pub struct GroupId(pub u16);
 
 impl GroupId {
-    /// Represents the group of processes that run no application.
+    /// Placeholder for the group of a process that runs no application.
     pub const OUTSIDE: GroupId = GroupId(u16::MAX);
 
     /// Returns the index of the group in a table that has one entry for each *group*.
@@ -122,7 +122,7 @@ impl fmt::Display for GroupId {
 }
 
 impl ClusterId {
-    /// Replaces the cluster of a process that is outside all clusters, such as a storage server or a recovery process.
+    /// Placeholder for the cluster of a process outside all clusters, such as a storage server or a recovery process.
     pub const OUTSIDE: ClusterId = ClusterId(u16::MAX);
 }
 

@@ -45,8 +45,7 @@ impl fmt::Display for MessageId {
 /// Content of an application message, opaque to protocols.
 ///
 /// Consists of whole words, including its tag, so that it is copied word by word. If a value is copied in units
-/// that differ from those in which it was just written, current processors cannot forward the stores, and they
-/// stall.
+/// that differ from those in which it was just written, current processors cannot forward the stores, and stall.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Payload {
     /// A length without content, for simulations in which only the length matters.
@@ -64,7 +63,7 @@ pub enum Payload {
 pub struct Short([u8; 16]);
 
 impl Short {
-    /// Largest number of bytes; the sixteenth byte holds the length.
+    /// Maximum number of bytes; the sixteenth byte holds the length.
     pub const MOST: usize = 15;
 
     fn new(bytes: &[u8]) -> Short {

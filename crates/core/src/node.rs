@@ -223,28 +223,28 @@ impl<P: Protocol, A: Application> Node<P, A> {
     }
 
     /// Passes every send to the protocol, answers a pending snapshot request, and then lets the application continue.
-    /// If the application has nothing to do, answers a pending rest request. Finally states the result if it may be
+    /// If the application has nothing to do, answers a pending rest request. Finally, states the result if it may be
     /// new, and tells the protocol if the application has just left.
     #[inline(always)]
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {
-        self.show(now, out);
+        self.pass_actions(now, out);
         self.state.compute::<P>(out);
-        while self.state.rests() {
+        while self.state.take_requested_rest() {
             self.feed(Input::Rested, now, out);
-            self.show(now, out);
+            self.pass_actions(now, out);
             self.state.compute::<P>(out);
         }
-        let leaves = self.state.leaves();
+        let has_just_left = self.state.take_departure();
         self.state.finish::<P>(out);
-        if leaves {
+        if has_just_left {
             self.feed(Input::Left, now, out);
-            self.show(now, out);
+            self.pass_actions(now, out);
         }
     }
 
     /// Passes every send and consumption to the protocol, and answers a pending snapshot request.
     #[inline(always)]
-    fn show(&mut self, now: Time, out: &mut Out<Self>) {
+    fn pass_actions(&mut self, now: Time, out: &mut Out<Self>) {
         loop {
             if let Some(action) = self.state.unseen.pop_front() {
                 let input = match action {
@@ -253,7 +253,7 @@ impl<P: Protocol, A: Application> Node<P, A> {
                 };
                 self.feed(input, now, out);
             } else if self.state.snapshot_wanted
-                && let Some(snapshot) = self.state.wanted_snapshot()
+                && let Some(snapshot) = self.state.take_snapshot()
             {
                 self.feed(Input::Snapshot(snapshot), now, out);
             } else {
@@ -322,25 +322,25 @@ impl<A: Application> NodeState<A> {
         number
     }
 
-    /// Returns whether a requested rest has been reached. An application that may compute but does not is waiting
-    /// for a message.
+    /// Returns `true` once per request, when the application has come to rest. An application that is not held and has no
+    /// job is waiting for a message.
     #[inline(always)]
-    fn rests(&mut self) -> bool {
-        let rests = self.rest_wanted && !self.held && self.job.is_none();
-        self.rest_wanted &= !rests;
-        rests
+    fn take_requested_rest(&mut self) -> bool {
+        let is_at_rest = self.rest_wanted && !self.held && self.job.is_none();
+        self.rest_wanted &= !is_at_rest;
+        is_at_rest
     }
 
-    /// Returns whether the application has just left the program.
+    /// Returns `true` once after the application has left the program.
     #[inline(always)]
-    fn leaves(&mut self) -> bool {
-        let leaves = self.changed && !self.left && self.application.as_ref().is_some_and(A::has_left);
-        self.left |= leaves;
-        leaves
+    fn take_departure(&mut self) -> bool {
+        let has_just_left = self.changed && !self.left && self.application.as_ref().is_some_and(A::has_left);
+        self.left |= has_just_left;
+        has_just_left
     }
 
     /// Takes the requested snapshot, unless a job holds the state.
-    fn wanted_snapshot(&mut self) -> Option<Snapshot> {
+    fn take_snapshot(&mut self) -> Option<Snapshot> {
         let application = self.application.as_ref().expect("only ranks are checkpointed").snapshot()?;
         self.snapshot_wanted = false;
         let count = if self.defects.has(Defect::SnapshotWithoutNumbers) { 0 } else { usize::MAX };
