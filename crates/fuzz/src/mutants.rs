@@ -53,7 +53,7 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
          that the rollbacks in these tables require.",
     ),
     (
-        "deaths-not-counted",
+        "failures-not-counted",
         "If a part survives, its holder's note or the part itself names all later rollbacks. Counting failures is \
          a second protection against using an incarnation twice.",
     ),

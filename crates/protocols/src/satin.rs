@@ -173,7 +173,7 @@ impl Recovery for Satin {
                     && !self.is_mutated(Defect::ReceiptRemovesOrphan) => {}
             Input::Due(theft, leg) => host.pass(theft, leg),
             Input::Control { from, message } => self.handle_message(from, message, host),
-            Input::Membership(membership) => self.meet(membership, host),
+            Input::Membership(membership) => self.membership_changed(membership, host),
             // No process waits for an unwanted result, and nothing is written.
             Input::Unwanted(..)
             | Input::Changed
@@ -214,7 +214,7 @@ impl Satin {
     }
 
     /// Returns whether the thief is still in the life in which it stole the task.
-    fn lives(&self, theft: Theft) -> bool {
+    fn is_thief_in_same_life(&self, theft: Theft) -> bool {
         let thief = self.membership.member(theft.thief);
         thief.up && (thief.life == theft.life || self.is_mutated(Defect::LivesNotCompared))
     }
@@ -223,7 +223,7 @@ impl Satin {
     fn lent(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
         let is_own = theft.thief == self.me;
         let debt = host.debt(theft).filter(|_| is_own);
-        let is_lost = !self.lives(theft) || is_own && debt.is_none();
+        let is_lost = !self.is_thief_in_same_life(theft) || is_own && debt.is_none();
         if is_lost && !self.config.defects.has(Defect::StaleTable) {
             self.table.remove(theft);
             host.void(theft);
@@ -270,7 +270,7 @@ impl Satin {
         match message {
             Message::Orphans(orphans) => {
                 for &(task, theft) in orphans.iter() {
-                    if self.lives(theft) || self.is_mutated(Defect::FailedHoldersRecorded) {
+                    if self.is_thief_in_same_life(theft) || self.is_mutated(Defect::FailedHoldersRecorded) {
                         self.table.insert(task, theft);
                     }
                 }
@@ -284,7 +284,7 @@ impl Satin {
         }
     }
 
-    fn meet(&mut self, membership: Arc<Membership>, host: &mut dyn Host<Self>) {
+    fn membership_changed(&mut self, membership: Arc<Membership>, host: &mut dyn Host<Self>) {
         let before = core::mem::replace(&mut self.membership, membership);
         let all = (0..self.membership.members.len() as u32).map(ProcessId);
         let (mut failed, mut new) = (BTreeSet::new(), Vec::new());
@@ -299,7 +299,7 @@ impl Satin {
         }
         // Re-execute the tasks that failed processes had stolen.
         let all = !failed.is_empty() && self.is_mutated(Defect::LiveLoansVoided);
-        for theft in host.loans().into_iter().filter(|it| !self.lives(*it) || all) {
+        for theft in host.loans().into_iter().filter(|it| !self.is_thief_in_same_life(*it) || all) {
             let is_orphan = self.table.by_theft.contains_key(&theft);
             let rule = if is_orphan { Defect::OrphanKept } else { Defect::LoanKept };
             if !self.config.defects.has(rule) {
@@ -310,7 +310,7 @@ impl Satin {
         let debts = host.debts().into_iter().map(|it| it.0);
         let orphaned: Vec<Theft> = debts.filter(|it| failed.contains(&it.victim)).collect();
         self.orphaned.extend(&orphaned);
-        let lost = self.table.by_theft.keys().copied().filter(|it| !self.lives(*it));
+        let lost = self.table.by_theft.keys().copied().filter(|it| !self.is_thief_in_same_life(*it));
         for theft in lost.collect::<Vec<_>>() {
             if !self.config.defects.has(Defect::StaleTable) {
                 self.table.remove(theft);

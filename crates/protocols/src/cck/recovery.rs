@@ -147,8 +147,8 @@ impl Cck {
             core::mem::take(&mut local.arrived).into_iter().partition(is_early);
         local.arrived = early;
         arrived.into_iter().for_each(|it| host.accept(it));
-        let heard: Vec<ProcessId> = local.flushed.keys().copied().collect();
-        heard.into_iter().for_each(|from| self.compare(from, partition, host));
+        let senders: Vec<ProcessId> = local.flushed.keys().copied().collect();
+        senders.into_iter().for_each(|from| self.compare(from, partition, host));
         self.report_done(partition, host);
     }
 

@@ -129,7 +129,7 @@ impl Rank {
             other => self.group.storage(other, now, self.config.retry_every, host),
         }
         self.part_completes(now, host);
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
     }
 
     pub(super) fn has_checkpoint(&self) -> bool {
@@ -489,7 +489,7 @@ impl Rank {
             self.freeze(host);
         }
         self.group.watch_members(host);
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
         for holder in self.group.restarted_holders(&old) {
             self.group.update_holder(holder, host);
             if let Some(written) = self.written() {
@@ -519,7 +519,7 @@ impl Rank {
     }
 
     /// Installs the state that the federation has agreed to restore, once all processes have it, and resumes (C5).
-    fn maybe_resumed(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
+    fn maybe_resume(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let Some(Resumed { incarnation, target, image }) = self.group.take_resumed() else { return };
         let checkpoint = target.map(|it| it.position).unwrap_or_default();
         host.restore(image.as_deref(), incarnation);

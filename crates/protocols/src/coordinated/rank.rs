@@ -103,7 +103,7 @@ impl Rank {
         if let Some(checkpoint) = self.member.completes() {
             self.answer(Control::Drained(checkpoint), now, host);
         }
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
@@ -150,7 +150,7 @@ impl Rank {
         }
     }
 
-    fn hear_early(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
+    fn handle_early(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         for (from, message) in core::mem::take(&mut self.early) {
             self.handle_message(from, message, now, host);
         }
@@ -242,13 +242,13 @@ impl Rank {
             self.freeze(host);
         }
         self.group.watch_members(host);
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
         for holder in self.group.restarted_holders(&old) {
             self.group.update_holder(holder, host);
             self.member.repeat_copy(holder, host);
         }
         self.group.watch_outside_holders(&old, host);
-        self.hear_early(now, host);
+        self.handle_early(now, host);
         if self.position().sn.0 == 0 {
             self.begin_checkpoint(now, host);
         }
@@ -269,7 +269,7 @@ impl Rank {
     }
 
     /// Installs the state that the federation has agreed to restore, once all processes have it, and resumes (K5).
-    fn maybe_resumed(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
+    fn maybe_resume(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         let Some(resumed) = self.group.take_resumed() else { return };
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.resumed(now);
@@ -277,7 +277,7 @@ impl Rank {
         self.member.restore(&self.group, &resumed, host);
         self.group.collect(resumed.target, 0, host);
         self.group.store.has_own(host);
-        self.hear_early(now, host);
+        self.handle_early(now, host);
         if self.position().sn.0 == 0 {
             self.begin_checkpoint(now, host);
         }

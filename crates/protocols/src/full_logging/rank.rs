@@ -304,14 +304,14 @@ impl Rank {
                     self.phases.settled(from, self.logs.channels[&from].settled.sent);
                 }
             }
-            Control::Round(message) => self.round_told(from, message, host),
+            Control::Round(message) => self.handle_round_message(from, message, host),
             Control::Group(message) => {
                 if let group::Message::Stored(name) = message {
                     self.checkpoints.confirmed(from, name);
                     self.checkpoint_completes(now, host);
                 }
-                self.logs.group_told(&mut self.group, from, message, host);
-                self.maybe_resumed(now, host);
+                self.logs.handle_group_message(&mut self.group, from, message, host);
+                self.maybe_resume(now, host);
             }
         }
     }
@@ -337,12 +337,12 @@ impl Rank {
                 self.logs.release_segments();
             }
         }
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
     }
 
     // ---- Rounds (R9 to R13).
 
-    fn round_told(&mut self, from: ProcessId, message: phases::Message, host: &mut ProtocolHost) {
+    fn handle_round_message(&mut self, from: ProcessId, message: phases::Message, host: &mut ProtocolHost) {
         let Rank { group, logs, phases, rounds, .. } = self;
         match message {
             phases::Message::Begin { epoch, failed, .. } => {
@@ -390,7 +390,7 @@ impl Rank {
             self.freeze(host);
         }
         self.group.watch_members(host);
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
         if self.position.sn.0 == 0 {
             self.begin_checkpoint(now, host);
         }
@@ -406,7 +406,7 @@ impl Rank {
     }
 
     /// Installs the restored checkpoint once the holders have it, and resumes.
-    fn maybe_resumed(&mut self, now: Time, host: &mut ProtocolHost) {
+    fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
         let target = resumed.target;
         self.install(resumed, host);

@@ -78,7 +78,7 @@ impl Hc3i {
             let members = self.members_of(alert.cluster);
             let live: Vec<ProcessId> = members.iter().copied().filter(|&member| self.is_up(member)).collect();
             if let Some(&receiver) = live.get(alert.tries % live.len().max(1)) {
-                let (cluster, past) = (self.cluster, self.alerted_past());
+                let (cluster, past) = (self.cluster, self.past_to_announce());
                 host.control(To::One(receiver), Control::Alert { cluster, past });
             }
             alert.tries += 1;
@@ -87,9 +87,9 @@ impl Hc3i {
         self.alerts.outstanding = outstanding;
     }
 
-    /// Returns all rollbacks of this process's cluster, because one alert may have to inform its receiver of
-    /// several.
-    fn alerted_past(&self) -> Arc<ClusterHistory> {
+    /// Returns the history to announce in an alert: all rollbacks of this process's cluster, because a receiver may
+    /// have missed earlier alerts.
+    fn past_to_announce(&self) -> Arc<ClusterHistory> {
         let past = self.history.of(self.cluster);
         match past.rollbacks.last() {
             Some(&last) if !self.obeys(Rule::AlertsAll) => {

@@ -32,7 +32,7 @@ pub(super) struct Collecting {
     /// The latest list from each cluster; at an initiator, the lists of this round.
     stock: BTreeMap<GroupId, Arc<Inventory>>,
     /// Clusters that have sent a list since the last decision. Used only without an initiator.
-    heard: BTreeSet<GroupId>,
+    reporting: BTreeSet<GroupId>,
 }
 
 impl Hc3i {
@@ -137,7 +137,7 @@ impl Hc3i {
             return;
         }
         collecting.stock.insert(cluster, inventory);
-        collecting.heard.insert(cluster);
+        collecting.reporting.insert(cluster);
         if by_initiator {
             self.decide_for_all(now, host);
         } else {
@@ -164,7 +164,7 @@ impl Hc3i {
     /// initiator.
     fn decide_once_all_have_reported(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
-        if collecting.due && self.others().all(|it| collecting.heard.contains(&it)) {
+        if collecting.due && self.others().all(|it| collecting.reporting.contains(&it)) {
             self.decide_alone(now, host);
         }
     }
@@ -180,22 +180,22 @@ impl Hc3i {
         collecting.stock.insert(me, own);
         let mut stock = collecting.stock.clone();
         if !self.obeys(Rule::WaitsForSilent) {
-            self.make_up_for_silent(&mut stock);
+            self.add_silent_clusters(&mut stock);
         }
         let Some(collection) = self.complete_inventories(&stock).and_then(|stock| self.decision(&stock))
         else {
             return;
         };
         let collecting = &mut self.coordination().collecting;
-        collecting.heard.clear();
+        collecting.reporting.clear();
         collecting.due = false;
         let round = collecting.round;
         self.collect(self.me, round, &collection, now, host);
     }
 
-    /// For the defect that does not wait for all clusters: a cluster that has sent no list counts as never rolling
-    /// back.
-    fn make_up_for_silent(&self, stock: &mut BTreeMap<GroupId, Arc<Inventory>>) {
+    /// Adds the missing lists, as if the clusters that have sent none could never roll back. Used only by the defect
+    /// that does not wait for them.
+    fn add_silent_clusters(&self, stock: &mut BTreeMap<GroupId, Arc<Inventory>>) {
         let incarnations = stock[&self.cluster].incarnations.clone();
         let never_rolls_back =
             Arc::new(Inventory { incarnations, checkpoints: Vec::from([never_rolling_back()]) });
@@ -234,7 +234,7 @@ impl Hc3i {
         });
         let mut worst = worst_line(stock);
         // A cluster that never rolls back has left, and needs no entry.
-        worst.iter_mut().filter(|it| **it == NEVER_BACK).for_each(|it| *it = Checkpoint::default());
+        worst.iter_mut().filter(|it| **it == NEVER_ROLLS_BACK).for_each(|it| *it = Checkpoint::default());
         (agree || !self.obeys(Rule::CollectsOnAgreement))
             .then(|| Arc::new(Collection { incarnations, worst: Arc::new(worst) }))
     }
@@ -305,11 +305,11 @@ impl Hc3i {
 }
 
 /// The only checkpoint of a cluster that never rolls back.
-const NEVER_BACK: Checkpoint = Checkpoint { position: Position::new(0, u32::MAX), attempt: Attempt(1) };
+const NEVER_ROLLS_BACK: Checkpoint = Checkpoint { position: Position::new(0, u32::MAX), attempt: Attempt(1) };
 
 /// Returns the list entry of a cluster that never rolls back.
 fn never_rolling_back() -> (Checkpoint, Arc<Vectors>) {
-    (NEVER_BACK, Arc::default())
+    (NEVER_ROLLS_BACK, Arc::default())
 }
 
 /// Returns the checkpoint that each cluster would restore if all failed at the same time. Starting from its newest

@@ -282,7 +282,7 @@ rules! {
     AcknowledgesOneBefore,
     /// An acknowledgement counts although a rollback undid the delivery.
     StaleAcknowledgementsCount,
-    /// The test for undone sends is one checkpoint too late.
+    /// A send that directly follows the restored checkpoint does not count as undone.
     UndoneOneTooLate,
     /// A checkpoint begins although a member is down.
     BeginsWithoutMembers,
@@ -311,7 +311,7 @@ rules! {
     /// A round chooses its target before the holders outside the cluster have reported.
     HoldersNotAsked,
     /// A rollback does not count its cluster's failures, and derives its incarnation from its tables only.
-    DeathsNotCounted,
+    FailuresNotCounted,
     /// A resuming member does not check whether it contains anything that a rollback elsewhere undid.
     UndoneNotSought,
     /// A resumed member does not offer its parts to their holders.

@@ -192,8 +192,8 @@ impl Copies {
 
     /// Handles the completion of an owner's offer: it has been compared with the storage, and the history of the
     /// owner's cluster is durable.
-    pub(super) fn heard(&mut self, owner: ProcessId, host: &mut ProtocolHost) {
-        self.refill.heard(owner);
+    pub(super) fn offer_handled(&mut self, owner: ProcessId, host: &mut ProtocolHost) {
+        self.refill.owner_reported(owner);
         self.refill.report(host);
     }
 }

@@ -144,8 +144,8 @@ impl History {
         (0..self.rollbacks.len().max(self.collected.len()) as u16).map(GroupId)
     }
 
-    /// Returns the part of `other` that can be true: it omits rollbacks past the checkpoints that are known to have
-    /// been collected. A cluster that rolled back that far did not know about the collection, and must be told.
+    /// Returns `other` without the entries that cannot be true: rollbacks past checkpoints that are known to have been
+    /// collected. A cluster that rolled back that far did not know about the collection, and must be told.
     pub fn believable(&self, mut other: History) -> History {
         for (index, rollbacks) in other.rollbacks.iter_mut().enumerate() {
             let collected = self.collected(GroupId(index as u16)).position;

@@ -569,7 +569,7 @@ impl Hc3i {
                 Waiter::Note(epoch, coordinator) => {
                     self.send_to(coordinator, Control::Ready { epoch }, now, host);
                 }
-                Waiter::Offer(owner) => self.copies.heard(owner, host),
+                Waiter::Offer(owner) => self.copies.offer_handled(owner, host),
                 Waiter::Learnt(spreader, asker) => {
                     let clean = self.is_clean();
                     self.send_to(spreader, Control::Learnt { asker, clean }, now, host);

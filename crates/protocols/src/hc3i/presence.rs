@@ -6,7 +6,7 @@
 //! A cluster can leave when its part of the application has finished. It takes a last checkpoint, and continues to take
 //! part in everything until no process can still need anything from it: collections have shown that no rollback reaches
 //! past the last checkpoint, and that none undoes the delivery of a message that it sent. Its coordinator then releases
-//! it. The supervisor then decides that the cluster leaves, announces the departure, and ends the cluster's processes.
+//! it. The supervisor decides that the cluster leaves, announces the departure, and ends the cluster's processes.
 //! A process that failed in the meantime recovers first, together with its cluster.
 
 use alloc::collections::BTreeSet;

@@ -160,7 +160,7 @@ impl Hc3i {
         // Parts can outlive the tables, and failures are counted outside the nodes. Even if everything is lost, no
         // incarnation is reused.
         let of_parts = survey.all().map(|(it, _)| it.position.incarnation).max().unwrap_or_default();
-        let failures = match self.has(Defect::DeathsNotCounted) {
+        let failures = match self.has(Defect::FailuresNotCounted) {
             true => 0,
             false => (epoch.lives - self.members.len() as u64) as u32,
         };

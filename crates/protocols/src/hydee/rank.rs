@@ -175,7 +175,7 @@ impl Rank {
             Control::Drained(checkpoint) => self.drained(from, checkpoint, now, host),
             Control::Commit(checkpoint) => self.commit(checkpoint, now, host),
             Control::Settled(settled) => self.settled(from, settled),
-            Control::Round(message) => self.round_told(from, message, now, host),
+            Control::Round(message) => self.handle_round_message(from, message, now, host),
             Control::Group(message) => {
                 if let group::Message::Stored(name) = message {
                     if let Some(part) = &mut self.part {
@@ -183,8 +183,8 @@ impl Rank {
                     }
                     self.part_completes(now, host);
                 }
-                self.logs.group_told(&mut self.group, from, message, host);
-                self.maybe_resumed(now, host);
+                self.logs.handle_group_message(&mut self.group, from, message, host);
+                self.maybe_resume(now, host);
             }
         }
     }
@@ -227,12 +227,18 @@ impl Rank {
                 self.logs.release_segments();
             }
         }
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
     }
 
     // ---- Rounds (R9 to R13).
 
-    fn round_told(&mut self, from: ProcessId, message: phases::Message, now: Time, host: &mut ProtocolHost) {
+    fn handle_round_message(
+        &mut self,
+        from: ProcessId,
+        message: phases::Message,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) {
         let Rank { group, logs, phases, rounds, .. } = self;
         match message {
             phases::Message::Begin { epoch, failed, .. } => {
@@ -285,7 +291,7 @@ impl Rank {
             self.freeze(host);
         }
         self.group.watch_members(host);
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
         if self.position.sn.0 == 0 {
             self.begin_checkpoint(now, host);
         }
@@ -307,7 +313,7 @@ impl Rank {
     }
 
     /// Installs the state that the cluster has agreed to restore, once all members have it, and resumes.
-    fn maybe_resumed(&mut self, now: Time, host: &mut ProtocolHost) {
+    fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
         let target = resumed.target;
         self.install(resumed, host);

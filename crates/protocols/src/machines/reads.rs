@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{ImageName, Machine, ProtocolTypes};
 
-/// The reads in progress, with the requesters of each. An image is read once for all requests that arrive
+/// The reads in progress, each with its requesters. An image is read once for all requests that arrive
 /// before the storage answers; each requester gets the answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Reads<W> {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_read_answers_all_requests_made_meanwhile() {
+    fn one_read_answers_all_requests_made_in_the_meantime() {
         let (mut reads, mut host) = (Reads::default(), Recorder::default());
         reads.request(name(1, 1), 'a', &mut host);
         reads.request(name(1, 2), 'b', &mut host);

@@ -44,7 +44,7 @@ impl Refill {
     }
 
     /// Records that an owner has named the images to be stored for it.
-    pub(crate) fn heard(&mut self, owner: ProcessId) {
+    pub(crate) fn owner_reported(&mut self, owner: ProcessId) {
         if let Some(lacks) = &mut self.lacks {
             lacks.silent.remove(&owner);
         }
@@ -100,11 +100,11 @@ mod tests {
     fn lost_storage_is_complete_once_everything_is_stored_again() {
         let mut host = Recorder::default();
         let mut refill = Refill::new(Boot::Replaced, true, [ProcessId(2), ProcessId(3)]);
-        refill.heard(ProcessId(2));
+        refill.owner_reported(ProcessId(2));
         refill.wants([name(2, 1), name(2, 2)]);
         refill.has_own();
         refill.settled(name(2, 1));
-        refill.heard(ProcessId(3));
+        refill.owner_reported(ProcessId(3));
         refill.report(&mut host);
         assert_eq!(host.take(), [], "an image is missing");
         refill.settled(name(2, 2));
@@ -117,7 +117,7 @@ mod tests {
     fn nothing_is_expected_from_an_owner_that_is_gone() {
         let mut host = Recorder::default();
         let mut refill = Refill::new(Boot::Replaced, false, [ProcessId(2), ProcessId(3)]);
-        refill.heard(ProcessId(2));
+        refill.owner_reported(ProcessId(2));
         refill.wants([name(2, 1)]);
         refill.forget(|owner| owner == ProcessId(2));
         refill.report(&mut host);

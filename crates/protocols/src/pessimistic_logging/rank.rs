@@ -365,8 +365,8 @@ impl Rank {
                     self.checkpoints.confirmed(from, name);
                     self.checkpoint_completes(now, host);
                 }
-                self.logs.group_told(&mut self.group, from, message, host);
-                self.maybe_resumed(now, host);
+                self.logs.handle_group_message(&mut self.group, from, message, host);
+                self.maybe_resume(now, host);
             }
             Control::Log { .. } | Control::Know { .. } | Control::Forget { .. } | Control::Recall { .. } => {
                 unreachable!("the event logger handles these")
@@ -449,7 +449,7 @@ impl Rank {
             stored.peers.into_iter().for_each(|peer| self.pump(peer, host));
             self.logs.release_segments();
         }
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
     }
 
     // ---- Failures (M3).
@@ -478,7 +478,7 @@ impl Rank {
             self.freeze(host);
         }
         self.group.watch_members(host);
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
         if self.position.sn.0 == 0 {
             self.begin_checkpoint(now, host);
         }
@@ -494,7 +494,7 @@ impl Rank {
     }
 
     /// Installs the restored checkpoint once the holders have it, and resumes.
-    fn maybe_resumed(&mut self, now: Time, host: &mut ProtocolHost) {
+    fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
         let target = resumed.target;
         self.install(resumed, host);

@@ -414,8 +414,8 @@ impl Rank {
                     }
                     self.part_completes(now, host);
                 }
-                self.logs.group_told(&mut self.group, from, message, host);
-                self.maybe_resumed(now, host);
+                self.logs.handle_group_message(&mut self.group, from, message, host);
+                self.maybe_resume(now, host);
             }
         }
     }
@@ -457,7 +457,7 @@ impl Rank {
             stored.peers.into_iter().for_each(|peer| self.pump(peer, host));
             self.logs.release_segments();
         }
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
     }
 
     // ---- Failures (S3 to S5).
@@ -489,7 +489,7 @@ impl Rank {
             self.freeze(host);
         }
         self.group.watch_members(host);
-        self.maybe_resumed(now, host);
+        self.maybe_resume(now, host);
         if self.position.sn.0 == 0 {
             self.begin_checkpoint(now, host);
         }
@@ -511,7 +511,7 @@ impl Rank {
     }
 
     /// Installs the state that the cluster has agreed to restore, once all members have it, and resumes.
-    fn maybe_resumed(&mut self, now: Time, host: &mut ProtocolHost) {
+    fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
         let target = resumed.target;
         self.install(resumed, host);

@@ -219,7 +219,7 @@ impl Copies {
     }
 
     /// Handles a new membership. Returns the answers that waited for it.
-    pub(super) fn meet(
+    pub(super) fn membership_changed(
         &mut self,
         membership: &Membership,
         host: &mut dyn Machine<TaskRecovery>,

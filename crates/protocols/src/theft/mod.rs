@@ -166,7 +166,7 @@ impl Recovery for TaskRecovery {
             Input::PersistFailed(name) => self.written(name, false, host),
             Input::Read { name, image } => self.read(name, image.as_ref(), host),
             Input::Listed(images) => self.listed(images.into_iter().map(|(name, _)| name).collect(), host),
-            Input::Membership(membership) => self.meet(membership, host),
+            Input::Membership(membership) => self.membership_changed(membership, host),
             Input::Timeout => self.stable.timeout(&self.config, &self.membership, now, host),
             Input::Changed | Input::Recorded { .. } => {}
         }
@@ -349,7 +349,7 @@ impl TaskRecovery {
         self.config.defects.has(Defect::StaleResultRefused) && theft != Theft::NONE && !is_of_this_life
     }
 
-    fn meet(&mut self, membership: Arc<Membership>, host: &mut dyn Host<Self>) {
+    fn membership_changed(&mut self, membership: Arc<Membership>, host: &mut dyn Host<Self>) {
         let before = core::mem::replace(&mut self.membership, membership);
         let new: Vec<ProcessId> = (0..self.membership.members.len() as u32)
             .map(ProcessId)
@@ -367,7 +367,7 @@ impl TaskRecovery {
             })
             .collect();
         let membership = self.membership.clone();
-        let answers = self.copies.meet(&membership, host);
+        let answers = self.copies.membership_changed(&membership, host);
         self.answer(answers, host);
         let members = self.membership.members.iter().zip(before.members.iter());
         let some_are_gone = members.into_iter().any(|(new, old)| new.gone != old.gone);

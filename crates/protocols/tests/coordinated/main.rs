@@ -76,8 +76,8 @@ impl<P: Protocol> Federation<P> {
         self.claims(process).filter_map(sn).collect()
     }
 
-    /// Returns the findings of the checker as sentences.
-    fn wrong(&self) -> Vec<String> {
+    /// Returns the violations that the checker finds, as sentences.
+    fn violations(&self) -> Vec<String> {
         let findings = self.judge().findings;
         findings.into_iter().flat_map(|it| it.violations).map(|it| it.text).collect()
     }
@@ -104,7 +104,7 @@ fn the_federation_stops_and_rolls_back_together() {
         }
         assert_eq!(federation.received(p(2)), ["m1"]);
         assert_eq!((federation.received(p(1)), federation.received(p(3))), (vec![], vec![]));
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.violations(), [""; 0]);
     }
 }
 
@@ -122,7 +122,7 @@ fn a_stopped_federation_waits_for_messages_in_transit() {
     assert_eq!(federation.received(p(2)), ["m"]);
     federation.fail(p(0));
     assert_eq!((federation.restored(p(2)), federation.received(p(2))), (vec![2], vec!["m"]));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// A commit waits until all parts are durable, so a checkpoint in doubt is as good as a committed one.
@@ -137,7 +137,7 @@ fn a_checkpoint_in_doubt_is_restored() {
     federation.settle();
     assert_eq!(federation.restored(p(2)), [2]);
     assert_eq!(federation.received(p(2)), ["m"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// With leaders, each of the five steps takes one message for every other cluster (L1, L2).
@@ -150,7 +150,7 @@ fn leaders_represent_their_clusters() {
         assert_eq!(federation.committed(p(6)), [1, 2]);
         // Request, Saved, Drain, Drained, Commit.
         assert_eq!(between_clusters(&federation) - before, expected, "{coordination:?}");
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.violations(), [""; 0]);
     }
 }
 
@@ -199,7 +199,7 @@ fn a_snapshot_stops_no_process() {
     federation.release(durable);
     federation.settle();
     assert_eq!((federation.received(p(2)), federation.committed(p(0))), (vec!["m"], vec![1, 2]));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// C2: the coordinator's marker to p2 is late, so p1's marker makes p2 save its state. The checkpoint does not
@@ -221,8 +221,8 @@ fn the_first_marker_makes_a_process_save_its_state() {
         assert_eq!(federation.committed(p(0)), [1, 2]);
         federation.fail(p(1));
         match defect {
-            None => assert_eq!((federation.received(p(2)), federation.wrong()), (vec![], vec![])),
-            Some(_) => assert_ne!(federation.wrong(), [""; 0], "a ghost"),
+            None => assert_eq!((federation.received(p(2)), federation.violations()), (vec![], vec![])),
+            Some(_) => assert_ne!(federation.violations(), [""; 0], "a ghost"),
         }
     }
 }
@@ -244,7 +244,7 @@ fn messages_in_transit_belong_to_the_snapshot() {
         federation.fail(p(1));
         let again = federation.received(p(2)).len();
         match defect {
-            None => assert_eq!((delivered, again, federation.wrong()), (1, 1, vec![])),
+            None => assert_eq!((delivered, again, federation.violations()), (1, 1, vec![])),
             Some(Defect::NoDrain) => assert_eq!((delivered, again), (1, 0)),
             Some(_) => assert_eq!((delivered, again), (0, 1)),
         }
@@ -267,7 +267,7 @@ fn actions_after_an_interrupted_snapshot_are_undone() {
     federation.release(late);
     federation.settle();
     assert_eq!(federation.received(p(1)), [""; 0], "only the first checkpoint exists");
-    assert_eq!((federation.restored(p(1)), federation.wrong()), (vec![1], vec![]));
+    assert_eq!((federation.restored(p(1)), federation.violations()), (vec![1], vec![]));
 }
 
 /// Checkpoints older than the newest one are removed with the first commit after `collect_every` has passed.
@@ -279,7 +279,7 @@ fn older_checkpoints_are_collected() {
         let sns: Vec<u32> = federation.images(process).iter().map(|it| it.sn.0).collect();
         assert_eq!(sns, [2, 2], "the process's own part, and the replica that it holds");
     }
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// The storage server p2 is still writing the parts of the second checkpoint when p0 fails without having written its own.

@@ -20,7 +20,7 @@ use super::storage::EventOf;
 use super::transcript::Entry;
 
 /// Maximum number of steps. Only a scenario that never becomes quiescent reaches it.
-const MOST_STEPS: usize = 100_000;
+const MAX_STEPS: usize = 100_000;
 
 /// Processes under a protocol, whose environment the test controls.
 pub(crate) struct Federation<P: Protocol, A: Application = Script> {
@@ -112,7 +112,7 @@ impl<P: Protocol> Federation<P> {
     }
 
     /// Returns whether the protocol permits `cluster` to leave.
-    pub(crate) fn may_go(&self, cluster: ClusterId) -> bool {
+    pub(crate) fn may_leave(&self, cluster: ClusterId) -> bool {
         self.releases(cluster) > 0
     }
 
@@ -184,7 +184,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     /// Performs everything that is in transit, pending or due and not held, until nothing is left. Time does
     /// not advance.
     pub(crate) fn settle(&mut self) {
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             if !self.step() {
                 return;
             }

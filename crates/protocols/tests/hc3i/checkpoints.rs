@@ -19,7 +19,7 @@ fn no_process_acts_before_the_first_checkpoint() {
     federation.settle();
     assert!(federation.can_act(p(0)) && federation.can_act(p(1)));
     assert_eq!(federation.received(p(0)), ["m"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_cluster_that_loses_everything_before_its_start_restarts() {
     federation.settle();
     federation.exchange(p(0), p(1), "m");
     assert_eq!(federation.received(p(1)), ["m"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// Creates a cluster of three processes, one of which has received a message, and requests the cluster's second
@@ -61,7 +61,7 @@ fn before_a_commit() -> Federation {
 fn after_the_coordinator_failed(mut federation: Federation) -> (Position, Vec<String>) {
     federation.crash(p(0), Kept);
     federation.retry();
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
     let received = federation.received(p(2)).iter().map(ToString::to_string).collect();
     (federation.protocol(p(0)).position(), received)
 }
@@ -109,7 +109,7 @@ fn messages_in_transit_are_part_of_the_checkpoint() {
     federation.crash(p(0), Kept);
     federation.settle();
     assert_eq!(federation.received(p(1)), ["late"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// "Between the request and the commit messages, application messages are queued."
@@ -127,7 +127,7 @@ fn messages_sent_during_a_checkpoint_are_transmitted_after_it() {
     federation.lose(&[c(0)], Kept);
     federation.retry();
     assert_eq!(federation.received(p(1)), [""; 0], "the message was sent after the checkpoint");
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// Section 5.2: "the timer is reseted when a forced CLC is established".
@@ -161,7 +161,7 @@ fn a_message_that_waits_before_the_cut_needs_no_checkpoint_of_its_own() {
     federation.release(request);
     federation.settle();
     assert_eq!(federation.protocol(p(2)).position().sn.0, 2, "the request for m has become void");
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// The image that is being saved belongs to a state that the rollback undoes.
@@ -183,7 +183,7 @@ fn a_rollback_discards_the_checkpoint_in_progress() {
     assert_eq!(federation.protocol(p(2)).position(), Position::new(1, 2), "late answers are void");
     federation.take_checkpoint(c(1));
     assert_eq!(federation.protocol(p(2)).position(), Position::new(1, 3));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn full_storage_delays_a_checkpoint_and_loses_nothing() {
         federation.retry();
         assert_eq!(federation.protocol(p(0)).position(), Position::new(1, 2));
         assert_eq!(federation.received(p(0)), ["m"], "m was re-sent");
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.violations(), [""; 0]);
     }
 }
 
@@ -215,7 +215,7 @@ fn a_checkpoint_without_replicas_needs_no_holders() {
     federation.lose(&[c(0)], Kept);
     federation.retry();
     assert_eq!(federation.received(p(1)), ["m"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// With the whole DDV (section 7), a checkpoint forced by one cluster's message covers everything that this
@@ -235,9 +235,9 @@ fn the_whole_vector_forces_fewer_checkpoints() {
         federation.restart(p(0));
         federation.retry();
         assert_eq!(federation.received(p(2)), [""; 0], "m3 was undone, and m2 was sent after m1");
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.violations(), [""; 0]);
         federation.exchange(p(0), p(2), "m4");
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.violations(), [""; 0]);
     }
 }
 
@@ -254,7 +254,7 @@ fn every_message_can_force_a_checkpoint() {
         federation.crash(p(1), Kept);
         federation.retry();
         assert_eq!(federation.received(p(1)), ["m1", "m2", "m3"], "undone messages were re-sent");
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.violations(), [""; 0]);
     }
 }
 
@@ -270,5 +270,5 @@ fn a_message_forces_its_checkpoint_again_after_a_rollback() {
     federation.retry();
     assert_eq!(federation.received(p(0)), ["m"]);
     assert_eq!(federation.protocol(p(0)).position(), Position::new(1, 2));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }

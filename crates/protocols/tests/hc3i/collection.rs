@@ -83,7 +83,7 @@ fn checkpoints_count_again_once_their_replicas_have_been_refilled() {
         federation.retry();
         federation.collect();
         assert_eq!(federation.kept(p(0)), kept, "{defects:?}");
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.violations(), [""; 0]);
     }
 }
 
@@ -98,7 +98,7 @@ fn checkpoints_do_not_count_before_their_replicas_have_been_refilled() {
     federation.settle();
     federation.collect();
     assert_eq!(federation.kept(p(0))[0], 2);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// The replicas reach p2 after its report to a recovery, and before p1 learns from the coordinator that they are
@@ -123,7 +123,7 @@ fn replicas_that_arrive_during_a_recovery_are_confirmed_again() {
     federation.collect();
     assert_eq!(federation.kept(p(0))[0], 2);
     assert_eq!(federation.kept(p(1))[0], 2);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// p1 receives the replicas that it lost while p0 collects. One of them arrives after the message that declares
@@ -144,7 +144,7 @@ fn a_replica_that_arrives_after_its_collection_is_not_stored() {
         federation.release(late);
         federation.settle();
         assert_eq!(federation.images(p(1)).iter().any(of_first), is_left);
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.violations(), [""; 0]);
     }
 }
 
@@ -157,12 +157,12 @@ fn collected_checkpoints_are_not_needed_whichever_cluster_fails() {
             assert_eq!(collections(&federation), 4);
             federation.lose(&failing, Kept);
             federation.retry();
-            assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed together");
+            assert_eq!(federation.violations(), [""; 0], "{failing:?} failed together");
             federation.announce_inventory(&CLUSTERS);
             federation.lose(&failing[..1], Lost);
             federation.retry();
             assert_eq!(
-                federation.wrong(),
+                federation.violations(),
                 [""; 0],
                 "{failing:?} failed together, then one of them lost its storage"
             );
@@ -214,7 +214,7 @@ fn a_silent_cluster_delays_no_other() {
         let kept = federation.kept(p(0)).len();
         federation.advance_return(p(3));
         federation.retry();
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.violations(), [""; 0]);
         (collections(&federation) - before, kept)
     };
     let (central, alone) = (run(config(Defects::default())), run(by_every_cluster(Defects::default())));
@@ -280,5 +280,5 @@ fn a_decision_from_before_a_rollback_is_void() {
     federation.settle();
     assert_eq!(federation.kept(p(1)), before);
     assert_eq!(federation.claims(p(1)).filter(|it| matches!(it, Claim::Collected { .. })).count(), 0);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }

@@ -13,10 +13,10 @@ use crate::harness::{c, p};
 use crate::setting::{Federation, by_every_cluster, config, part_of, part_since, running, says, to, within};
 
 /// Asserts that the schedule is harmless, but violates `property` with `defect`.
-fn caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Federation) {
+fn assert_caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Federation) {
     {
         let sound = schedule(Defects::default());
-        assert_eq!(sound.wrong(), [""; 0], "without {defect:?}");
+        assert_eq!(sound.violations(), [""; 0], "without {defect:?}");
     }
     let broken = schedule(Defects::only(defect));
     assert!(broken.violated().contains(&property), "{defect:?} violates only {:?}", broken.violated());
@@ -25,7 +25,7 @@ fn caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Fede
 /// Four events: send m1, forced CLC2, deliver m1, fail. The delivery is acknowledged with 2, and the alert contains 2.
 #[test]
 fn messages_acknowledged_at_the_restored_sn_are_re_sent() {
-    caught(Defect::ResendGreater, Property::NoLoss, |defects| {
+    assert_caught(Defect::ResendGreater, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(0), p(1), "m1");
         federation.crash(p(1), Kept);
@@ -38,7 +38,7 @@ fn messages_acknowledged_at_the_restored_sn_are_re_sent() {
 /// re-sent message has arrived.
 #[test]
 fn restored_acknowledgements_are_checked() {
-    caught(Defect::RestoredAcksUnchecked, Property::NoLoss, |defects| {
+    assert_caught(Defect::RestoredAcksUnchecked, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(0), p(1), "m");
         federation.take_checkpoint(c(0));
@@ -55,7 +55,7 @@ fn restored_acknowledgements_are_checked() {
 /// p0 receives the alert first. It then sends to a life without knowing that this life has ended.
 #[test]
 fn messages_that_the_old_life_did_not_acknowledge_are_re_sent_to_the_new_one() {
-    caught(Defect::ResendOnlyOnAlerts, Property::NoLoss, |defects| {
+    assert_caught(Defect::ResendOnlyOnAlerts, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 2], config(defects));
         federation.withhold_membership(p(0), true);
         federation.crash(p(2), Kept);
@@ -70,7 +70,7 @@ fn messages_that_the_old_life_did_not_acknowledge_are_re_sent_to_the_new_one() {
 /// m2 reaches p2 after p2's cut for the checkpoint that m1 forces.
 #[test]
 fn a_message_that_arrives_during_a_checkpoint_requests_its_own_checkpoint_afterwards() {
-    caught(Defect::ForceNotRepeated, Property::NoLoss, |defects| {
+    assert_caught(Defect::ForceNotRepeated, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 2, 1], config(defects));
         let drained = federation.hold(says!(Control::Drained { .. }));
         federation.exchange(p(3), p(1), "m1");
@@ -84,7 +84,7 @@ fn a_message_that_arrives_during_a_checkpoint_requests_its_own_checkpoint_afterw
 /// The replica is still in transit when its owner loses everything.
 #[test]
 fn a_commit_waits_for_every_replica() {
-    caught(Defect::CommitBeforeCopies, Property::DurableBeforeCommit, |defects| {
+    assert_caught(Defect::CommitBeforeCopies, Property::DurableBeforeCommit, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.hold(part_of(p(0)));
         federation.take_checkpoint(c(0));
@@ -97,7 +97,7 @@ fn a_commit_waits_for_every_replica() {
 /// p1 fails before there is a first checkpoint.
 #[test]
 fn a_cluster_that_has_not_started_begins_from_its_configuration() {
-    caught(Defect::NoStartGate, Property::UnrecoverableJustified, |defects| {
+    assert_caught(Defect::NoStartGate, Property::UnrecoverableJustified, |defects| {
         let mut federation = Federation::new(&[2], within(defects));
         federation.hold(part_of(p(1)));
         federation.hold_storage(p(1), true);
@@ -114,7 +114,7 @@ fn a_cluster_that_has_not_started_begins_from_its_configuration() {
 /// A `Prepare` message is overtaken by everything that follows it, including a whole recovery.
 #[test]
 fn rounds_of_an_older_epoch_are_void() {
-    caught(Defect::OlderEpochsAccepted, Property::NoLoss, |defects| {
+    assert_caught(Defect::OlderEpochsAccepted, Property::NoLoss, |defects| {
         let mut federation = running(&[3], within(defects));
         let first = federation.hold(to(p(1), says!(Control::Prepare { epoch: Epoch { lives: 4, .. }, .. })));
         federation.crash(p(2), Kept);
@@ -131,7 +131,7 @@ fn rounds_of_an_older_epoch_are_void() {
 /// p2 does not know p1's new life yet, and sends to the old one.
 #[test]
 fn a_round_waits_until_its_members_know_each_others_lives() {
-    caught(Defect::RoundWithoutLives, Property::NoLoss, |defects| {
+    assert_caught(Defect::RoundWithoutLives, Property::NoLoss, |defects| {
         let mut federation = running(&[3], within(defects));
         federation.kill(p(1), Kept);
         federation.detect(p(1));
@@ -150,7 +150,7 @@ fn a_round_waits_until_its_members_know_each_others_lives() {
 /// The only replica of p0's part is being written at p1 when the round begins.
 #[test]
 fn a_report_waits_for_the_writes_before_it() {
-    caught(Defect::NoWriteBarrier, Property::UnrecoverableJustified, |defects| {
+    assert_caught(Defect::NoWriteBarrier, Property::UnrecoverableJustified, |defects| {
         let mut federation = running(&[2], within(defects));
         let copy = federation.hold(part_of(p(0)));
         federation.crash(p(1), Lost);
@@ -169,7 +169,7 @@ fn a_report_waits_for_the_writes_before_it() {
 /// p0 holds replicas for p1, and has delivered a message that p1's rollback undoes.
 #[test]
 fn a_target_does_not_mask_the_alert_that_follows() {
-    caught(Defect::TargetMasksAlert, Property::NoGhost, |defects| {
+    assert_caught(Defect::TargetMasksAlert, Property::NoGhost, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(1), p(0), "m");
         federation.crash(p(1), Kept);
@@ -181,7 +181,7 @@ fn a_target_does_not_mask_the_alert_that_follows() {
 /// The holder fails together with the replica for which a checkpoint waits.
 #[test]
 fn a_new_life_of_a_holder_receives_its_replicas_again() {
-    caught(Defect::HolderNotRefilled, Property::NoLoss, |defects| {
+    assert_caught(Defect::HolderNotRefilled, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         let copy = federation.hold(part_of(p(0)));
         federation.take_checkpoint(c(0));
@@ -197,7 +197,7 @@ fn a_new_life_of_a_holder_receives_its_replicas_again() {
 /// cluster 0 fails.
 #[test]
 fn a_refilled_holder_learns_of_the_rollbacks_too() {
-    caught(Defect::NotesNotRefilled, Property::MembersAgree, |defects| {
+    assert_caught(Defect::NotesNotRefilled, Property::MembersAgree, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         for text in ["m1", "m2", "m3"] {
             federation.exchange(p(1), p(0), text);
@@ -217,7 +217,7 @@ fn a_refilled_holder_learns_of_the_rollbacks_too() {
 /// storage is lost, too. The message that the rollback undid is acknowledged in p0's checkpoint.
 #[test]
 fn a_part_contains_the_earlier_rollbacks_of_its_cluster() {
-    caught(Defect::PastOutsideCheckpoint, Property::NoLoss, |defects| {
+    assert_caught(Defect::PastOutsideCheckpoint, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(0), p(1), "m");
         federation.take_checkpoint(c(0));
@@ -240,7 +240,7 @@ fn a_part_contains_the_earlier_rollbacks_of_its_cluster() {
 /// Cluster 1 rolls back without a failure, acts, and fails: its next incarnation has a new number.
 #[test]
 fn the_table_of_rollbacks_is_durable() {
-    caught(Defect::TablesVolatile, Property::MembersAgree, |defects| {
+    assert_caught(Defect::TablesVolatile, Property::MembersAgree, |defects| {
         let mut federation = running(&[1, 1], within(defects));
         federation.exchange(p(0), p(1), "m1");
         federation.crash(p(0), Kept);
@@ -255,7 +255,7 @@ fn the_table_of_rollbacks_is_durable() {
 /// The first of two rollbacks undid m; its alert is lost, and the second one restored a later checkpoint.
 #[test]
 fn an_alert_carries_the_whole_history() {
-    caught(Defect::OnlyLastEntry, Property::NoGhost, |defects| {
+    assert_caught(Defect::OnlyLastEntry, Property::NoGhost, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(1), p(0), "m");
         let alerts = federation.hold(says!(Control::Alert { .. }));
@@ -274,7 +274,7 @@ fn an_alert_carries_the_whole_history() {
 /// own alert, p2 has not resumed yet, so no answer informs cluster 0.
 #[test]
 fn an_alert_is_sent_until_it_is_confirmed() {
-    caught(Defect::AlertsNotRetried, Property::NoLoss, |defects| {
+    assert_caught(Defect::AlertsNotRetried, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 2], within(defects));
         let ready = federation.hold(says!(Control::Ready { .. }));
         let resume = federation.hold(says!(Control::Resume { .. }));
@@ -298,7 +298,7 @@ fn an_alert_is_sent_until_it_is_confirmed() {
 /// to be undone.
 #[test]
 fn rollbacks_do_not_trigger_each_other_endlessly() {
-    caught(Defect::DeliversUnsettled, Property::RecoveryTerminates, |defects| {
+    assert_caught(Defect::DeliversUnsettled, Property::RecoveryTerminates, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(0), p(1), "first");
         let alerts = federation.hold(says!(Control::Alert { .. }));
@@ -319,8 +319,8 @@ fn rollbacks_do_not_trigger_each_other_endlessly() {
 
 /// Section 3.5, "smaller than": m was delivered after the checkpoint that is kept.
 #[test]
-fn the_log_is_kept_from_the_worst_checkpoint_on() {
-    caught(Defect::LogCollectedAtWorst, Property::NoLoss, |defects| {
+fn log_entries_at_the_worst_checkpoint_are_kept() {
+    assert_caught(Defect::LogCollectedAtWorst, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(0), p(1), "m");
         federation.collect();
@@ -333,7 +333,7 @@ fn the_log_is_kept_from_the_worst_checkpoint_on() {
 /// Section 3.5: the worst checkpoint may still be needed.
 #[test]
 fn the_worst_checkpoint_is_kept() {
-    caught(Defect::CollectsOneTooMany, Property::UnrecoverableJustified, |defects| {
+    assert_caught(Defect::CollectsOneTooMany, Property::UnrecoverableJustified, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(0), p(1), "m");
         federation.collect();
@@ -347,7 +347,7 @@ fn the_worst_checkpoint_is_kept() {
 /// and cluster 0 has taken new checkpoints since.
 #[test]
 fn a_collection_does_not_rely_on_checkpoints_about_to_be_undone() {
-    caught(Defect::CollectsOnSpoilt, Property::UnrecoverableJustified, |defects| {
+    assert_caught(Defect::CollectsOnSpoilt, Property::UnrecoverableJustified, |defects| {
         let mut federation = running(&[1, 2], config(defects));
         federation.exchange(p(0), p(2), "m");
         federation.take_checkpoint(c(1));
@@ -383,8 +383,8 @@ fn a_collection_does_not_rely_on_checkpoints_without_replicas() {
         federation.retry();
         federation.crash(p(2), Kept);
         federation.retry();
-        assert_eq!(federation.is_given_up(), defects != Defects::default());
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.is_unrecoverable(), defects != Defects::default());
+        assert_eq!(federation.violations(), [""; 0]);
     }
 }
 
@@ -392,7 +392,7 @@ fn a_collection_does_not_rely_on_checkpoints_without_replicas() {
 /// reports its new checkpoints.
 #[test]
 fn announcements_before_and_after_a_rollback_are_not_mixed() {
-    caught(Defect::CollectsOnMixed, Property::UnrecoverableJustified, |defects| {
+    assert_caught(Defect::CollectsOnMixed, Property::UnrecoverableJustified, |defects| {
         let mut federation = running(&[1, 1], by_every_cluster(defects));
         federation.exchange(p(0), p(1), "m");
         federation.take_checkpoint(c(1));
@@ -412,7 +412,7 @@ fn announcements_before_and_after_a_rollback_are_not_mixed() {
 /// checkpoint.
 #[test]
 fn a_collection_waits_for_clusters_without_an_announcement() {
-    caught(Defect::CollectsWithoutSilent, Property::UnrecoverableJustified, |defects| {
+    assert_caught(Defect::CollectsWithoutSilent, Property::UnrecoverableJustified, |defects| {
         let mut federation = running(&[1, 1, 1], by_every_cluster(defects));
         federation.exchange(p(2), p(1), "m");
         federation.take_checkpoint(c(1));
@@ -430,7 +430,7 @@ fn a_collection_waits_for_clusters_without_an_announcement() {
 /// incarnation. The collection reaches p2 before the alert.
 #[test]
 fn a_log_is_not_collected_before_a_rollback_is_known() {
-    caught(Defect::LogCollectedUnaware, Property::NoLoss, |defects| {
+    assert_caught(Defect::LogCollectedUnaware, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 2], config(defects));
         federation.exchange(p(2), p(0), "m");
         let news = federation.hold(to(p(2), says!(Control::Learn { .. } | Control::Alert { .. })));
@@ -450,7 +450,7 @@ fn a_log_is_not_collected_before_a_rollback_is_known() {
 /// collected checkpoints still exist. The log entry that would restore m was removed.
 #[test]
 fn collected_checkpoints_are_not_restored() {
-    caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
+    assert_caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1, 1], config(defects));
         federation.exchange(p(2), p(0), "m");
         federation.take_checkpoint(c(2));
@@ -463,7 +463,7 @@ fn collected_checkpoints_are_not_restored() {
         federation.settle();
         federation.crash(p(1), Lost);
         federation.retry();
-        assert_eq!(federation.is_given_up(), defects == Defects::default());
+        assert_eq!(federation.is_unrecoverable(), defects == Defects::default());
         federation
     });
 }
@@ -472,7 +472,7 @@ fn collected_checkpoints_are_not_restored() {
 /// has removed m from its log. Cluster 1 learns of the collection when it alerts the other clusters.
 #[test]
 fn a_cluster_that_restored_a_collected_checkpoint_is_informed() {
-    caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
+    assert_caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1, 1], config(defects));
         federation.exchange(p(0), p(1), "m");
         federation.take_checkpoint(c(0));
@@ -486,7 +486,7 @@ fn a_cluster_that_restored_a_collected_checkpoint_is_informed() {
         federation.settle();
         federation.crash(p(2), Lost);
         federation.retry();
-        assert_eq!(federation.is_given_up(), defects == Defects::default());
+        assert_eq!(federation.is_unrecoverable(), defects == Defects::default());
         federation
     });
 }

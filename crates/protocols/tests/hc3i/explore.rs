@@ -211,7 +211,7 @@ impl Schedule {
         (0..200).for_each(|_| self.step(false));
         self.federation.retry();
         self.federation.retry();
-        if self.federation.is_given_up() {
+        if self.federation.is_unrecoverable() {
             return;
         }
         let ranks: Vec<ProcessId> = self.ranks.iter().copied().filter(|&it| !self.is_leaving(it)).collect();

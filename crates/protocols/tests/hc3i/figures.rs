@@ -75,7 +75,7 @@ fn figure_4_checkpoints_and_rollbacks_match_the_paper() {
     federation.settle();
     assert_eq!(BTreeSet::from_iter(federation.resent()), BTreeSet::from(["m4"]));
     assert_eq!(federation.received(p(5)), ["m4"], "once, although it was re-sent twice");
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 
     let mut story = String::from(
         "The paper's Figure 4 (section 4), cluster by cluster. Vectors are DDVs. An acknowledgement carries the SN at\n\

@@ -9,12 +9,12 @@ use crate::harness::p;
 use crate::setting::{Federation, config, running, says, to};
 
 /// Asserts that the schedule is harmless, and that the cluster of p1 never resumes with the mutation.
-fn stalls(mutation: Defect, schedule: impl Fn(Defects) -> Federation) {
+fn assert_stalls(mutation: Defect, schedule: impl Fn(Defects) -> Federation) {
     let resumes = |federation: &Federation| {
         federation.claims(p(1)).any(|claim| matches!(claim, Claim::RolledBack { .. }))
     };
     let sound = schedule(Defects::default());
-    assert_eq!(sound.wrong(), [""; 0], "without {mutation:?}");
+    assert_eq!(sound.violations(), [""; 0], "without {mutation:?}");
     assert!(resumes(&sound), "without {mutation:?}");
     assert!(!resumes(&schedule(Defects::only(mutation))), "with {mutation:?}");
 }
@@ -24,7 +24,7 @@ fn stalls(mutation: Defect, schedule: impl Fn(Defects) -> Federation) {
 /// and would ignore this.
 #[test]
 fn a_report_to_an_older_round_does_not_count() {
-    stalls(Defect::OlderReportsCount, |defects| {
+    assert_stalls(Defect::OlderReportsCount, |defects| {
         let mut federation = running(&[2, 1], config(defects));
         let first = says!(Control::Reported { epoch: Epoch { round: 0, .. }, .. });
         let report = federation.hold(move |flight| flight.from == p(1) && first(flight));
@@ -45,7 +45,7 @@ fn a_report_to_an_older_round_does_not_count() {
 /// p1 was ready in the first round. Its message arrives in the second one, before p1 has learned what to restore.
 #[test]
 fn a_member_that_was_ready_for_an_older_round_is_not_ready() {
-    stalls(Defect::OlderReadyCounts, |defects| {
+    assert_stalls(Defect::OlderReadyCounts, |defects| {
         let mut federation = running(&[2, 1], config(defects));
         let first = says!(Control::Ready { epoch: Epoch { round: 0, .. } });
         let ready = federation.hold(move |flight| flight.from == p(1) && first(flight));

@@ -47,7 +47,7 @@ fn no_cluster_waits_for_one_that_has_not_joined() {
         federation.retry();
         federation.exchange(p(1), p(0), "n");
         assert_eq!(federation.received(p(0)), ["n"], "cluster 0 has settled");
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.violations(), [""; 0]);
     }
 }
 
@@ -60,7 +60,7 @@ fn messages_to_a_joining_cluster_arrive_when_it_joins() {
     assert_eq!(federation.received(p(3)), ["m"]);
     federation.exchange(p(3), p(0), "n");
     assert_eq!(federation.received(p(0)), ["n"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// Returns the number of messages that the guest receives. p0 rolls back before the guest joins, so its message belongs
@@ -107,9 +107,9 @@ fn leaving(config: Config) -> Federation {
 fn a_cluster_leaves_once_collections_show_that_no_cluster_needs_it() {
     for config in [config(Defects::default()), by_every_cluster(Defects::default())] {
         let mut federation = leaving(config);
-        assert!(!federation.may_go(c(2)), "nothing was collected");
+        assert!(!federation.may_leave(c(2)), "nothing was collected");
         collect_all(&mut federation);
-        assert!(federation.may_go(c(2)));
+        assert!(federation.may_leave(c(2)));
         federation.leave_federation(c(2));
         federation.retry();
         for holder in [p(0), p(1)] {
@@ -130,7 +130,7 @@ fn a_cluster_leaves_once_collections_show_that_no_cluster_needs_it() {
         let before = collections(&federation);
         collect_all(&mut federation);
         assert_eq!(collections(&federation), before + 4);
-        assert_eq!(federation.wrong(), [""; 0]);
+        assert_eq!(federation.violations(), [""; 0]);
     }
 }
 
@@ -140,10 +140,10 @@ fn a_cluster_that_fails_while_it_leaves_recovers_first() {
     federation.crash(p(3), Lost);
     federation.retry();
     assert_eq!(federation.received(p(2)), ["a", "c"]);
-    assert!(!federation.may_go(c(2)));
+    assert!(!federation.may_leave(c(2)));
     collect_all(&mut federation);
-    assert!(federation.may_go(c(2)));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert!(federation.may_leave(c(2)));
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// The receiver of the guest's message can still roll back past its delivery.
@@ -153,11 +153,11 @@ fn a_cluster_stays_as_long_as_its_log_may_be_needed() {
     federation.take_checkpoint(c(0));
     federation.take_checkpoint(c(2));
     federation.collect();
-    assert!(!federation.may_go(c(2)), "p1 has taken no checkpoint since it received b");
+    assert!(!federation.may_leave(c(2)), "p1 has taken no checkpoint since it received b");
     federation.crash(p(1), Kept);
     federation.retry();
     assert_eq!(federation.received(p(1)), ["b"], "b was re-sent");
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// A holder is replaced after its owner has left, and need not wait for the owner.
@@ -173,7 +173,7 @@ fn holders_keep_replicas_after_a_cluster_has_left() {
     federation.restart(server);
     federation.retry();
     assert!(federation.claims(server).any(|it| *it == Claim::Protected));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// The guest cannot leave until all clusters know of its rollback.
@@ -184,10 +184,10 @@ fn a_cluster_stays_until_its_rollbacks_are_known() {
     federation.crash(p(2), Kept);
     federation.retry();
     collect_all(&mut federation);
-    assert!(!federation.may_go(c(2)));
+    assert!(!federation.may_leave(c(2)));
     federation.release(alerts);
     federation.retry();
     collect_all(&mut federation);
-    assert!(federation.may_go(c(2)));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert!(federation.may_leave(c(2)));
+    assert_eq!(federation.violations(), [""; 0]);
 }

@@ -38,7 +38,7 @@ fn a_failure_during_recovery_begins_another_round() {
             assert_eq!(federation.received(p(1)), ["m"], "{second} failed second");
             let went = restored(&federation, p(1));
             assert_eq!(went.last(), Some(&(federation.protocol(p(0)).position(), Position::new(0, 2))));
-            assert_eq!(federation.wrong(), [""; 0]);
+            assert_eq!(federation.violations(), [""; 0]);
         }
     }
 }
@@ -61,7 +61,7 @@ fn a_holder_that_fails_during_recovery_is_asked_again() {
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
     assert_eq!((federation.sent(p(0)), federation.received(p(1))), (vec!["m"], vec!["m"]));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// p0's part is requested from p1, which fails while the part is in transit and returns without it.
@@ -77,7 +77,7 @@ fn a_part_lost_everywhere_makes_the_cluster_unrecoverable() {
         panic!("the only replica is lost");
     };
     assert_eq!((group, &missing[..]), (GroupId(0), &[(first_part(p(0)), vec![p(0), p(1)])][..]));
-    assert_eq!(federation.wrong(), [""; 0], "the checker agrees that the part is lost");
+    assert_eq!(federation.violations(), [""; 0], "the checker agrees that the part is lost");
 }
 
 fn unrecoverable(federation: &Federation, by: ProcessId) -> Option<Claim> {
@@ -103,11 +103,11 @@ fn clusters_that_fail_together_with_their_storage_kept_recover() {
     let mut federation = entangled();
     federation.lose(&[c(0), c(1)], Kept);
     federation.retry();
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
     federation.exchange(p(0), p(3), "m4");
     federation.exchange(p(2), p(1), "m5");
     assert!(federation.received(p(3)).contains(&"m4") && federation.received(p(1)).contains(&"m5"));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_lost_cluster_is_restored_from_the_next_one() {
     federation.lose(&[c(0)], Lost);
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 3)));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
     for process in [p(0), p(1)] {
         assert!(
             federation.claims(process).any(|it| *it == Claim::Protected),
@@ -143,7 +143,7 @@ fn a_lost_cluster_is_restored_from_the_next_one() {
     federation.lose(&[c(1)], Lost);
     federation.retry();
     assert_eq!(unrecoverable(&federation, p(2)), None);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_corrupt_part_is_fetched_from_its_holder() {
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
     assert_eq!(federation.sent(p(0)), ["m"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
     // The part was written again: at the next restore, no other process has to be asked.
     let images = federation.hold(|flight| flight.image_of().is_some());
     federation.crash(p(0), Kept);
@@ -178,7 +178,7 @@ fn corrupt_replicas_are_skipped() {
     federation.crash(p(0), Kept);
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 3)));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_storage_server_restores_a_lost_cluster_and_is_refilled_itself() {
     federation.retry();
     assert_eq!(federation.sent(p(0)), ["m1"]);
     assert_eq!(federation.received(p(2)), ["m1"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn with_two_replicas_an_owner_and_a_holder_can_be_lost() {
     federation.lose(&[c(0), c(1)], Lost);
     federation.retry();
     assert_eq!((federation.sent(p(0)), federation.received(p(1))), (vec!["m"], vec!["m"]));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// The queue of a process that did not fail survives its rollback.
@@ -225,7 +225,7 @@ fn messages_that_arrive_during_a_recovery_wait() {
     federation.restart(p(1));
     federation.retry();
     assert_eq!(federation.received(p(2)), ["m"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// Cluster 1 is recovering from its own failure when the alert arrives.
@@ -242,7 +242,7 @@ fn an_alert_during_a_recovery_counts() {
     federation.release(held);
     federation.retry();
     assert_eq!(federation.received(p(2)), [""; 0]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
     federation.exchange(p(0), p(2), "done");
     assert_eq!(federation.received(p(2)), ["done"]);
 }
@@ -264,7 +264,7 @@ fn a_message_from_before_the_restored_checkpoint_is_still_delivered() {
     federation.withhold_membership(p(1), false);
     federation.retry();
     assert_eq!(federation.received(p(1)), ["before"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// Cluster 0 has rolled back once without a failure. Its holder has lost the record of this rollback, but
@@ -284,7 +284,7 @@ fn an_incarnation_is_newer_than_every_part() {
     federation.crash(p(0), Lost);
     federation.retry();
     assert_eq!(federation.protocol(p(0)).position(), Position::new(2, 3));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// The replica of p0's second checkpoint is in transit when p0 fails. p0 resumes only once p1 has a replica of the part
@@ -303,7 +303,7 @@ fn a_checkpoint_in_doubt_receives_its_replicas_before_the_cluster_resumes() {
     federation.crash(p(0), Lost);
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// Same as the previous test, but p1 fails while p0 waits for it: p0 begins another round, and sends the replica again.
@@ -318,7 +318,7 @@ fn a_holder_that_fails_while_a_recovery_waits_for_its_replica_receives_it_again(
     federation.release(copies);
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// p2 has confirmed its replica of a part, and loses it before the checkpoint is committed.
@@ -335,7 +335,7 @@ fn a_replica_lost_during_the_checkpoint_is_replaced() {
     federation.crash(p(0), Lost);
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// p1 does not know yet that the first checkpoint was collected. The missing part belongs to the second one.
@@ -353,5 +353,5 @@ fn collected_parts_are_not_reported_missing() {
         panic!("no other process has p1's parts");
     };
     assert_eq!(missing.iter().map(|(name, _)| (name.owner, name.sn)).collect::<Vec<_>>(), [(p(1), Sn(2))]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }

@@ -97,7 +97,7 @@ impl Federation {
     }
 
     /// Returns whether some cluster claims that it cannot be restored.
-    pub(crate) fn is_given_up(&self) -> bool {
+    pub(crate) fn is_unrecoverable(&self) -> bool {
         let mut claims = self.processes().flat_map(|it| self.claims(it));
         claims.any(|it| matches!(it, Claim::Unrecoverable { .. }))
     }
@@ -107,8 +107,8 @@ impl Federation {
         self.judge().violated().collect()
     }
 
-    /// Returns the findings of the checker as sentences.
-    pub(crate) fn wrong(&self) -> Vec<String> {
+    /// Returns the violations that the checker finds, as sentences.
+    pub(crate) fn violations(&self) -> Vec<String> {
         let findings = self.judge().findings;
         findings.into_iter().flat_map(|it| it.violations).map(|it| it.text).collect()
     }
@@ -119,7 +119,7 @@ impl Federation {
     }
 }
 
-/// Matches messages of the protocol with a pattern.
+/// Creates a filter for packets whose protocol message matches a pattern.
 macro_rules! says {
     ($pattern:pat) => {
         |flight: &crate::harness::Flight<faultline_protocols::hc3i::Hc3i>| {

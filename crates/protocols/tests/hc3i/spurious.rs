@@ -27,7 +27,7 @@ fn run(disturb: impl Fn(&mut Federation)) -> Vec<Vec<String>> {
     }
     disturb(&mut federation);
     federation.retry();
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
     let received = |it| federation.received(it).iter().map(ToString::to_string).collect();
     federation.processes().map(received).collect()
 }

@@ -9,9 +9,9 @@ use crate::config;
 use crate::explore::{is_found, run};
 use crate::harness::{Federation, p};
 
-/// Seeds of schedules of `explore` that show the defects. If the schedules change, take new seeds from
+/// Seeds of schedules of `explore` that reveal the defects. If the schedules change, take new seeds from
 /// `how_often_each_defect_is_found`.
-const SHOWN_BY: &[(Defect, u64)] = &[
+const REVEALED_BY: &[(Defect, u64)] = &[
     (Defect::LastReceivedResent, 5),
     (Defect::CountsProcesses, 5),
     (Defect::NoInitialLevel, 0),
@@ -34,7 +34,7 @@ const SHOWN_BY: &[(Defect, u64)] = &[
     (Defect::SpilledNotSent, 61),
 ];
 
-/// Defects that a directed schedule shows, here or in `spill`.
+/// Defects that a directed schedule reveals, here or in `spill`.
 const DIRECTED: &[Defect] = &[
     Defect::OlderLevelObeyed,
     Defect::NoDuplicateCheck,
@@ -43,16 +43,16 @@ const DIRECTED: &[Defect] = &[
 ];
 
 #[test]
-fn random_schedules_show_defects() {
-    for &(defect, seed) in SHOWN_BY {
-        assert_eq!(run(seed, Defects::default()).wrong(), [""; 0], "schedule {seed} is sound");
+fn random_schedules_reveal_defects() {
+    for &(defect, seed) in REVEALED_BY {
+        assert_eq!(run(seed, Defects::default()).problems(), [""; 0], "schedule {seed} is sound");
         assert!(is_found(defect, seed), "schedule {seed} does not show {defect:?}");
     }
 }
 
 #[test]
 fn no_defect_is_forgotten() {
-    let shown = |it: &&Defect| SHOWN_BY.iter().any(|(shown, _)| shown == *it) || DIRECTED.contains(it);
+    let shown = |it: &&Defect| REVEALED_BY.iter().any(|(shown, _)| shown == *it) || DIRECTED.contains(it);
     assert_eq!(Defect::ALL.iter().find(|it| !shown(it)), None);
 }
 

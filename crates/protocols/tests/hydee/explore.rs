@@ -152,17 +152,19 @@ impl Schedule {
         }
     }
 
-    /// Returns the findings at the end.
-    pub(crate) fn wrong(&self) -> Vec<String> {
+    /// Returns the problems found at the end of the schedule.
+    pub(crate) fn problems(&self) -> Vec<String> {
         let judgement = self.federation.judge();
-        let mut wrong: Vec<String> = Vec::new();
+        let mut problems: Vec<String> = Vec::new();
         let mut waits = BTreeSet::new();
         for &(rank, expected) in &self.expected {
             match self.federation.application(rank).result() {
                 None => {
                     waits.insert(rank.0);
                 }
-                Some(result) if result != expected => wrong.push(format!("{rank} computed something else")),
+                Some(result) if result != expected => {
+                    problems.push(format!("{rank} computed something else"))
+                }
                 Some(_) => {}
             }
         }
@@ -171,12 +173,12 @@ impl Schedule {
             .iter()
             .any(|&it| self.federation.claims(it).any(|claim| matches!(claim, Claim::Unrecoverable { .. })));
         if !waits.is_empty() && !given_up {
-            wrong.push(format!("{waits:?} wait forever"));
+            problems.push(format!("{waits:?} wait forever"));
         }
         if judgement.verdict == Verdict::Fail {
-            wrong.extend(judgement.reasons);
+            problems.extend(judgement.reasons);
         }
-        wrong
+        problems
     }
 }
 
@@ -192,10 +194,10 @@ pub(crate) fn run(seed: u64, defects: Defects) -> Schedule {
     schedule
 }
 
-/// Returns whether the schedule shows the defect. A panic in the protocol counts as well.
+/// Returns whether the schedule reveals the defect. A panic in the protocol counts as well.
 pub(crate) fn is_found(defect: Defect, seed: u64) -> bool {
-    let outcome = std::panic::catch_unwind(|| run(seed, Defects::only(defect)).wrong());
-    outcome.map_or(true, |wrong| !wrong.is_empty())
+    let outcome = std::panic::catch_unwind(|| run(seed, Defects::only(defect)).problems());
+    outcome.map_or(true, |problems| !problems.is_empty())
 }
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -211,9 +213,9 @@ fn random_schedules_are_clean() {
     let mut first = None;
     for seed in from..from + count {
         let schedule = run(seed, Defects::default());
-        let wrong = schedule.wrong();
-        if !wrong.is_empty() {
-            failed.push((seed, wrong));
+        let problems = schedule.problems();
+        if !problems.is_empty() {
+            failed.push((seed, problems));
             first.get_or_insert(schedule);
         }
     }
@@ -222,7 +224,7 @@ fn random_schedules_are_clean() {
 
 /// Prints which defects random schedules detect, and how often. `defects` asserts which of them must be detected.
 #[test]
-#[ignore = "takes a while; prints seeds for `SHOWN_BY`"]
+#[ignore = "takes a while; prints seeds for `REVEALED_BY`"]
 fn how_often_each_defect_is_found() {
     let count = setting("EXPLORE_COUNT", 200);
     let named = std::env::var("EXPLORE_DEFECTS").unwrap_or_default();

@@ -35,7 +35,7 @@ fn log(federation: &Federation<Hydee>) -> (u64, u64) {
     (gauges.log_bytes, gauges.log_bytes_spilled)
 }
 
-fn wrong(federation: &Federation<Hydee>) -> Vec<String> {
+fn violations(federation: &Federation<Hydee>) -> Vec<String> {
     let findings = federation.judge().findings;
     findings.into_iter().flat_map(|it| it.violations).map(|it| it.text).collect()
 }
@@ -66,7 +66,7 @@ fn a_recovery_reads_what_it_needs() {
         federation.crash(p(1), Kept);
         federation.settle();
         assert_eq!(federation.received(p(1)), texts, "in their order; own storage corrupt: {own_is_corrupt}");
-        assert_eq!(wrong(&federation), [""; 0]);
+        assert_eq!(violations(&federation), [""; 0]);
     }
 }
 
@@ -84,7 +84,7 @@ fn segments_are_part_of_the_checkpoint_and_of_its_replicas() {
     federation.crash(p(1), Kept);
     federation.settle();
     assert_eq!(federation.received(p(1)), texts);
-    assert_eq!(wrong(&federation), [""; 0]);
+    assert_eq!(violations(&federation), [""; 0]);
     let protected = |claim: &Claim| matches!(claim, Claim::Protected);
     assert!(federation.claims(p(0)).any(protected), "p0's storage holds everything again");
 }
@@ -103,8 +103,8 @@ fn messages_that_are_not_durable_stay_in_memory() {
     };
     let sound = schedule(Defects::default());
     assert_eq!(sound.received(p(1)), ["m1", "m2", "m3"]);
-    assert_eq!(wrong(&sound), [""; 0]);
-    caught(&schedule(Defects::only(Defect::SpilledBeforeDurable)));
+    assert_eq!(violations(&sound), [""; 0]);
+    assert_caught(&schedule(Defects::only(Defect::SpilledBeforeDurable)));
 }
 
 /// p0 and then its holder p1 lose their storage. In between, p0 fetches its segments from p1.
@@ -123,12 +123,12 @@ fn restoring_a_part_restores_its_segments_as_well() {
     };
     let sound = schedule(Defects::default());
     assert_eq!(sound.received(p(1)), ["m1", "m2", "m3", "m4", "m5"]);
-    assert_eq!(wrong(&sound), [""; 0]);
-    caught(&schedule(Defects::only(Defect::SegmentsOutsideCheckpoint)));
+    assert_eq!(violations(&sound), [""; 0]);
+    assert_caught(&schedule(Defects::only(Defect::SegmentsOutsideCheckpoint)));
 }
 
 /// Asserts that p1 has not received any of its messages again, and that the checker detects this.
-fn caught(federation: &Federation<Hydee>) {
+fn assert_caught(federation: &Federation<Hydee>) {
     assert_eq!(federation.received(p(1)), [""; 0]);
     let violated: Vec<Property> = federation.judge().violated().collect();
     assert!(violated.contains(&Property::UnrecoverableJustified), "{violated:?}");
@@ -157,7 +157,7 @@ fn checkpoints_of_the_receiver_and_the_sender_free_the_segments() {
     federation.wake(p(0), EVERY);
     federation.settle();
     assert_eq!([p(0), p(1)].map(|it| segments(&federation, it)), [0, 0]);
-    assert_eq!(wrong(&federation), [""; 0]);
+    assert_eq!(violations(&federation), [""; 0]);
 }
 
 /// Returns the number of segments of p0 that a process stores.

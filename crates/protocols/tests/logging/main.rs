@@ -76,7 +76,7 @@ impl<P: Protocol> Federation<P> {
         self.claims(process).filter(|it| matches!(it, Claim::RolledBack { .. })).count()
     }
 
-    fn wrong(&self) -> Vec<String> {
+    fn violations(&self) -> Vec<String> {
         let findings = self.judge().findings;
         findings.into_iter().flat_map(|it| it.violations).map(|it| it.text).collect()
     }
@@ -95,7 +95,7 @@ fn under_spbc_a_channel_resumes_from_the_state_of_both_ends() {
     assert_eq!(federation.received(p(0)), ["m2"], "once");
     federation.exchange(p(1), p(0), "m3");
     assert_eq!(federation.received(p(0)), ["m2", "m3"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// S3: until the peer has reported the state of the channel, messages are logged but not transmitted.
@@ -111,7 +111,7 @@ fn under_spbc_a_message_waits_until_both_ends_have_reported() {
     federation.release(meeting);
     federation.settle();
     assert_eq!(federation.received(p(1)), ["m"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// R7: a checkpoint waits for the messages in transit inside its cluster, and contains them.
@@ -127,7 +127,7 @@ fn under_spbc_a_checkpoint_drains_the_cluster() {
     assert_eq!((federation.committed(p(2)), federation.received(p(2))), (2, vec!["m"]));
     federation.fail(p(1));
     assert_eq!(federation.received(p(2)), ["m"], "m is delivered from the checkpoint");
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// R8: a committed checkpoint of the receiver empties the sender's log.
@@ -139,7 +139,7 @@ fn a_checkpoint_of_the_receiver_frees_the_log() {
     assert_eq!(logged(&federation), 1);
     federation.take_checkpoint(p(1));
     assert_eq!((federation.committed(p(1)), logged(&federation)), (2, 0));
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// R9, R10: only the failed process rolls back, even inside a cluster.
@@ -153,7 +153,7 @@ fn under_full_logging_only_the_failed_process_rolls_back() {
     let mut received = federation.received(p(1));
     received.sort_unstable();
     assert_eq!(received, ["m1", "m2"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// M2: a message waits until the deliveries before it are stable.
@@ -168,7 +168,7 @@ fn under_pessimistic_logging_a_message_waits_for_the_deliveries_before_it() {
     federation.release(stable);
     federation.settle();
     assert_eq!(federation.received(p(0)), ["answer"]);
-    assert_eq!(federation.wrong(), [""; 0]);
+    assert_eq!(federation.violations(), [""; 0]);
 }
 
 /// M4: messages are delivered again in their original order, whatever arrives first.
@@ -186,7 +186,7 @@ fn under_pessimistic_logging_the_order_is_repeated() {
     };
     let sound = schedule(Default::default());
     assert_eq!(sound.received(p(2)), ["first", "second"]);
-    assert_eq!(sound.wrong(), [""; 0]);
+    assert_eq!(sound.violations(), [""; 0]);
     let defects = pessimistic_logging::Defects::only(pessimistic_logging::Defect::ReplaysInArrivalOrder);
     assert_eq!(schedule(defects).received(p(2)), ["second", "first"]);
 }

@@ -73,7 +73,7 @@ impl<P: Grouped> Group<P> {
                 let answers = self.store.inquired(from, restore, group, &self.view);
                 self.send_answers(answers, host);
             }
-            Message::Stock { restore, parts } => self.stock_told(from, restore, &parts, host),
+            Message::Stock { restore, parts } => self.stock_reported(from, restore, &parts, host),
             Message::Restore { restore, target, sources } => self.restore(restore, target, &sources, host),
             Message::Ready(restore) => self.ready(from, restore, host),
             Message::Vanished(restore) => self.vanished(restore, host),
@@ -159,7 +159,7 @@ impl<P: Grouped> Group<P> {
     }
 
     /// Collects a report, and chooses a target once all reports have arrived. Runs on the coordinator.
-    fn stock_told(
+    fn stock_reported(
         &mut self,
         from: ProcessId,
         restore: RestoreNo,
@@ -311,7 +311,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Handles a response that the part is not where it was expected.
+    /// Handles the answer of a process that does not have the part.
     fn fetch_refused(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         let Some(part) = self.awaited_part() else { return };
         if (part == name || self.store.gives_up(part, name))
@@ -365,7 +365,7 @@ impl<P: Grouped> Group<P> {
         self.resume(restore);
     }
 
-    /// Handles the order to resume. The protocol installs the restored state ([`Group::take_resumed`]).
+    /// Handles the command to resume. The protocol installs the restored state ([`Group::take_resumed`]).
     fn resume(&mut self, restore: RestoreNo) {
         let is_current = |it: &mut MemberAttempt<P>| {
             it.restore == restore && it.is_ready && restore.incarnation == self.view.incarnation(self.number)

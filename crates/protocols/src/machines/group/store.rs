@@ -29,7 +29,7 @@ pub(crate) struct Store<P: Grouped> {
     /// Whether the initial listing has arrived.
     is_listed: bool,
     here: BTreeMap<ImageName, Arc<P::Head>>,
-    /// Parts to be written once their companions are here, and the processes to ask for the companions.
+    /// Parts to be written once their companions are durable here, and the processes to ask for the companions.
     pending: BTreeMap<ImageName, (Arc<ImageOf<P>>, ProcessId)>,
     pub(crate) writes: Writes<P>,
     /// Inquiries that wait for writes.
@@ -38,8 +38,8 @@ pub(crate) struct Store<P: Grouped> {
     holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
     secures: Vec<(ProcessId, ImageName)>,
     reads: Reads<ProcessId>,
-    /// Images requested from their owners. Once such an image is here, older ones are removed if the incarnation of
-    /// the owner's group is given.
+    /// Images requested from their owners. Once such an image is durable here, older ones are removed if the incarnation
+    /// of the owner's group is given.
     wanted: BTreeMap<ImageName, Option<Incarnation>>,
     refill: Refill,
     rules: Rules,
@@ -94,7 +94,7 @@ impl<P: Grouped> Store<P> {
         self.answer(view)
     }
 
-    /// Writes a part received from `from` once its companions are here.
+    /// Writes a part received from `from` once its companions are durable here.
     pub(crate) fn write_whole(&mut self, from: ProcessId, image: Arc<ImageOf<P>>, host: &mut dyn Machine<P>) {
         let lacking: Vec<ImageName> = self.lacking(&image).collect();
         if lacking.is_empty() || !self.rules.companions_first {
@@ -120,7 +120,7 @@ impl<P: Grouped> Store<P> {
         }
     }
 
-    /// Writes the parts whose companions are all here now.
+    /// Writes the parts whose companions are all durable here now.
     fn write_pending(&mut self, host: &mut dyn Machine<P>) {
         let is_whole = |(name, (image, _)): (&ImageName, &(Arc<ImageOf<P>>, ProcessId))| {
             self.lacking(image).next().is_none().then_some(*name)
@@ -262,7 +262,7 @@ impl<P: Grouped> Store<P> {
         }
         let belongs = |(part, _): &(Arc<ImageOf<P>>, ProcessId)| self.lacking(part).any(|it| it == name);
         let is_wanted = self.wanted.contains_key(&name) || self.pending.values().any(belongs);
-        if (is_present || is_wanted) && !self.is_coming(name) {
+        if (is_present || is_wanted) && !self.is_write_pending(name) {
             self.write_whole(from, image, host);
             if !self.rules.confirms_durable {
                 return Vec::from([(name.owner, Message::Stored(name))]);
@@ -271,13 +271,13 @@ impl<P: Grouped> Store<P> {
         Vec::new()
     }
 
-    /// Returns whether the image is being written or will be.
-    fn is_coming(&self, name: ImageName) -> bool {
+    /// Returns whether the image is being written, or waits for its companions.
+    fn is_write_pending(&self, name: ImageName) -> bool {
         self.writes.contains(name) || self.pending.contains_key(&name)
     }
 
     /// Handles an owner's announcement of the part that should be held for it, under this incarnation of its group:
-    /// requests the part if it is not here, and otherwise removes older ones.
+    /// requests the part if it is not durable here, and otherwise removes older ones.
     pub(crate) fn hold(
         &mut self,
         owner: ProcessId,
@@ -289,11 +289,11 @@ impl<P: Grouped> Store<P> {
             self.holds.push((owner, incarnation, name));
             return;
         }
-        self.refill.heard(owner);
+        self.refill.owner_reported(owner);
         match name {
             Some(name) if !self.here.contains_key(&name) => {
                 self.wanted.insert(name, Some(incarnation));
-                if !self.is_coming(name) {
+                if !self.is_write_pending(name) {
                     host.control(To::One(owner), Message::Fetch(name).into());
                 }
             }
@@ -312,7 +312,7 @@ impl<P: Grouped> Store<P> {
             host.control(To::One(owner), Message::Stored(name).into());
         } else {
             self.wanted.entry(name).or_insert(None);
-            if !self.is_coming(name) {
+            if !self.is_write_pending(name) {
                 host.control(To::One(owner), Message::Fetch(name).into());
             }
         }

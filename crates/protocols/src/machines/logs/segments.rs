@@ -88,7 +88,7 @@ impl<P: Logging> Default for Spill<P> {
 }
 
 impl<P: Logging> Spill<P> {
-    /// Records that a message is in the log's memory.
+    /// Records that a message was logged, in memory.
     pub(super) fn logged(&mut self, to: ProcessId, number: u32) {
         self.order.push_back((to, number));
     }
@@ -273,7 +273,7 @@ impl<P: Logging> Logs<P> {
         host: &mut dyn Host<P>,
     ) -> BTreeSet<ProcessId> {
         match image {
-            Some(image) => self.segment_here(segment, image),
+            Some(image) => self.segment_available(segment, image),
             None if self.segments().contains(&segment) => self.ask_for_segment(group, segment, host),
             None => BTreeSet::new(),
         }
@@ -289,7 +289,7 @@ impl<P: Logging> Logs<P> {
         host: &mut dyn Host<P>,
     ) -> BTreeSet<ProcessId> {
         group.store.write_companion(image.clone(), host);
-        self.segment_here(segment, image)
+        self.segment_available(segment, image)
     }
 
     /// Handles a holder's answer that it does not have the segment either.
@@ -331,7 +331,7 @@ impl<P: Logging> Logs<P> {
     }
 
     /// Returns the peers whose channels were waiting for the segment and can now continue.
-    fn segment_here(&mut self, segment: SegmentNo, image: Arc<ImageOf<P>>) -> BTreeSet<ProcessId> {
+    fn segment_available(&mut self, segment: SegmentNo, image: Arc<ImageOf<P>>) -> BTreeSet<ProcessId> {
         let Some(wanted) = self.spill.wanted.remove(&segment) else {
             return BTreeSet::new();
         };

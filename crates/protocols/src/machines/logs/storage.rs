@@ -68,7 +68,7 @@ impl<P: Logging> Logs<P> {
 
     /// Handles a message of the sub-machine that keeps and restores checkpoints. Afterwards, the group may have
     /// [resumed](Group::take_resumed).
-    pub(crate) fn group_told(
+    pub(crate) fn handle_group_message(
         &mut self,
         group: &mut Group<P>,
         from: ProcessId,
