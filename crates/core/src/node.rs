@@ -322,8 +322,8 @@ impl<A: Application> NodeState<A> {
         number
     }
 
-    /// Returns `true` once per request, when the application has come to rest. An application that is not held and has no
-    /// job is waiting for a message.
+    /// Returns `true` once per request, when the application has come to rest. An application that is not held and has
+    /// no job is waiting for a message.
     #[inline(always)]
     fn take_requested_rest(&mut self) -> bool {
         let is_at_rest = self.rest_wanted && !self.held && self.job.is_none();

@@ -209,7 +209,7 @@ struct Newest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fate {
     put: bool,
-    handed_on: bool,
+    passed_on: bool,
 }
 
 impl Frame {
@@ -351,7 +351,7 @@ impl Frame {
     /// Panics if the task neither used nor passed on a right to write, or did both.
     pub fn finish(self) -> Outcome {
         for (index, (access, fate)) in self.own.iter().zip(&self.fates).enumerate() {
-            let is_right = access.mode != Mode::Write || fate.put != fate.handed_on;
+            let is_right = access.mode != Mode::Write || fate.put != fate.passed_on;
             assert!(is_right, "task {} must either put into access {index} or pass it on", self.task);
         }
         self.outcome
@@ -386,7 +386,7 @@ impl Frame {
         Data(result.data)
     }
 
-    /// Adds data that the task did not know.
+    /// Adds data that is new to the task.
     fn know(&mut self, data: DataId, newest: Newest) {
         self.newest.push((data, newest));
         let place = self.newest.len() - 1;
@@ -445,7 +445,7 @@ impl Frame {
         let access = Access { mode, version };
         if let Some(index) = self.own.iter().position(|it| it.mode != Mode::Read && it.version == version) {
             assert!(self.own[index] == access, "task {} passes on a right that it does not have", self.task);
-            self.fates[index].handed_on = true;
+            self.fates[index].passed_on = true;
         }
         access
     }

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn contributions_are_gathered_through_tasks_that_hand_them_on() {
+    fn contributions_are_gathered_through_tasks_that_pass_them_on() {
         let gather = |call: &Call, frame: &mut Frame| match call.kind {
             0 => {
                 let (sum, out) = (frame.data(), frame.own(0));
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "writer of data that it may not write")]
-    fn a_right_to_write_is_handed_on_once() {
+    fn a_right_to_write_is_passed_on_once() {
         result(|_, frame| {
             let own = frame.own(0);
             frame.spawn(1, &[], &[Use::Write(own)]);

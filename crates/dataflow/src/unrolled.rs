@@ -66,12 +66,12 @@ impl<G: Program> Unrolled<G> {
                 continue;
             }
             created.extend(outcome.created);
-            let is_handed_on = |access: &Access| {
+            let is_passed_on = |access: &Access| {
                 outcome.spawned.iter().flat_map(Call::writes).any(|version| version == access.version)
             };
             let is_written = |(index, access): &(u32, &Access)| {
                 outcome.written.iter().any(|it| it.0 == *index)
-                    || matches!(access.mode, Mode::Gather(_)) && !is_handed_on(access)
+                    || matches!(access.mode, Mode::Gather(_)) && !is_passed_on(access)
             };
             let writes: Vec<u32> =
                 (0..).zip(call.accesses.iter()).filter(is_written).map(|(index, _)| index).collect();

@@ -88,7 +88,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
             let no = HelpNo(self.life, self.help.next);
             self.help.next += 1;
             self.help.asked.insert(no, (helper, Executing { job, partition, task, cost, is_again: true }));
-            self.say(helper, PartitionMessage::Help(no, call), out);
+            self.send_control(helper, PartitionMessage::Help(no, call), out);
         }
     }
 

@@ -40,7 +40,7 @@ impl<P: PartitionProtocol, G: Program> ProtocolHost<'_, P, G> {
         if process == self.inner.me {
             self.inner.unseen.push_back(PartitionInput::Control { from, to, message });
         } else {
-            self.inner.say(process, PartitionMessage::Protocol { from, to, message }, self.out);
+            self.inner.send_control(process, PartitionMessage::Protocol { from, to, message }, self.out);
         }
     }
 }

@@ -59,7 +59,7 @@ pub struct PartitionConfig<P: PartitionProtocol, G: Program> {
     pub plan: Arc<Plan>,
     /// The process that runs each partition when the program starts.
     pub initial_map: PartitionMap,
-    /// The window: a partition executes no task that is this many or more steps after its first incomplete
+    /// The window: a partition executes only tasks that are fewer than this many steps after its first incomplete
     /// step. At least 1.
     pub window: u32,
     /// Speeds in percent, by process: a task of cost 1 s takes 4 s at 25 %.
@@ -246,7 +246,7 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
             Event::Listed(images) => Some(PartitionInput::Listed(images)),
             Event::Recorded { version } => Some(PartitionInput::Recorded { version }),
             Event::Membership(membership) => {
-                self.inner.meet(&membership, out);
+                self.inner.membership_changed(&membership, out);
                 Some(PartitionInput::Membership(membership))
             }
             Event::Computed(no, outcome) => {
@@ -325,7 +325,12 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    fn say(&mut self, to: ProcessId, word: PartitionMessage<P::Control>, out: &mut Out<Partition<P, G>>) {
+    fn send_control(
+        &mut self,
+        to: ProcessId,
+        word: PartitionMessage<P::Control>,
+        out: &mut Out<Partition<P, G>>,
+    ) {
         out.push(Action::Send { to: To::One(to), packet: Packet::Control(word) });
     }
 
@@ -334,7 +339,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         let membership = self.membership.clone();
         for it in membership.with_role(Role::RANK) {
             if it != self.me && membership.member(it).up {
-                self.say(it, PartitionMessage::Over(digest), out);
+                self.send_control(it, PartitionMessage::Over(digest), out);
             }
         }
     }
@@ -416,7 +421,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
 
     fn computed(&mut self, no: JobNo, outcome: Outcome, out: &mut Out<Partition<P, G>>) {
         if let Some(Helping { by, no, .. }) = self.help.done(no) {
-            return self.say(by, PartitionMessage::Helped(no, outcome), out);
+            return self.send_control(by, PartitionMessage::Helped(no, outcome), out);
         }
         let Some(index) = self.jobs.iter().position(|it| it.job == no) else { return };
         let executing = self.jobs.swap_remove(index);
@@ -511,7 +516,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         out.push(Action::Send { to: To::One(to), packet });
     }
 
-    fn meet(&mut self, membership: &Arc<Membership>, out: &mut Out<Partition<P, G>>) {
+    fn membership_changed(&mut self, membership: &Arc<Membership>, out: &mut Out<Partition<P, G>>) {
         let before = core::mem::replace(&mut self.membership, membership.clone());
         self.has_begun |= membership.member(self.me).up;
         let Some(digest) = self.over else { return };

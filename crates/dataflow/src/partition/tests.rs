@@ -71,7 +71,7 @@ fn run(program: &Flow, plan: &Plan, window: u32, mut random: u64) -> (Digest, Ve
 }
 
 #[test]
-fn every_order_of_execution_computes_what_the_reference_does() {
+fn every_order_of_execution_computes_the_reference_result() {
     for (partitions, window, test_every) in [(1, 1, 2), (2, 1, 0), (5, 3, 2), (6, 2, 1), (4, 100, 3)] {
         let program = jacobi(2, 3, 6, test_every);
         let plan = plan(&program, partitions);
@@ -112,7 +112,7 @@ fn blocks_send_only_to_neighbours_and_steps_share_their_shape() {
 }
 
 #[test]
-fn a_partition_runs_ahead_by_its_window_only() {
+fn a_partition_runs_ahead_by_at_most_its_window() {
     let program = jacobi(1, 2, 9, 0);
     // Block 0 waits for block 1, which never runs.
     let plan = plan(&program, 2);

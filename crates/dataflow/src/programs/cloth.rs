@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_version_computes_what_the_sequential_one_computes() {
+    fn the_task_version_computes_the_sequential_result() {
         for (rows, columns) in [(1, 1), (1, 3), (3, 1), (2, 2), (3, 4)] {
             for (size, iterations) in [(1, 1), (2, 5), (3, 6)] {
                 let tasks =

@@ -125,7 +125,7 @@ mod tests {
     use crate::program::words;
 
     #[test]
-    fn the_task_version_computes_what_the_sequential_one_computes() {
+    fn the_task_version_computes_the_sequential_result() {
         for n in 1..=16 {
             for threshold in [1, 2, 5, 20] {
                 let program = Fibonacci { n, threshold, task_time: Span::ZERO };

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_version_computes_what_the_sequential_one_computes() {
+    fn the_task_version_computes_the_sequential_result() {
         let tasks = (0..500).map(|seed| {
             let program = Flow::Graph(graph(seed, seed as u32 % 6, 1 + seed as u32 % 7));
             testing::agrees_with_its_reference(&program)

@@ -127,7 +127,7 @@ impl Jacobi {
                 *trail = next_trail(*trail, around);
             }
             if self.is_tested(iteration) {
-                tests.look(change, iteration, self.tolerance);
+                tests.record(change, iteration, self.tolerance);
             }
         }
         let block = |block: u32| {
@@ -200,7 +200,7 @@ impl Program for Jacobi {
             TEST => {
                 let mut tests = Tests([0, 1, 2].map(|it| word(&call.words(1), it)));
                 let change = f64::from_bits(word(&call.words(0), 0));
-                tests.look(change, call.args[0] as u32, self.tolerance);
+                tests.record(change, call.args[0] as u32, self.tolerance);
                 frame.put(2, chunk(&tests.0));
             }
             _ => {
@@ -303,7 +303,7 @@ impl Tests {
         Tests([0, u64::MAX, 0])
     }
 
-    fn look(&mut self, change: f64, iteration: u32, tolerance: f64) {
+    fn record(&mut self, change: f64, iteration: u32, tolerance: f64) {
         let [last, converged, hash] = &mut self.0;
         *last = change.to_bits();
         if change <= tolerance {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_version_computes_what_the_sequential_one_computes() {
+    fn the_task_version_computes_the_sequential_result() {
         for (rows, columns) in [(1, 1), (1, 3), (3, 1), (2, 2), (3, 4)] {
             for (size, iterations, test_every) in [(1, 1, 1), (3, 7, 2), (4, 8, 0)] {
                 let program = jacobi(rows, columns, size, iterations, test_every);

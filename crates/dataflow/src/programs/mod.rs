@@ -10,7 +10,7 @@
 //! | [`graph`] | a number that depends on every task and every value | data of any shape, for finding schedules that fail |
 //!
 //! A result contains more than the answer: every task leaves a trail in it, so a run that loses a task or counts it
-//! twice has another digest.
+//! twice has a different digest.
 
 mod blocks;
 pub mod cloth;

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_version_computes_what_the_sequential_one_computes() {
+    fn the_task_version_computes_the_sequential_result() {
         for n in 1..=7 {
             for depth in 0..=n {
                 testing::agrees_with_its_reference(&Flow::Queens(queens(n, depth)));

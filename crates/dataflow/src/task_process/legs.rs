@@ -39,7 +39,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     }
 
     /// Handles a message without content. Returns it if it belongs to the protocol.
-    pub(super) fn told(
+    pub(super) fn handle_control(
         &mut self,
         from: ProcessId,
         word: TaskProcessMessage<P::Control>,
@@ -50,7 +50,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             TaskProcessMessage::Leg(theft, Leg::Ask) if !self.held => self.asked(theft, out),
             TaskProcessMessage::Leg(theft, Leg::Receipt) if !self.held => self.forget(theft, out),
             TaskProcessMessage::Leg(..) => {}
-            TaskProcessMessage::Nothing(theft) => self.thief.turned_away(theft, now),
+            TaskProcessMessage::Nothing(theft) => self.thief.refused(theft, now),
             TaskProcessMessage::Over(digest) if self.is_rank => {
                 // The process that announced the end may have failed before all others learned of it.
                 if self.over.is_none() && self.has_seen_a_failure() {
@@ -79,10 +79,10 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             self.unseen.push_back(Input::Due(theft, Leg::Task));
         } else if let Some((of, task)) = self.graph.lend(theft) {
             self.step(theft, task, TheftStep::Lent, out);
-            self.did(|| GraphEvent::Lent(theft, of, task));
+            self.record_event(|| GraphEvent::Lent(theft, of, task));
             self.unseen.push_back(Input::Due(theft, Leg::Task));
         } else {
-            self.say(theft.thief, TaskProcessMessage::Nothing(theft), out);
+            self.send_control(theft.thief, TaskProcessMessage::Nothing(theft), out);
         }
     }
 
@@ -125,14 +125,14 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             && let Some(task) = self.graph.forget(theft)
         {
             self.step(theft, task, TheftStep::Forgotten, out);
-            self.did(|| GraphEvent::Forgotten(theft));
+            self.record_event(|| GraphEvent::Forgotten(theft));
         }
     }
 
     pub(super) fn void(&mut self, theft: Theft, out: &mut Out<TaskProcess<P, G>>) {
         if let Some(task) = self.graph.void(theft) {
             self.step(theft, task, TheftStep::Voided, out);
-            self.did(|| GraphEvent::Voided(theft));
+            self.record_event(|| GraphEvent::Voided(theft));
         }
     }
 
@@ -141,7 +141,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         match leg {
             Leg::Ask => {
                 if self.thief.asking() == Some(theft) {
-                    self.say(theft.victim, TaskProcessMessage::Leg(theft, leg), out);
+                    self.send_control(theft.victim, TaskProcessMessage::Leg(theft, leg), out);
                 }
             }
             Leg::Task => {
@@ -156,7 +156,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
                 let Some(task) = self.merged.remove(&theft) else { return };
                 if !self.is_mine(theft.thief) {
                     self.step(theft, task, TheftStep::Receipted, out);
-                    self.say(
+                    self.send_control(
                         successor(&self.membership, theft.thief),
                         TaskProcessMessage::Leg(theft, leg),
                         out,

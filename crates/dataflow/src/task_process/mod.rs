@@ -217,7 +217,9 @@ impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
                 self.inner.arrived(from, stamp, payload.bytes(), out);
                 None
             }
-            Event::Packet { from, packet: Packet::Control(word) } => self.inner.told(from, word, now, out),
+            Event::Packet { from, packet: Packet::Control(word) } => {
+                self.inner.handle_control(from, word, now, out)
+            }
             Event::Packet { from, packet: Packet::Image(image) } => Some(Input::Image { from, image }),
             Event::Persisted(name) => {
                 if name.is_part() {
@@ -230,7 +232,7 @@ impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
             Event::Listed(images) => Some(Input::Listed(images)),
             Event::Recorded { version } => Some(Input::Recorded { version }),
             Event::Membership(membership) => {
-                self.inner.meet(&membership, out);
+                self.inner.membership_changed(&membership, out);
                 Some(Input::Membership(membership))
             }
             Event::Computed(no, outcome) => {
@@ -246,8 +248,8 @@ impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let question = self.inner.is_idle().then(|| self.inner.thief.next_question()).flatten();
-        self.protocol.next_deadline().into_iter().chain(question).min()
+        let request = self.inner.is_idle().then(|| self.inner.thief.next_request()).flatten();
+        self.protocol.next_deadline().into_iter().chain(request).min()
     }
 
     fn gauges(&self) -> Gauges {
@@ -318,7 +320,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         self.fact(step.kind(), || Fact::Theft { theft, task, step }, out);
     }
 
-    fn did(&mut self, event: impl FnOnce() -> GraphEvent) {
+    fn record_event(&mut self, event: impl FnOnce() -> GraphEvent) {
         if self.logs {
             self.events.push(event());
         }
@@ -339,7 +341,12 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         graph
     }
 
-    fn say(&mut self, to: ProcessId, word: TaskProcessMessage<P::Control>, out: &mut Out<TaskProcess<P, G>>) {
+    fn send_control(
+        &mut self,
+        to: ProcessId,
+        word: TaskProcessMessage<P::Control>,
+        out: &mut Out<TaskProcess<P, G>>,
+    ) {
         out.push(Action::Send { to: To::One(to), packet: Packet::Control(word) });
     }
 
@@ -348,7 +355,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         let membership = self.membership.clone();
         for it in membership.with_role(Role::RANK) {
             if it != self.me && membership.member(it).up {
-                self.say(it, word.clone(), out);
+                self.send_control(it, word.clone(), out);
             }
         }
     }
@@ -381,7 +388,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
                 && self.graph.lend_again(orphan, theft, call.id)
             {
                 self.step(orphan, call.id, TheftStep::Lent, out);
-                self.did(|| GraphEvent::Lent(orphan, theft, call.id));
+                self.record_event(|| GraphEvent::Lent(orphan, theft, call.id));
                 self.unseen.push_back(Input::Due(orphan, Leg::Task));
                 continue;
             }
@@ -430,9 +437,9 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    fn meet(&mut self, membership: &Arc<Membership>, out: &mut Out<TaskProcess<P, G>>) {
+    fn membership_changed(&mut self, membership: &Arc<Membership>, out: &mut Out<TaskProcess<P, G>>) {
         let before = core::mem::replace(&mut self.membership, membership.clone());
-        self.thief.meet(membership);
+        self.thief.membership_changed(membership);
         let mut failed = false;
         for (index, (old, new)) in before.members.iter().zip(membership.members.iter()).enumerate() {
             failed |= old.up && (!new.up || new.life != old.life);
@@ -440,10 +447,10 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             let is_new = new.up && (!old.up || new.life != old.life) && it != self.me;
             if is_new && new.role == Role::RANK {
                 if self.hint < u64::MAX {
-                    self.say(it, TaskProcessMessage::Hint(self.hint), out);
+                    self.send_control(it, TaskProcessMessage::Hint(self.hint), out);
                 }
                 if let Some(digest) = self.over {
-                    self.say(it, TaskProcessMessage::Over(digest), out);
+                    self.send_control(it, TaskProcessMessage::Over(digest), out);
                 }
             }
         }

@@ -38,7 +38,7 @@ impl Thief {
     }
 
     /// Handles a refusal: the victim has no task.
-    pub(super) fn turned_away(&mut self, theft: Theft, now: Time) {
+    pub(super) fn refused(&mut self, theft: Theft, now: Time) {
         if self.asking() == Some(theft) {
             self.asking = None;
             self.not_before = now + self.stealing.patience;
@@ -46,7 +46,7 @@ impl Thief {
     }
 
     /// Cancels a request to a process that has since failed.
-    pub(super) fn meet(&mut self, membership: &Membership) {
+    pub(super) fn membership_changed(&mut self, membership: &Membership) {
         let failed = |(theft, life): (Theft, Life)| {
             let victim = membership.member(theft.victim);
             !victim.up || victim.life != life || victim.gone
@@ -57,7 +57,7 @@ impl Thief {
     }
 
     /// Returns when an idle process sends its next request; `None` while one is pending.
-    pub(super) fn next_question(&self) -> Option<Time> {
+    pub(super) fn next_request(&self) -> Option<Time> {
         self.asking.is_none().then_some(self.not_before)
     }
 
@@ -69,7 +69,7 @@ impl Thief {
         membership: &Membership,
         now: Time,
     ) -> Option<Theft> {
-        if self.next_question()? > now {
+        if self.next_request()? > now {
             return None;
         }
         let cluster = membership.cluster_of(me);

@@ -35,7 +35,7 @@ pub enum Malformed {
     /// The text contains only whitespace.
     #[error("the text is empty")]
     Empty,
-    /// A word that is not a size that can be searched.
+    /// A word that is not a supported size.
     #[error("line {line}: the size must be a whole number from 2 to {MOST} (found `{found}`)")]
     Size {
         /// The line, counted from 1.
@@ -51,7 +51,7 @@ pub enum Malformed {
         /// The word found.
         found: String,
     },
-    /// A single line has another number of entries than the rows of the matrices.
+    /// A single line has a different number of entries from the rows of the matrices.
     #[error(
         "line {line}: this row has {in_row} instead of {n} entries, so the two {n} x {n} matrices have {found} instead of \
          {expected} entries"
@@ -175,8 +175,8 @@ impl Instance {
     }
 }
 
-/// Describes that there are too few or too many entries. `line` is the line of the size. Names a single line that has
-/// another number of entries than all others.
+/// Returns the error for too few or too many entries. If a single line differs in length from all others, the error
+/// names it. `line` is the line of the size.
 fn miscounted(n: usize, line: usize, tokens: &[(usize, &str)]) -> Malformed {
     let (found, expected) = (tokens.len(), 2 * n * n);
     let rows = || tokens.chunk_by(|one, other| one.0 == other.0);

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_version_computes_what_the_sequential_one_computes() {
+    fn the_task_version_computes_the_sequential_result() {
         for seed in 0..30 {
             let n = 2 + seed as u32 % 5;
             for depth in 0..=n {

@@ -38,8 +38,8 @@ pub(crate) struct Store<P: Grouped> {
     holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
     secures: Vec<(ProcessId, ImageName)>,
     reads: Reads<ProcessId>,
-    /// Images requested from their owners. Once such an image is durable here, older ones are removed if the incarnation
-    /// of the owner's group is given.
+    /// Images requested from their owners. Once such an image is durable here, older ones are removed if the
+    /// incarnation of the owner's group is given.
     wanted: BTreeMap<ImageName, Option<Incarnation>>,
     refill: Refill,
     rules: Rules,
