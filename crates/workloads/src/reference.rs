@@ -1,4 +1,4 @@
-//! Expected results of an application without failures.
+//! Expected results of an application in a run without failures.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -28,8 +28,8 @@ use crate::messaging::{Message, Program, RankInfo, Step, digest_of, pack};
 use crate::mix::mix;
 pub use config::{Class, Config};
 
-/// Largest number of pieces that the root of a polled exchange computes. After that, it only waits.
-const LOOKS: u32 = 2;
+/// Maximum number of pieces that the root of a polled exchange computes. After that, it only waits.
+const MAX_PIECES: u32 = 2;
 
 /// A rank's part of the program: its actions, in order.
 #[derive(Clone, Debug)]
@@ -85,10 +85,12 @@ impl Program for Part {
         state.done += 1;
         match instruction {
             Instruction::Compute(span) => Step::Compute(*span),
-            Instruction::Send(to) => Step::send(*to, &said(state.hash, *to)),
+            Instruction::Send(to) => Step::send(*to, &value_for(state.hash, *to)),
             Instruction::Receive(from) => Step::Receive { from: *from },
             Instruction::Gather(from) => Step::Gather { from: from.clone() },
-            Instruction::Poll(from, piece) => Step::Poll { from: from.clone(), piece: *piece, pieces: LOOKS },
+            Instruction::Poll(from, piece) => {
+                Step::Poll { from: from.clone(), piece: *piece, pieces: MAX_PIECES }
+            }
         }
     }
 
@@ -106,7 +108,7 @@ impl Program for Part {
 }
 
 /// Returns the value that a rank with this hash sends to `to`.
-fn said(hash: u64, to: u32) -> u64 {
+fn value_for(hash: u64, to: u32) -> u64 {
     mix(hash ^ u64::from(to))
 }
 
@@ -124,10 +126,10 @@ pub fn reference(config: &Config, membership: &Membership) -> Vec<(ProcessId, Di
         arrived[to as usize] += 1;
     };
     for Exchange { class, root, others } in draw(config, ranks.len() as u32) {
-        let asked: Vec<u64> = others.iter().map(|&it| said(hashes[root as usize], it)).collect();
+        let asked: Vec<u64> = others.iter().map(|&it| value_for(hashes[root as usize], it)).collect();
         others.iter().zip(asked).for_each(|(&other, value)| tell(&mut hashes, root, other, value));
         if class != Class::Named {
-            let answers: Vec<u64> = others.iter().map(|&it| said(hashes[it as usize], root)).collect();
+            let answers: Vec<u64> = others.iter().map(|&it| value_for(hashes[it as usize], root)).collect();
             others.iter().zip(answers).for_each(|(&other, value)| tell(&mut hashes, other, root, value));
         }
     }

@@ -105,7 +105,7 @@ pub enum Step {
         from: Vec<u32>,
         /// Duration of one piece.
         piece: Span,
-        /// Largest number of pieces, after which the rank only waits.
+        /// Maximum number of pieces, after which the rank only waits.
         pieces: u32,
     },
     /// Waits until every rank has reached the barrier. Returns no messages.

@@ -1,4 +1,4 @@
-//! Computes the results of a program without failures, by executing all ranks in one loop with immediate
+//! Computes the results of a program in a run without failures, by executing all ranks in one loop with immediate
 //! delivery.
 
 use alloc::collections::VecDeque;

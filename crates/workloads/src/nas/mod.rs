@@ -145,7 +145,7 @@ impl Program for Kernel {
 
 impl Kernel {
     fn send(&self, hash: u64, to: u32, bytes: u32) -> Step {
-        let mut content = said(hash, to).to_le_bytes().to_vec();
+        let mut content = value_for(hash, to).to_le_bytes().to_vec();
         content.resize((bytes as usize).saturating_sub(NUMBER).max(content.len()), 0);
         Step::Send { to: self.process_of[to as usize], content }
     }
@@ -175,7 +175,7 @@ fn initial(rank: u32) -> u64 {
 }
 
 /// Returns the value that a rank with this hash sends to `to`.
-fn said(hash: u64, to: u32) -> u64 {
+fn value_for(hash: u64, to: u32) -> u64 {
     mix(hash ^ u64::from(to))
 }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use faultline_core::{Digest, Membership, ProcessId, Role};
 
 use super::shape::{RoundOrder, Shape};
-use super::{Config, initial, learn, order, said};
+use super::{Config, initial, learn, order, value_for};
 use crate::messaging::{digest_of, pack};
 
 /// Returns the result of each process.
@@ -26,7 +26,7 @@ pub fn reference(config: &Config, membership: &Membership) -> Vec<(ProcessId, Di
                 // In a wavefront, a rank receives before it sends, so its value reflects the messages of the same
                 // round.
                 let known = if here.order == RoundOrder::SendsFirst { &before } else { &hashes };
-                let value = said(known[source as usize], *rank);
+                let value = value_for(known[source as usize], *rank);
                 hashes[*rank as usize] = learn(hashes[*rank as usize], source, value);
                 arrived[*rank as usize] += 1;
             }

@@ -12,7 +12,7 @@ pub struct Config {
     pub steps: u32,
     /// Modelled duration of one step.
     pub step_cost: Span,
-    /// Largest number of messages sent after one step; the actual number is random.
+    /// Maximum number of messages sent after one step; the actual number is random.
     pub fan_out: u32,
     /// Probability that a message goes to another cluster.
     pub between: f64,

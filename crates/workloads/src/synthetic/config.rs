@@ -169,7 +169,7 @@ impl Config {
     }
 }
 
-/// Largest exact number of messages from one rank to one cluster.
+/// Maximum exact number of messages from one rank to one cluster.
 const MOST_EXACT: u64 = 1_000_000;
 
 /// Fails if a cluster with a single rank is to send messages within itself.

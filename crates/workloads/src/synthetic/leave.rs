@@ -30,8 +30,7 @@ pub(super) struct Leave {
 /// The part that changes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct State {
-    /// Number of farewells sent.
-    said: u32,
+    farewells_sent: u32,
     /// Number of messages sent to each rank that leaves.
     sent: BTreeMap<ProcessId, u32>,
     /// Number of messages received, excluding those of this module.
@@ -41,7 +40,7 @@ struct State {
     /// First rank: number of messages sent by other ranks, indexed by the position of the receiver.
     counted: Vec<u64>,
     /// First rank: number of farewells received.
-    heard: u32,
+    farewells_received: u32,
 }
 
 /// A message between ranks when a cluster leaves.
@@ -96,7 +95,7 @@ impl Leave {
 
     /// Returns the computing time of the next farewell.
     pub(super) fn next_farewell(&self) -> Option<Span> {
-        self.farewells.get(self.state.said as usize).map(|&(at, _)| at)
+        self.farewells.get(self.state.farewells_sent as usize).map(|&(at, _)| at)
     }
 
     /// Counts a program's message to `to`.
@@ -109,13 +108,14 @@ impl Leave {
     /// Sends the farewells that are due.
     pub(super) fn take(&mut self, elapsed: Span, out: &mut Outbox) {
         while let Some(&(_, cluster)) =
-            self.farewells.get(self.state.said as usize).filter(|&&(at, _)| at <= elapsed)
+            self.farewells.get(self.state.farewells_sent as usize).filter(|&&(at, _)| at <= elapsed)
         {
-            self.state.said += 1;
+            self.state.farewells_sent += 1;
             let ranks = self.ranks[&cluster].clone();
             let counts = (0..).zip(ranks.iter());
             let counts = counts.filter_map(|(place, to)| Some((place, *self.state.sent.get(to)?))).collect();
-            let is_own_last = self.own.is_some() && self.state.said as usize == self.farewells.len();
+            let is_own_last =
+                self.own.is_some() && self.state.farewells_sent as usize == self.farewells.len();
             match self.own {
                 Some((0, _)) if is_own_last => self.farewell(&counts, out),
                 _ => out.send(ranks[0], word(&Word::Farewell(counts))),
@@ -147,8 +147,8 @@ impl Leave {
         for &(place, count) in counts {
             self.state.counted[place as usize] += u64::from(count);
         }
-        self.state.heard += 1;
-        if self.state.heard == all {
+        self.state.farewells_received += 1;
+        if self.state.farewells_received == all {
             self.state.expected = Some(self.state.counted[0]);
             for (&to, &count) in ranks.iter().zip(&self.state.counted).skip(1) {
                 out.send(to, word(&Word::Total(count)));

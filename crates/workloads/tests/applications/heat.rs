@@ -88,7 +88,7 @@ fn an_inconsistent_state_changes_the_result() {
     for rank in (0..5).map(ProcessId) {
         for step in 1..=small().steps.into() {
             for schedule in 0..5 {
-                let network = run(&small(), &CLUSTERS, schedule, Some(Defect::PutBack(rank, step)));
+                let network = run(&small(), &CLUSTERS, schedule, Some(Defect::RollBack(rank, step)));
                 if network.entangled.expect("the rank was rolled back") {
                     entangled += 1;
                     assert_ne!(network.results(), expected, "{rank} was rolled back to before step {step}");

@@ -109,7 +109,7 @@ fn an_inconsistent_state_changes_the_result() {
         let mut entangled = 0;
         for rank in (0..clusters.iter().sum::<usize>() as u32).map(ProcessId) {
             for step in 1..=4 {
-                let network = run(&config, &clusters, 2, Some(Defect::PutBack(rank, step)));
+                let network = run(&config, &clusters, 2, Some(Defect::RollBack(rank, step)));
                 match network.entangled {
                     Some(true) => {
                         entangled += 1;
@@ -196,7 +196,7 @@ impl Program for Collectives {
 }
 
 /// Returns the messages that a rank must receive.
-fn must_hear(RankInfo { me, ranks }: RankInfo) -> Vec<(u32, u32, Vec<u8>)> {
+fn expected_messages(RankInfo { me, ranks }: RankInfo) -> Vec<(u32, u32, Vec<u8>)> {
     let mut words: Vec<_> = (0..ranks).map(|root| (root, root, vec![root as u8 + 10])).collect();
     let all = f64::from(ranks);
     let numbers = match me % 3 {
@@ -217,7 +217,7 @@ fn collectives_deliver_the_right_messages() {
         let membership: Membership = membership(&[ranks as usize]);
         let results = sequential::<Collectives>(&Arc::new(()), &membership).expect("no rank waits forever");
         for (me, digest) in results {
-            let words = pack(&must_hear(RankInfo { me: me.0, ranks }));
+            let words = pack(&expected_messages(RankInfo { me: me.0, ranks }));
             let fits = (0..200).any(|arrived| digest_of(&words, arrived) == digest);
             assert!(fits, "{me} of {ranks}");
         }

@@ -26,7 +26,7 @@ fn rank(me: ProcessId) -> Workload {
 }
 
 /// Replays a history on a rank. Returns its sends and its result.
-fn live(rank: &mut Workload, history: &[Happened]) -> (Vec<(ProcessId, Payload)>, Option<Digest>) {
+fn replay(rank: &mut Workload, history: &[Happened]) -> (Vec<(ProcessId, Payload)>, Option<Digest>) {
     let mut out = Outbox::default();
     for happened in history {
         match happened {
@@ -79,22 +79,22 @@ fn every_delivery_matters() {
     let mut judged = 0;
     for (at, history) in histories(1).iter().enumerate() {
         let me = ProcessId(at as u32);
-        let (_, right) = live(&mut rank(me), history);
+        let (_, right) = replay(&mut rank(me), history);
         assert!(right.is_some());
         for (place, happened) in history.iter().enumerate() {
             let Happened::Delivered(from, payload) = happened else { continue };
             judged += 1;
             let mut lost = history.clone();
             lost.remove(place);
-            assert_ne!(live(&mut rank(me), &lost).1, right, "a loss was not detected");
+            assert_ne!(replay(&mut rank(me), &lost).1, right, "a loss was not detected");
             let mut twice = history.clone();
             twice.insert(place, happened.clone());
-            assert_ne!(live(&mut rank(me), &twice).1, right, "a duplicate was not detected");
+            assert_ne!(replay(&mut rank(me), &twice).1, right, "a duplicate was not detected");
             let mut ghost = history.clone();
             let mut bytes = payload.bytes().to_vec();
             bytes[0] ^= 1;
             ghost[place] = Happened::Delivered(*from, Payload::from_slice(&bytes));
-            assert_ne!(live(&mut rank(me), &ghost).1, right, "a ghost was not detected");
+            assert_ne!(replay(&mut rank(me), &ghost).1, right, "a ghost was not detected");
         }
     }
     assert!(judged > 50, "{judged} deliveries");
@@ -105,13 +105,13 @@ fn an_inconsistent_state_changes_the_result() {
     let mut judged = 0;
     for (at, history) in histories(2).iter().enumerate() {
         let me = ProcessId(at as u32);
-        let right = live(&mut rank(me), history);
+        let right = replay(&mut rank(me), history);
         // Roll back by one event, at any point.
         for place in 0..history.len() {
             let mut rank = rank(me);
-            let (mut sends, _) = live(&mut rank, &history[..place]);
+            let (mut sends, _) = replay(&mut rank, &history[..place]);
             let before = rank.snapshot();
-            let (undone, _) = live(&mut rank, &history[place..=place]);
+            let (undone, _) = replay(&mut rank, &history[place..=place]);
             if undone.is_empty() && matches!(history[place], Happened::Computed) {
                 // The rank neither sent nor received: undetectable, and harmless.
                 continue;
@@ -137,17 +137,17 @@ fn an_inconsistent_state_changes_the_result() {
 }
 
 #[test]
-fn a_re_execution_differs_under_another_salt_only() {
+fn a_re_execution_differs_only_under_another_salt() {
     for (at, history) in histories(3).iter().enumerate() {
         let me = ProcessId(at as u32);
         for cut in 0..history.len() {
             let mut original = rank(me);
-            live(&mut original, &history[..cut]);
+            replay(&mut original, &history[..cut]);
             let state = original.snapshot();
             let again = |incarnation| {
                 let mut restored = rank(me);
                 restored.restore(state.as_deref(), Incarnation(incarnation));
-                live(&mut restored, &history[cut..])
+                replay(&mut restored, &history[cut..])
             };
             let (sends, result) = again(1);
             assert_eq!(again(1), (sends.clone(), result));
@@ -165,9 +165,9 @@ fn restoring_without_a_snapshot_or_a_salt_restarts_the_rank() {
     let history = &histories(4)[0];
     let me = ProcessId(0);
     let mut restored = rank(me);
-    live(&mut restored, &history[..5]);
+    replay(&mut restored, &history[..5]);
     restored.restore(None, Incarnation(0));
-    assert_eq!(live(&mut restored, history), live(&mut rank(me), history));
+    assert_eq!(replay(&mut restored, history), replay(&mut rank(me), history));
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn an_inconsistent_state_changes_the_result() {
         let mut entangled = 0;
         for rank in (0..5).map(ProcessId) {
             for computation in 1.. {
-                let network = run(&config, 1, Some(Defect::PutBack(rank, computation)));
+                let network = run(&config, 1, Some(Defect::RollBack(rank, computation)));
                 match network.entangled {
                     Some(true) => {
                         entangled += 1;

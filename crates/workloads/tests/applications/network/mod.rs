@@ -32,13 +32,13 @@ pub(crate) enum Defect {
     Drop(Name),
     Duplicate(Name),
     /// After the computation with this number, this rank alone is rolled back, to the state before the computation.
-    PutBack(ProcessId, u64),
+    RollBack(ProcessId, u64),
 }
 
 pub(crate) struct Network {
     pub(crate) ranks: Vec<Rank>,
     pub(crate) defect: Option<Defect>,
-    /// Result of [`Defect::PutBack`]: whether the rank had sent or received anything since that state.
+    /// Result of [`Defect::RollBack`]: whether the rank had sent or received anything since that state.
     pub(crate) entangled: Option<bool>,
     /// Whether to replace a rank after each of its events with one restored from its snapshot.
     pub(crate) restore_always: bool,
@@ -116,7 +116,7 @@ impl Network {
 
     /// Performs one random event. Returns `false` if none is possible.
     pub(crate) fn step(&mut self) -> bool {
-        self.ranks.iter_mut().for_each(Rank::give_out);
+        self.ranks.iter_mut().for_each(Rank::start_job);
         let busy: Vec<usize> = (0..self.ranks.len()).filter(|&at| self.ranks[at].job.is_some()).collect();
         let channels: Vec<_> = self.in_transit.keys().copied().collect();
         if busy.is_empty() && channels.is_empty() {
@@ -138,11 +138,11 @@ impl Network {
         rank.application.computed(job.run(), &mut out);
         rank.history.push(Happened::Computed);
         rank.computations += 1;
-        let put_back = self.defect == Some(Defect::PutBack(me, rank.computations));
+        let roll_back = self.defect == Some(Defect::RollBack(me, rank.computations));
         self.send(me, out);
-        if put_back {
+        if roll_back {
             self.defect = None;
-            self.entangled = Some(self.ranks[at].put_back());
+            self.entangled = Some(self.ranks[at].roll_back());
         }
         self.restore(at);
     }
@@ -201,7 +201,7 @@ impl Network {
 }
 
 impl Rank {
-    fn give_out(&mut self) {
+    fn start_job(&mut self) {
         if self.job.is_none() {
             self.before =
                 Moment { state: self.application.snapshot(), happened: self.history.len(), sent: self.sent };
@@ -211,7 +211,7 @@ impl Rank {
 
     /// Undoes everything since the start of the last job. Returns whether the rank had sent or received
     /// anything since.
-    fn put_back(&mut self) -> bool {
+    fn roll_back(&mut self) -> bool {
         let before = self.before.clone();
         self.application.restore(before.state.as_deref(), Incarnation(0));
         self.history.len() > before.happened + 1 || self.sent > before.sent
