@@ -11,9 +11,9 @@ use core::fmt;
 
 use faultline_core::Footprint;
 
-/// Largest number of items in a leaf.
+/// Maximum number of items in a leaf.
 const LEAF: usize = 8;
-/// Largest number of leaves in a branch.
+/// Maximum number of leaves in a branch.
 const BRANCH: usize = 32;
 
 /// An item of a list.

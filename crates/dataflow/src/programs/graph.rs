@@ -19,9 +19,9 @@ const RESULT: u16 = 1;
 
 /// The largest depth. Deeper programs would differ only in size.
 const MOST_DEPTH: u32 = 16;
-/// The largest number of tasks that one task may spawn.
+/// The maximum number of tasks that one task may spawn.
 const MOST_WIDTH: u32 = 64;
-/// The largest number of values that a task reads besides the one that it changes.
+/// The maximum number of values that a task reads besides the one that it changes.
 const MOST_READS: usize = 3;
 
 /// Parameters of the program.
@@ -31,7 +31,7 @@ pub struct Graph {
     pub seed: u64,
     /// Levels of tasks below the first one.
     pub depth: u32,
-    /// The largest number of tasks that one task spawns. A task that is not a leaf spawns at least one.
+    /// The maximum number of tasks that one task spawns. A task that is not a leaf spawns at least one.
     pub width: u32,
     /// The mean time of a task that spawns no others; each takes up to twice as long. Other tasks take no time.
     pub task_time: Span,

@@ -25,7 +25,7 @@ const TEST: u16 = 2;
 /// Folds a block into the hash of the blocks beyond it.
 const FOLD: u16 = 3;
 
-/// The largest number of rows of blocks, and of columns; larger grids only take longer.
+/// The maximum number of rows of blocks, and of columns; larger grids only take longer.
 const MOST_BLOCKS: u32 = 1 << 10;
 const MOST_SIZE: u32 = 1 << 12;
 /// The number of sides of a block. Their order is above, below, left, right.

@@ -31,7 +31,7 @@ use faultline_core::{Chunk, Digest, Span};
 use crate::Unrolled;
 use crate::program::{Call, Data, Frame, Program, digest};
 
-/// The largest number of tasks of a program. More do not fit in the memory of a process.
+/// The maximum number of tasks of a program. More do not fit in the memory of a process.
 pub const MOST_TASKS: u64 = 1 << 24;
 
 /// The program that a run computes.

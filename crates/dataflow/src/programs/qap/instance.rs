@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The largest number of facilities. Larger instances cannot be solved in a reasonable time.
+/// The maximum number of facilities. Larger instances cannot be solved in a reasonable time.
 pub const MOST: usize = 32;
 /// The largest distance and flow. Any cost then fits in 64 bits.
 const MOST_ENTRY: u64 = 1 << 24;
