@@ -31,7 +31,7 @@ macro_rules! defects {
             $none => $protocol::Defects::default(),
             #[cfg(debug_assertions)]
             Some((_, Rule::$rule(rule))) => $protocol::Defects::only(rule),
-            Some((defect, _)) => return Err(unfit(defect)),
+            Some((defect, _)) => return Err(not_applicable(defect)),
         }
     };
 }
@@ -106,7 +106,7 @@ fn options<D>(spec: &FederationSpec, defects: D) -> Options<D> {
 }
 
 /// Returns the reason why a defect cannot be enabled.
-fn unfit(defect: Defect) -> SetupError {
+fn not_applicable(defect: Defect) -> SetupError {
     match AVAILABLE {
         true => SetupError::ForeignDefect(defect),
         false => SetupError::WithoutDefects,

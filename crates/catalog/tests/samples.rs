@@ -12,7 +12,7 @@ fn federation(name: &str) -> Federation {
 }
 
 #[test]
-fn a_seed_from_outside_replaces_that_of_the_resource() {
+fn an_explicit_seed_overrides_that_of_the_resource() {
     struct Plan;
     impl Visitor for Plan {
         type Output = (u64, Vec<faultline_core::PlannedFault>);
