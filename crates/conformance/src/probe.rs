@@ -81,11 +81,11 @@ pub struct Probe<const FIFO: bool> {
     script: Arc<Script>,
     membership: Arc<Membership>,
     /// Indices of the remaining steps of this life in the script; the next one is last.
-    to_come: Vec<usize>,
+    remaining_steps: Vec<usize>,
     /// Next message number for each receiving life.
     numbers: Vec<((ProcessId, Life), u32)>,
     /// Actions held back by an [`Act::Settle`].
-    to_do: VecDeque<Act>,
+    pending_acts: VecDeque<Act>,
     /// Number of pending responses.
     asked: u32,
     /// Number of messages and images.
@@ -154,14 +154,14 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
 
     fn start(birth: Birth<Script>, now: Time, out: &mut Out<Self>) -> Self {
         let Birth { me, life, boot, membership, config: script, record, .. } = birth;
-        let mut to_come: Vec<usize> = (0..script.steps.len())
+        let mut remaining_steps: Vec<usize> = (0..script.steps.len())
             .filter(|&index| {
                 let step = &script.steps[index];
                 step.process == me && step.life.is_none_or(|it| it == life)
             })
             .collect();
-        to_come.sort_by_key(|&index| std::cmp::Reverse((script.steps[index].after, index)));
-        let total = to_come.len() as u64;
+        remaining_steps.sort_by_key(|&index| std::cmp::Reverse((script.steps[index].after, index)));
+        let total = remaining_steps.len() as u64;
         let empty = Membership { members: Arc::new([]), ..(*membership).clone() };
         let mut probe = Probe {
             me,
@@ -169,9 +169,9 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
             began: now,
             script,
             membership: Arc::new(empty),
-            to_come,
+            remaining_steps,
             numbers: Vec::new(),
-            to_do: VecDeque::new(),
+            pending_acts: VecDeque::new(),
             asked: 0,
             sent: 0,
             received: 0,
@@ -181,7 +181,7 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
         };
         let record = record.map_or(0, |bytes| u32::from_le_bytes(bytes[..].try_into().unwrap_or([0xFF; 4])));
         probe.observe(Observation::Started { boot, record }, out);
-        probe.meet(membership, out);
+        probe.membership_changed(membership, out);
         probe.step(now, out);
         probe
     }
@@ -230,7 +230,7 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
             Event::Recorded { version } => {
                 self.observe(Observation::Recorded { version: version as u32 }, out);
             }
-            Event::Membership(membership) => self.meet(membership, out),
+            Event::Membership(membership) => self.membership_changed(membership, out),
             Event::Computed(no, (by, number)) => {
                 assert_eq!(no, JobNo(number));
                 self.observe(Observation::Computed { by, number }, out);
@@ -245,11 +245,11 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        self.to_come.last().map(|&index| self.due(index))
+        self.remaining_steps.last().map(|&index| self.due(index))
     }
 
     fn gauges(&self) -> Gauges {
-        let done = self.total - self.to_come.len() as u64;
+        let done = self.total - self.remaining_steps.len() as u64;
         Gauges { progress: Progress { done, total: self.total }, ..Gauges::default() }
     }
 }
@@ -268,7 +268,7 @@ impl<const FIFO: bool> Probe<FIFO> {
         self.state(observation.to_fact(), out);
     }
 
-    fn meet(&mut self, membership: Arc<Membership>, out: &mut Out<Self>) {
+    fn membership_changed(&mut self, membership: Arc<Membership>, out: &mut Out<Self>) {
         self.observe(Observation::Membership { version: membership.version.0 as u32 }, out);
         let before = std::mem::replace(&mut self.membership, membership.clone());
         for (index, member) in membership.members.iter().enumerate() {
@@ -294,7 +294,7 @@ impl<const FIFO: bool> Probe<FIFO> {
     fn step(&mut self, now: Time, out: &mut Out<Self>) {
         let script = self.script.clone();
         while let Some(index) =
-            self.to_come.pop_if(|&mut index| self.began + script.steps[index].after <= now)
+            self.remaining_steps.pop_if(|&mut index| self.began + script.steps[index].after <= now)
         {
             let late = (now.since(self.due(index)).0 / 1000) as u32;
             self.observe(Observation::Stepped { step: index as u32, late }, out);
@@ -303,14 +303,14 @@ impl<const FIFO: bool> Probe<FIFO> {
     }
 
     fn act(&mut self, acts: &[Act], out: &mut Out<Self>) {
-        self.to_do.extend(acts.iter().cloned());
+        self.pending_acts.extend(acts.iter().cloned());
         self.proceed(out);
     }
 
     /// Performs actions up to the first one that waits for responses.
     fn proceed(&mut self, out: &mut Out<Self>) {
-        while self.asked == 0 || self.to_do.front() != Some(&Act::Settle) {
-            let Some(act) = self.to_do.pop_front() else { return };
+        while self.asked == 0 || self.pending_acts.front() != Some(&Act::Settle) {
+            let Some(act) = self.pending_acts.pop_front() else { return };
             self.perform(act, out);
         }
     }
