@@ -1,5 +1,5 @@
 //! BCS, the index-based protocol of Briatico, Ciuffoletti and Simoncini (*A Distributed Domino-Effect Free Recovery
-//! Algorithm*, SRDS 1984): communication-induced checkpoints without any coordination while nothing fails.
+//! Algorithm*, SRDS 1984): communication-induced checkpoints, without any coordination in the absence of failures.
 //!
 //! * Every checkpoint has an index, and so does every process: that of its newest checkpoint.
 //! * A process may take a *basic* checkpoint at any time, with the next index.
@@ -301,7 +301,7 @@ impl Bcs {
         }
     }
 
-    // --- while nothing fails ----------------------------------------------------------------------------------------
+    // --- failure-free operation -------------------------------------------------------------------------------------
 
     fn sent(&mut self, id: MessageId, payload: Payload, host: &mut dyn Host<Bcs>) {
         self.log.push(Logged { id, payload: payload.clone() });

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_is_the_smallest_index_and_may_still_go_down() {
+    fn the_line_is_the_smallest_index_and_may_still_decrease() {
         let mut line = Line::default();
         let (a, b) = (ProcessId(0), ProcessId(1));
         line.report(a, ANY);

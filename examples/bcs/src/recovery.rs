@@ -66,7 +66,7 @@ impl Bcs {
             Some((_, newest)) => host.read(*newest),
             // No process has seen any effect of the earlier lives.
             None if !self.is_started() => {
-                self.start_again(host);
+                self.restore_initial(host);
                 self.take(Sn(1), false, now, host);
             }
             None => self.give_up(self.name(Sn(1)), host),
@@ -202,7 +202,7 @@ impl Bcs {
     }
 
     /// Restores the initial state under a new incarnation.
-    fn start_again(&mut self, host: &mut dyn Host<Bcs>) {
+    fn restore_initial(&mut self, host: &mut dyn Host<Bcs>) {
         self.incarnation = Incarnation(self.epoch);
         host.restore(None, self.incarnation);
         let to = Position { incarnation: self.incarnation, sn: Sn(0) };

@@ -70,7 +70,7 @@ fn the_schema_describes_the_parameters() {
 }
 
 #[test]
-fn what_the_program_does_not_contain_is_named() {
+fn unknown_names_and_fields_are_reported() {
     let place = tempfile::tempdir().unwrap();
     run(&place, &[0], &["validate", "federation.yaml"]);
     let text = fs::read_to_string(place.path().join("federation.yaml")).unwrap();

@@ -98,7 +98,7 @@ enum Phase {
     Replaying(VecDeque<Logged>),
     /// The application runs.
     Running,
-    /// More has been lost than the protocol survives.
+    /// More data has been lost than the protocol can recover.
     GivenUp,
 }
 
