@@ -62,7 +62,7 @@ defects! {
     /// Tasks whose values are demanded are re-executed in the partition's own state, which is rolled back to the
     /// checkpoint. Values that have arrived since the checkpoint are lost.
     RerunInPlace,
-    /// A process that joins runs its own partition at once, although another process still runs it.
+    /// A process that joins runs its own partition immediately, although another process still runs it.
     JoinerStartsAtOnce,
     /// A partition that moves home starts from its initial state, and not from the valid checkpoint.
     HomeFromInitialState,

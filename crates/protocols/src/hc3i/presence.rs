@@ -63,19 +63,19 @@ impl Hc3i {
                     purges = true;
                     self.stop_alerting(cluster, now, host);
                 }
-                (Presence::Awaited, _) if cluster != self.cluster => self.greet(cluster, now, host),
+                (Presence::Awaited, _) if cluster != self.cluster => self.inform_newcomer(cluster, now, host),
                 _ => {}
             }
         }
         if purges {
-            self.forget_log_for_left();
+            self.remove_log_of_departed();
             self.purge_left(host);
         }
     }
 
     /// Tells a joining cluster about earlier rollbacks. During a recovery, the alerts at the end of the recovery do
     /// this. Runs on the coordinator.
-    fn greet(&mut self, cluster: GroupId, now: Time, host: &mut ProtocolHost) {
+    fn inform_newcomer(&mut self, cluster: GroupId, now: Time, host: &mut ProtocolHost) {
         let has_past = self.history.known(self.cluster) > Incarnation(0);
         let is_recovering = matches!(self.phase, Phase::Recovering(_));
         if self.coordinates() && has_past && !is_recovering && self.obeys(Rule::TellsNewcomers) {
@@ -88,7 +88,7 @@ impl Hc3i {
     }
 
     /// Removes logged messages to clusters that have left, since their delivery cannot be undone.
-    pub(super) fn forget_log_for_left(&mut self) {
+    pub(super) fn remove_log_of_departed(&mut self) {
         if self.some_have_left() {
             let membership = self.membership.clone();
             Arc::make_mut(&mut self.log).retain(|entry| membership.is_present(entry.id.to));

@@ -396,12 +396,12 @@ impl Hc3i {
         self.asked_at = None;
         self.left = false;
         self.left_at = None;
-        self.forget_log_for_left();
+        self.remove_log_of_departed();
         self.settled = false;
         if !self.obeys(Rule::KeepsQueues) {
             self.waiting.clear();
         }
-        self.sort_out(&recovery.here, host);
+        self.classify_parts(&recovery.here, host);
         let (me, incarnation) = (self.me, target.incarnation);
         self.copies.writes.forget(|name| name.owner == me && name.incarnation < incarnation);
         self.copies.list_postponed(host);
@@ -415,7 +415,7 @@ impl Hc3i {
 
     /// Removes parts that were undone. Remembers parts of incomplete checkpoints until they are collected, since they
     /// show what is missing.
-    fn sort_out(&mut self, here: &BTreeSet<ImageName>, host: &mut ProtocolHost) {
+    fn classify_parts(&mut self, here: &BTreeSet<ImageName>, host: &mut ProtocolHost) {
         self.incomplete.clear();
         for &name in here {
             if self.history.undid_checkpoint(self.cluster, name.position()) {

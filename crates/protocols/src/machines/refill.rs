@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_storage_that_was_not_lost_lacks_nothing() {
+    fn storage_that_was_not_lost_lacks_nothing() {
         for boot in [Boot::Fresh, Boot::Restarted] {
             let mut host = Recorder::default();
             Refill::new(boot, true, [ProcessId(2)]).report(&mut host);

@@ -303,7 +303,7 @@ impl TaskRecovery {
         }
         let debts = host.debts().into_iter().filter(|(it, is_done)| *is_done && concerns(it.victim));
         for (theft, _) in debts.filter(|_| !defects.has(Defect::NotReturnedAgain)) {
-            self.return_again(theft, host);
+            self.resend_result(theft, host);
         }
         if self.boot == Boot::Replaced && processes.contains(&from) && self.unfilled.contains(&from) {
             host.control(To::One(from), Message::Refill);
@@ -317,7 +317,7 @@ impl TaskRecovery {
         }
         match host.debt(theft) {
             Some(false) => {}
-            Some(true) => self.return_again(theft, host),
+            Some(true) => self.resend_result(theft, host),
             None => {
                 let is_wanted = (host.asking() == Some(theft) || self.takes_for_own(theft, host))
                     && !self.config.defects.has(Defect::WantDenied);
@@ -335,7 +335,7 @@ impl TaskRecovery {
     }
 
     /// Sends a result that may have been lost, unless it will be sent anyway.
-    fn return_again(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
+    fn resend_result(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
         let has_ended = self.config.defects.has(Defect::LateTermination) && theft != Theft::NONE;
         if !self.stable.awaits(theft, Leg::Result) && !has_ended && !self.is_stale(theft) {
             host.pass(theft, Leg::Result);
@@ -392,7 +392,7 @@ impl TaskRecovery {
             let is_repeated = !self.config.defects.has(Defect::NotReturnedAgain);
             let done = host.debts().into_iter().filter(|(it, is_done)| *is_done && *it != Theft::NONE);
             for (theft, _) in done.filter(|(it, _)| is_repeated && is_new(it.victim)) {
-                self.return_again(theft, host);
+                self.resend_result(theft, host);
             }
         }
         gone.into_iter().for_each(|it| self.filled(it, host));

@@ -204,7 +204,7 @@ impl TaskRecovery {
         }
         for (theft, is_done) in host.debts() {
             if is_done && !self.config.defects.has(Defect::NotReturnedAgain) {
-                self.return_again(theft, host);
+                self.resend_result(theft, host);
             }
         }
         self.stable.force_checkpoint();

@@ -125,7 +125,7 @@ fn a_stopped_federation_waits_for_messages_in_transit() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// A commit waits until all parts are durable, so a checkpoint in doubt is as good as a committed one.
+/// A commit waits until all parts are durable, so a checkpoint in doubt can be restored like a committed one.
 #[test]
 fn a_checkpoint_in_doubt_is_restored() {
     let mut federation = running::<Coordinated>(&[2, 1], stopped(Coordination::Direct, Default::default()));
@@ -283,8 +283,8 @@ fn older_checkpoints_are_collected() {
 }
 
 /// The storage server p2 is still writing the parts of the second checkpoint when p0 fails without having written its own.
-/// If p2 answered at once, the federation would restore its first checkpoint, and after the next failure the second one,
-/// which the first rollback has undone.
+/// If p2 answered immediately, the federation would restore its first checkpoint, and after the next failure the second
+/// one, which the first rollback has undone.
 #[test]
 fn a_server_answers_only_once_its_writes_are_durable() {
     use chandy_lamport::{Defect, Defects};

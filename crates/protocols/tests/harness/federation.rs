@@ -335,7 +335,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.twice = Some(which);
     }
 
-    // The storages
+    // Storage
 
     /// Sets whether storage operations of `process` are held back instead of completing.
     pub(crate) fn hold_storage(&mut self, process: ProcessId, held: bool) {

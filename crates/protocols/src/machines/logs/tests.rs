@@ -297,7 +297,7 @@ fn removed_messages_that_were_not_reported_are_reported_after_a_restore() {
 /// The restored state sends a message once more, for example one that had to wait for the event logger. Its sender has
 /// already learned that a checkpoint of the receiver contains the message.
 #[test]
-fn a_message_that_the_log_need_not_take_counts_as_removed() {
+fn a_message_that_the_log_need_not_keep_counts_as_removed() {
     let mut process = Process::new();
     process.send(0);
     process.logs.settle(PEER, Covered { sent: 0, received: 2 });
