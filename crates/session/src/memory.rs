@@ -20,9 +20,11 @@ const JUDGED_FACT: u64 = 200;
 /// The memory of a fact until it has been judged, in bytes.
 pub const BYTES_PER_FACT: u64 = FACT + JUDGED_FACT;
 
-/// The fraction of the limit that is reserved for the end of a run, as a divisor: adding up the contents of the memory
-/// takes memory, too.
+/// The fraction of the limit that is reserved for the end of each run in progress, as a divisor: adding up the contents
+/// of the memory takes memory, too, and the allocator returns the memory of a run that has ended only after some time.
 const RESERVE: u64 = 8;
+/// The largest number of runs in progress for whose ends memory is reserved: half of the limit.
+const RESERVES: u64 = RESERVE / 2;
 
 /// The longest time to wait for the allocator to return freed memory to the system. By default, mimalloc keeps it for a
 /// second.
@@ -62,6 +64,11 @@ pub(crate) fn most_facts() -> u64 {
     memory_bound().map_or(u64::MAX, |it| free(it.bytes) / BYTES_PER_FACT)
 }
 
+/// Returns the part of a memory limit that is reserved for the ends of this number of runs, in bytes.
+fn reserved(bound: u64, running: u64) -> u64 {
+    bound / RESERVE * running.clamp(1, RESERVES)
+}
+
 /// Returns the part of a memory limit that runs can use, in bytes.
 fn free(bound: u64) -> u64 {
     bound.saturating_sub(BASE.load(Ordering::Relaxed))
@@ -96,11 +103,15 @@ impl Watch {
         let MemoryBound { bytes: bound, used } = self.bound?;
         let used = used();
         let judged_bytes = facts * BYTES_PER_FACT;
+        let running = RUNNING.load(Ordering::Relaxed).max(1);
+        let threshold = bound - reserved(bound, running);
+        // A run that is alone may fill the limit when it is judged: by then, its simulation has freed its memory.
+        let judgeable = if running == 1 { free(bound) } else { free(threshold) / running };
         // The memory of the simulation is free again when the run is judged; that of the facts is not.
-        let is_full = used >= bound - bound / RESERVE && used > self.before + self.before / RESERVE;
+        let is_full = used >= threshold && used > self.before + self.before / RESERVE;
         let of_facts = if is_full || used >= bound {
             (MemoryContent::Facts, facts * FACT)
-        } else if judged_bytes >= free(bound) / RUNNING.load(Ordering::Relaxed).max(1) {
+        } else if judged_bytes >= judgeable {
             (MemoryContent::JudgedFacts, judged_bytes)
         } else {
             return None;
