@@ -76,7 +76,7 @@ pub fn with_file(application: &Application, text: String) -> Result<Application,
     Ok(Application::Qap(resource::Qap { file: None, data: Some(text), ..qap.clone() }))
 }
 
-/// Returns the process of each piece, from the text of a partition file as METIS writes it: one number per line.
+/// Parses the text of a METIS partition file, which has one number per line. Returns the process of each piece.
 ///
 /// # Errors
 ///
@@ -90,8 +90,8 @@ pub fn pieces(text: &str) -> Result<Vec<u32>, String> {
         .collect()
 }
 
-/// Returns the problem with a schedule that names a file, which only the command `faultline` reads; `None` if it
-/// names none.
+/// Returns the problem if a schedule still names a file, because only the command `faultline` reads such files; `None`
+/// if it names none.
 pub fn unread(schedule: &resource::Schedule) -> Option<Problem> {
     let file = schedule.file.as_ref()?;
     Some(Problem {

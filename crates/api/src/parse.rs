@@ -310,7 +310,7 @@ fn explain(text: &str, error: &Error) -> Fault {
     (message, help, place)
 }
 
-/// Returns those of the parser's expected words that are allowed: for facts, only those that processes report.
+/// Returns the allowed words among those that the parser expects. For facts, these are the ones that processes report.
 fn possible(expected: &[&'static str]) -> Vec<&'static str> {
     let fact = |word: &str| serde_json::from_value::<FactKind>(word.into()).ok();
     let are_facts = expected.iter().all(|it| fact(it).is_some());

@@ -12,8 +12,8 @@
 //!
 //! All paths under `/v1` require `Authorization: Bearer` with the [`token`] of the federation's key, and answer 401
 //! without it. A connection from another machine must be encrypted with TLS 1.3; the handshake proves that the
-//! supervisor has the [`tls_key`]. Without encryption, the answer is 426, whatever the token. Only the supervisor and
-//! its client have that key. Each process has a [`process_key`], which gives no access here.
+//! supervisor has the [`tls_key`]. Without encryption, the answer is 426, even if the token is valid. Only the
+//! supervisor and its client have that key. Each process has a [`process_key`], which gives no access here.
 
 use std::net::IpAddr;
 
@@ -45,7 +45,7 @@ pub fn done(request: u64) -> String {
 pub struct InvalidKey;
 
 /// Derives the token of the supervisor's API from the federation's key. The token does not reveal the key. `key` is the
-/// content of the key's file: [`KEY_DIGITS`] hexadecimal digits, with any space around them.
+/// content of the key's file: [`KEY_DIGITS`] hexadecimal digits. Whitespace around them is ignored.
 ///
 /// # Errors
 ///

@@ -12,8 +12,8 @@ use kube::ResourceExt;
 pub const UID: &str = "faultline.dev/uid";
 /// Label of a federation's objects: the federation's name.
 pub const FEDERATION: &str = "faultline.dev/federation";
-/// Label of a group's set and pods: the name of the cluster, or of the process outside all clusters. Absent from all
-/// other objects.
+/// Label of a group's stateful set and pods: the name of the cluster, or of the process outside all clusters. Absent
+/// from all other objects.
 pub const CLUSTER: &str = "faultline.dev/cluster";
 /// Label of a pod: its purpose, usually a [`Component`].
 pub const COMPONENT: &str = "app.kubernetes.io/component";

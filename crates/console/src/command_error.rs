@@ -22,7 +22,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Returns the exit status of a command that performs many runs. A violation outweighs a result that is missing.
+    /// Returns the exit status of a command that performs many runs. A violation outweighs a missing result.
     pub fn of_runs(has_failed: bool, is_complete: bool) -> Exit {
         match (has_failed, is_complete) {
             (true, _) => Exit::Fail,
@@ -79,7 +79,7 @@ impl CommandError {
     }
 }
 
-/// Formats all later errors for people, with their remedies and, for errors in a file, the line. Call this
+/// Formats all later errors for human readers, with their remedies and, for errors in a file, the line. Call this
 /// function once, before any error is printed.
 ///
 /// # Panics

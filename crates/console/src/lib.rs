@@ -13,7 +13,7 @@
 //! | [`examination`] | findings of `doctor` |
 //! | [`screen`] | the live view |
 //! | [`memory`] | the memory limit of the program |
-//! | [`output`] | the standard output |
+//! | [`output`] | standard output |
 //! | [`interrupt`] | Ctrl-C |
 
 pub mod arguments;

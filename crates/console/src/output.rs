@@ -1,4 +1,4 @@
-//! The standard output, and files in the directory of `--out`.
+//! Standard output, and files in the directory of `--out`.
 
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -32,7 +32,7 @@ pub fn write(out: &Path, name: &str, content: &str) -> Result<PathBuf, CommandEr
     Ok(path)
 }
 
-/// Returns whether the standard output supports colours: it is a terminal with colours, and the user has not
+/// Returns whether standard output supports colours: it is a terminal with colours, and the user has not
 /// disabled them.
 pub fn colours() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never

@@ -268,7 +268,7 @@ impl Mutant {
             if mutant.found >= extent.enough {
                 break;
             }
-            if let Some(trial) = mutant.tries(Scenario::new(seed, Some(protocol), Some(mutation))) {
+            if let Some(trial) = mutant.run_schedule(Scenario::new(seed, Some(protocol), Some(mutation))) {
                 coverage.add(&Observed::new(&trial, None));
             }
         }
@@ -278,9 +278,9 @@ impl Mutant {
             if mutant.found >= extent.enough {
                 break;
             }
-            let base = mutant.tries(Directions::base(seed, protocol, Some(mutation)));
+            let base = mutant.run_schedule(Directions::base(seed, protocol, Some(mutation)));
             for scenario in base.iter().flat_map(|it| directions.follow(it, FOLLOWED)) {
-                mutant.tries(scenario);
+                mutant.run_schedule(scenario);
             }
         }
         mutant
@@ -291,7 +291,7 @@ impl Mutant {
     /// # Panics
     ///
     /// Panics if the schedule cannot be set up, because nothing would then search for the mutation.
-    fn tries(&mut self, scenario: Scenario) -> Option<Trial> {
+    fn run_schedule(&mut self, scenario: Scenario) -> Option<Trial> {
         self.runs += 1;
         let Ok(trial) = catch_unwind(AssertUnwindSafe(|| run(scenario))) else {
             self.panics += 1;

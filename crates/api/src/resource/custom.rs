@@ -113,8 +113,8 @@ pub fn register_application(known: KnownApplication) {
     APPLICATIONS.write().expect("no thread panics while it holds the lock").push(known);
 }
 
-/// Accepts names that are not registered. For programs that host no processes, because another program runs the
-/// federation.
+/// Accepts names that are not registered. Intended for programs that host no processes, because another program runs
+/// the federation.
 pub fn accept_unknown() {
     ACCEPTS_UNKNOWN.store(true, Ordering::Relaxed);
 }

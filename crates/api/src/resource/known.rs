@@ -190,7 +190,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the names that can be compared for applications of this family: all protocols that can protect them,
+    /// Returns the names of the protocols to compare for applications of this family: all that can protect them,
     /// followed by `every-message` for messages or `cck-global` for tasks, and then `none`.
     pub fn compared(family: Family) -> Vec<&'static str> {
         let protects = |it: &Known| (it.with_defaults)().family().is_none_or(|own| own == family);
@@ -205,7 +205,7 @@ impl Protocol {
         names
     }
 
-    /// Returns the names that can be compared on this application, in the same order.
+    /// Returns the names in [`Protocol::compared`] of the protocols that support this application, in the same order.
     pub fn compared_on(application: &Application) -> Vec<&'static str> {
         let mut names = Protocol::compared(application.family());
         names.retain(|name| {

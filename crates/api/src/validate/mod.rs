@@ -315,7 +315,7 @@ impl<'a> Check<'a> {
                     "add clusters, or reduce `replicas`",
                 );
             }
-            ReplicateTo::OtherCluster => self.copies_stay(path, replicas),
+            ReplicateTo::OtherCluster => self.enough_holders_stay(path, replicas),
             ReplicateTo::SharedStorage if replicas as usize > self.storage_servers() => self.problem(
                 path,
                 format!(

@@ -46,7 +46,8 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a program of tasks. Clusters may join late if processes steal tasks, and both join and leave under CCK.
+    /// Checks the clusters of a program of tasks. They may join late if processes steal tasks, and may both join and
+    /// leave under CCK.
     fn presence_at_tasks(&mut self) {
         let spec = self.spec;
         let moves = matches!(spec.protocol, Protocol::Cck(_));
@@ -100,8 +101,8 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that a cluster joins and leaves a program of tasks before the deadline of the run. A run does not complete
-    /// before all clusters have joined.
+    /// Checks that a cluster joins and leaves a program of tasks before the deadline of the run. A run does not
+    /// complete before all clusters have joined.
     fn is_due_before_the_deadline(&mut self, path: &str, cluster: &Cluster) {
         let deadline = self.spec.deadline();
         let changes = [("join", cluster.joins_after), ("leave", cluster.leaves_after)];
@@ -177,11 +178,11 @@ impl Check<'_> {
                 }
             }
         }
-        self.meetings(duration);
+        self.exact_pairs_overlap(duration);
     }
 
     /// Checks that clusters with an exact number of messages between them are present at the same time.
-    fn meetings(&mut self, duration: Span) {
+    fn exact_pairs_overlap(&mut self, duration: Span) {
         let Application::Synthetic(synthetic) = &self.spec.application else { return };
         let Traffic::Exact(exact) = &synthetic.traffic else { return };
         let term = |name: &str| {
@@ -207,7 +208,7 @@ impl Check<'_> {
     }
 
     /// Checks that enough clusters stay from start to end to hold the replicas.
-    pub(super) fn copies_stay(&mut self, path: String, replicas: u32) {
+    pub(super) fn enough_holders_stay(&mut self, path: String, replicas: u32) {
         let spec = self.spec;
         let clusters = &spec.clusters;
         let stay = |but: &str| clusters.iter().filter(|it| it.is_permanent() && it.name != but).count();

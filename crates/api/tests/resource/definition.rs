@@ -188,7 +188,7 @@ fn the_rules_refuse_nodes_that_do_not_exist() {
 }
 
 #[test]
-fn the_rules_refuse_names_that_are_not_names() {
+fn the_rules_refuse_invalid_names() {
     let reserved = refused(|spec| spec.clusters[1].name = "supervisor".into());
     assert!(
         reserved.contains("spec.clusters[1].name")
@@ -267,7 +267,7 @@ fn equal_quantities_are_no_change() {
 }
 
 #[test]
-fn a_federation_cannot_change_under_its_processes() {
+fn a_spec_cannot_change_but_a_status_can() {
     let old = good();
     let mut new = old.clone();
     new.status = Some(FederationStatus::default());

@@ -131,46 +131,48 @@ fn waited(
     let own = history.processes[process.index()].segments.clone();
     let first = history.claims.partition_point(|it| it.at.segment.0 < own.start);
     let mut since: Option<Time> = None;
-    let mut stood: Option<Time> = None;
+    let mut paused: Option<Time> = None;
     for claimed in history.claims[first..].iter().take_while(|it| it.at < state) {
         if history.segment(claimed.at.segment).life != life {
             continue;
         }
         match claimed.claim {
-            Claim::Committed { .. } | Claim::RolledBack { .. } => (since, stood) = (Some(claimed.time), None),
+            Claim::Committed { .. } | Claim::RolledBack { .. } => {
+                (since, paused) = (Some(claimed.time), None)
+            }
             Claim::CheckpointRequested { .. } | Claim::RecoveryStarted { .. } => {
-                stood = stood.or(Some(claimed.time));
+                paused = paused.or(Some(claimed.time));
             }
             _ => {}
         }
     }
     // A coordinator that neither requested a checkpoint nor paused has rolled back immediately, or failed.
-    let last_words = || {
+    let last_fact = || {
         let last = (state.fact as usize).checked_sub(1)?;
         history.trace.streams[&(process, life)].get(last).map(|(time, _)| *time)
     };
-    let stood = stood.or_else(|| restored.before.map(|_| restored.time)).or_else(last_words)?;
+    let paused = paused.or_else(|| restored.before.map(|_| restored.time)).or_else(last_fact)?;
     let since = since?;
     // A process that waits for the next life of a failed member takes no checkpoint; no fact states when it learns of
     // the failure. A member may have failed before the last commit, after it had completed its part. The clocks may
     // differ by less than the slack, but this comparison can only excuse the coordinator.
-    let deaths = history.supervision.ends.iter();
-    let unmended = deaths.filter(|end| !is_mended(history, group, end, since));
-    let first = unmended.map(|it| it.at.max(since)).min();
-    let stood = first.map_or(stood, |it| it.min(stood));
+    let ends = history.supervision.ends.iter();
+    let unresolved = ends.filter(|end| !is_resolved(history, group, end, since));
+    let first = unresolved.map(|it| it.at.max(since)).min();
+    let paused = first.map_or(paused, |it| it.min(paused));
     // A process that is halted so that a fault can be injected at one of its facts does not request a checkpoint
     // either.
     let stream = &history.trace.streams[&(process, life)];
     let after = stream.partition_point(|(time, _)| *time < since);
-    let mut facts = stream[after..].iter().take_while(|(time, _)| *time <= stood);
+    let mut facts = stream[after..].iter().take_while(|(time, _)| *time <= paused);
     let halted =
         facts.find(|(_, fact)| history.context.halting.contains(&fact.kind())).map(|(time, _)| *time);
-    Some(halted.unwrap_or(stood).since(since))
+    Some(halted.unwrap_or(paused).since(since))
 }
 
 /// Returns whether the end of a life no longer concerns the group at `now`: the group does not wait for the process, or
 /// the process has restored a state in a later life.
-fn is_mended(history: &History<'_>, group: &Group<'_>, end: &LifeEnd, now: Time) -> bool {
+fn is_resolved(history: &History<'_>, group: &Group<'_>, end: &LifeEnd, now: Time) -> bool {
     let follows_line = history.context.promises.affected == Affected::Line;
     let Some((of, place)) = history.member(end.process) else { return true };
     if !follows_line && group.members.binary_search(&end.process).is_err() {

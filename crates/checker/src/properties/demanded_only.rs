@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_re_executed_is_sent_or_read() {
+    fn values_of_re_executed_tasks_are_sent_or_read() {
         assert_eq!(found(true), (2, 0));
         assert_eq!(found(false), (2, 1), "the value of task 3 went nowhere");
     }

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_is_received_before() {
+    fn a_value_sent_before_a_checkpoint_is_received_before_it() {
         assert_eq!(violations(false), (1, 0));
         assert_eq!(violations(true), (1, 1));
     }

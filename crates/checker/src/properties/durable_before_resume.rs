@@ -113,7 +113,7 @@ impl<'a> Recovery<'a> {
     ) {
         let (history, context) = (self.history, self.history.context);
         let copies: Vec<ProcessId> =
-            part.copies.iter().filter(|it| self.is_there(it)).map(|it| it.holder).collect();
+            part.copies.iter().filter(|it| self.is_available(it)).map(|it| it.holder).collect();
         finding.instances += 1;
         let replicas = context.copies.map_or(0, |it| it.replicas as usize);
         let found = context.copies_at(owner, copies.iter().copied()).unwrap_or(0);
@@ -136,7 +136,7 @@ impl<'a> Recovery<'a> {
 
     /// Returns whether a copy was durable before the group resumed, and had not been lost before the group started to
     /// recover.
-    fn is_there(&self, copy: &StoredCopy) -> bool {
+    fn is_available(&self, copy: &StoredCopy) -> bool {
         if !self.history.context.common_clock {
             return true;
         }

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_undone_or_is_older_is_needless() {
+    fn undone_and_older_checkpoints_are_needless() {
         let mut run = Run::new(&[&[0], &[1]]);
         (0..3).for_each(|_| run.commit_with(0, &[0], &[], &[]));
         run.kill(0, false);

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_written_at_once() {
+    fn events_are_written_immediately() {
         assert_eq!(found([true; 3], Span::from_millis(900), 2), []);
         let wrong = found([true; 3], Span::from_millis(1_100), 2);
         assert!(matches!(wrong[0], Breach::EventNotWritten { .. }), "{wrong:?}");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_never_returns_wrote_events_at_once() {
+    fn a_process_that_never_returns_wrote_events_immediately() {
         let wrong = found_at_a_successor([true; 3], Span::from_millis(1_100), Some(2));
         assert!(matches!(wrong[..], [Breach::EventNotWritten { process: ProcessId(0), .. }]), "{wrong:?}");
     }

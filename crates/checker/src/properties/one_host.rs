@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_fails_for_good_need_not_cede_its_partition() {
+    fn a_permanently_failed_process_need_not_cede_its_partition() {
         let mut run = Partitions::new(3);
         run.executed(0, 1, &[], &[]);
         run.executed(1, 2, &[], &[]);

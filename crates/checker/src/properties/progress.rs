@@ -38,12 +38,12 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     let judge = Judge { history, bound, since: calm, begun: begun(history) };
     // Other processes wait for a failed process that is due to return, so its fault is not over.
     let gone = history.supervision.gone(&context.clusters);
-    let is_awaited = |&it: &ProcessId| !judge.is_there(it) && !gone.contains(&it) && !history.has_left(it);
+    let is_awaited = |&it: &ProcessId| !judge.is_present(it) && !gone.contains(&it) && !history.has_left(it);
     if history.groups.iter().flat_map(|group| &group.members).any(is_awaited) {
         return finding;
     }
     for (number, group) in history.groups.numbered() {
-        if group.members.iter().all(|&it| judge.is_there(it)) {
+        if group.members.iter().all(|&it| judge.is_present(it)) {
             finding.instances += 1;
             judge.rollbacks(number, group, &mut finding);
             judge.rounds(group, &mut finding);
@@ -96,7 +96,7 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     /// Returns whether the newest life of a process has not ended, and its cluster has not left.
-    fn is_there(&self, process: ProcessId) -> bool {
+    fn is_present(&self, process: ProcessId) -> bool {
         let newest = self.history.supervision.newest_life(process);
         newest.is_some_and(|life| self.history.supervision.end_of(process, life).is_none())
             && !self.history.has_left(process)

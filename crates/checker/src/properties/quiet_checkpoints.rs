@@ -33,7 +33,7 @@ mod tests {
     use crate::testing::planned::Partitions;
 
     #[test]
-    fn what_is_sent_after_a_part_is_in_no_other_part() {
+    fn a_value_sent_after_a_part_is_in_no_other_part() {
         let mut run = Partitions::new(2);
         let early = run.executed(0, 1, &[], &[1])[0];
         run.delivered(early);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rollback_undid_is_sent_again() {
+    fn an_undone_value_is_sent_again() {
         let mut run = Partitions::new(2);
         let first = run.checkpoint(0, 1);
         run.commit(0, first);

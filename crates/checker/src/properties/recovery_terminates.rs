@@ -62,7 +62,7 @@ mod tests {
     use crate::testing::{Run, check_alone, position};
 
     /// Two clusters that make each other roll back, each `times` times.
-    fn echo(times: u32) -> Run {
+    fn mutual_rollbacks(times: u32) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.commit_all(1, &[1]);
@@ -79,23 +79,23 @@ mod tests {
 
     #[test]
     fn endless_mutual_rollbacks_are_found() {
-        let finding = check_alone(check, &echo(2));
+        let finding = check_alone(check, &mutual_rollbacks(2));
         assert_eq!((finding.instances, finding.violation_count()), (5, 0));
-        let finding = check_alone(check, &echo(10));
+        let finding = check_alone(check, &mutual_rollbacks(10));
         assert_eq!(finding.violation_count(), 2);
         finds!(finding, Breach::RolledBackRepeatedly { .. });
     }
 
     #[test]
-    fn an_echo_of_a_protocol_that_does_not_promise_an_end_is_a_remark() {
-        let mut run = echo(10);
+    fn endless_rollbacks_under_a_protocol_that_does_not_promise_progress_are_a_remark() {
+        let mut run = mutual_rollbacks(10);
         run.withdraw(faultline_core::Promise::Progress);
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count(), finding.remarks.len()), (0, 0, 2));
     }
 
     #[test]
-    fn many_failures_are_not_an_echo() {
+    fn rollbacks_after_many_failures_are_allowed() {
         let mut run = Run::new(&[&[0]]);
         run.commit_all(0, &[0]);
         (1..20).for_each(|incarnation| run.restore(0, incarnation, Some((0, 1))));

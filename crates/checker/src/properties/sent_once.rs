@@ -3,9 +3,10 @@
 //! with it, and once more for each rollback of this group. A rollback that another one overtakes before any process has
 //! restored its state counts as well, because the sender may have been alerted to both. Under [`Promise::Containment`],
 //! only the ends of lives count: each rollback follows from one of them. A message that the process suppressed needs
-//! such a reason for each transmission. If re-executions repeat messages, too, then both ends of a channel compare their
-//! states before it resumes. A process then needs such a reason for each message to another group that its receiver
-//! had before the process restored its state, and kept. The latter is judged if all processes read one clock.
+//! such a reason for each transmission. If re-executions also repeat messages, both ends of a channel compare their
+//! states before the channel resumes. A process then also needs such a reason to send a message to another group if the
+//! receiver had the message before the process restored its state, and kept it. This last rule is judged only if all
+//! processes read one clock.
 //!
 //! Not judged for programs of tasks that are assigned in advance: a recovery demands values again from processes that
 //! did not roll back, and `strictly_required` judges which.
@@ -52,7 +53,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     for ((id, segment), of) in all {
         finding.instances += 1;
         let losses = losses.get(&id.to).copied().unwrap_or(0);
-        let is_needless = repeats && history.context.common_clock && was_there(history, id, segment);
+        let is_needless = repeats && history.context.common_clock && receiver_had(history, id, segment);
         let reasons = if is_needless { 0 } else { u64::from(!of.suppressed) + losses };
         if let Some(at) = of.last.filter(|_| of.times > reasons) {
             let (times, suppressed) = (of.times, of.suppressed);
@@ -62,9 +63,9 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns whether the receiver, in another group, had the message before the sender restored its state, and never rolled
-/// back to a state without it.
-fn was_there(history: &History<'_>, id: MessageId, segment: SegmentNo) -> bool {
+/// Returns whether the receiver, in another group, had the message before the sender restored its state, and never
+/// rolled back to a state without it.
+fn receiver_had(history: &History<'_>, id: MessageId, segment: SegmentNo) -> bool {
     let state = history.segment(segment);
     let is_between = history.group_of(id.from) != history.group_of(id.to);
     let Some(message) = history.messages.find(id).filter(|_| is_between && state.is_restored) else {

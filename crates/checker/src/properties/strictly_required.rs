@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_before_the_channel_was_drained_is_not_lost() {
+    fn a_value_that_arrived_before_the_channel_was_drained_is_not_lost() {
         let mut run = Partitions::new(2);
         let id = run.executed(0, 3, &[], &[1])[0];
         run.joined(1, 5, INITIAL);

@@ -25,14 +25,14 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         if let Claim::Unrecoverable { missing, .. } = claimed.claim {
             finding.instances += 1;
             let dirt = dirt.get_or_insert_with(|| Dirt::of(history));
-            GivingUp::new(history, dirt, claimed).judge(missing, &mut finding);
+            UnrecoverableClaim::new(history, dirt, claimed).judge(missing, &mut finding);
         }
     }
     finding
 }
 
 /// One claim that a cluster cannot be restored.
-struct GivingUp<'a> {
+struct UnrecoverableClaim<'a> {
     history: &'a History<'a>,
     dirt: &'a Dirt,
     claimed: &'a Claimed<'a>,
@@ -40,11 +40,11 @@ struct GivingUp<'a> {
     before: usize,
 }
 
-impl<'a> GivingUp<'a> {
-    fn new(history: &'a History<'a>, dirt: &'a Dirt, claimed: &'a Claimed<'a>) -> GivingUp<'a> {
+impl<'a> UnrecoverableClaim<'a> {
+    fn new(history: &'a History<'a>, dirt: &'a Dirt, claimed: &'a Claimed<'a>) -> UnrecoverableClaim<'a> {
         let segment = history.segment(claimed.at.segment);
         let before = history.supervision.end_of_life(segment.process, segment.life);
-        GivingUp { history, dirt, claimed, before }
+        UnrecoverableClaim { history, dirt, claimed, before }
     }
 
     fn judge(&self, missing: &[(ImageName, Vec<ProcessId>)], finding: &mut Findings) {
@@ -141,7 +141,7 @@ impl<'a> GivingUp<'a> {
         let losers: Vec<ProcessId> = all.filter(has_lost).collect();
         let is_explained = |&(name, _): &&(ImageName, Vec<ProcessId>)| {
             let copies = context.copies_at(name.owner, losers.iter().copied()).unwrap_or(0);
-            losers.contains(&name.owner) && (copies >= replicas as usize || !self.owes_copies(name))
+            losers.contains(&name.owner) && (copies >= replicas as usize || !self.requires_copies(name))
         };
         let (first, _) = missing.first()?;
         missing.iter().find(|it| is_explained(it)).is_none().then_some((first.owner, replicas + 1))
@@ -149,7 +149,7 @@ impl<'a> GivingUp<'a> {
 
     /// Returns whether every replica of a part must have been durable: its checkpoint was committed, or it was restored
     /// and the protocol promises this for restored checkpoints, too.
-    fn owes_copies(&self, name: &ImageName) -> bool {
+    fn requires_copies(&self, name: &ImageName) -> bool {
         let is_committed = self.checkpoint(name).is_some_and(|it| !it.commits.is_empty());
         is_committed || self.history.context.promises.include(Promise::DurableRestore)
     }

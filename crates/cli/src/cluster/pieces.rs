@@ -10,7 +10,7 @@ use faultline_clustering::{Graph, parts};
 use crate::command_error::{CommandError, Exit};
 use crate::{files, output};
 
-/// Prints the process of each piece of a federation's program as a partition file, as METIS writes it: each process gets
+/// Prints a METIS partition file that assigns the pieces of a federation's program to processes. Each process gets
 /// about the same number of pieces, and few values are sent between processes.
 pub(super) fn print(path: &Path) -> Result<Exit, CommandError> {
     let source = files::read(path)?;

@@ -87,7 +87,7 @@ pub(crate) fn available(command: &str) -> Result<(), CommandError> {
 /// The enabled defect of the search in progress.
 static SEARCHED: Mutex<Option<Defect>> = Mutex::new(None);
 
-/// Prints the seed if a protocol panics, so that the panic can be reproduced. Another call changes only the defect.
+/// Prints the seed if a protocol panics, so that the panic can be reproduced. Later calls change only the defect.
 fn print_seed_on_panic(defect: Option<Defect>) {
     static SET: Once = Once::new();
     *SEARCHED.lock().unwrap_or_else(PoisonError::into_inner) = defect;

@@ -45,7 +45,7 @@ fn clusters_are_found_from_the_graph_of_a_run() {
 #[test]
 fn clusters_of_nearly_the_same_size_are_found_on_request() {
     let place = TestDirectory::new();
-    // Two processes that communicate, and four that do.
+    // A group of two processes and a group of four, with little traffic between the groups.
     let talk = |from: usize, to: usize| format!("p{from} p{to} 100\n");
     let pairs = [(0, 1), (2, 3), (2, 4), (2, 5), (3, 4), (3, 5), (4, 5)];
     place.write("uneven.edges", pairs.map(|(from, to)| talk(from, to)).concat() + "p1 p2 1\n");

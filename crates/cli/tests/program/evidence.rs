@@ -10,7 +10,7 @@ use attacks::{Attack, attacks, copy};
 use faultline_trace::{Bundle, SealedBy};
 use serde_json::Value;
 
-/// How often to run a federation whose links differ from the request, as on a busy machine.
+/// The maximum number of runs until the links are as requested. On a busy machine, a single run may not suffice.
 const ATTEMPTS: u32 = 5;
 
 /// Returns the command's verdict on a record and the reasons, or the error.

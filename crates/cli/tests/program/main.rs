@@ -1,4 +1,4 @@
-//! The command-line program as a user calls it.
+//! Tests of the command-line program, which is run as a user would run it.
 
 mod common;
 

@@ -17,7 +17,7 @@ const FAULTS: &str = "  faults:
 #[test]
 fn a_run_by_traffic_control_passes_with_its_links_as_requested() {
     let place = TestDirectory::new();
-    if !can(&place) {
+    if !supports_traffic_control(&place) {
         return;
     }
     let before = interfaces();
@@ -44,7 +44,7 @@ fn a_run_by_traffic_control_passes_with_its_links_as_requested() {
 #[test]
 fn a_run_that_is_killed_leaves_no_process_and_no_interface() {
     let place = TestDirectory::new();
-    if !can(&place) {
+    if !supports_traffic_control(&place) {
         return;
     }
     let before = interfaces();
@@ -84,14 +84,14 @@ fn doctor_names_a_remedy_for_every_missing_feature() {
 }
 
 /// Returns whether traffic control is possible here, and reports it if not.
-fn can(place: &TestDirectory) -> bool {
+fn supports_traffic_control(place: &TestDirectory) -> bool {
     let output = place.faultline(["doctor", "--tc", "--format", "json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let can = found["trafficControl"] == true;
-    if !can {
+    let is_supported = found["trafficControl"] == true;
+    if !is_supported {
         eprintln!("!!! SKIPPED: no traffic control here: {found}");
     }
-    can
+    is_supported
 }
 
 /// Returns the interfaces of this machine that have the names of a run's interfaces. Others may appear and disappear

@@ -36,7 +36,7 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>,
         rows.push(row(name, &runs));
     }
 
-    // A failure in cluster 0 after the guest has left, and one while the guest is still present.
+    // A failure in cluster 0 while all clusters are present, and one after cluster 2 has left.
     let mut failures = Vec::new();
     for (name, leaves) in [("all clusters stay", None), ("cluster 2 has left", Some(3))] {
         let mut setting = every_ten_minutes(with_guest(&base, None, leaves));

@@ -194,13 +194,17 @@ impl Lab<'_, '_> {
 
     /// Runs one setting with every seed. Every run should pass.
     fn run(&mut self, what: &str, federation: &Federation) -> Result<Vec<Statistics>, Interrupted> {
-        let runs = self.run_whatever(what, federation)?;
+        let runs = self.run_allowing_loss(what, federation)?;
         runs.iter().for_each(|run| self.judged.expect_pass(what, run));
         Ok(runs)
     }
 
     /// Runs one setting with every seed. Some runs may end as unrecoverable by design.
-    fn run_whatever(&mut self, what: &str, federation: &Federation) -> Result<Vec<Statistics>, Interrupted> {
+    fn run_allowing_loss(
+        &mut self,
+        what: &str,
+        federation: &Federation,
+    ) -> Result<Vec<Statistics>, Interrupted> {
         let interrupted = self.store.interrupted();
         let runs = self.results("statistics", what, federation, |seed| {
             simulate(federation, seed, &mut Until(interrupted))

@@ -92,7 +92,7 @@ pub(super) fn vary(
     }
     if let Some(Moving { cluster, at, .. }) = joining {
         let name = changed.spec.clusters[cluster].name.clone();
-        changed.spec.faults.retain(|it| !is_in_vain(it, &name, at));
+        changed.spec.faults.retain(|it| !has_no_effect(it, &name, at));
     }
     for _ in 0..chance.between(0, 3) {
         let one = if moving.len() == 1 { moving[0] } else { chance.pick(&moving) };
@@ -106,7 +106,7 @@ pub(super) fn vary(
 }
 
 /// Returns whether a fault ends or pauses processes of a cluster before the cluster joins, which has no effect.
-fn is_in_vain(fault: &Fault, cluster: &str, joins: Span) -> bool {
+fn has_no_effect(fault: &Fault, cluster: &str, joins: Span) -> bool {
     let crashes = fault.crash.as_ref().is_some_and(|it| it.cluster == cluster);
     let pauses = fault.pause.as_ref().is_some_and(|it| it.cluster == cluster);
     let loses = fault.lose_cluster.as_ref().is_some_and(|it| it.cluster == cluster);

@@ -1,4 +1,4 @@
-//! Faults under programs of tasks that occur while an earlier fault, or a cluster that joins, still has an effect.
+//! Faults during programs of tasks that occur while an earlier fault still has an effect, or while a cluster joins.
 
 use faultline_api::quantity::Duration;
 use faultline_api::resource::{ANY, Crash, Fate, Fault, Federation, LoseCluster, When};

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thief_fails_for_good_with_a_task_and_its_successor_fails_later() {
+    fn a_thief_fails_permanently_with_a_task_and_its_successor_fails_later() {
         let (detect, restart) = (Span::from_millis(50), Span::from_millis(20));
         let mut replaced = 0;
         for seed in 0..400 {

@@ -1,4 +1,4 @@
-//! Tests the contract between HydEE and its programs: a program that keeps it, a program that violates it, and how a
+//! Tests the contract between HydEE and its programs: programs that honour it, a program that violates it, and how a
 //! violation is reported. Master and workers violate it: the first worker to answer gets the next piece of work.
 
 use std::sync::Arc;
@@ -107,7 +107,7 @@ fn two_orders_detect_master_and_workers_before_any_failure() {
 }
 
 #[test]
-fn programs_that_keep_the_contract_send_the_same_in_every_order() {
+fn programs_that_honour_the_contract_send_the_same_messages_in_every_order() {
     for pattern in 0..20 {
         let config = exchange::Config { pattern, exchanges: 100, ..exchange::Config::default() };
         assert_eq!(of_workload(faultline_workloads::Config::Exchange(config)), None);

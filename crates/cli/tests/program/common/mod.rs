@@ -10,7 +10,7 @@ use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long a condition may take to hold: a busy machine needs a multiple of the usual time.
+/// The time limit of a condition. On a busy machine, a condition can take several times as long to hold as usual.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A directory in which to run `faultline`.
