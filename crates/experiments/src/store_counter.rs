@@ -1,4 +1,4 @@
-//! Counts the contents of logs and checkpoint stores over time, from the facts as they are stated.
+//! Counts the contents of logs and checkpoint stores over time, from the facts as they are reported.
 //!
 //! No fact states the number of stored checkpoints or logged messages, but facts state which ones are added or
 //! removed.
@@ -52,7 +52,7 @@ pub(crate) struct Cluster {
     pub(crate) most_logged: u64,
     pub(crate) most_logged_by_a_node: u64,
     pub(crate) joined: Option<Time>,
-    /// The time at which a process last stated that it had finished.
+    /// The time at which a process last reported that it had finished.
     pub(crate) finished: Time,
     pub(crate) left: Option<Time>,
 }
@@ -87,7 +87,7 @@ impl StoreCounter {
         }
     }
 
-    /// Handles one fact, in the order in which facts are stated.
+    /// Handles one fact, in the order in which facts are reported.
     pub(crate) fn note(&mut self, record: &Record) {
         let process = record.process;
         match record.fact {

@@ -126,7 +126,7 @@ impl Replay {
     }
 }
 
-/// Collects the stated facts. Each step takes a millisecond.
+/// Collects the reported facts. Each step takes a millisecond.
 struct Tape {
     trace: Trace,
     now: Time,

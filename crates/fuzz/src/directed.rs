@@ -33,7 +33,7 @@ struct Signature {
 struct Moment {
     /// The fact at which the fault strikes.
     fact: FactKind,
-    /// Whether the process that states the fact is the first one of its cluster.
+    /// Whether the process that reports the fact is the first one of its cluster.
     coordinates: bool,
     /// For a part: whether it is that process's own.
     is_own: bool,
@@ -41,13 +41,13 @@ struct Moment {
     recovers: (bool, bool),
 }
 
-/// A fact that triggers a fault: its process, and how many of its kind the process has stated by then.
+/// A fact that triggers a fault: its process, and how many of its kind the process has reported by then.
 type Stated = (ProcessId, u32);
 
 /// A second fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Strike {
-    /// The process that states the fact fails.
+    /// The process that reports the fact fails.
     Itself(Storage),
     /// Another process of its cluster fails.
     Fellow(Storage),
@@ -65,7 +65,7 @@ enum Strike {
 }
 
 impl Strike {
-    /// Returns whether the process that states the fact is among those that fail.
+    /// Returns whether the process that reports the fact is among those that fail.
     fn strikes_itself(self) -> bool {
         !matches!(self, Strike::Fellow(_) | Strike::Stranger(_) | Strike::Outside(_))
     }
@@ -305,11 +305,11 @@ fn with_strike(
     (!struck.is_empty() && validate(&scenario.federation).is_empty()).then_some(scenario)
 }
 
-/// Facts that a process states just before or after it makes data durable, or when it announces this.
+/// Facts that a process reports just before or after it makes data durable, or when it announces this.
 const OF_WRITES: &[FactKind] =
     &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted, FactKind::Finished];
 
-/// Further facts about recoveries, including those that other clusters state in response.
+/// Further facts about recoveries, including those that other clusters report in response.
 const OF_RECOVERIES: &[FactKind] = &[
     FactKind::RecoveryStarted,
     FactKind::Restored,
@@ -335,8 +335,8 @@ fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<Stated>> {
     moments
 }
 
-/// Visits the facts of all ranks, in order: the process and its life, the moment if the fact matters, and how many facts
-/// of its kind the process has stated by then.
+/// Visits the facts of all ranks, in order: the process and its life, the moment if the fact matters, and how many
+/// facts of its kind the process has reported by then.
 fn each_moment(trial: &Trial, mut visit: impl FnMut(ProcessId, Life, Option<Moment>, u32)) {
     let manifest = &trial.manifest;
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = Vec::new();
@@ -391,7 +391,7 @@ fn when(trial: &Trial, fact: FactKind, process: ProcessId, occurrence: u32) -> W
     When { fact, cluster, node: Some(node(manifest, process)), occurrence: Some(occurrence) }
 }
 
-/// Returns the faults of a kind that strike when `process` states a fact; none if there is no process to strike.
+/// Returns the faults of a kind that strike when `process` reports a fact; none if there is no process to strike.
 fn struck(trial: &Trial, process: ProcessId, strike: Strike, chance: &mut Chance) -> Vec<Fault> {
     let manifest = &trial.manifest;
     let cluster = |of: ProcessId| manifest.processes[of.index()].cluster;

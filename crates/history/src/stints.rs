@@ -1,7 +1,8 @@
 //! Assigns the facts of planned programs to partitions.
 //!
 //! A process runs its own partition, and takes over those of other processes: of those that fail permanently, and of
-//! clusters that join later or leave. The states of a partition therefore continue in the streams of other processes, in
+//! clusters that join later or leave. The states of a partition therefore continue in the streams of other processes,
+//! in
 //! *stints*. A life may have several stints of a partition that moves away and returns. The stints of a partition are
 //! ordered by the recovery with which each of them begins.
 
@@ -14,7 +15,7 @@ use faultline_trace::{Stream, Trace};
 pub(super) struct Stint<'a> {
     /// The partition, or the process if it runs none.
     pub(super) partition: ProcessId,
-    /// The process that states the facts.
+    /// The process that reports the facts.
     pub(super) host: ProcessId,
     pub(super) life: Life,
     pub(super) stream: &'a Stream,
@@ -46,7 +47,7 @@ pub(super) fn of(trace: &Trace) -> Option<Vec<Stint<'_>>> {
                 stints.extend(split(host, life, stream, newest.entry(host).or_default()));
             }
         }
-        // A process that has no state of its own partition yet may state facts about itself while another process runs
+        // A process that has no state of its own partition yet may report facts about itself while another process runs
         // the partition.
         stints.sort_by_key(|it| (it.partition, it.begins, it.host != it.partition, it.host, it.life));
         stints

@@ -272,7 +272,7 @@ impl Run {
         self.supervisor(Fact::LifeStarted { process, life: life.next(), boot });
     }
 
-    /// Makes the process continue as its next life, with an empty state. States no fact.
+    /// Makes the process continue as its next life, with an empty state. Reports no fact.
     pub fn next_life(&mut self, process: u32) {
         let state = self.states.get_mut(&process).expect("is part of the run");
         *state = ProcessState { life: state.life.next(), ..ProcessState::default() };

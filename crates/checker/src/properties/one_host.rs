@@ -3,8 +3,8 @@
 //! has joined. A process that still runs when a partition moves away must stop running the partition before it leaves,
 //! and before the program ends.
 //!
-//! The process that takes over states that it has restored the partition; the other one states that it has ceded it. A
-//! process that fails need not cede anything: its next life runs only the partitions that it is told to run.
+//! The new host reports that it has restored the partition; the old one reports that it has ceded it. A process that
+//! fails need not cede anything: its next life runs only the partitions that it is told to run.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Life, ProcessId};

@@ -88,7 +88,7 @@ const MOMENTS_OF_TASKS: &[FactKind] = &[
     FactKind::Finished,
 ];
 
-/// Facts about checkpoints. Under a protocol that takes no checkpoints, they are never stated.
+/// Facts about checkpoints. Under a protocol that takes no checkpoints, they are never reported.
 pub(super) const OF_CHECKPOINTS: &[FactKind] =
     &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted];
 
@@ -212,7 +212,7 @@ impl<'a> Faults<'a> {
     }
 
     /// Adds a crash during the computing time if no fault has a fixed time in it. All other faults may come too late,
-    /// or wait for a fact that is never stated, and a run without an effective fault shows nothing.
+    /// or wait for a fact that is never reported, and a run without an effective fault shows nothing.
     pub(super) fn with_one_at_a_time(&self, chance: &mut Chance, mut faults: Vec<Fault>) -> Vec<Fault> {
         let starts_in_time = |it: &Fault| it.at.is_some_and(|it| it.0 <= self.length);
         if !faults.is_empty() && !faults.iter().any(starts_in_time) {

@@ -27,7 +27,7 @@ const OF_SERVERS: &[FactKind] =
 pub(super) fn add(chance: &mut Chance, federation: &mut Federation, outside: &[String], outage: Span) {
     let mut more = Vec::new();
     let spec = &federation.spec;
-    // Without checkpoints, no process ever states that it takes one.
+    // Without checkpoints, no process ever reports that it takes one.
     let takes_checkpoints = spec.protocol.checkpointing().is_some();
     let stated = |all: &[FactKind]| -> Vec<FactKind> {
         let is_stated = |it: &FactKind| takes_checkpoints || !OF_CHECKPOINTS.contains(it);

@@ -369,7 +369,7 @@ impl Rollback {
 }
 
 impl Message {
-    /// Records a transmission. The protocol and the composite both state a re-send, one after the other.
+    /// Records a transmission. The protocol and the composite both report a re-send, one after the other.
     fn transmit(&mut self, at: Time, again: bool) {
         const TOGETHER: Span = Span::from_millis(1);
         match self.transmitted.last_mut() {

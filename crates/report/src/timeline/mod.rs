@@ -182,7 +182,7 @@ pub struct Rollback {
     pub because_of: Option<usize>,
     /// The number of messages that other groups re-sent to this one afterwards.
     pub resent: u64,
-    /// Whether the protocol stated that every member resumed.
+    /// Whether the protocol reported that every member resumed.
     pub complete: bool,
 }
 
@@ -203,7 +203,7 @@ impl Rollback {
 pub struct RestoredMember {
     /// The time at which its state was restored.
     pub restored: Time,
-    /// The time at which it resumed; `None` if it did not state that.
+    /// The time at which it resumed; `None` if it did not report that.
     pub resumed: Option<Time>,
     /// The time at which it was last in the state that it restored.
     pub saved: Time,
