@@ -1,4 +1,4 @@
-//! Builds small traces for tests: a composite that states its actions correctly, driven step by step.
+//! Builds small traces for tests: a composite that reports its actions correctly, driven step by step.
 
 #![expect(
     missing_docs,
