@@ -284,7 +284,7 @@ impl Run {
     }
 
     /// Injects the fault that ends this process permanently.
-    pub fn lose_for_good(&mut self, process: u32) {
+    pub fn lose_permanently(&mut self, process: u32) {
         let (storage, no) = (StorageFate::Kept, FaultNo(0));
         let (of, life) = (p(process), self.states[&process].life);
         self.supervisor(Fact::Injecting {

@@ -214,7 +214,7 @@ mod tests {
     use faultline_core::Boot;
 
     #[test]
-    fn a_life_that_states_nothing_has_an_empty_stream() {
+    fn a_life_that_reports_nothing_has_an_empty_stream() {
         let mut recorder = Recorder::default();
         let (process, life) = (ProcessId(4), Life(1));
         recorder.record(Record {

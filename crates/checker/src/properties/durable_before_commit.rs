@@ -166,7 +166,7 @@ mod tests {
             name
         };
         let first = commit(&mut run, 1, &[1]);
-        run.lose_for_good(1);
+        run.lose_permanently(1);
         run.0.durable(2, first);
         let second = commit(&mut run, 2, &[2]);
         let finding = check_alone(check, &run.0);

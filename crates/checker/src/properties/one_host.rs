@@ -160,7 +160,7 @@ mod tests {
             run.0.supervisor(Fact::Joined(ClusterId(2)));
             run.0.state(0, Fact::Ceded { partition: p(2), epoch: Incarnation(5) });
             if departs {
-                run.0.lose_for_good(2);
+                run.0.lose_permanently(2);
             }
             run.absorbed(1, 2, 6);
             let wrong = check_alone(check, &run.0).wrong();
@@ -176,7 +176,7 @@ mod tests {
         run.0.supervisor(Fact::Joined(ClusterId(2)));
         run.0.state(0, Fact::Ceded { partition: p(2), epoch: Incarnation(5) });
         run.absorbed(2, 2, 5);
-        run.0.lose_for_good(2);
+        run.0.lose_permanently(2);
         run.absorbed(0, 2, 8);
         run.0.supervisor(Fact::Leaving(ClusterId(0)));
         run.absorbed(1, 2, 9);
@@ -191,7 +191,7 @@ mod tests {
         let mut run = Partitions::new(3);
         run.executed(0, 1, &[], &[]);
         run.executed(1, 2, &[], &[]);
-        run.0.lose_for_good(0);
+        run.0.lose_permanently(0);
         run.absorbed(1, 0, 5);
         let finding = check_alone(check, &run.0);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));

@@ -242,7 +242,7 @@ mod tests {
             let mut run = TaskRun::new(2);
             let (name, _) = run.commit(0, 1, false);
             if is_gone {
-                run.lose_for_good(0);
+                run.lose_permanently(0);
             } else {
                 run.0.kill(0, false);
             }

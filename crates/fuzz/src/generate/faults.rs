@@ -21,7 +21,7 @@ pub(super) struct Faults<'a> {
     /// Facts that faults may wait for.
     moments: Vec<FactKind>,
     /// The share of crashed processes that never return, in percent. Nothing is drawn if it is 0.
-    for_good: u64,
+    never_return: u64,
     storage_lost: bool,
     by_fact: bool,
     in_bursts: bool,
@@ -129,18 +129,18 @@ impl<'a> Faults<'a> {
         self
     }
 
-    /// Draws the kinds of fault for a program of tasks. `for_good` is the percentage of crashed processes that never
-    /// return.
+    /// Draws the kinds of fault for a program of tasks. `never_return` is the percentage of crashed processes that
+    /// never return.
     pub(super) fn of_tasks(
         chance: &mut Chance,
         clusters: &'a [Cluster],
         outside: Vec<String>,
         length: Span,
         outage: Span,
-        for_good: u64,
+        never_return: u64,
     ) -> Faults<'a> {
         let faults = Faults::new(chance, clusters, outside, length, outage);
-        Faults { moments: MOMENTS_OF_TASKS.to_vec(), for_good, ..faults }
+        Faults { moments: MOMENTS_OF_TASKS.to_vec(), never_return, ..faults }
     }
 
     pub(super) fn new(
@@ -181,7 +181,7 @@ impl<'a> Faults<'a> {
             outage,
             kinds,
             moments: MOMENTS.to_vec(),
-            for_good: 0,
+            never_return: 0,
             storage_lost,
             by_fact,
             in_bursts,
@@ -261,7 +261,7 @@ impl<'a> Faults<'a> {
 
     /// Draws whether a crashed process returns; `None` means that it does.
     fn returns(&self, chance: &mut Chance) -> Option<bool> {
-        (self.for_good > 0 && chance.percent(self.for_good)).then_some(false)
+        (self.never_return > 0 && chance.percent(self.never_return)).then_some(false)
     }
 
     /// Draws the effect of a fault. The caller draws its time.

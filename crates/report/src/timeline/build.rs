@@ -131,7 +131,7 @@ fn take_over(timeline: &mut Timeline, history: &History<'_>) {
             let from = it.image.map(|image| (image.position(), it.to));
             timeline.taken_over.push(Takeover { at, by, of: it.of, from, tasks });
         }
-        timeline.lost_for_good.extend(it.undone.into_iter().map(|stretch| (it.of, stretch)));
+        timeline.lost_permanently.extend(it.undone.into_iter().map(|stretch| (it.of, stretch)));
     }
 }
 

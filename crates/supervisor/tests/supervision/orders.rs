@@ -248,7 +248,7 @@ fn a_life_that_ends_before_the_start_is_replaced_first() {
 // Failures
 
 #[test]
-fn a_failure_is_stated_and_announced_and_the_next_life_follows() {
+fn a_failure_is_reported_and_announced_and_the_next_life_follows() {
     let mut driver = TestDriver::begun(vec![]);
     driver.exited(P1, 1);
     assert_eq!(driver.take(), [detected(P1, 1)]);
@@ -446,7 +446,7 @@ fn a_life_that_has_not_restored_yet_does_not_reset_the_progress() {
 }
 
 #[test]
-fn a_program_of_tasks_states_its_progress_without_a_total() {
+fn a_program_of_tasks_reports_its_progress_without_a_total() {
     let mut driver = TestDriver::begun(vec![]);
     for done in [3, 8] {
         let gauges = Gauges { progress: Progress { done, total: 0 }, ..Gauges::default() };
@@ -488,7 +488,7 @@ fn a_process_has_started_once_the_membership_contains_it() {
 // Faults
 
 #[test]
-fn faults_are_timed_from_the_start_and_stated_before_they_are_injected() {
+fn faults_are_timed_from_the_start_and_reported_before_they_are_injected() {
     let mut driver = TestDriver::begun(vec![(at(10), crash(P2))]);
     assert_eq!(driver.fault(0), FaultState::Pending);
     driver.pass(BEGUN + Span(9));
