@@ -249,8 +249,8 @@ impl Breach {
                 process(id.from)
             ),
             Breach::CoordinationMessages { position, found, expected, partitions, channels } => format!(
-                "checkpoint {position} required {found} messages instead of {expected}, with {partitions} partitions and \
-                 {channels} channels"
+                "checkpoint {position} required {found} messages instead of {expected}, with {partitions} partitions \
+                 and {channels} channels"
             ),
             Breach::CommittedBeforeDurable { group, position, owner, holder } => format!(
                 "checkpoint {position} of {} was committed before the part of {} was durable at {}",
