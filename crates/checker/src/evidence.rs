@@ -184,7 +184,7 @@ impl<'a> Demands<'a> {
     }
 
     /// Requires that a run counts as completed if and only if the supervisor's last fact says so, and that every rank
-    /// of a completed run has stated its result.
+    /// of a completed run has reported its result.
     fn completion(&self, found: &mut Vec<Contradiction>) {
         let place = self.facts.iter().position(|(_, fact)| *fact == Fact::Completed);
         let (last, _) = self.facts[self.facts.len() - 1];
@@ -448,8 +448,8 @@ mod tests {
                 facts.iter_mut().find(|(_, fact)| is_it(fact)).unwrap().0 = Time(u64::MAX);
             })
         };
-        assert!(moved(true).contains("life 1 of lyon-0 stated facts before it was started"));
-        assert!(!moved(false).contains("stated facts before"));
+        assert!(moved(true).contains("life 1 of lyon-0 reported facts before it was started"));
+        assert!(!moved(false).contains("reported facts before"));
     }
 
     #[test]
@@ -473,7 +473,7 @@ mod tests {
         let why = contradictions_after(|run| {
             run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().clear();
         });
-        assert_eq!(why, "life 1 of lyon-0 never stated its result");
+        assert_eq!(why, "life 1 of lyon-0 never reported its result");
     }
 
     #[test]

@@ -48,8 +48,8 @@ pub enum Property {
     MembersAgree,
     /// If a checkpoint contains the delivery of a message sent within its cluster, it also contains the send.
     ConsistentCheckpoint,
-    /// A checkpoint of partitions was used as valid only once every partition had saved its part, and was then kept until
-    /// a newer one was complete.
+    /// A checkpoint of partitions was used as valid only once every partition had saved its part, and was then kept
+    /// until a newer one was complete.
     ValidCheckpoints,
     /// A checkpoint of partitions contains the receipt of every message whose send it contains.
     Drained,
@@ -122,7 +122,7 @@ pub enum Strictness {
 }
 
 impl Property {
-    /// Returns whether a violation holds even if facts are missing, because the stated facts alone prove it.
+    /// Returns whether a violation holds even if facts are missing, because the reported facts alone prove it.
     fn needs_no_other_fact(self) -> bool {
         matches!(
             self,

@@ -20,7 +20,7 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             format!("the supervisor's facts do not state that {} was started", life_of(process, life))
         }
         Contradiction::StatedTooEarly(process, life) => {
-            format!("{} stated facts before it was started", life_of(process, life))
+            format!("{} reported facts before it was started", life_of(process, life))
         }
         Contradiction::StartedTooEarly { process, life, next } => {
             format!("the failure of {} was never detected, but {next} started", life_of(process, life))
@@ -50,12 +50,12 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             "the run completed according to the supervisor's facts, but not according to the manifest"
                 .to_owned()
         }
-        Contradiction::StatedAfterEnd => "the supervisor stated facts after the end of the run".to_owned(),
+        Contradiction::StatedAfterEnd => "the supervisor reported facts after the end of the run".to_owned(),
         Contradiction::WrongEnd { end, last } => {
-            format!("the run ended after {end}, but its last fact was stated at {last}")
+            format!("the run ended after {end}, but its last fact was reported at {last}")
         }
         Contradiction::NoResult(process, life) => {
-            format!("{} never stated its result", life_of(process, life))
+            format!("{} never reported its result", life_of(process, life))
         }
         Contradiction::ResultMisplaced(process, life) => format!(
             "the result of {} is not at the position that its witness states: facts before it were changed",
@@ -249,8 +249,8 @@ impl Breach {
                 process(id.from)
             ),
             Breach::CoordinationMessages { position, found, expected, partitions, channels } => format!(
-                "checkpoint {position} took {found} messages instead of {expected}, with {partitions} partitions and \
-                 {channels} channels"
+                "checkpoint {position} required {found} messages instead of {expected}, with {partitions} partitions \
+                 and {channels} channels"
             ),
             Breach::CommittedBeforeDurable { group, position, owner, holder } => format!(
                 "checkpoint {position} of {} was committed before the part of {} was durable at {}",
@@ -566,7 +566,7 @@ impl Breach {
                 format!("{older} of {} still acted at {at}, after {newer} was started", process(of))
             }
             Breach::NeverStarted { process: of, life } => {
-                format!("{life} of {} stated facts, but was never started", process(of))
+                format!("{life} of {} reported facts, but was never started", process(of))
             }
             Breach::StartedUndetected { process: of, older, newer } => {
                 format!("{newer} of {} was started before the failure of {older} was detected", process(of))
@@ -746,7 +746,7 @@ impl Gap {
             }
             Gap::NoMessage => "no message had to be delivered".into(),
             Gap::NoCheckpoint => "no checkpoint was taken".into(),
-            Gap::NoResultOfTasks => "no process states a result that contains tasks".into(),
+            Gap::NoResultOfTasks => "no process reported a result that contains tasks".into(),
         }
     }
 }

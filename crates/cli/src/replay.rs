@@ -242,7 +242,7 @@ fn replay_life<P: Process>(
     replayed
 }
 
-/// A fact that a replayed process stated.
+/// A fact that a replayed process reported.
 struct ReplayedFact {
     /// The number of the last input before it.
     input: usize,
@@ -251,8 +251,8 @@ struct ReplayedFact {
     fact: Fact,
 }
 
-/// Returns the number of the first fact that differs from the recorded one. In virtual time, a process is halted when it
-/// states a fact that triggers a fault. Its remaining actions happen after the supervisor has released it.
+/// Returns the number of the first fact that differs from the recorded one. In virtual time, a process is halted when
+/// it reports a fact that triggers a fault. Its remaining actions happen after the supervisor has released it.
 fn first_difference(
     facts: &[ReplayedFact],
     recorded: &[(Time, Fact)],

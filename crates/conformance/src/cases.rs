@@ -480,7 +480,7 @@ pub fn a_long_pause_is_fenced(driver: &mut impl Driver) {
     evidence.expect_complete();
     assert_eq!(evidence.lives(P1), [FIRST, SECOND]);
     let own: Vec<&Fact> = evidence.supervisor().collect();
-    let place = |wanted: &Fact| own.iter().position(|fact| *fact == wanted).expect("the fact is stated");
+    let place = |wanted: &Fact| own.iter().position(|fact| *fact == wanted).expect("the fact is reported");
     let by = EndedBy::Fault(FaultNo(0));
     let failed = Fact::Failed { process: P1, life: FIRST, storage: StorageFate::Kept, by };
     let detected = Fact::Detected { process: P1, life: FIRST };

@@ -1,6 +1,6 @@
 //! The contract between a process and its driver, as tests that every driver runs.
 //!
-//! A [`Probe`] is a process that follows a [`Script`], and states every action of its driver as an
+//! A [`Probe`] is a process that follows a [`Script`], and reports every action of its driver as an
 //! [`Observation`]. A [`Scenario`] is a federation of probes with a plan of faults. A [`Driver`] runs a
 //! scenario and returns its facts. Each function of [`cases`] runs scenarios and judges them. A driver's
 //! tests are a single line:

@@ -1,4 +1,4 @@
-//! A process that performs its script, and states the actions of its driver.
+//! A process that performs its script, and reports the actions of its driver.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub enum Act {
     Settle,
     /// States [`Claim::Protected`], as a trigger for faults.
     Mark,
-    /// States that the probe has finished.
+    /// Reports that the probe has finished.
     Finish,
 }
 
@@ -91,7 +91,7 @@ pub struct Probe<const FIFO: bool> {
     /// Number of messages and images.
     sent: u64,
     received: u64,
-    /// The values of `sent` and `received` when the probe last stated that it had finished.
+    /// The values of `sent` and `received` when the probe last reported that it had finished.
     finished_at: Option<(u64, u64)>,
     facts: u64,
     total: u64,

@@ -1,8 +1,8 @@
 //! Facts: the only channel through which a run is observed. Triggers, metrics, golden files, checkers, dashboards
 //! and diagrams are all based on them.
 //!
-//! The composite states its own observations (sent, delivered, saved, …). A fact that only the protocol can know is a
-//! [`Claim`]: self-reported, and never used as evidence. The supervisor states its own actions on processes.
+//! The composite reports its own observations (sent, delivered, saved, …). A fact that only the protocol can know is a
+//! [`Claim`]: self-reported, and never used as evidence. The supervisor reports its own actions on processes.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -225,7 +225,7 @@ pub enum TheftStep {
 }
 
 impl TheftStep {
-    /// Returns the kind of a fact that states this step.
+    /// Returns the kind of a fact that reports this step.
     pub const fn kind(self) -> FactKind {
         match self {
             TheftStep::Lent => FactKind::Lent,
@@ -273,7 +273,7 @@ pub enum Fact {
     Suppressed(MessageId),
     /// The application received a message.
     Delivered(MessageId),
-    /// The application's later actions may depend on the message. Stated only under protocols that rely on repetition
+    /// The application's later actions may depend on the message. Reported only under protocols that rely on repetition
     /// ([`Protocol::REPEATS`](crate::Protocol::REPEATS)).
     Consumed(MessageId),
     /// The protocol dropped a message that a rollback of its sender undid.
@@ -285,13 +285,13 @@ pub enum Fact {
     /// The application's state was replaced with the state in an image, or with the initial state if there is no
     /// image, under this incarnation.
     Restored(Box<(Option<ImageName>, Incarnation, Witness)>),
-    /// The application has finished in this state. Stated again if the state changes afterwards.
+    /// The application has finished in this state. Reported again if the state changes afterwards.
     Finished(Box<(Witness, Digest)>),
     /// A computation of the application ended ([`Application::computed`](crate::Application::computed)). It started
-    /// immediately after this life had stated `since` facts. Not stated for programs of tasks, which state
+    /// immediately after this life had reported `since` facts. Not reported for programs of tasks, which report
     /// [`Fact::Ran`] instead.
     Computed {
-        /// Number of facts that this life had stated before the computation started.
+        /// Number of facts that this life had reported before the computation started.
         since: FactNo,
     },
     /// The outcome of a task was applied to the state. The state now contains the tasks that this task spawned: all
@@ -304,7 +304,7 @@ pub enum Fact {
         /// Duration of the task in microseconds: the program's figure, scaled by the speed of the process.
         cost_us: u32,
     },
-    /// Under a plan: the partition and the dependencies of one execution of a task. Stated immediately before
+    /// Under a plan: the partition and the dependencies of one execution of a task. Reported immediately before
     /// [`Fact::Ran`] or [`Fact::Rerun`] of the task.
     Planned(Box<PlannedTask>),
     /// A task that is already part of the state was re-executed outside of it, because another process lost
@@ -377,7 +377,7 @@ pub enum Fact {
         /// The reason, in words.
         reason: Arc<str>,
     },
-    /// A life ends, because of an injected fault or because it cannot continue. The supervisor states this before it
+    /// A life ends, because of an injected fault or because it cannot continue. The supervisor reports this before it
     /// kills the process.
     Failed {
         /// The process that fails.
@@ -398,14 +398,14 @@ pub enum Fact {
     },
     /// The supervisor found that every rank has finished, and that no message is in transit.
     Completed,
-    /// The user changed the running federation. The supervisor states this before it acts on the change.
+    /// The user changed the running federation. The supervisor reports this before it acts on the change.
     Changed(Box<Change>),
-    /// A cluster joins. The supervisor states this before it announces the cluster's processes.
+    /// A cluster joins. The supervisor reports this before it announces the cluster's processes.
     Joined(ClusterId),
-    /// A cluster is about to leave, but its partitions must first move to other processes. The supervisor states this
+    /// A cluster is about to leave, but its partitions must first move to other processes. The supervisor reports this
     /// before it announces the departure.
     Leaving(ClusterId),
-    /// A cluster leaves. The supervisor states this before it ends the cluster's processes permanently and releases
+    /// A cluster leaves. The supervisor reports this before it ends the cluster's processes permanently and releases
     /// their storage.
     Left(ClusterId),
     /// The process told its storage to remove an image. The image may belong to another process, and need not exist.
@@ -519,7 +519,7 @@ impl Fact {
 }
 
 impl Claim {
-    /// Returns the kind of a fact that states this claim.
+    /// Returns the kind of a fact that reports this claim.
     pub fn kind(&self) -> FactKind {
         match self {
             Claim::CheckpointRequested { .. } => FactKind::CheckpointRequested,
@@ -544,7 +544,7 @@ impl Claim {
 }
 
 impl FactKind {
-    /// The kinds that a process states, and that a trigger can wait for.
+    /// The kinds that a process reports, and that a trigger can wait for.
     pub const OF_PROCESSES: [FactKind; 44] = [
         FactKind::Sent,
         FactKind::Transmitted,

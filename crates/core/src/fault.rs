@@ -137,13 +137,13 @@ pub enum Fault {
 pub enum Trigger {
     /// At an instant, counted from the start of the application.
     At(Time),
-    /// When a process states a fact. The process is halted before its next action until the fault has been injected.
+    /// When a process reports a fact. The process is halted before its next action until the fault has been injected.
     When {
         /// The kind of fact to wait for.
         fact: FactKind,
-        /// The cluster of the process that states the fact; `None` matches all clusters.
+        /// The cluster of the process that reports the fact; `None` matches all clusters.
         cluster: Option<ClusterId>,
-        /// The process that states the fact; `None` matches all processes.
+        /// The process that reports the fact; `None` matches all processes.
         process: Option<ProcessId>,
         /// Which occurrence of the fact triggers the fault, counted from 1 in the order in which facts reach
         /// the supervisor.
@@ -160,7 +160,7 @@ impl Trigger {
         }
     }
 
-    /// Returns whether the trigger counts a fact of this kind, stated by process `by` of cluster `of`.
+    /// Returns whether the trigger counts a fact of this kind, reported by process `by` of cluster `of`.
     pub fn matches(&self, kind: FactKind, by: ProcessId, of: ClusterId) -> bool {
         match self {
             Trigger::At(_) => false,

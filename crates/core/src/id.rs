@@ -93,7 +93,7 @@ impl Life {
 }
 
 impl ProcessId {
-    /// The supervisor, which states facts but is not a process of the federation.
+    /// The supervisor, which reports facts but is not a process of the federation.
     pub const SUPERVISOR: ProcessId = ProcessId(u32::MAX);
 }
 

@@ -30,7 +30,7 @@ impl ImageName {
     }
 
     /// Returns whether the image is a part of a checkpoint. Checkpoints are numbered from 1; a protocol may use the
-    /// number 0 to store data that is not application state. No fact is stated about such images.
+    /// number 0 to store data that is not application state. No fact is reported about such images.
     pub const fn is_part(self) -> bool {
         self.sn.0 > 0
     }

@@ -98,8 +98,8 @@ impl Membership {
         self.presence(self.cluster_of(process)).is_present()
     }
 
-    /// Returns whether work and replicas may be given to `process`: it may have failed, but will return, and its cluster
-    /// is present and not about to leave.
+    /// Returns whether work and replicas may be given to `process`: it may have failed, but will return, and its
+    /// cluster is present and not about to leave.
     pub fn is_staying(&self, process: ProcessId) -> bool {
         let presence = self.presence(self.cluster_of(process));
         !self.member(process).gone && presence.is_present() && presence != Presence::Leaving
@@ -211,7 +211,7 @@ pub struct Birth<C> {
     pub record: Option<Arc<[u8]>>,
     /// Seed of the process's own random choices.
     pub seed: u64,
-    /// The kinds of facts that the driver accepts. The process numbers the other facts as well, but need not state
+    /// The kinds of facts that the driver accepts. The process numbers the other facts as well, but need not report
     /// them.
     pub facts: FactKinds,
 }

@@ -1,6 +1,6 @@
 //! The composition of a protocol and an application into one process.
 //!
-//! The composite numbers application messages, states the facts that a protocol must not state about itself,
+//! The composite numbers application messages, reports the facts that a protocol must not report about itself,
 //! maintains the witness, and decides when the application runs. It is independent of the protocol.
 
 use alloc::boxed::Box;
@@ -53,7 +53,7 @@ crate::defects! {
     SnapshotWithoutNumbers,
     /// A delivery is not added to the witness.
     DeliveryUnwitnessed,
-    /// After a restore, the result is not stated again until the state changes.
+    /// After a restore, the result is not reported again until the state changes.
     ResultNotRepeated,
 }
 
@@ -90,7 +90,7 @@ struct NodeState<A: Application> {
     delivered: u64,
     /// `None` for a process whose role runs no application.
     application: Option<A>,
-    /// The running job, and the number of facts stated before it started.
+    /// The running job, and the number of facts reported before it started.
     job: Option<(JobNo, FactNo)>,
     outbox: Outbox,
     /// Actions of the application that have not yet been passed to the protocol.
@@ -223,7 +223,7 @@ impl<P: Protocol, A: Application> Node<P, A> {
     }
 
     /// Passes every send to the protocol, answers a pending snapshot request, and then lets the application continue.
-    /// If the application has nothing to do, answers a pending rest request. Finally, states the result if it may be
+    /// If the application has nothing to do, answers a pending rest request. Finally, reports the result if it may be
     /// new, and tells the protocol if the application has just left.
     #[inline(always)]
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {

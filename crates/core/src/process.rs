@@ -137,7 +137,7 @@ pub enum Action<S, M, H, V, J> {
     Held,
     /// Runs a job. Answered by [`Event::Computed`].
     Compute(JobNo, J),
-    /// States a fact.
+    /// Reports a fact.
     Fact(Fact),
 }
 

@@ -47,7 +47,7 @@ pub trait Protocol: ProtocolTypes {
     /// Whether the protocol relies on send determinism: a re-execution sends the same messages as the original
     /// execution (HydEE, definition 3). The n-th message of a channel is then the same message in every incarnation, so
     /// identities carry no incarnation. The composite passes the application's [consumptions](crate::Outbox::consume)
-    /// to the protocol, and states them as facts.
+    /// to the protocol, and reports them as facts.
     const REPEATS: bool = false;
 
     /// Returns [`Protocol::FIFO`]. Only a protocol with erased types determines this from its parameters instead.
@@ -167,7 +167,7 @@ pub trait Machine<P: ProtocolTypes> {
     fn started(&mut self);
     /// Reports that this process's storage again holds everything that it should.
     fn held(&mut self);
-    /// States a fact that only the protocol can know.
+    /// Reports a fact that only the protocol can know.
     fn claim(&mut self, claim: Claim);
 }
 
@@ -175,7 +175,7 @@ pub trait Machine<P: ProtocolTypes> {
 pub trait Host<P: Protocol>: Machine<P> {
     /// Hands an application message to the network, for the first time or again.
     fn transmit(&mut self, id: MessageId, stamp: P::Stamp, payload: Payload);
-    /// States that a message is not handed to the network, because its receiver already has it.
+    /// Reports that a message is not handed to the network, because its receiver already has it.
     fn suppress(&mut self, id: MessageId);
     /// Delivers a message to the application immediately. The application's sends in response arrive as
     /// [`Input::Sent`] once the current input has been handled.

@@ -75,8 +75,8 @@ impl Spread {
         self.runs > 0 && (self.mean - value).abs() <= tolerance
     }
 
-    /// Returns twice the standard error of the mean. About nineteen in twenty means differ from the true mean by less.
-    /// It decreases with the number of runs.
+    /// Returns twice the standard error of the mean, which decreases as the number of runs grows. About nineteen in
+    /// twenty means differ from the true mean by less.
     pub fn uncertainty(&self) -> f64 {
         2.0 * self.deviation / (self.runs.max(1) as f64).sqrt()
     }

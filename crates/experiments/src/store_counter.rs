@@ -1,4 +1,4 @@
-//! Counts the contents of logs and checkpoint stores over time, from the facts as they are stated.
+//! Counts the contents of logs and checkpoint stores over time, from the facts as they are reported.
 //!
 //! No fact states the number of stored checkpoints or logged messages, but facts state which ones are added or
 //! removed.
@@ -52,7 +52,7 @@ pub(crate) struct Cluster {
     pub(crate) most_logged: u64,
     pub(crate) most_logged_by_a_node: u64,
     pub(crate) joined: Option<Time>,
-    /// The time at which a process last stated that it had finished.
+    /// The time at which a process last reported that it had finished.
     pub(crate) finished: Time,
     pub(crate) left: Option<Time>,
 }
@@ -87,7 +87,7 @@ impl StoreCounter {
         }
     }
 
-    /// Handles one fact, in the order in which facts are stated.
+    /// Handles one fact, in the order in which facts are reported.
     pub(crate) fn note(&mut self, record: &Record) {
         let process = record.process;
         match record.fact {
@@ -173,12 +173,12 @@ mod tests {
     use super::*;
     use faultline_core::{Attempt, Cause, FactNo, Incarnation, Life, Sn, Witness};
 
-    struct Story(StoreCounter);
+    struct CountedRun(StoreCounter);
 
-    impl Story {
+    impl CountedRun {
         /// Creates a counter for two clusters of two processes.
-        fn new() -> Story {
-            Story(StoreCounter::new([0, 0, 1, 1].map(ClusterId).to_vec(), 2))
+        fn new() -> CountedRun {
+            CountedRun(StoreCounter::new([0, 0, 1, 1].map(ClusterId).to_vec(), 2))
         }
 
         fn fact(&mut self, process: u32, fact: Fact) {
@@ -208,7 +208,10 @@ mod tests {
 
         fn checkpoint(&mut self, processes: &[u32], sn: u32) {
             for &process in processes {
-                self.fact(process, Fact::Saved(Box::new((Story::part(process, sn), Witness::default(), 0))));
+                self.fact(
+                    process,
+                    Fact::Saved(Box::new((CountedRun::part(process, sn), Witness::default(), 0))),
+                );
                 let (position, attempt) = (Position::new(0, sn), Attempt(1));
                 let (frozen, vectors) = Default::default();
                 self.claim(process, Claim::Committed { position, attempt, forced: false, frozen, vectors });
@@ -222,37 +225,39 @@ mod tests {
 
     #[test]
     fn logs_hold_messages_to_other_clusters_until_they_are_collected_or_undone() {
-        let mut story = Story::new();
-        story.send(0, 1, 0);
-        let id = story.send(0, 2, 0);
-        story.checkpoint(&[0, 1], 1);
-        story.send(0, 3, 0);
-        story.send(1, 3, 0);
-        story.claim(0, Claim::Resent { id });
-        story.fact(0, Fact::Transmitted { id, position: Position::new(0, 1) });
-        let cluster = &story.0.clusters[0];
+        let mut run = CountedRun::new();
+        run.send(0, 1, 0);
+        let id = run.send(0, 2, 0);
+        run.checkpoint(&[0, 1], 1);
+        run.send(0, 3, 0);
+        run.send(1, 3, 0);
+        run.claim(0, Claim::Resent { id });
+        run.fact(0, Fact::Transmitted { id, position: Position::new(0, 1) });
+        let cluster = &run.0.clusters[0];
         assert_eq!((cluster.most_logged, cluster.most_logged_by_a_node), (3, 2));
-        story
-            .fact(0, Fact::Restored(Box::new((Some(Story::part(0, 1)), Incarnation(1), Witness::default()))));
-        assert_eq!(story.0.clusters[0].logged, 2, "one of node 0, as saved, and one of node 1");
-        story.collected(0, 1, 1);
-        assert_eq!((story.0.clusters[0].logged, story.0.clusters[0].most_logged), (1, 3));
-        assert_eq!(story.0.clusters[1].most_logged, 0);
+        run.fact(
+            0,
+            Fact::Restored(Box::new((Some(CountedRun::part(0, 1)), Incarnation(1), Witness::default()))),
+        );
+        assert_eq!(run.0.clusters[0].logged, 2, "one of node 0, as saved, and one of node 1");
+        run.collected(0, 1, 1);
+        assert_eq!((run.0.clusters[0].logged, run.0.clusters[0].most_logged), (1, 3));
+        assert_eq!(run.0.clusters[1].most_logged, 0);
     }
 
     #[test]
     fn checkpoints_are_stored_until_they_are_undone_or_collected() {
-        let mut story = Story::new();
-        (1..=4).for_each(|sn| story.checkpoint(&[2, 3], sn));
+        let mut run = CountedRun::new();
+        (1..=4).for_each(|sn| run.checkpoint(&[2, 3], sn));
         let (to, checkpoint) = (Position::new(1, 3), Position::new(0, 3));
-        story.claim(
+        run.claim(
             2,
             Claim::RolledBack { to, checkpoint, cause: Cause::Failure, vectors: Default::default() },
         );
-        assert_eq!((story.0.clusters[1].stored(), story.0.clusters[1].most_stored), (3, 4));
-        story.collected(3, 3, 2);
-        story.collected(2, 3, 5);
-        let Removal { began, ended, clusters: collection } = &story.0.collections[&1];
+        assert_eq!((run.0.clusters[1].stored(), run.0.clusters[1].most_stored), (3, 4));
+        run.collected(3, 3, 2);
+        run.collected(2, 3, 5);
+        let Removal { began, ended, clusters: collection } = &run.0.collections[&1];
         assert_eq!((*began, *ended), (Time(7), Time(7)));
         assert_eq!(collection[..], [None, Some(Collected { before: 3, after: 1, log: 7 })]);
     }

@@ -37,8 +37,8 @@ pub(crate) struct Local<N: Hosted> {
     record: Option<Arc<[u8]>>,
     /// Pending operations of the storage with their keys, in order.
     under_way: VecDeque<(Key, Operation<N>)>,
-    /// The key of all facts that the process has stated. Two states count as the same only if all processes
-    /// have stated the same facts, so one judgement of a complete run covers all interleavings that lead to
+    /// The key of all facts that the process has reported. Two states count as the same only if all processes
+    /// have reported the same facts, so one judgement of a complete run covers all interleavings that lead to
     /// it.
     stated: Key,
     /// Whether the application has finished in this state. Always `true` for a process without an application.

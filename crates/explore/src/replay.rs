@@ -91,61 +91,68 @@ impl Replay {
 
     /// Performs these choices, completes the run, and judges the result.
     pub(crate) fn judge<N: Hosted>(&self, effects: &mut Effects<N>, choices: &[Choice]) -> Counterexample {
-        let mut tape = Tape { trace: Trace::default(), now: Time::ZERO, steps: Vec::new() };
-        let mut state = State::begun(self.membership.clone(), &self.bounds, effects, &mut tape);
-        tape.steps.clear();
+        let mut collector = FactCollector { trace: Trace::default(), now: Time::ZERO, steps: Vec::new() };
+        let mut state = State::begun(self.membership.clone(), &self.bounds, effects, &mut collector);
+        collector.steps.clear();
         for &choice in choices {
-            state = state.perform(choice, effects, &mut tape);
+            state = state.perform(choice, effects, &mut collector);
         }
-        let steps = tape.steps.clone();
-        let has_ended = state.complete(effects, &mut tape);
+        let steps = collector.steps.clone();
+        let has_ended = state.complete(effects, &mut collector);
         let outcome = match (&state.ended, has_ended) {
             (Some(outcome), _) => outcome.clone(),
             (None, true) => {
-                tape.tick();
-                tape.states_one(Fact::Completed);
+                collector.tick();
+                collector.report(Fact::Completed);
                 Outcome::Completed
             }
             (None, false) => {
                 // Events that have not happened by now never will.
-                tape.now += FOREVER;
+                collector.now += FOREVER;
                 Outcome::Deadline
             }
         };
         let manifest = Manifest {
             outcome: Some(outcome),
-            duration: tape.now.since(Time::ZERO),
+            duration: collector.now.since(Time::ZERO),
             ..self.manifest.clone()
         };
-        let silent: Vec<_> = tape.trace.started().collect();
+        let silent: Vec<_> = collector.trace.started().collect();
         for life in silent {
-            tape.trace.streams.entry(life).or_default();
+            collector.trace.streams.entry(life).or_default();
         }
-        let judgement = judge(&tape.trace, &Context::from_manifest(&manifest));
-        Counterexample { manifest, trace: tape.trace, steps, judgement, has_ended, must_end: self.must_end }
+        let judgement = judge(&collector.trace, &Context::from_manifest(&manifest));
+        Counterexample {
+            manifest,
+            trace: collector.trace,
+            steps,
+            judgement,
+            has_ended,
+            must_end: self.must_end,
+        }
     }
 }
 
-/// Collects the stated facts. Each step takes a millisecond.
-struct Tape {
+/// Collects the reported facts. Each step takes a millisecond.
+struct FactCollector {
     trace: Trace,
     now: Time,
     steps: Vec<String>,
 }
 
-impl Tape {
+impl FactCollector {
     fn tick(&mut self) {
         self.now += Span::from_millis(1);
     }
 
-    fn states_one(&mut self, fact: Fact) {
+    fn report(&mut self, fact: Fact) {
         let (process, life) = (ProcessId::SUPERVISOR, Life(0));
         let number = FactNo(self.trace.supervisor().len() as u64);
         self.trace.record(Record { process, life, number, at: self.now, fact });
     }
 }
 
-impl<N: Hosted> Witnesses<N> for Tape {
+impl<N: Hosted> Witnesses<N> for FactCollector {
     fn states(&mut self, process: ProcessId, life: Life, facts: &[Fact]) {
         let stated = self.trace.streams.get(&(process, life)).map_or(0, Vec::len) as u64;
         for (number, fact) in (stated..).map(FactNo).zip(facts) {

@@ -201,7 +201,8 @@ mod tests {
         (extent.runs, quiet.len(), stated.len())
     }
 
-    /// The rest of a run depends on the states of the processes, which may differ although the same facts were stated.
+    /// The rest of a run depends on the states of the processes, which may differ although the same facts were
+    /// reported.
     #[test]
     fn quiet_states_with_the_same_facts_and_different_deadlines_are_both_judged() {
         let federation = federation("hc3i", 2, 1).unwrap();

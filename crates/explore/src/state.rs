@@ -26,7 +26,7 @@ pub(crate) struct State<N: Hosted> {
     /// Whether packets of one channel arrive in order.
     is_fifo: bool,
     pub(crate) left: Left,
-    /// The key of all facts that the supervisor has stated.
+    /// The key of all facts that the supervisor has reported.
     stated: Key,
     /// How the run has ended; `None` while it can continue.
     pub(crate) ended: Option<Outcome>,
@@ -201,7 +201,7 @@ impl<N: Hosted> State<N> {
     }
 
     /// Returns the key of the state. States with the same key have the same possible futures, and in all of
-    /// them the same facts have been stated.
+    /// them the same facts have been reported.
     pub(crate) fn key(&self) -> Key {
         let left = self.left;
         let overtakings = left.overtakings.map_or(u128::MAX, u128::from);
@@ -231,7 +231,7 @@ impl<N: Hosted> State<N> {
     }
 
     /// Returns the key of the complete run that [`State::complete`] derives from a quiet state. It consists of the
-    /// facts stated so far and of everything on which the rest of the run depends: nothing if the run has ended,
+    /// facts reported so far and of everything on which the rest of the run depends: nothing if the run has ended,
     /// otherwise the states of all processes and of the supervisor. The remaining bounds are irrelevant.
     pub(crate) fn completion(&self) -> Key {
         if self.ended.is_some() {
@@ -242,7 +242,7 @@ impl<N: Hosted> State<N> {
         key_of_all(supervisor.into_iter().chain(self.locals.iter().map(|it| it.key)).chain(steps))
     }
 
-    /// Returns the key of all facts stated so far.
+    /// Returns the key of all facts reported so far.
     #[cfg(test)]
     pub(crate) fn stated(&self) -> Key {
         key_of_all(self.locals.iter().map(|it| it.stated()).chain([self.stated]))

@@ -1,10 +1,10 @@
 //! Directed schedules: a random federation with one failure, and a second fault at a moment that matters according to
 //! the federation's first run.
 //!
-//! A process states `durable` before it announces the write: a crash at that fact falls between a durable write and its
-//! announcement. All such pairs of a run are candidates, and so are all moments of the recovery from the first failure.
-//! Equal moments, such as the parts of a member that become durable outside recoveries, count as one, and the search
-//! tries one of them. It prefers the moments that it has tried least so far.
+//! A process reports `durable` before it announces the write: a crash at that fact falls between a durable write and
+//! its announcement. All such pairs of a run are candidates, and so are all moments of the recovery from the first
+//! failure. Equal moments, such as the parts of a member that become durable outside recoveries, count as one, and the
+//! search tries one of them. It prefers the moments that it has tried least so far.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use crate::trial::{Trial, run};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Signature {
     moment: Moment,
-    strike: Strike,
+    strike: SecondFault,
 }
 
 /// Moments that count as equal.
@@ -33,7 +33,7 @@ struct Signature {
 struct Moment {
     /// The fact at which the fault strikes.
     fact: FactKind,
-    /// Whether the process that states the fact is the first one of its cluster.
+    /// Whether the process that reports the fact is the first one of its cluster.
     coordinates: bool,
     /// For a part: whether it is that process's own.
     is_own: bool,
@@ -41,33 +41,33 @@ struct Moment {
     recovers: (bool, bool),
 }
 
-/// A fact that triggers a fault: its process, and how many of its kind the process has stated by then.
-type Stated = (ProcessId, u32);
+/// A fact that triggers a fault: its process, and how many of its kind the process has reported by then.
+type ReportedFact = (ProcessId, u32);
 
 /// A second fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Strike {
-    /// The process that states the fact fails.
+enum SecondFault {
+    /// The process that reports the fact fails.
     Itself(Storage),
     /// Another process of its cluster fails.
-    Fellow(Storage),
+    SameCluster(Storage),
     /// A process of another cluster fails.
-    Stranger(Storage),
+    OtherCluster(Storage),
     /// Its cluster is lost.
     Cluster(Storage),
     /// All processes of its cluster fail. The storage of the process itself has this fate, that of the others the
     /// opposite fate.
-    Apart(Storage),
+    OppositeFates(Storage),
     /// A process outside the clusters fails.
     Outside(Storage),
     /// It fails, as does a process outside the clusters. Only the storage of the latter has this fate.
     WithOutside(Storage),
 }
 
-impl Strike {
-    /// Returns whether the process that states the fact is among those that fail.
+impl SecondFault {
+    /// Returns whether the process that reports the fact is among those that fail.
     fn strikes_itself(self) -> bool {
-        !matches!(self, Strike::Fellow(_) | Strike::Stranger(_) | Strike::Outside(_))
+        !matches!(self, SecondFault::SameCluster(_) | SecondFault::OtherCluster(_) | SecondFault::Outside(_))
     }
 }
 
@@ -78,21 +78,21 @@ enum Storage {
     Lost,
 }
 
-const STRIKES: [Strike; 14] = [
-    Strike::Itself(Storage::Kept),
-    Strike::Itself(Storage::Lost),
-    Strike::Fellow(Storage::Kept),
-    Strike::Fellow(Storage::Lost),
-    Strike::Stranger(Storage::Kept),
-    Strike::Stranger(Storage::Lost),
-    Strike::Cluster(Storage::Kept),
-    Strike::Cluster(Storage::Lost),
-    Strike::Apart(Storage::Kept),
-    Strike::Apart(Storage::Lost),
-    Strike::Outside(Storage::Kept),
-    Strike::Outside(Storage::Lost),
-    Strike::WithOutside(Storage::Kept),
-    Strike::WithOutside(Storage::Lost),
+const SECOND_FAULTS: [SecondFault; 14] = [
+    SecondFault::Itself(Storage::Kept),
+    SecondFault::Itself(Storage::Lost),
+    SecondFault::SameCluster(Storage::Kept),
+    SecondFault::SameCluster(Storage::Lost),
+    SecondFault::OtherCluster(Storage::Kept),
+    SecondFault::OtherCluster(Storage::Lost),
+    SecondFault::Cluster(Storage::Kept),
+    SecondFault::Cluster(Storage::Lost),
+    SecondFault::OppositeFates(Storage::Kept),
+    SecondFault::OppositeFates(Storage::Lost),
+    SecondFault::Outside(Storage::Kept),
+    SecondFault::Outside(Storage::Lost),
+    SecondFault::WithOutside(Storage::Kept),
+    SecondFault::WithOutside(Storage::Lost),
 ];
 
 impl Moment {
@@ -211,8 +211,8 @@ pub fn directed_scenario(
         let stated = chance.pick(&all[&moment]);
         // Between a write and its announcement, the process itself must fail.
         let is_write = OF_WRITES.contains(&moment.fact);
-        let strikes: Vec<Strike> =
-            STRIKES.into_iter().filter(|it| it.strikes_itself() || !is_write).collect();
+        let strikes: Vec<SecondFault> =
+            SECOND_FAULTS.into_iter().filter(|it| it.strikes_itself() || !is_write).collect();
         let strike = chance.pick(&strikes);
         if let Some(scenario) = with_strike(&base, moment.fact, stated, strike, &mut chance) {
             return Ok(scenario);
@@ -265,7 +265,7 @@ impl Directions {
         let moments = moments(trial);
         let mut least: Vec<(u64, u64, Signature)> = Vec::new();
         for &moment in moments.keys() {
-            for strike in STRIKES {
+            for strike in SECOND_FAULTS {
                 let signature = Signature { moment, strike };
                 let tried = self.tried.get(&signature).copied().unwrap_or(0);
                 least.push((tried, chance.between(0, u64::MAX), signature));
@@ -293,8 +293,8 @@ impl Directions {
 fn with_strike(
     trial: &Trial,
     fact: FactKind,
-    (process, occurrence): Stated,
-    strike: Strike,
+    (process, occurrence): ReportedFact,
+    strike: SecondFault,
     chance: &mut Chance,
 ) -> Option<Scenario> {
     let struck = struck(trial, process, strike, chance);
@@ -305,11 +305,11 @@ fn with_strike(
     (!struck.is_empty() && validate(&scenario.federation).is_empty()).then_some(scenario)
 }
 
-/// Facts that a process states just before or after it makes data durable, or when it announces this.
+/// Facts that a process reports just before or after it makes data durable, or when it announces this.
 const OF_WRITES: &[FactKind] =
     &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted, FactKind::Finished];
 
-/// Further facts about recoveries, including those that other clusters state in response.
+/// Further facts about recoveries, including those that other clusters report in response.
 const OF_RECOVERIES: &[FactKind] = &[
     FactKind::RecoveryStarted,
     FactKind::Restored,
@@ -325,8 +325,8 @@ const OF_RECOVERIES: &[FactKind] = &[
 ];
 
 /// Returns the relevant facts of a run, by moment.
-fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<Stated>> {
-    let mut moments: BTreeMap<Moment, Vec<Stated>> = BTreeMap::new();
+fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<ReportedFact>> {
+    let mut moments: BTreeMap<Moment, Vec<ReportedFact>> = BTreeMap::new();
     each_moment(trial, |process, _, moment, occurrence| {
         if let Some(moment) = moment {
             moments.entry(moment).or_default().push((process, occurrence));
@@ -335,8 +335,8 @@ fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<Stated>> {
     moments
 }
 
-/// Visits the facts of all ranks, in order: the process and its life, the moment if the fact matters, and how many facts
-/// of its kind the process has stated by then.
+/// Visits the facts of all ranks, in order: the process and its life, the moment if the fact matters, and how many
+/// facts of its kind the process has reported by then.
 fn each_moment(trial: &Trial, mut visit: impl FnMut(ProcessId, Life, Option<Moment>, u32)) {
     let manifest = &trial.manifest;
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = Vec::new();
@@ -391,8 +391,8 @@ fn when(trial: &Trial, fact: FactKind, process: ProcessId, occurrence: u32) -> W
     When { fact, cluster, node: Some(node(manifest, process)), occurrence: Some(occurrence) }
 }
 
-/// Returns the faults of a kind that strike when `process` states a fact; none if there is no process to strike.
-fn struck(trial: &Trial, process: ProcessId, strike: Strike, chance: &mut Chance) -> Vec<Fault> {
+/// Returns the faults of a kind that strike when `process` reports a fact; none if there is no process to strike.
+fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut Chance) -> Vec<Fault> {
     let manifest = &trial.manifest;
     let cluster = |of: ProcessId| manifest.processes[of.index()].cluster;
     let name = |of: ProcessId| manifest.clusters[cluster(of).index()].name.clone();
@@ -414,29 +414,29 @@ fn struck(trial: &Trial, process: ProcessId, strike: Strike, chance: &mut Chance
         })
     };
     let ranks = manifest.with_role(Role::RANK).filter(|&it| it != process);
-    let (fellows, strangers): (Vec<ProcessId>, Vec<ProcessId>) =
+    let (same_cluster, other_clusters): (Vec<ProcessId>, Vec<ProcessId>) =
         ranks.partition(|&it| cluster(it) == cluster(process));
     let any = |chance: &mut Chance, of: &[ProcessId], storage| match of {
         [] => Vec::new(),
         of => vec![crash(chance.pick(of), storage)],
     };
     match strike {
-        Strike::Itself(storage) => vec![crash(process, storage)],
-        Strike::Fellow(storage) => any(chance, &fellows, storage),
-        Strike::Stranger(storage) => any(chance, &strangers, storage),
-        Strike::Cluster(storage) => {
+        SecondFault::Itself(storage) => vec![crash(process, storage)],
+        SecondFault::SameCluster(storage) => any(chance, &same_cluster, storage),
+        SecondFault::OtherCluster(storage) => any(chance, &other_clusters, storage),
+        SecondFault::Cluster(storage) => {
             let lost = LoseCluster { cluster: name(process), storage: fate(storage), returns: None };
             vec![Fault { lose_cluster: Some(lost), ..Fault::default() }]
         }
-        Strike::Outside(storage) => outside(chance, storage).into_iter().collect(),
-        Strike::WithOutside(storage) => {
+        SecondFault::Outside(storage) => outside(chance, storage).into_iter().collect(),
+        SecondFault::WithOutside(storage) => {
             let itself = crash(process, Storage::Kept);
             outside(chance, storage).into_iter().flat_map(|it| [itself.clone(), it]).collect()
         }
-        Strike::Apart(_) if fellows.is_empty() => Vec::new(),
-        Strike::Apart(own) => {
+        SecondFault::OppositeFates(_) if same_cluster.is_empty() => Vec::new(),
+        SecondFault::OppositeFates(own) => {
             let other = if own == Storage::Kept { Storage::Lost } else { Storage::Kept };
-            let others = fellows.iter().map(|&it| crash(it, other));
+            let others = same_cluster.iter().map(|&it| crash(it, other));
             others.chain([crash(process, own)]).collect()
         }
     }

@@ -43,7 +43,7 @@ pub struct SeedResult {
     pub federation: Federation,
     /// The checker's judgement.
     pub judgement: Judgement,
-    /// Whether a second run stated exactly the same facts. A protocol must not depend on a clock or on random
+    /// Whether a second run reported exactly the same facts. A protocol must not depend on a clock or on random
     /// numbers. Always true if one of the two runs reached the memory limit of the program.
     pub repeats: bool,
     /// The description of the run without its facts.
@@ -58,7 +58,7 @@ impl SeedResult {
         let violated: Vec<Property> = self.judgement.violated().collect();
         let mut text = match (violated.is_empty(), self.repeats) {
             (true, true) => return None,
-            (true, false) => format!("seed {}: a second run stated different facts", self.seed),
+            (true, false) => format!("seed {}: a second run reported different facts", self.seed),
             (false, _) => format!("seed {}: {violated:?}", self.seed),
         };
         for reason in &self.judgement.reasons {

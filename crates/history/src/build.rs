@@ -91,7 +91,7 @@ impl Deliveries {
 /// The position of the pass within one stream.
 struct Cursor<'a> {
     process: ProcessId,
-    /// The process that states the facts.
+    /// The process that reports the facts.
     host: ProcessId,
     life: Life,
     stream: &'a Stream,

@@ -12,7 +12,7 @@ pub enum Contradiction {
     NoFacts(ProcessId, Life),
     /// No fact states the start of a life.
     StartMissing(ProcessId, Life),
-    /// A life stated facts before it was started.
+    /// A life reported facts before it was started.
     StatedTooEarly(ProcessId, Life),
     /// A life started before the failure of the previous one was detected.
     StartedTooEarly {
@@ -42,7 +42,7 @@ pub enum Contradiction {
     CompletionMissing,
     /// Only the facts state that the run completed.
     CompletedDespiteManifest,
-    /// The supervisor stated facts after the end of the run.
+    /// The supervisor reported facts after the end of the run.
     StatedAfterEnd,
     /// The time of the last fact does not match the duration of the run.
     WrongEnd {
@@ -51,7 +51,7 @@ pub enum Contradiction {
         /// The time of the last fact.
         last: Time,
     },
-    /// The last life of a rank never stated its result.
+    /// The last life of a rank never reported its result.
     NoResult(ProcessId, Life),
     /// The witness of a result names a position other than that of the result.
     ResultMisplaced(ProcessId, Life),

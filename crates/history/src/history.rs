@@ -26,9 +26,9 @@ use crate::tasks::Tasks;
 /// A fact cited as evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Source {
-    /// The process that stated the fact.
+    /// The process that reported the fact.
     pub process: ProcessId,
-    /// The life in which the fact was stated.
+    /// The life in which the fact was reported.
     pub life: Life,
     /// The fact's position in that life's stream.
     pub number: FactNo,
@@ -63,9 +63,9 @@ pub struct Segment {
     /// The process whose state the segment describes. In a planned program, the process that started with the
     /// partition.
     pub process: ProcessId,
-    /// The process that states the facts. It differs from `process` only if it took over the partition.
+    /// The process that reports the facts. It differs from `process` only if it took over the partition.
     pub host: ProcessId,
-    /// The life in which the facts were stated.
+    /// The life in which the facts were reported.
     pub life: Life,
     /// The first fact of the range. The fact before it is the restore that starts the segment, if any.
     pub begin: u32,
@@ -106,7 +106,7 @@ pub struct Sums {
 pub enum Ending {
     /// The final state is this cut.
     Known(Point),
-    /// The process never stated a fact.
+    /// The process never reported a fact.
     Silent,
     /// When the run ended, the process was down, had not recovered, or had not yet rolled back with the other members
     /// of its group; or its group had been declared unrecoverable.
@@ -140,14 +140,14 @@ impl Sums {
     }
 }
 
-/// A witness that a process stated.
+/// A witness that a process reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Witnessed {
     /// The fact that contains the witness.
     pub at: Point,
     /// The process whose state the witness describes.
     pub owner: ProcessId,
-    /// The witness, as stated.
+    /// The witness, as reported.
     pub witness: Witness,
     /// The checkpoint part that it belongs to.
     pub part: Option<ImageName>,
@@ -196,7 +196,7 @@ pub struct History<'a> {
     pub groups: Groups<'a>,
     /// The supervisor's actions: lives, faults and changes.
     pub supervision: Supervision<'a>,
-    /// Every witness that a process stated.
+    /// Every witness that a process reported.
     pub witnessed: Vec<Witnessed>,
     /// Every delivery of a message from another group.
     pub between: Vec<BetweenDelivery<'a>>,
@@ -213,7 +213,7 @@ pub struct History<'a> {
     pub held: Vec<(MessageId, Point)>,
     /// Every claim except `Resent`, `Forcing` and `Drained`, which have their own lists.
     pub claims: Vec<Claimed<'a>>,
-    /// Every result that a process stated, by segment.
+    /// Every result that a process reported, by segment.
     pub results: Vec<(Point, Witness, Digest)>,
     /// The history of a program of tasks; `None` for processes that exchange messages.
     pub tasks: Option<Tasks>,
@@ -302,7 +302,7 @@ impl<'a> History<'a> {
         Source { process: segment.host, life: segment.life, number: FactNo(point.fact.into()) }
     }
 
-    /// Returns the time of the fact at `point`, by the clock of the process that stated it.
+    /// Returns the time of the fact at `point`, by the clock of the process that reported it.
     pub fn time(&self, point: Point) -> Time {
         self.streams[point.segment.0 as usize][point.fact as usize].0
     }
@@ -426,7 +426,7 @@ impl<'a> History<'a> {
         self.saved_by.get(&name).copied().unwrap_or(name.owner)
     }
 
-    /// Returns the sums of all partitions that ran, at `point`, on the process that stated the fact.
+    /// Returns the sums of all partitions that ran, at `point`, on the process that reported the fact.
     pub fn sums_of_host(&self, point: Point) -> Sums {
         let Segment { host, life, .. } = *self.segment(point.segment);
         let own = Point { fact: point.fact, ..point };
@@ -454,7 +454,7 @@ impl<'a> History<'a> {
 }
 
 /// Finds the cut that `witness` names among the segments of its owner, the first of which has number `first`. `host`
-/// stated the facts before it.
+/// reported the facts before it.
 pub(crate) fn find_cut(
     segments: &[Segment],
     first: u32,

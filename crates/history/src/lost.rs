@@ -439,11 +439,11 @@ mod tests {
         let saved = run.save(0, 1);
         run.0.wait(Span::from_millis(9));
         run.ran(0, spawned[0], 0);
-        run.lose_for_good(0);
+        run.lose_permanently(0);
         (run, saved)
     }
 
-    fn lost_for_good(run: &TaskRun) -> Vec<(ProcessId, Option<ProcessId>, u64)> {
+    fn lost_permanently(run: &TaskRun) -> Vec<(ProcessId, Option<ProcessId>, u64)> {
         let all = Returns::new(&run.0.history()).successions();
         all.iter().map(|it| (it.of, it.by, it.lost().0 / 1_000_000)).collect()
     }
@@ -451,17 +451,17 @@ mod tests {
     #[test]
     fn a_process_that_never_returns_loses_what_it_did_after_the_state_from_which_others_continue() {
         let (mut run, saved) = permanent_failure(&[Promise::CheckpointedFirst]);
-        assert_eq!(lost_for_good(&run), [], "the loss is not known yet");
+        assert_eq!(lost_permanently(&run), [], "the loss is not known yet");
         for successor in [1, 2] {
             run.absorb(successor, 0, Some(saved));
         }
-        assert_eq!(lost_for_good(&run), [(p(0), Some(p(1)), 10), (p(0), Some(p(2)), 0)], "counts once");
+        assert_eq!(lost_permanently(&run), [(p(0), Some(p(1)), 10), (p(0), Some(p(2)), 0)], "counts once");
     }
 
     #[test]
     fn a_process_that_never_returns_loses_everything_if_nothing_was_stored() {
         let (run, _) = permanent_failure(&[]);
-        assert_eq!(lost_for_good(&run), [(p(0), None, 12)]);
+        assert_eq!(lost_permanently(&run), [(p(0), None, 12)]);
     }
 
     #[test]

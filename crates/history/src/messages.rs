@@ -77,12 +77,12 @@ impl Points {
         }
     }
 
-    /// Returns the point that was stated first, if any.
+    /// Returns the point that was reported first, if any.
     pub fn first(&self) -> Option<Point> {
         (self.first != Point::NONE).then_some(self.first)
     }
 
-    /// Returns all points, in the order in which they were stated.
+    /// Returns all points, in the order in which they were reported.
     pub fn iter(&self) -> impl Iterator<Item = &Point> + '_ {
         let first = (self.first != Point::NONE).then_some(&self.first);
         first.into_iter().chain(self.more.iter().flat_map(|it| it.iter()))

@@ -1,7 +1,8 @@
 //! Assigns the facts of planned programs to partitions.
 //!
 //! A process runs its own partition, and takes over those of other processes: of those that fail permanently, and of
-//! clusters that join later or leave. The states of a partition therefore continue in the streams of other processes, in
+//! clusters that join later or leave. The states of a partition therefore continue in the streams of other processes,
+//! in
 //! *stints*. A life may have several stints of a partition that moves away and returns. The stints of a partition are
 //! ordered by the recovery with which each of them begins.
 
@@ -14,7 +15,7 @@ use faultline_trace::{Stream, Trace};
 pub(super) struct Stint<'a> {
     /// The partition, or the process if it runs none.
     pub(super) partition: ProcessId,
-    /// The process that states the facts.
+    /// The process that reports the facts.
     pub(super) host: ProcessId,
     pub(super) life: Life,
     pub(super) stream: &'a Stream,
@@ -46,7 +47,7 @@ pub(super) fn of(trace: &Trace) -> Option<Vec<Stint<'_>>> {
                 stints.extend(split(host, life, stream, newest.entry(host).or_default()));
             }
         }
-        // A process that has no state of its own partition yet may state facts about itself while another process runs
+        // A process that has no state of its own partition yet may report facts about itself while another process runs
         // the partition.
         stints.sort_by_key(|it| (it.partition, it.begins, it.host != it.partition, it.host, it.life));
         stints
@@ -150,9 +151,9 @@ mod tests {
     /// The first partition runs at p0, then at p3, and then at p1.
     fn moved_twice() -> Partitions {
         let mut run = Partitions::new(4);
-        run.0.lose_for_good(0);
+        run.0.lose_permanently(0);
         run.absorbed(3, 0, 5);
-        run.0.lose_for_good(3);
+        run.0.lose_permanently(3);
         run.absorbed(1, 0, 8);
         run
     }
@@ -169,10 +170,10 @@ mod tests {
     #[test]
     fn a_process_that_fails_before_it_joins_hosts_the_partition_only_until_then() {
         let mut run = Partitions::new(4);
-        run.0.lose_for_good(0);
+        run.0.lose_permanently(0);
         run.joined(3, 5, Default::default());
         run.0.state(3, Fact::Absorbed(Box::new((p(0), None, Default::default(), Incarnation(5)))));
-        run.0.lose_for_good(3);
+        run.0.lose_permanently(3);
         run.absorbed(2, 0, 8);
         assert_eq!(hosts(&run.0.history(), 0), [0, 3, 2]);
     }
@@ -191,7 +192,7 @@ mod tests {
         run.joined_at(0, 2, 3, Default::default());
         cede(&mut run, 0, 2, 5);
         run.absorbed(2, 2, 5);
-        run.0.lose_for_good(2);
+        run.0.lose_permanently(2);
         run.absorbed(0, 2, 8);
         let history = run.0.history();
         assert_eq!(hosts(&history, 2), [2, 0, 2, 0], "p2 has no state at first");
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn a_partition_whose_process_never_returns_has_no_final_state() {
         let mut run = moved_twice();
-        run.0.lose_for_good(1);
+        run.0.lose_permanently(1);
         assert_eq!(run.0.history().ending(p(0)), Ending::Unsettled);
     }
 }

@@ -20,7 +20,7 @@ pub struct LifeEnd {
     pub is_ordered: bool,
     /// Whether the process lost its storage at the same time.
     pub is_storage_lost: bool,
-    /// The fate of the storage of the process's node, as the supervisor stated it.
+    /// The fate of the storage of the process's node, as the supervisor reported it.
     pub storage: StorageFate,
     /// The cause of the end; `None` if the supervisor found that the life had ended.
     pub by: Option<EndedBy>,

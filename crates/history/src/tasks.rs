@@ -27,7 +27,7 @@ pub struct Tasks {
     pub absorptions: Vec<Absorption>,
     /// Facts that are impossible given what their process had, and the reason.
     pub impossible: Vec<(Point, ImpossibleFact)>,
-    /// Every end of the program, as stated by the process that ended it.
+    /// Every end of the program, as reported by the process that ended it.
     pub ends: Vec<End>,
     /// The number of tasks run and of results merged.
     pub moves: u64,

@@ -1,4 +1,4 @@
-//! Builds small traces for tests: a composite that states its actions correctly, driven step by step.
+//! Builds small traces for tests: a composite that reports its actions correctly, driven step by step.
 
 #![expect(
     missing_docs,
@@ -272,7 +272,7 @@ impl Run {
         self.supervisor(Fact::LifeStarted { process, life: life.next(), boot });
     }
 
-    /// Makes the process continue as its next life, with an empty state. States no fact.
+    /// Makes the process continue as its next life, with an empty state. Reports no fact.
     pub fn next_life(&mut self, process: u32) {
         let state = self.states.get_mut(&process).expect("is part of the run");
         *state = ProcessState { life: state.life.next(), ..ProcessState::default() };
@@ -284,7 +284,7 @@ impl Run {
     }
 
     /// Injects the fault that ends this process permanently.
-    pub fn lose_for_good(&mut self, process: u32) {
+    pub fn lose_permanently(&mut self, process: u32) {
         let (storage, no) = (StorageFate::Kept, FaultNo(0));
         let (of, life) = (p(process), self.states[&process].life);
         self.supervisor(Fact::Injecting {

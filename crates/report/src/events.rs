@@ -62,7 +62,7 @@ impl EventReporter {
         &self.names
     }
 
-    /// Handles a fact stated by `process`. Returns the event to report, if any.
+    /// Handles a fact reported by `process`. Returns the event to report, if any.
     pub fn stated(&mut self, process: ProcessId, fact: &Fact) -> Option<Event> {
         let cluster = self.names.cluster_of(process);
         let group = self.names.group_of(process);

@@ -9,7 +9,7 @@ use faultline_core::{
 use faultline_history::GroupId;
 use faultline_history::recoveries::Recovery;
 use faultline_trace::duration::{instant, lasted};
-use faultline_trace::fault::{describe_change, describe_fault, describe_injected_fault, for_good};
+use faultline_trace::fault::{describe_change, describe_fault, describe_injected_fault, not_restarted};
 use faultline_trace::manifest::{Copies, EffectEntry, ReplicaHolders};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
@@ -275,7 +275,7 @@ impl Explainer<'_> {
             Fault::Crash { process, storage, returns } => format!(
                 "At {at}, {} was killed{} ({name}, crash{}).",
                 self.names.process(process),
-                for_good(returns),
+                not_restarted(returns),
                 lost(storage)
             ),
             Fault::LoseCluster { cluster, storage, returns } => {
@@ -292,7 +292,7 @@ impl Explainer<'_> {
                     "At {at}, {all} of {} {were} killed {}{} ({name}, cluster loss{}).",
                     self.names.cluster(cluster),
                     skew.map_or_else(|| "at once".to_owned(), |it| format!("within {it}")),
-                    for_good(returns),
+                    not_restarted(returns),
                     lost(storage)
                 )
             }

@@ -130,7 +130,7 @@ fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Tim
     }
     let undone = history.undone.iter().filter(|it| it.process == process);
     all.extend(undone.map(|it| (it.stretch.began, it.stretch.ended, UNDONE)));
-    let lost = history.lost_for_good.iter().filter(|(of, _)| *of == process);
+    let lost = history.lost_permanently.iter().filter(|(of, _)| *of == process);
     all.extend(lost.map(|(_, it)| (it.began, it.ended, UNDONE)));
     let mut finished = None;
     for (_, stream) in trace.streams.iter().filter(|((of, _), _)| *of == process) {

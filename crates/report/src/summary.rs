@@ -457,7 +457,7 @@ fn cluster(id: ClusterId, names: &DisplayNames, history: &Timeline, trace: &Trac
         longest_freeze_seconds: checkpoints().map(|it| it.frozen).max().unwrap_or_default().as_secs_f64(),
         lost_work_seconds: rollbacks
             .iter()
-            .fold(history.lost_for_good(|it| names.cluster_of(it) == id), |sum, it| sum + it.lost())
+            .fold(history.lost_permanently(|it| names.cluster_of(it) == id), |sum, it| sum + it.lost())
             .as_secs_f64(),
         time: TimeByActivity::of(id, history, trace, names),
         sent_within,

@@ -284,7 +284,7 @@ impl Writer<'_> {
                 let text = format!("takes part in recovery {} with the partition of {whose}", epoch.0);
                 self.line(at, self.names.process(process), text);
             }
-            // Stated once for each channel. Its effects are shown instead.
+            // Reported once for each channel. Its effects are shown instead.
             Claim::Drained { .. } => {}
             Claim::Protected => {
                 self.line(at, self.names.process(process), "is protected again".to_owned());

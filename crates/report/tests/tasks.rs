@@ -149,7 +149,7 @@ fn a_record_without_the_facts_of_a_process_claims_nothing_about_it() {
     let (manifest, mut run) = (manifest(), run());
     let trace = &mut run.0.trace;
     let (rennes, life) = (ProcessId(2), Life(1));
-    trace.streams.remove(&(rennes, life)).expect("the process stated facts");
+    trace.streams.remove(&(rennes, life)).expect("the process reported facts");
     trace.flaws.push(Flaw { stream: Some((rennes, life)), kind: FlawKind::Absent });
     let judgement = judgement();
     let recorded = RecordedRun { bundle: "tic-7", manifest: &manifest, trace, judgement: &judgement };

@@ -49,7 +49,7 @@ pub(crate) struct SimProcess<P: Process> {
     pub(crate) view_version: MembershipVersion,
     /// Time of the process's timer; [`Time::NEVER`] if it is not set.
     pub(crate) timer: Time,
-    /// Number of facts stated in this life.
+    /// Number of facts reported in this life.
     pub(crate) facts: u64,
     /// Empty before the start of a life and after its end.
     pub(crate) process: ProcessSlot<P>,

@@ -603,7 +603,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     /// Returns the kinds of facts that the sink, the supervisor or the recorder needs.
     fn taken_kinds(&self) -> FactKinds {
-        // A recording is compared with a replay, which states all facts.
+        // A recording is compared with a replay, which reports all facts.
         if self.recorder.is_some() { FactKinds::ALL } else { S::TAKES.union(self.followed_kinds) }
     }
 

@@ -58,7 +58,7 @@ faultline_core::defects! {
     StartNotRecorded,
     /// The end of a life is not announced to the other processes.
     EndNotAnnounced,
-    /// The end of a life is not stated as a fact.
+    /// The end of a life is not reported as a fact.
     EndNotStated,
     /// A new life is announced when it is launched, before it listens.
     AnnouncedTooEarly,
@@ -106,7 +106,7 @@ pub enum Report {
     /// A fact of a kind that the supervisor follows ([`crate::Supervisor::follows`]), or a fact at which the process
     /// halted. The facts of one life arrive in order.
     Stated {
-        /// The process that states the fact.
+        /// The process that reports the fact.
         process: ProcessId,
         /// Number of the process's life.
         life: Life,

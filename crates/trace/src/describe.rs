@@ -1,4 +1,4 @@
-//! Describes facts in words, for people. The caller adds the subject, which is the process that stated the fact.
+//! Describes facts in words, for people. The caller adds the subject, which is the process that reported the fact.
 
 use std::fmt::{self, Display};
 
@@ -7,7 +7,7 @@ use faultline_core::{Boot, Cause, Claim, EndedBy, Fact, MessageId, StorageFate, 
 use crate::fault::{describe_change, describe_fault};
 use crate::names::RunNames;
 
-/// Returns the predicate of a sentence whose subject is the process that stated the fact, with the names of a run:
+/// Returns the predicate of a sentence whose subject is the process that reported the fact, with the names of a run:
 /// `sent paris-0->lyon-1 #2`.
 pub fn describe<'a>(fact: &'a Fact, names: &'a RunNames) -> impl Display + use<'a> {
     Predicate(fact, names)

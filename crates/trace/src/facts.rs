@@ -59,7 +59,7 @@ impl<W: Write> FactsWriter<W> {
         FactsWriter { out, buffer: Vec::with_capacity(4096), facts, sealer }
     }
 
-    /// Appends a fact, stated at `at` by the clock of its driver.
+    /// Appends a fact, reported at `at` by the clock of its driver.
     ///
     /// # Errors
     ///
@@ -123,9 +123,9 @@ pub enum Cut {
 /// The content of a file of facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactsFile {
-    /// The process that stated the facts.
+    /// The process that reported the facts.
     pub process: ProcessId,
-    /// The life that stated the facts.
+    /// The life that reported the facts.
     pub life: Life,
     /// The facts, up to the first incomplete or damaged record.
     pub stream: Stream,

@@ -25,14 +25,14 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
     };
     match fault {
         Fault::Crash { process, storage, returns } => {
-            format!("{} {be} killed{}{}", names.process(*process), for_good(*returns), lost(storage))
+            format!("{} {be} killed{}{}", names.process(*process), not_restarted(*returns), lost(storage))
         }
         Fault::Pause { process, span } => {
             format!("{} {be} paused for {}", names.process(*process), lasted(*span))
         }
         Fault::LoseCluster { cluster, storage, returns } => {
             let name = names.cluster(*cluster);
-            format!("all of {name} {be} killed at once{}{}", for_good(*returns), lost(storage))
+            format!("all of {name} {be} killed at once{}{}", not_restarted(*returns), lost(storage))
         }
         Fault::Link { from, to, properties, span } => {
             let which = link(*from, *to, names);
@@ -66,8 +66,8 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
 }
 
 /// Returns the words to add for processes that never return.
-pub fn for_good(returns: bool) -> &'static str {
-    if returns { "" } else { " for good" }
+pub fn not_restarted(returns: bool) -> &'static str {
+    if returns { "" } else { " and not restarted" }
 }
 
 /// Describes a change that a user makes during the run.

@@ -162,9 +162,9 @@ impl Manifest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FactsEntry {
-    /// The process that stated the facts.
+    /// The process that reported the facts.
     pub process: ProcessId,
-    /// The life that stated the facts.
+    /// The life that reported the facts.
     pub life: Life,
     /// The length of the file in bytes, including its seal.
     pub bytes: u64,

@@ -10,9 +10,9 @@ use crate::flaw::{Flaw, FlawKind};
 /// One fact with its header, as a driver passes it on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The process that stated it; [`ProcessId::SUPERVISOR`] for the supervisor.
+    /// The process that reported it; [`ProcessId::SUPERVISOR`] for the supervisor.
     pub process: ProcessId,
-    /// The life that stated it; 0 for the supervisor.
+    /// The life that reported it; 0 for the supervisor.
     pub life: Life,
     /// The number of the fact in the life's stream: consecutive, from 0.
     pub number: FactNo,
@@ -23,7 +23,7 @@ pub struct Record {
     pub fact: Fact,
 }
 
-/// Receives facts as they are stated.
+/// Receives facts as they are reported.
 pub trait Sink {
     /// The kinds of facts that the sink needs. A driver may omit all others, which leaves gaps in the
     /// numbers.
@@ -86,7 +86,7 @@ pub struct Recorder {
 impl Recorder {
     /// Returns everything that was recorded.
     ///
-    /// A life that the supervisor started has a stream even if it stated nothing.
+    /// A life that the supervisor started has a stream even if it reported nothing.
     pub fn finish(mut self) -> Trace {
         for index in 0..self.newest.len() {
             self.put_away(index);
@@ -170,7 +170,7 @@ impl Trace {
         self.len() == 0
     }
 
-    /// Iterates over all facts by process and life, in the order in which they were stated.
+    /// Iterates over all facts by process and life, in the order in which they were reported.
     pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.streams.iter().flat_map(|(&(process, life), stream)| {
             stream.iter().zip(0..).map(move |((at, fact), number)| Record {
@@ -214,7 +214,7 @@ mod tests {
     use faultline_core::Boot;
 
     #[test]
-    fn a_life_that_states_nothing_has_an_empty_stream() {
+    fn a_life_that_reports_nothing_has_an_empty_stream() {
         let mut recorder = Recorder::default();
         let (process, life) = (ProcessId(4), Life(1));
         recorder.record(Record {

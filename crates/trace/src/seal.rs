@@ -39,7 +39,7 @@ pub struct Seal {
     pub by: SealedBy,
     /// The number of facts in the stream.
     pub facts: u64,
-    /// Whether the process may have stated facts that the supervisor never received.
+    /// Whether the process may have reported facts that the supervisor never received.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub incomplete: bool,
     /// BLAKE3 of every byte of the file before this digest.

@@ -59,7 +59,7 @@ const WITHOUT_RUNTIME: &[&str] = &[
 const RUNTIME: &[&str] = &["faultline-runtime", "tokio", "hyper", "faultline-tc"];
 
 /// Forbidden dependencies of one crate on another, even indirect ones, with the reason.
-const WALLS: &[(&str, &str, &str)] = &[
+const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("faultline-protocols", "tokio", "a protocol does no I/O"),
     ("faultline-workloads", "tokio", "an application does no I/O"),
     ("faultline-dataflow", "tokio", "an application does no I/O"),
@@ -141,7 +141,7 @@ fn judge(layers: &[&[&str]], members: &[&str], edges: &[Edge<'_>]) -> Problems {
             problems.push(format!("{from} depends on {to}, which is not in a lower layer"));
         }
     }
-    for (from, to, why) in WALLS {
+    for (from, to, why) in FORBIDDEN {
         if reached(from, edges).contains(to) {
             problems.push(format!("{from} depends on {to}: {why}"));
         }

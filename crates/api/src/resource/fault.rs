@@ -350,7 +350,7 @@ impl Fault {
 
 impl Fault {
     /// Returns whether the processes that this fault kills never return.
-    pub fn is_for_good(&self) -> bool {
+    pub fn never_returns(&self) -> bool {
         let crash = self.crash.as_ref().and_then(|it| it.returns);
         let cluster = self.lose_cluster.as_ref().and_then(|it| it.returns);
         crash.or(cluster) == Some(false)

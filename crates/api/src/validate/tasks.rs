@@ -185,7 +185,7 @@ impl Check<'_> {
     /// work.
     pub(super) fn processes_that_never_return(&mut self) {
         let spec = self.spec;
-        let Some(first) = spec.faults.iter().position(Fault::is_for_good) else { return };
+        let Some(first) = spec.faults.iter().position(Fault::never_returns) else { return };
         let path = |entry: usize| {
             let name = if spec.faults[entry].crash.is_some() { "crash" } else { "loseCluster" };
             format!("spec.faults[{entry}].{name}.returns")

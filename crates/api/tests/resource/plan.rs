@@ -222,7 +222,7 @@ fn seeds_differ_and_entries_are_independent() {
 }
 
 #[test]
-fn faults_wait_for_facts_that_processes_state_without_a_protocol() {
+fn faults_wait_for_facts_that_processes_report_without_a_protocol() {
     for (fact, is_stated) in [("sent", true), ("computed", true), ("finished", true), ("saved", false)] {
         let mut federation =
             federation(&format!("    - {{ when: {{ fact: {fact} }}, crash: {{ process: a-1 }} }}"));

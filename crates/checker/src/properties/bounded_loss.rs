@@ -85,7 +85,7 @@ pub(super) fn checkpoint_every(
     bounds.checkpoint_every.get(cluster).copied()
 }
 
-/// Returns the lives of a process before `life` that stated facts, in order.
+/// Returns the lives of a process before `life` that reported facts, in order.
 pub(super) fn lives_before<'a>(
     history: &History<'a>,
     process: ProcessId,

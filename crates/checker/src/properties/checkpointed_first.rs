@@ -2,7 +2,7 @@
 //! after one that contains it as complete, and a receipt only after one that contains the result. This property is
 //! judged for protocols that promise it.
 //!
-//! A checkpoint counts once its owner states that it is durable in its own storage. A restored or absorbed state was
+//! A checkpoint counts once its owner reports that it is durable in its own storage. A restored or absorbed state was
 //! already durable. The number of replicas is judged when a checkpoint is committed.
 
 use std::collections::BTreeMap;

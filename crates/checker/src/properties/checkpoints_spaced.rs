@@ -2,9 +2,9 @@
 //! states begins when a checkpoint is committed. This property compares the delay with the time that the coordinator
 //! waited before it requested the next checkpoint, by its own clock, within one life and without a rollback in between.
 //!
-//! The delay after a rollback is not judged: the state is installed, and the rollback stated, some time after the delay
-//! begins. Once a coordinator has finished, its checkpoints are not judged either: a cluster that leaves takes one more
-//! immediately.
+//! The delay after a rollback is not judged: the state is installed, and the rollback reported, some time after the
+//! delay begins. Once a coordinator has finished, its checkpoints are not judged either: a cluster that leaves takes
+//! one more immediately.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use faultline_history::{Claimed, History, Point};
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::CheckpointsSpaced);
     let Some(bounds) = &history.context.bounds else { return finding };
-    // A process that is halted at one of its facts states the following facts late, although its delays have already
+    // A process that is halted at one of its facts reports the following facts late, although its delays have already
     // begun.
     let is_halted = !history.context.halting.is_empty();
     if history.tasks.is_some() || history.planned.is_some() || is_halted {
         return finding;
     }
     let mut finishes = Finishes::default();
-    // The process and the life that stated the last commit, and the time of that commit.
+    // The process and the life that reported the last commit, and the time of that commit.
     let mut committed: Option<(ProcessId, Life, Time)> = None;
     for claimed in &history.claims {
         let process = history.process_of(claimed.at);
@@ -67,7 +67,7 @@ fn judge(history: &History<'_>, bounds: &Bounds, claimed: &Claimed<'_>, since: T
 struct Finishes(BTreeMap<(ProcessId, Life), usize>);
 
 impl Finishes {
-    /// Returns whether the life had stated `finished` before the fact at `at`.
+    /// Returns whether the life had reported `finished` before the fact at `at`.
     fn precede(&mut self, history: &History<'_>, life: (ProcessId, Life), at: Point) -> bool {
         let first = self.0.entry(life).or_insert_with(|| {
             let stream = history.trace.streams.get(&life);

@@ -42,8 +42,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Requires that, when the supervisor states that the run has completed, every rank is alive and its last state has
-/// stated a result.
+/// Requires that, when the supervisor reports that the run has completed, every rank is alive and its last state has
+/// reported a result.
 fn check_ranks(history: &History<'_>, finding: &mut Findings) {
     let supervisor = history.trace.supervisor();
     let Some(completed) = supervisor.iter().position(|(_, fact)| *fact == Fact::Completed) else { return };
@@ -87,7 +87,7 @@ mod tests {
         finds!(finding, Breach::NotDeterministic { .. });
     }
 
-    /// A run of one rank that has finished. The supervisor has not stated the completion of the run yet.
+    /// A run of one rank that has finished. The supervisor has not reported the completion of the run yet.
     fn finished() -> Run {
         let mut run = Run::new(&[&[0]]);
         run.commit_all(0, &[0]);

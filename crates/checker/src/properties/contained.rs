@@ -1,5 +1,5 @@
 //! Containment (HydEE section I): only a failed cluster rolls back, and only as often as it failed. This property is
-//! judged by restored states, not by claims: a process rolled back if it stated that its state was replaced. It is
+//! judged by restored states, not by claims: a process rolled back if it reported that its state was replaced. It is
 //! judged for protocols that promise it.
 
 use crate::finding::{Breach, Findings};

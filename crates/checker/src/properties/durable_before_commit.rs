@@ -4,8 +4,8 @@
 //! The federation states how many replicas there are, and which processes may hold them. The assignment of parts to
 //! holders is a fixed function that the checker does not know. It considers all processes that ever reported a part of
 //! an owner durable as holders of this owner. Each of them must hold every part, and there must be as many as
-//! requested. A process states its actions before others can observe them, so the reports on which a commit depends are
-//! in the trace; if all processes read the same clock, they also precede the commit.
+//! requested. A process reports its actions before others can observe them, so the reports on which a commit depends
+//! are in the trace; if all processes read the same clock, they also precede the commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -166,7 +166,7 @@ mod tests {
             name
         };
         let first = commit(&mut run, 1, &[1]);
-        run.lose_for_good(1);
+        run.lose_permanently(1);
         run.0.durable(2, first);
         let second = commit(&mut run, 2, &[2]);
         let finding = check_alone(check, &run.0);

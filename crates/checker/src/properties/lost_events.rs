@@ -268,7 +268,7 @@ mod tests {
         let images = write_log(&mut run, durable, 1);
         run.0.wait(wait);
         run.ran(0, TaskId::MAIN.child(0), 0);
-        run.lose_for_good(0);
+        run.lose_permanently(0);
         run.absorb(1, 0, absorbed.map(|it| images[it]));
         let finding = check_alone(super::super::bounded_loss::check, &run.0);
         assert_eq!(finding.instances, 1);
@@ -314,7 +314,7 @@ mod tests {
             run.0.kill(0, false);
             run.restore(0, Some(images[restored]));
         } else {
-            run.lose_for_good(0);
+            run.lose_permanently(0);
             run.absorb(1, 0, Some(images[restored]));
         }
         let finding = check_alone(super::super::bounded_loss::check, &run.0);
@@ -351,7 +351,7 @@ mod tests {
         run.ran(0, TaskId::MAIN.child(0), 0);
         run.0.kill(0, false);
         run.restore(0, Some(images[2]));
-        run.lose_for_good(0);
+        run.lose_permanently(0);
         run.absorb(1, 0, Some(images[2]));
         let wrong = check_alone(super::super::bounded_loss::check, &run.0).wrong();
         assert!(matches!(wrong[..], [Breach::EventNotWritten { .. }]), "{wrong:?}");

@@ -240,7 +240,7 @@ mod tests {
         run.0.durable(2, saved[1].0);
         run.0.wait(wait);
         run.ran(0, TaskId::MAIN.child(0), 0);
-        run.lose_for_good(0);
+        run.lose_permanently(0);
         if is_lost {
             run.0.kill(2, true);
         }
@@ -288,7 +288,7 @@ mod tests {
                 run.0.kill(0, false);
                 run.restore(0, Some(saved));
             } else {
-                run.lose_for_good(0);
+                run.lose_permanently(0);
                 run.absorb(1, 0, Some(saved));
             }
             let wrong = check_alone(super::super::bounded_loss::check, &run.0).wrong();

@@ -3,8 +3,8 @@
 //! has joined. A process that still runs when a partition moves away must stop running the partition before it leaves,
 //! and before the program ends.
 //!
-//! The process that takes over states that it has restored the partition; the other one states that it has ceded it. A
-//! process that fails need not cede anything: its next life runs only the partitions that it is told to run.
+//! The new host reports that it has restored the partition; the old one reports that it has ceded it. A process that
+//! fails need not cede anything: its next life runs only the partitions that it is told to run.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Life, ProcessId};
@@ -160,7 +160,7 @@ mod tests {
             run.0.supervisor(Fact::Joined(ClusterId(2)));
             run.0.state(0, Fact::Ceded { partition: p(2), epoch: Incarnation(5) });
             if departs {
-                run.0.lose_for_good(2);
+                run.0.lose_permanently(2);
             }
             run.absorbed(1, 2, 6);
             let wrong = check_alone(check, &run.0).wrong();
@@ -176,7 +176,7 @@ mod tests {
         run.0.supervisor(Fact::Joined(ClusterId(2)));
         run.0.state(0, Fact::Ceded { partition: p(2), epoch: Incarnation(5) });
         run.absorbed(2, 2, 5);
-        run.0.lose_for_good(2);
+        run.0.lose_permanently(2);
         run.absorbed(0, 2, 8);
         run.0.supervisor(Fact::Leaving(ClusterId(0)));
         run.absorbed(1, 2, 9);
@@ -191,7 +191,7 @@ mod tests {
         let mut run = Partitions::new(3);
         run.executed(0, 1, &[], &[]);
         run.executed(1, 2, &[], &[]);
-        run.0.lose_for_good(0);
+        run.0.lose_permanently(0);
         run.absorbed(1, 0, 5);
         let finding = check_alone(check, &run.0);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));

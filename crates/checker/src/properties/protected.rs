@@ -1,5 +1,5 @@
-//! A process that lost its storage states that it is protected only once it holds replicas again: one for each owner of
-//! which it held a part of a committed checkpoint before the loss.
+//! A process that lost its storage reports that it is protected only once it holds replicas again: one for each owner
+//! of which it held a part of a committed checkpoint before the loss.
 //!
 //! An owner that no longer has an intact part cannot send one. The holder then learns that none is left, and states
 //! that it is protected: this is not judged if the owner's storage was corrupted, or if no other process may still have
@@ -52,7 +52,8 @@ fn held(group: &Group<'_>, place: usize, holder: ProcessId, lost: Time) -> bool 
     })
 }
 
-/// Returns whether an owner can still send a part to `holder`: its storage was never corrupted, and a process other than
+/// Returns whether an owner can still send a part to `holder`: its storage was never corrupted, and a process other
+/// than
 /// `holder` has an intact part.
 fn may_be_sent(history: &History<'_>, group: &Group<'_>, place: usize, holder: ProcessId, by: Time) -> bool {
     let owner = group.members[place];

@@ -84,7 +84,7 @@ mod tests {
         run.finish(0, 0, 0);
         run.0.context.expected = Some(vec![(p(0), Digest([1; 16])), (p(1), Digest([1; 16]))]);
         assert_eq!(check_alone(check, &run.0).violation_count(), 1);
-        run.lose_for_good(1);
+        run.lose_permanently(1);
         assert_eq!(check_alone(check, &run.0).violation_count(), 0);
     }
 

@@ -1,5 +1,5 @@
 //! A cluster may be declared unrecoverable only if all copies of a part are lost: at its owner and at every holder. The
-//! federation specifies the number of holders. A process that stated that a copy was durable, and has lost nothing
+//! federation specifies the number of holders. A process that reported that a copy was durable, and has lost nothing
 //! since, still has it, unless a rollback undid the checkpoint, a newer checkpoint replaced it, or another of its parts
 //! is lost. A cluster can be restored if its newest committed checkpoint has all of its parts and need not be passed
 //! over. There is one exception: after a collection, if a newer committed checkpoint is lost, the older one may have
@@ -242,7 +242,7 @@ mod tests {
             let mut run = TaskRun::new(2);
             let (name, _) = run.commit(0, 1, false);
             if is_gone {
-                run.lose_for_good(0);
+                run.lose_permanently(0);
             } else {
                 run.0.kill(0, false);
             }

@@ -5,7 +5,7 @@
 //! parts of a newer checkpoint are durable. Once a later recovery has restored an older checkpoint, the newer one is no
 //! longer needed.
 //!
-//! A process states its actions before others can observe them, so the reports on which validity depends are in the
+//! A process reports its actions before others can observe them, so the reports on which validity depends are in the
 //! trace; if all processes read the same clock, they also precede it.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -337,7 +337,7 @@ mod tests {
         let saved = run.save(0, 1);
         run.ran(0, spawned[0], 0);
         run.0.wait(SECOND * 5);
-        run.lose_for_good(0);
+        run.lose_permanently(0);
         run.0.wait(SECOND * 2);
         run.absorb(1, 0, Some(saved));
         let costs = costs(&run.0);

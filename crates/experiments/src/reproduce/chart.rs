@@ -50,24 +50,24 @@ pub const STYLE: &str = ".chart text{font:12px system-ui,-apple-system,\"Segoe U
 impl Chart {
     /// Renders the picture for a page that has the page's style and [`STYLE`].
     pub fn markup(&self) -> Markup {
-        let scene = Scene::new(self);
+        let area = PlotArea::new(self);
         html! {
-            svg.chart xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (HEIGHT + scene.legend) }
+            svg.chart xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (HEIGHT + area.legend) }
                 role="img" aria-label=(self.title) {
-                (scene.axes())
-                @for (index, series) in self.series.iter().enumerate() { (scene.line(index, series)) }
+                (area.axes())
+                @for (index, series) in self.series.iter().enumerate() { (area.line(index, series)) }
                 @for (_, at) in &self.stated {
-                    line.stated x1=(LEFT) x2=(WIDTH - RIGHT) y1=(n(scene.y(*at))) y2=(n(scene.y(*at))) {}
+                    line.stated x1=(LEFT) x2=(WIDTH - RIGHT) y1=(n(area.y(*at))) y2=(n(area.y(*at))) {}
                 }
-                (scene.legend())
+                (area.legend())
             }
         }
     }
 
     /// Renders the picture as a separate file.
     pub fn file(&self) -> String {
-        let scene = Scene::new(self);
-        let (width, height) = (WIDTH, HEIGHT + scene.legend);
+        let area = PlotArea::new(self);
+        let (width, height) = (WIDTH, HEIGHT + area.legend);
         let picture = self.markup();
         let markup = html! {
             svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (height) } width=(width) height=(height) {
@@ -80,7 +80,7 @@ impl Chart {
     }
 }
 
-struct Scene<'a> {
+struct PlotArea<'a> {
     chart: &'a Chart,
     x: (f64, f64),
     top: f64,
@@ -89,8 +89,8 @@ struct Scene<'a> {
     legend: f64,
 }
 
-impl<'a> Scene<'a> {
-    fn new(chart: &'a Chart) -> Scene<'a> {
+impl<'a> PlotArea<'a> {
+    fn new(chart: &'a Chart) -> PlotArea<'a> {
         let points = || chart.series.iter().flat_map(|it| &it.points);
         let least = points().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);
         let most = points().map(|(x, _)| *x).fold(f64::NEG_INFINITY, f64::max);
@@ -99,7 +99,7 @@ impl<'a> Scene<'a> {
         let step = round_step(highest / 5.0);
         let rows = chart.legend_rows().len() as f64;
         let top = (highest / step).ceil() * step;
-        Scene { chart, x: (least.min(0.0), most.max(least + 1.0)), top, step, legend: rows * 20.0 + 4.0 }
+        PlotArea { chart, x: (least.min(0.0), most.max(least + 1.0)), top, step, legend: rows * 20.0 + 4.0 }
     }
 
     fn x(&self, value: f64) -> f64 {
@@ -245,11 +245,11 @@ mod tests {
         let series = vec![Series { name: name.into(), points }; 3];
         let stated = vec![("the paper".into(), 55.0)];
         let chart = Chart { title: "t".into(), x: "x".into(), y: "y".into(), series, stated };
-        let scene = Scene::new(&chart);
-        assert_eq!((scene.top, scene.step), (60.0, 20.0));
+        let area = PlotArea::new(&chart);
+        assert_eq!((area.top, area.step), (60.0, 20.0));
         assert_eq!(chart.legend_rows().iter().map(Vec::len).sum::<usize>(), 4);
         for (x, y) in [(15.0, 1.0), (60.0, 55.0)] {
-            assert!((LEFT..=WIDTH - RIGHT).contains(&scene.x(x)) && (TOP..=HEIGHT).contains(&scene.y(y)));
+            assert!((LEFT..=WIDTH - RIGHT).contains(&area.x(x)) && (TOP..=HEIGHT).contains(&area.y(y)));
         }
         assert!(chart.file().starts_with("<svg"));
         assert!(!chart.file().contains("class=\"sign\""), "lines have dots");
@@ -267,7 +267,7 @@ mod tests {
         let shapes: Vec<&str> = shapes.iter().map(|it| it.split('"').next().unwrap_or_default()).collect();
         assert_eq!(shapes.len(), 4, "two points, and both in the legend");
         assert!(shapes[0].contains('a') && shapes[1].contains('m'), "{shapes:?}");
-        let scene = Scene::new(&chart);
-        assert!(scene.y(scene.top) - 14.0 > 12.0, "the label is above the highest point");
+        let area = PlotArea::new(&chart);
+        assert!(area.y(area.top) - 14.0 > 12.0, "the label is above the highest point");
     }
 }

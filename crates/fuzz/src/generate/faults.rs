@@ -21,7 +21,7 @@ pub(super) struct Faults<'a> {
     /// Facts that faults may wait for.
     moments: Vec<FactKind>,
     /// The share of crashed processes that never return, in percent. Nothing is drawn if it is 0.
-    for_good: u64,
+    never_return: u64,
     storage_lost: bool,
     by_fact: bool,
     in_bursts: bool,
@@ -88,7 +88,7 @@ const MOMENTS_OF_TASKS: &[FactKind] = &[
     FactKind::Finished,
 ];
 
-/// Facts about checkpoints. Under a protocol that takes no checkpoints, they are never stated.
+/// Facts about checkpoints. Under a protocol that takes no checkpoints, they are never reported.
 pub(super) const OF_CHECKPOINTS: &[FactKind] =
     &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted];
 
@@ -129,18 +129,18 @@ impl<'a> Faults<'a> {
         self
     }
 
-    /// Draws the kinds of fault for a program of tasks. `for_good` is the percentage of crashed processes that never
-    /// return.
+    /// Draws the kinds of fault for a program of tasks. `never_return` is the percentage of crashed processes that
+    /// never return.
     pub(super) fn of_tasks(
         chance: &mut Chance,
         clusters: &'a [Cluster],
         outside: Vec<String>,
         length: Span,
         outage: Span,
-        for_good: u64,
+        never_return: u64,
     ) -> Faults<'a> {
         let faults = Faults::new(chance, clusters, outside, length, outage);
-        Faults { moments: MOMENTS_OF_TASKS.to_vec(), for_good, ..faults }
+        Faults { moments: MOMENTS_OF_TASKS.to_vec(), never_return, ..faults }
     }
 
     pub(super) fn new(
@@ -181,7 +181,7 @@ impl<'a> Faults<'a> {
             outage,
             kinds,
             moments: MOMENTS.to_vec(),
-            for_good: 0,
+            never_return: 0,
             storage_lost,
             by_fact,
             in_bursts,
@@ -212,7 +212,7 @@ impl<'a> Faults<'a> {
     }
 
     /// Adds a crash during the computing time if no fault has a fixed time in it. All other faults may come too late,
-    /// or wait for a fact that is never stated, and a run without an effective fault shows nothing.
+    /// or wait for a fact that is never reported, and a run without an effective fault shows nothing.
     pub(super) fn with_one_at_a_time(&self, chance: &mut Chance, mut faults: Vec<Fault>) -> Vec<Fault> {
         let starts_in_time = |it: &Fault| it.at.is_some_and(|it| it.0 <= self.length);
         if !faults.is_empty() && !faults.iter().any(starts_in_time) {
@@ -261,7 +261,7 @@ impl<'a> Faults<'a> {
 
     /// Draws whether a crashed process returns; `None` means that it does.
     fn returns(&self, chance: &mut Chance) -> Option<bool> {
-        (self.for_good > 0 && chance.percent(self.for_good)).then_some(false)
+        (self.never_return > 0 && chance.percent(self.never_return)).then_some(false)
     }
 
     /// Draws the effect of a fault. The caller draws its time.

@@ -27,13 +27,13 @@ const OF_SERVERS: &[FactKind] =
 pub(super) fn add(chance: &mut Chance, federation: &mut Federation, outside: &[String], outage: Span) {
     let mut more = Vec::new();
     let spec = &federation.spec;
-    // Without checkpoints, no process ever states that it takes one.
+    // Without checkpoints, no process ever reports that it takes one.
     let takes_checkpoints = spec.protocol.checkpointing().is_some();
     let stated = |all: &[FactKind]| -> Vec<FactKind> {
         let is_stated = |it: &FactKind| takes_checkpoints || !OF_CHECKPOINTS.contains(it);
         all.iter().copied().filter(is_stated).collect()
     };
-    if let Some(lost) = spec.faults.iter().find(|it| it.is_for_good())
+    if let Some(lost) = spec.faults.iter().find(|it| it.never_returns())
         && chance.percent(40)
     {
         let at = lost.at.filter(|_| chance.percent(50));
@@ -99,7 +99,7 @@ mod tests {
         let (mut counts, mut facts) = ([0; 4], BTreeSet::new());
         for seed in 0..seeds {
             let mut federation = tasks::federation(seed, "tic".parse().unwrap());
-            federation.spec.faults.retain(Fault::is_for_good);
+            federation.spec.faults.retain(Fault::never_returns);
             federation.spec.faults.truncate(1);
             let lost = federation.spec.faults.first().cloned();
             let late = federation.spec.clusters.iter().find_map(|it| it.joins_after);

@@ -93,7 +93,7 @@ mod tests {
             replaced += 1;
             let [first, second] = &federation.spec.faults[..] else { panic!("seed {seed}: two faults") };
             let (thief, successor) = (first.crash.as_ref().unwrap(), second.crash.as_ref().unwrap());
-            assert!(first.is_for_good() && !second.is_for_good(), "seed {seed}");
+            assert!(first.never_returns() && !second.never_returns(), "seed {seed}");
             let when = first.when.as_ref().unwrap();
             assert_eq!((when.fact, &when.cluster, when.node), (FactKind::Taken, &thief.cluster, thief.node));
             assert_ne!((&thief.cluster, thief.node), (&successor.cluster, successor.node), "seed {seed}");

@@ -58,9 +58,9 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
         latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
     };
     let outside = Names::extra_of(&asked.extra_processes());
-    let for_good = if chance.percent(60) { 50 } else { 0 };
+    let never_return = if chance.percent(60) { 50 } else { 0 };
     let outage = detect_after + restart_after;
-    let faults = Faults::of_tasks(chance, &clusters, outside.clone(), length, outage, for_good);
+    let faults = Faults::of_tasks(chance, &clusters, outside.clone(), length, outage, never_return);
     let faults = match (plans, asked.checkpointing().is_some()) {
         (true, _) => faults.of_plans(),
         (false, true) => faults,
@@ -99,7 +99,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     let mut federation = Federation::new(&format!("fuzz-{seed}"), spec);
     // At least one process must remain.
     while !validate(&federation).is_empty() {
-        let last = federation.spec.faults.iter_mut().rev().find(|it| it.is_for_good());
+        let last = federation.spec.faults.iter_mut().rev().find(|it| it.never_returns());
         let last = last.expect("nothing else is wrong with a federation that was drawn");
         last.crash.iter_mut().for_each(|it| it.returns = None);
         last.lose_cluster.iter_mut().for_each(|it| it.returns = None);
@@ -237,8 +237,8 @@ mod tests {
         let late = count(&|it| it.clusters.iter().any(|it| it.joins_after.is_some()));
         let speeds = count(&|it| it.clusters.iter().any(|one| one.speed != it.clusters[0].speed));
         let servers = count(&|it| it.faults.iter().any(|it| it.process().is_some()));
-        let for_good = |it: &FederationSpec| it.faults.iter().filter(|it| it.is_for_good()).count();
-        let (once, more) = (count(&|it| for_good(it) > 0), count(&|it| for_good(it) > 1));
+        let never_return = |it: &FederationSpec| it.faults.iter().filter(|it| it.never_returns()).count();
+        let (once, more) = (count(&|it| never_return(it) > 0), count(&|it| never_return(it) > 1));
         let searches = count(&|it| matches!(it.application, Application::Qap(_)));
         println!("{late} {speeds} {servers} {once} {more} {searches}");
         assert!((4..40).contains(&searches), "{searches}");

@@ -409,7 +409,7 @@ fn rarer(tau: Option<Duration>) -> Option<Option<Duration>> {
     Some(Some(Duration(short((tau.0 * 4).min(LONG)))))
 }
 
-/// Returns the fewest replicas, in a place that needs no storage server; `None` if the options already say this.
+/// Returns the fewest replicas, in a place that needs no storage server; `None` if the options already specify this.
 fn plainer(
     replicas: Option<u32>,
     replicate_to: Option<ReplicateTo>,

@@ -106,7 +106,7 @@ impl TaskRun {
         self.state(process, Fact::Finished(Box::new((witness, Digest([1; 16])))));
     }
 
-    pub fn lose_for_good(&mut self, process: u32) {
-        self.0.lose_for_good(process);
+    pub fn lose_permanently(&mut self, process: u32) {
+        self.0.lose_permanently(process);
     }
 }

@@ -32,8 +32,8 @@ pub enum Message {
     /// Answer to [`Survey`](Message::Survey): the newest checkpoint that the sender knows to be valid, and the newest
     /// map that it knows.
     Known(Incarnation, Position, EpochMap),
-    /// From the coordinator to all partitions, and to processes that run none: a recovery begins. From now on,
-    /// partitions run where the map states. Partitions without a state restore this checkpoint.
+    /// From the coordinator to all partitions, and to processes that run none: a recovery begins. Each
+    /// partition runs where the map assigns it. Partitions without a state restore this checkpoint.
     Recover(Incarnation, Position, PartitionMap),
     /// To a partition to which this one sends: the tasks that this one has executed. This partition sends all later
     /// values after this message.

@@ -154,7 +154,7 @@ rules! {
         /// Garbage collection ignores clusters that have joined or will leave, as if they could not roll back.
         CollectsWithoutGuests;
     /// A cluster leaves only once no rollback can undo its last checkpoint (section 7).
-    LeavesForGood, without
+    LeavesPermanently, without
         /// A cluster leaves although a rollback can still undo its last checkpoint.
         LeavesUndoable;
     /// A cluster leaves only once no other cluster can need messages from its log (section 7).

@@ -144,8 +144,8 @@ impl Hc3i {
         let Some(left_at) = self.left_at else {
             return;
         };
-        let is_for_good = self.kept.first().is_some_and(|kept| kept.position.sn >= left_at);
-        if (is_for_good || !self.obeys(Rule::LeavesForGood))
+        let is_permanent = self.kept.first().is_some_and(|kept| kept.position.sn >= left_at);
+        if (is_permanent || !self.obeys(Rule::LeavesPermanently))
             && (self.log.len() == 0 || !self.obeys(Rule::LeavesUnlogged))
         {
             let incarnation = self.position.incarnation;

@@ -13,11 +13,11 @@ use super::network::Flight;
 /// An event of a federation.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry<P: Protocol> {
-    /// A process or the supervisor stated a fact.
+    /// A process or the supervisor reported a fact.
     Fact {
-        /// The process that stated the fact.
+        /// The process that reported the fact.
         process: ProcessId,
-        /// The stated fact.
+        /// The reported fact.
         fact: Fact,
     },
     /// A packet reached its receiver.

@@ -152,7 +152,7 @@ fn alerts(federation: &Federation) -> Vec<String> {
 /// Describes the events in the paper's terms, by cluster.
 struct Narrator<'a> {
     federation: &'a Federation,
-    /// Sentences already listed. All members of a cluster state the same facts, which are listed once.
+    /// Sentences already listed. All members of a cluster report the same facts, which are listed once.
     said: BTreeSet<String>,
     /// The message that is being re-sent.
     resends: Option<MessageId>,

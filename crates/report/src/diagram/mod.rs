@@ -248,7 +248,7 @@ impl Diagram {
             })
         });
         let undone = history.undone.iter().map(|it| (it.process, it.stretch));
-        let undone = undone.chain(history.lost_for_good.iter().copied());
+        let undone = undone.chain(history.lost_permanently.iter().copied());
         let undone = undone.filter(|(_, it)| it.began < it.ended).filter_map(|(process, it)| {
             let lane = *lane_of.get(&process)?;
             Some(Stretch { lane, from: micros(it.began), upto: micros(it.ended) })

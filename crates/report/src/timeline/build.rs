@@ -131,7 +131,7 @@ fn take_over(timeline: &mut Timeline, history: &History<'_>) {
             let from = it.image.map(|image| (image.position(), it.to));
             timeline.taken_over.push(Takeover { at, by, of: it.of, from, tasks });
         }
-        timeline.lost_for_good.extend(it.undone.into_iter().map(|stretch| (it.of, stretch)));
+        timeline.lost_permanently.extend(it.undone.into_iter().map(|stretch| (it.of, stretch)));
     }
 }
 
@@ -369,7 +369,7 @@ impl Rollback {
 }
 
 impl Message {
-    /// Records a transmission. The protocol and the composite both state a re-send, one after the other.
+    /// Records a transmission. The protocol and the composite both report a re-send, one after the other.
     fn transmit(&mut self, at: Time, again: bool) {
         const TOGETHER: Span = Span::from_millis(1);
         match self.transmitted.last_mut() {

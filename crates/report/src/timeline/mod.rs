@@ -52,7 +52,7 @@ pub struct Timeline {
     /// Every period of a process that a rollback undid.
     pub undone: Vec<Undone>,
     /// Every period of a permanently failed process that is not part of the state from which others continued.
-    pub lost_for_good: Vec<(ProcessId, lost::Undone)>,
+    pub lost_permanently: Vec<(ProcessId, lost::Undone)>,
     /// Periods in which the user paused the federation.
     pub pauses: lost::Pauses,
     /// The work of permanently failed processes, in the order in which other processes took it over.
@@ -182,7 +182,7 @@ pub struct Rollback {
     pub because_of: Option<usize>,
     /// The number of messages that other groups re-sent to this one afterwards.
     pub resent: u64,
-    /// Whether the protocol stated that every member resumed.
+    /// Whether the protocol reported that every member resumed.
     pub complete: bool,
 }
 
@@ -203,7 +203,7 @@ impl Rollback {
 pub struct RestoredMember {
     /// The time at which its state was restored.
     pub restored: Time,
-    /// The time at which it resumed; `None` if it did not state that.
+    /// The time at which it resumed; `None` if it did not report that.
     pub resumed: Option<Time>,
     /// The time at which it was last in the state that it restored.
     pub saved: Time,
@@ -278,8 +278,8 @@ impl Timeline {
     }
 
     /// Returns the lost work of the permanently failed processes for which `is_counted` returns `true`.
-    pub fn lost_for_good(&self, is_counted: impl Fn(ProcessId) -> bool) -> Span {
-        let counted = self.lost_for_good.iter().filter(|(of, _)| is_counted(*of));
+    pub fn lost_permanently(&self, is_counted: impl Fn(ProcessId) -> bool) -> Span {
+        let counted = self.lost_permanently.iter().filter(|(of, _)| is_counted(*of));
         counted.fold(Span::ZERO, |sum, (_, it)| sum + it.lost())
     }
 

@@ -20,7 +20,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// Records a fact stated by the supervisor. The orders of a fault follow the facts about it. `due`
+    /// Records a fact reported by the supervisor. The orders of a fault follow the facts about it. `due`
     /// returns the time at which a fault was due.
     pub(super) fn stated(&mut self, fact: &Fact, due: impl FnOnce(FaultNo) -> Option<Time>) {
         match *fact {

@@ -74,7 +74,7 @@ struct Host<'a, P> {
     clock: Clock,
     journal: Journal,
     facts: FactsWriter<File>,
-    /// Time of the last stated fact.
+    /// Time of the last reported fact.
     stated: Time,
     keys: Keys,
     places: P,
@@ -389,7 +389,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         Ok(memory.outcome)
     }
 
-    /// Records orders that have already been performed, or would have no effect. States facts that the predecessor did
+    /// Records orders that have already been performed, or would have no effect. Reports facts that the predecessor did
     /// not state before it exited.
     fn remember(
         &mut self,
@@ -787,7 +787,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.facts.seal().map_err(RunError::Record)
     }
 
-    /// States a fact on behalf of the supervisor, no earlier than the last fact of its predecessors.
+    /// Reports a fact on behalf of the supervisor, no earlier than the last fact of its predecessors.
     fn state(&mut self, at: Time, fact: &Fact, supervisor: &Supervisor) -> Result<(), RunError> {
         self.effects.stated(fact, |no| supervisor.due(no));
         let now = at.max(self.stated);

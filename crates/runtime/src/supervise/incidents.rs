@@ -21,7 +21,7 @@ pub(super) struct Incidents {
 }
 
 impl Incidents {
-    /// Records a fact stated by the supervisor or by a process.
+    /// Records a fact reported by the supervisor or by a process.
     pub(super) fn stated(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
         match *fact {
             Fact::Injecting { no, .. } => drop(self.injected.insert(no, at)),

@@ -89,7 +89,7 @@ impl Totals {
         self.exposition.clone()
     }
 
-    /// Records a fact stated by the supervisor or by a process.
+    /// Records a fact reported by the supervisor or by a process.
     pub(super) fn stated(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact) {
         self.incidents.stated(at, process, life, fact);
         match fact {

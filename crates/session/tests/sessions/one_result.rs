@@ -58,7 +58,7 @@ fn every_protocol_computes_the_same_result_from_one_file() {
         });
         let before = results.len();
         results.extend(finished);
-        assert!(results.len() >= before + 4, "{protocol}: every process states the result");
+        assert!(results.len() >= before + 4, "{protocol}: every process reports the result");
     }
     assert!(results.iter().all(|it| *it == results[0]), "{results:?}");
 }

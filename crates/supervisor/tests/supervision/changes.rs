@@ -116,7 +116,7 @@ fn begins(orders: &[Order]) -> bool {
 }
 
 #[test]
-fn a_change_of_a_link_is_stated_before_it_takes_effect() {
+fn a_change_of_a_link_is_reported_before_it_takes_effect() {
     let properties = LinkProperties { latency: Span(7), ..LinkProperties::default() };
     let (from, to) = (ClusterId(0), ClusterId(1));
     let change = Change::Link { from, to, properties };

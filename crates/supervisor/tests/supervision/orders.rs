@@ -164,7 +164,7 @@ fn launch(process: ProcessId, life: u32, boot: Boot) -> [Order; 2] {
     [Order::State(Fact::LifeStarted { process, life, boot }), Order::Launch { process, life, boot }]
 }
 
-/// Returns the order to state that the first fault of the plan ended a life.
+/// Returns the order to report that the first fault of the plan ended a life.
 fn failed(process: ProcessId, life: u32, storage: StorageFate) -> Order {
     ended(process, life, storage, EndedBy::Fault(FaultNo(0)))
 }
@@ -248,7 +248,7 @@ fn a_life_that_ends_before_the_start_is_replaced_first() {
 // Failures
 
 #[test]
-fn a_failure_is_stated_and_announced_and_the_next_life_follows() {
+fn a_failure_is_reported_and_announced_and_the_next_life_follows() {
     let mut driver = TestDriver::begun(vec![]);
     driver.exited(P1, 1);
     assert_eq!(driver.take(), [detected(P1, 1)]);
@@ -446,7 +446,7 @@ fn a_life_that_has_not_restored_yet_does_not_reset_the_progress() {
 }
 
 #[test]
-fn a_program_of_tasks_states_its_progress_without_a_total() {
+fn a_program_of_tasks_reports_its_progress_without_a_total() {
     let mut driver = TestDriver::begun(vec![]);
     for done in [3, 8] {
         let gauges = Gauges { progress: Progress { done, total: 0 }, ..Gauges::default() };
@@ -488,7 +488,7 @@ fn a_process_has_started_once_the_membership_contains_it() {
 // Faults
 
 #[test]
-fn faults_are_timed_from_the_start_and_stated_before_they_are_injected() {
+fn faults_are_timed_from_the_start_and_reported_before_they_are_injected() {
     let mut driver = TestDriver::begun(vec![(at(10), crash(P2))]);
     assert_eq!(driver.fault(0), FaultState::Pending);
     driver.pass(BEGUN + Span(9));

@@ -235,9 +235,9 @@ impl Bundle {
 
     /// Seals the facts of a life that has ended, unless they are already sealed. Removes an incomplete record at the
     /// end: the process was killed while writing it, so the fact had no effect yet. `incomplete` means that the life
-    /// may have stated facts that are missing here. Replaces a file that is missing or has no valid header with one
-    /// without facts, and states that facts are missing if the file was longer than a header: a process that is
-    /// killed while it writes the header has stated no facts.
+    /// may have reported facts that are missing here. Replaces a file that is missing or has no valid header with one
+    /// without facts, and reports that facts are missing if the file was longer than a header: a process that is
+    /// killed while it writes the header has reported no facts.
     ///
     /// # Errors
     ///

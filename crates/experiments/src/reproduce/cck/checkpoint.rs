@@ -50,8 +50,8 @@ pub(super) fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
             published: "O(N V) with V neighbours, instead of O(N²)".into(),
             ours: format!("{} instead of {} with {} processes", last[0], last[1], n[0] * n[1]),
             agreement: Agreement::of(is_exact),
-            sentence: "Agrees if every checkpoint of every run took exactly the number of messages that the \
-                       formulas give.".into(),
+            sentence: "Agrees if every checkpoint of every run required exactly the number of messages \
+                       that the formulas give.".into(),
         }],
         figures: vec![Figure {
             name: "messages",
@@ -144,7 +144,7 @@ pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrup
         text: vec![
             "The program is Cloth, with 500 and with 2000 tasks for each process: two tasks for each block in each \
              of two unrolled iterations. One server on Fast Ethernet stores all states; all processes coordinate. \
-             The text of the paper says 200 tasks where the caption says 500."
+             The paper says 200 tasks in its text, but 500 in the caption."
                 .into(),
         ],
         findings,
@@ -253,7 +253,7 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
                 } else {
                     Agreement::of(last(&many) < 230.0)
                 },
-                sentence: "Four states of 2 MB take 64 ms on the wire. The rest of the published time is that of \
+                sentence: "Four states of 2 MB take 64 ms on the wire. The rest of the published time was spent in \
                            processors and software, which take no time here."
                     .into(),
             },

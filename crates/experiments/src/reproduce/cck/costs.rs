@@ -150,9 +150,9 @@ pub(super) fn measured(
         findings: vec![Finding {
             what: "simulated run time with measured task times".into(),
             published: String::new(),
-            ours: format!("{} % off the real run time, or less", short(furthest)),
+            ours: format!("within {} % of the real run time", short(furthest)),
             agreement: Agreement::Measured,
-            sentence: "The difference is that of the program for which it is greatest.".into(),
+            sentence: "The greatest difference of any program.".into(),
         }],
         figures: Vec::new(),
         tables: vec![

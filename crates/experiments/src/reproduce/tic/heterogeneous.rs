@@ -62,7 +62,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
     let names = [
         "unprotected",
         "TIC every 5 s",
-        "TIC every 5 s, the slowest cluster is lost for good halfway through",
+        "TIC every 5 s, the slowest cluster is lost permanently halfway through",
     ];
     for ((name, seconds), published) in names.iter().zip(&seconds).zip(PUBLISHED_SECONDS) {
         rows.push(vec![
@@ -88,7 +88,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
         place: "VII-D, figure 12",
         text: vec![format!(
             "Three clusters of {NODES} nodes with speeds of {}, {} and {}, 5 ms apart. Checkpoints are replicated \
-             to another cluster. The slowest cluster is lost for good with its storage after half of the run time, \
+             to another cluster. The slowest cluster is lost permanently with its storage after half of the run time, \
              and the others take over its work. The paper does not say how fast its clusters are. Ideally, losing \
              a quarter of the power halfway through costs 16.7 %, so the paper's 17 % suggests a similar share.",
             SPEEDS[0], SPEEDS[1], SPEEDS[2]
@@ -110,7 +110,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
                         .into(),
             },
             Finding {
-                what: "a cluster is lost for good halfway through the run".into(),
+                what: "a cluster is lost permanently halfway through the run".into(),
                 published: "17 % longer (216 s); the cluster's share of the power is not stated".into(),
                 ours: format!("{} % longer ({} s)", longer.text(), short(seconds[2].mean)),
                 agreement: Agreement::of((longer.mean - 17.0).abs() <= GATE_PERCENT),

@@ -356,7 +356,8 @@ impl<P: Logging> Logs<P> {
         self.sending.insert(peer, Sending { next: next.max(in_transit), fresh, passed });
     }
 
-    /// States that the messages of a channel between two numbers are suppressed, because the receiver already has them.
+    /// Reports that the messages of a channel between two numbers are suppressed, because the receiver already has
+    /// them.
     pub(crate) fn suppress(
         &self,
         me: ProcessId,

@@ -354,7 +354,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         let durable = facts.iter().find(|(_, fact)| matches!(fact, Fact::Durable(_))).unwrap().1.clone();
         facts.push((facts.last().unwrap().0, durable));
     });
-    attacks.resealed("results removed", &["never stated its result"], |_, trace| {
+    attacks.resealed("results removed", &["never reported its result"], |_, trace| {
         for stream in trace.streams.values_mut() {
             stream.retain(|(_, fact)| !matches!(fact, Fact::Finished(_)));
         }
@@ -376,7 +376,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     }
     for (stream, who) in streams.into_iter().skip(1) {
         let told: &[_] = if manifest.processes[stream.0.index()].role == Role::RANK && stream != earlier {
-            &["never stated its result"]
+            &["never reported its result"]
         } else {
             &[]
         };
