@@ -440,10 +440,12 @@ fn cluster(id: ClusterId, names: &DisplayNames, history: &Timeline, trace: &Trac
         history.rollbacks.iter().filter(|it| names.cluster_of_group(it.group) == id).collect();
     let (mut sent_within, mut sent_between, mut delivered) = (0, 0, 0);
     for (message, way) in &history.messages {
-        if names.cluster_of(message.from) == id && way.sent.is_some() {
-            *if names.crosses(*message) { &mut sent_between } else { &mut sent_within } += 1;
+        let (from, to) = way.endpoints(message);
+        let (from, to) = (names.cluster_of(from), names.cluster_of(to));
+        if from == id && way.sent.is_some() {
+            *if from == to { &mut sent_within } else { &mut sent_between } += 1;
         }
-        if names.cluster_of(message.to) == id {
+        if to == id {
             delivered += way.delivered.len() as u64;
         }
     }

@@ -286,7 +286,10 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
     let mut messages: BTreeMap<_, Message> = BTreeMap::new();
     for message in history.messages.iter() {
         let sent = message.sent.iter().last().copied();
+        let host = |at: Point| history.segment(at.segment).host;
         let mut way = Message {
+            sender: sent.map(host),
+            receiver: message.delivered.iter().last().copied().map(host),
             sent: sent.map(|at| history.time(at)),
             send_undone: sent.and_then(undoer),
             delivered: message.delivered.iter().map(|&at| (history.time(at), undoer(at))).collect(),

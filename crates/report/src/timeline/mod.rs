@@ -229,6 +229,11 @@ pub struct Undone {
 /// The path of one message.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
+    /// The process that last sent it, which differs from the rank in its identity if the rank's partition had moved.
+    /// `None` if no fact records the send.
+    pub sender: Option<ProcessId>,
+    /// The process to which it was last delivered, likewise.
+    pub receiver: Option<ProcessId>,
     /// The time at which the application last sent it.
     pub sent: Option<Time>,
     /// The rollback that undid the send.
@@ -239,6 +244,13 @@ pub struct Message {
     pub delivered: Vec<(Time, Option<usize>)>,
     /// The times at which it was dropped because its send had been undone.
     pub stale: Vec<Time>,
+}
+
+impl Message {
+    /// Returns the processes that sent and received the message with this identity, as far as facts record them.
+    pub fn endpoints(&self, id: &MessageId) -> (ProcessId, ProcessId) {
+        (self.sender.unwrap_or(id.from), self.receiver.unwrap_or(id.to))
+    }
 }
 
 /// The content that a theft sends from one process to another.
