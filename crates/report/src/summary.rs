@@ -238,7 +238,7 @@ pub struct ResultSummary {
     pub compared_with: Option<String>,
     /// The number of ranks that finished.
     pub finished: usize,
-    /// The number of ranks without those that failed permanently, or left without a result.
+    /// The number of ranks, excluding those that failed permanently or left without a result.
     pub remaining: usize,
     /// Whether results may be missing because facts are.
     #[serde(skip)]
