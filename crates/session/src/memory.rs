@@ -43,8 +43,8 @@ static KEPT: AtomicU64 = AtomicU64::new(0);
 /// memory](faultline_core::fault::Outcome::OutOfMemory) once the program has reached the limit, or once judging the run
 /// would exceed it. The limit applies to all simulators that are created afterwards. Only the first call has an effect.
 ///
-/// The limit is that of the whole program, like its memory: runs on several threads share it, including those that a
-/// search or an experiment begins.
+/// The limit applies to the whole program: runs on several threads share it, including the runs that a search or an
+/// experiment begins.
 pub fn bound_memory(bound: MemoryBound) {
     BOUND.get_or_init(|| {
         let used = (bound.used)();

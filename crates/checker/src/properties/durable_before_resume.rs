@@ -1,7 +1,7 @@
 //! Every part of a restored checkpoint is durable before a process of the group resumes: at its owner and at as many
 //! holders as the federation requests, under protocols that promise it. Under other protocols, a part without any
 //! durable copy is only reported as a remark. A protocol must promise this if it treats a restored checkpoint like a
-//! committed one, and removes the checkpoints that it makes obsolete.
+//! committed one, and removes the checkpoints that the restored one makes obsolete.
 //!
 //! Under the same promise, a process that starts from its initial state acts only once it has committed a checkpoint.
 //!

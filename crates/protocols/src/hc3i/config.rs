@@ -210,7 +210,7 @@ rules! {
     RepeatsForce, without
         /// A message that arrives during a checkpoint does not request its own checkpoint afterwards.
         ForceNotRepeated;
-    /// Messages that arrive during a recovery wait.
+    /// A message that arrives during a recovery waits.
     KeepsArrivals, without
         /// Messages that arrive during a recovery are dropped.
         ArrivalsDroppedWhileRecovering;

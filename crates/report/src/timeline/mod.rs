@@ -115,7 +115,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Returns when its last process committed it.
+    /// Returns the time at which the last process committed the checkpoint.
     pub fn at(&self) -> Time {
         self.committed.values().copied().max().unwrap_or(Time::ZERO)
     }
