@@ -536,7 +536,7 @@ impl Breach {
                     Garbage::Older => "every checkpoint that a recovery could restore was newer",
                 };
                 format!(
-                    "at the end, {} still stored the part of {} in checkpoint {}, although {why} before {:.2} s",
+                    "at the end, {} still stored the part of {} in checkpoint {}, although by {:.2} s {why}",
                     names.process(holder),
                     names.process(part.owner),
                     part.position(),

@@ -447,7 +447,7 @@ impl Explainer<'_> {
         text + ","
     }
 
-    /// Describes the tasks that processes that did not fail re-executed for those that failed.
+    /// Describes the tasks that surviving processes re-executed for failed ones.
     fn recovery(&self, it: &Recovery) -> String {
         let (at, live) = (self.time(it.began), it.live.len() as u64);
         let processes = match live {

@@ -168,7 +168,7 @@ pub struct FaultSummary {
     /// measurements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skew_seconds: Option<f64>,
-    /// Seconds from when it was due until its last effect; `None` if this was not measured.
+    /// Seconds between its due time and its last effect; `None` if this was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_seconds: Option<f64>,
 }

@@ -127,8 +127,8 @@ impl Watch {
         Some(MemoryUse { bound, used, parts })
     }
 
-    /// Waits for the allocator to return the memory that the simulation has freed if the program would otherwise exceed
-    /// the limit while it judges a run with this number of facts.
+    /// If the program would otherwise exceed the limit while it judges a run with this number of facts, waits for the
+    /// allocator to return the memory that the simulation has freed.
     pub(crate) fn make_room(&self, facts: u64) {
         if let Some(MemoryBound { bytes, used }) = self.bound {
             wait_for_return(used, bytes.saturating_sub(facts * JUDGED_FACT));

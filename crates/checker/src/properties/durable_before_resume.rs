@@ -45,7 +45,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Requires that a process has committed a checkpoint since it was in its initial state before it acts.
+/// Requires that a process that is in its initial state commits a checkpoint before it acts.
 fn check_beginnings(history: &History<'_>, finding: &mut Findings) {
     for segment in history.segments.iter().filter(|it| it.parent.is_none() && !it.is_rootless) {
         let (process, life) = (segment.host, segment.life);

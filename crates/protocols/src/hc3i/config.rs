@@ -102,7 +102,7 @@ rules! {
         FutureDropped;
     /// A message acknowledged at or after the restored SN is re-sent.
     ResendsAtRestored, without
-        /// Messages are re-sent only if acknowledged with an SN *greater* than the alert's, as printed.
+        /// Messages are re-sent only if they were acknowledged with an SN *greater* than the alert's, as printed.
         ResendGreater;
     /// A restored sender re-sends its unacknowledged messages.
     ResendsOwn, without

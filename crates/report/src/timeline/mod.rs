@@ -336,8 +336,8 @@ impl Timeline {
             .collect()
     }
 
-    /// Returns how many committed checkpoints of its group a rollback undid, except those that earlier rollbacks had
-    /// undone.
+    /// Returns the number of the group's committed checkpoints that `rollback` undid, except those that earlier
+    /// rollbacks had undone.
     pub fn depth(&self, rollback: &Rollback) -> u64 {
         let beyond = |it: &Rollback, position: Position| {
             it.group == rollback.group
