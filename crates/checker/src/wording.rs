@@ -544,8 +544,8 @@ impl Breach {
                 )
             }
             Breach::LogNotRemoved { process: of, removed, due, since } => format!(
-                "{} had removed only {removed} messages from its log by the end, but should have removed the {due} that \
-                 no recovery after {:.2} s could need",
+                "{} had removed only {removed} messages from its log by the end, but should have removed the {due} \
+                 that no recovery after {:.2} s could need",
                 names.process(of),
                 since.as_secs_f64()
             ),
