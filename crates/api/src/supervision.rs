@@ -257,7 +257,7 @@ pub struct Faults {
     /// The longest time from the first to the last effect of one fault, by the clocks of its targets, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_skew_micros: Option<u64>,
-    /// The longest time from when a fault was due to its last effect, in microseconds.
+    /// The longest time between the due time of a fault and its last effect, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_latency_micros: Option<u64>,
 }

@@ -1,8 +1,8 @@
 //! Consistency rules between the facts of a whole run, and between the facts and the manifest.
 //!
 //! Seals reveal changes made after a run. These rules also reveal missing facts in a record that was sealed again:
-//! every started life has a stream, every failure is detected, and the application begins before it acts. They apply to
-//! the record of a whole run, not to facts assembled by a test.
+//! every started life has a stream, every failure is detected, and no process acts before the application begins. They
+//! apply to the record of a whole run, not to facts assembled by a test.
 
 mod preceding;
 

@@ -143,7 +143,7 @@ impl Breach {
                 )
             }
             Breach::DeliveredInAnotherOrder { message: id, instead_of } => format!(
-                "{} was delivered {} instead of {}, on which other processes depend",
+                "{} delivered {} instead of {}, on whose delivery other processes depend",
                 process(id.to),
                 message(id),
                 message(instead_of)
@@ -163,7 +163,7 @@ impl Breach {
                 format!("{sender} never re-sent {}, which {receiver} had as an orphan", message(id))
             }
             Breach::OvertookOrphan { message: id, phase, orphan, orphan_phase } => format!(
-                "{} was delivered {} of phase {phase} before it had re-sent {} of phase {orphan_phase}",
+                "{} delivered {} of phase {phase} before it had re-sent {} of phase {orphan_phase}",
                 process(orphan.from),
                 message(id),
                 message(orphan)
@@ -512,7 +512,7 @@ impl Breach {
             ),
             Breach::CheckpointEarly { group, position, waited, every: Some(every) } => format!(
                 "{} requested its checkpoint {position} {waited} after the previous one was committed, although it \
-                 should wait for {every}",
+                 should have waited for {every}",
                 names.group(group)
             ),
             Breach::CheckpointEarly { group, position, every: None, .. } => format!(
@@ -532,11 +532,11 @@ impl Breach {
             }
             Breach::NotRemoved { holder, part, why, since } => {
                 let why = match why {
-                    Garbage::Undone => "undone by a rollback",
-                    Garbage::Older => "older than every checkpoint that a recovery can restore",
+                    Garbage::Undone => "a rollback had undone the checkpoint",
+                    Garbage::Older => "every checkpoint that a recovery could restore was newer",
                 };
                 format!(
-                    "at the end, {} still stored the part of {} (checkpoint {}), which was {why} before {:.2} s",
+                    "at the end, {} still stored the part of {} in checkpoint {}, although by {:.2} s {why}",
                     names.process(holder),
                     names.process(part.owner),
                     part.position(),
@@ -544,8 +544,8 @@ impl Breach {
                 )
             }
             Breach::LogNotRemoved { process: of, removed, due, since } => format!(
-                "{} had removed only {removed} messages from its log by the end, although no recovery after {:.2} s \
-                 could need {due} of its messages",
+                "{} had removed only {removed} messages from its log by the end, but should have removed the {due} \
+                 that no recovery after {:.2} s could need",
                 names.process(of),
                 since.as_secs_f64()
             ),
@@ -796,7 +796,7 @@ fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
     let contents = if words.is_empty() { String::new() } else { format!(", with {}", words.join(", ")) };
     let limit = mebibytes(used.bound);
     if names.in_pods {
-        let remedy = remedy.unwrap_or("make the program shorter");
+        let remedy = remedy.unwrap_or("shorten the application");
         return format!(
             "the supervisor reached its memory limit, {limit}{contents}; {remedy} (the limit of a supervisor in a pod \
              is fixed)"
@@ -818,8 +818,8 @@ fn in_words(part: &MemoryPart, names: &Context) -> (u64, String, &'static str) {
     let takes_checkpoints = bounds.is_some_and(|it| it.checkpoint_every.iter().any(Option::is_some));
     let collects_later = bounds.and_then(|it| it.collect_every).is_some_and(|it| it > Span::ZERO);
     let (what, remedy) = match part.content {
-        MemoryContent::Facts => ("facts", "make the program shorter"),
-        MemoryContent::JudgedFacts => ("facts and their judgement", "make the program shorter"),
+        MemoryContent::Facts => ("facts", "shorten the application"),
+        MemoryContent::JudgedFacts => ("facts and their judgement", "shorten the application"),
         MemoryContent::Checkpoints => (
             "parts of checkpoints",
             match (has_later_checkpoints(part, names), takes_checkpoints) {

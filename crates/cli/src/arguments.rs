@@ -125,7 +125,7 @@ pub(crate) struct RunArguments {
     /// With `--repeat`, keep the records of all runs, including simulated runs that pass
     #[arg(long, requires = "repeat")]
     pub(crate) keep: bool,
-    /// Stop waiting for the run after this time, and leave it in the cluster, with `--backend kubernetes`. Default:
+    /// With `--backend kubernetes`, stop waiting for the run after this time, and leave it in the cluster. Default:
     /// wait indefinitely, even while pods cannot start
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Duration>,
@@ -170,9 +170,10 @@ pub(crate) struct FilesArguments {
 
 /// Simulate a federation described by the three input files of the HC3I paper's simulator, and print statistics.
 ///
-/// The files define the topology, the application and the timers (HC3I, section 5.1). They are converted into one
-/// federation under HC3I, with checkpoints in the memory of their owner and of one neighbour. It runs in virtual time,
-/// bit-identically for each seed, and the run is judged. With several seeds, prints the mean and range of each number.
+/// The files define the topology, the application and the timers (HC3I, section 5.1). This command converts them into
+/// one federation under HC3I, with checkpoints in the memory of their owner and of one neighbour, runs it in virtual
+/// time, and judges the run. Runs with the same seed are bit-identical. With several seeds, prints the mean and range
+/// of each number.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -244,8 +245,8 @@ pub(crate) struct ReproduceArguments {
     /// Choose the evaluation
     #[arg(value_enum)]
     pub(crate) paper: Paper,
-    /// Use fewer settings and seeds (HC3I and TIC: 5; CCK: 1; HydEE: 1, on 64 processes). Shows the shape of every
-    /// figure in about a minute
+    /// Use fewer settings, and fewer seeds (5 for HC3I and TIC; 1 for CCK; 1 for HydEE, on 64 processes). Shows the
+    /// shape of every figure in about a minute
     #[arg(long)]
     pub(crate) quick: bool,
     /// Also run a small federation on real processes, for 4 s with each of 10 seeds (3 with `--quick`), and compare it
@@ -277,11 +278,11 @@ pub(crate) struct ReproduceArguments {
 /// picture (front.svg) and as a table (front.csv), the cluster of each process (clusters.csv), the clusters in the form
 /// of a federation file (clusters.yaml), and the output of `--format json` (clusters.json).
 ///
-/// For the traffic of one application in successive intervals of equal length, pass several graphs, or a recorded run
-/// with `--intervals`. The command then also says whether changing the clusters between intervals, at a checkpoint,
-/// pays off. It prints the clusters of each interval, and one division for all intervals. With `--out`, writes the
-/// costs by interval (intervals.svg, intervals.csv), the cluster of each process in each interval (clusters.csv), the
-/// division for all intervals in the form of a federation file (clusters.yaml), and clusters.json.
+/// To choose clusters for the traffic of one application in successive intervals of equal length, pass several graphs,
+/// or a recorded run with `--intervals`. The command then also says whether changing the clusters between intervals, at
+/// a checkpoint, pays off. It prints the clusters of each interval, and one division for all intervals. With `--out`,
+/// writes the costs by interval (intervals.svg, intervals.csv), the cluster of each process in each interval
+/// (clusters.csv), the division for all intervals in the form of a federation file (clusters.yaml), and clusters.json.
 ///
 /// To divide the pieces of a program of tasks that are assigned to processes in advance, pass its federation file. The
 /// command then prints a partition file for `schedule.file`, with about the same number of pieces for each process and
@@ -648,11 +649,11 @@ pub(crate) struct ReportArguments {
     pub(crate) to: Option<PathBuf>,
 }
 
-/// Feed the recorded inputs of a run to its nodes again, and compare their behaviour.
+/// Feed the recorded inputs of a run to its nodes again, and compare their behaviour with the record.
 ///
-/// Requires a run that was recorded with `faultline run --record`, on any backend. Nothing is simulated: each node
-/// receives its own inputs at their recorded times, and must report the same facts and take the same actions. Fails at
-/// the first difference.
+/// Requires a run that was recorded with `faultline run --record`, on real processes or in virtual time. Nothing is
+/// simulated: each node receives its own inputs at their recorded times, and must report the same facts and take the
+/// same actions. Fails at the first difference.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -701,11 +702,11 @@ pub(crate) enum ExportFormat {
 /// Search random federations with random faults for schedules that break recovery.
 ///
 /// Each seed determines a federation: clusters, links, storage, protocol parameters, an application, and faults. Faults
-/// strike at any time, on protocol events, several at once, and during recovery. Each schedule omits some kinds
-/// of faults, chosen at random. At the end, all faults are healed, and the federation must recover and finish. Each
-/// schedule runs in virtual time, is judged, and runs a second time to confirm that it is deterministic. The search
-/// ends at the first violation. It then shrinks the federation for as long as the same property is violated, records
-/// and draws the run, and writes it as a file for `faultline run`.
+/// strike at random times, at protocol events and during recoveries, alone or several at once. Each schedule omits some
+/// kinds of faults, chosen at random. At the end, all faults are healed, and the federation must recover and finish.
+/// Each schedule runs in virtual time, is judged, and runs a second time to confirm that it is deterministic. The
+/// search ends at the first violation. It then shrinks the federation for as long as the same property is violated,
+/// records and draws its run, and writes the federation to a file for `faultline run`.
 ///
 /// If interrupted, shows and saves the coverage, and records the smallest violation so far; to continue, run the
 /// same command with `--resume`.
@@ -820,7 +821,7 @@ Examples:
 Known defects require a development build:
   cargo run -- explore --nodes 1 --defect resend-greater")]
 pub(crate) struct ExploreArguments {
-    /// Explore this protocol. With `--defect`, the default is the defect's protocol, otherwise `hc3i`
+    /// Explore this protocol. Default: the protocol of `--defect`; without a defect, `hc3i`
     #[arg(long, value_name = "P", conflicts_with = "file")]
     pub(crate) protocol: Option<String>,
     /// Use N clusters
@@ -971,9 +972,9 @@ pub(crate) struct ValidateArguments {
     /// a pause. Changes to other fields are errors, as they are for an API server
     #[arg(long, value_name = "FILE", conflicts_with = "orders")]
     pub(crate) running: Option<PathBuf>,
-    /// Also run the application without failures in one delivery order and in N random ones, and compare what each process sends.
-    /// Protocols that rely on re-execution, such as hydee, cannot protect a program whose messages depend on the order
-    /// of arrival. Testing one order takes as long as the application computes
+    /// Also run the application without failures in one delivery order and in N random orders, and compare what each
+    /// process sends. Protocols that rely on re-execution, such as hydee, cannot protect a program whose messages
+    /// depend on the order of arrival. Testing one order takes as long as the application computes
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=1000))]
     pub(crate) orders: Option<u32>,
 }

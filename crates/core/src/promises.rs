@@ -15,8 +15,8 @@ use crate::protocol::Protocol;
 pub enum Promise {
     /// The protocol takes checkpoints: a run that completes contains at least one.
     Checkpoints,
-    /// The checkpoints of a group are numbered consecutively. Without this promise, numbers only increase,
-    /// and may have gaps, as in index-based protocols.
+    /// The checkpoints of a group are numbered consecutively. Without this promise, the numbers still increase from one
+    /// checkpoint to the next, but may have gaps, as in index-based protocols.
     DenseNumbering,
     /// A rollback restores the newest checkpoint that contains no undone sends or deliveries.
     MaximalLine,

@@ -32,10 +32,9 @@ impl PartitionMap {
     }
 
     /// Returns the map after some clusters have joined or are about to leave, or some processes have failed
-    /// permanently. The partitions of a cluster that has joined move home. The partitions of processes that can no
-    /// longer host any move, each to the process that hosts the fewest partitions at that point. Among several such
-    /// processes, the next one after the partition's own process is chosen. If no process is left, partitions do not
-    /// move.
+    /// permanently. The partitions of a cluster that has joined move home. If a process can no longer host partitions,
+    /// each of its partitions moves to the process that hosts the fewest at that point. Among several such processes,
+    /// the next one after the partition's own process is chosen. If no process is left, partitions do not move.
     #[must_use]
     pub fn update(&self, membership: &Membership) -> PartitionMap {
         let ranks: Vec<ProcessId> = membership.with_role(Role::RANK).collect();

@@ -1,8 +1,8 @@
 //! Known rates at which runs of a protocol end without completing.
 //!
 //! A run that exceeds its deadline or is unrecoverable does not violate anything by itself, because a schedule may
-//! contain too many faults. For each protocol, the share of such runs is known from at least 700 schedules. If a
-//! protocol becomes unrecoverable or exceeds its deadline more often, it has a defect that no single run shows.
+//! contain too many faults. For each protocol, the share of such runs is known from at least 700 schedules. If the runs
+//! of a protocol end in this way more often, the protocol has a defect that no single run shows.
 
 use crate::coverage::Shares;
 

@@ -188,8 +188,8 @@ pub fn is_directed(seed: u64) -> bool {
 }
 
 /// Returns the directed schedule of a seed. A first run of [`Directions::base`] shows which moments occur. A fault then
-/// strikes at one of those at which processes have failed least often according to `coverage`. Returns the base if no
-/// fault can be added to it.
+/// strikes at one of the moments at which processes have failed least often according to `coverage`. Returns the base
+/// if no fault can be added to it.
 ///
 /// # Errors
 ///

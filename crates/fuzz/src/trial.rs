@@ -54,8 +54,9 @@ pub fn seed_under_way() -> Option<u64> {
     UNDER_WAY.get()
 }
 
-/// Runs a scenario on the simulator, and judges it. Waste violates a property under the built-in protocols; under a
-/// protocol of another crate, which may accept it, it is a remark. The federation must be valid.
+/// Runs a scenario on the simulator, and judges it. Under the built-in protocols, waste violates a property. Under a
+/// protocol from another crate, waste is only a remark, because such a protocol may accept it. The federation must be
+/// valid.
 ///
 /// # Errors
 ///

@@ -45,7 +45,7 @@ struct Builder<'a> {
     /// stream has been read: the messages of one sender fit into a processor's cache, whereas those of all senders do
     /// not.
     deliveries: Vec<Deliveries>,
-    /// Reports that an image is durable. They are entered once all parts are known.
+    /// The reports that an image is durable, which are entered once all parts are known.
     durable: Vec<(ImageName, StoredCopy)>,
     /// Thefts and absorptions.
     tasks: Tasks,

@@ -4,9 +4,9 @@
 //! The lost work of a process in a rollback is the time from the instant of the restored state, or from the start of
 //! the application if that is later, until the process paused for the recovery or failed. Everything that it did in
 //! between was undone. Work that an earlier rollback had already undone does not count again, nor does the time during
-//! which the process was down. The process failed when the supervisor ended it, or otherwise at its last fact, since
-//! nothing more precise is known. Time for which a checkpoint paused the process counts; time for which the user paused
-//! the whole federation does not.
+//! which the process was down. The process failed when the supervisor ended it. If the supervisor did not, the process
+//! counts as failed at its last fact, since nothing more precise is known. Time for which a checkpoint paused the
+//! process counts; time for which the user paused the whole federation does not.
 //!
 //! The lost work of a cluster's rollback is the sum over its processes. This module makes no judgements. The only clock
 //! that it compares with those of the processes is the supervisor's: for the start of the application, the ends of
@@ -164,9 +164,9 @@ impl<'h, 'a> Returns<'h, 'a> {
         &self.pauses
     }
 
-    /// Lists the returns of one process, in order. If a partition moved to another process, states restored there are
-    /// not returns of that process. Neither is the state in which a partition moves to its own process when its cluster
-    /// joins.
+    /// Lists the returns of one process, in order. If a partition moved to another process, the states that were
+    /// restored there are not returns of that process. Neither is the state in which a partition moves to its own
+    /// process when its cluster joins.
     pub fn of(&self, process: ProcessId) -> Vec<Return> {
         let history = self.history;
         let Some(own) = history.processes.get(process.index()).map(|it| it.segments.clone()) else {

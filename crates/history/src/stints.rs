@@ -1,8 +1,7 @@
 //! Assigns the facts of planned programs to partitions.
 //!
-//! A process runs its own partition, and takes over those of other processes: of those that fail permanently, and of
-//! clusters that join later or leave. The states of a partition therefore continue in the streams of other processes,
-//! in
+//! A process runs its own partition, and takes over those of processes that fail permanently, and of processes whose
+//! clusters join later or leave. The states of a partition therefore continue in the streams of other processes, in
 //! *stints*. A life may have several stints of a partition that moves away and returns. The stints of a partition are
 //! ordered by the recovery with which each of them begins.
 
@@ -20,8 +19,8 @@ pub(super) struct Stint<'a> {
     pub(super) life: Life,
     pub(super) stream: &'a Stream,
     /// The recovery with which the stint begins: the one that moved the partition to the process, or in which the
-    /// process restored its own partition. If the process did neither, the newest recovery that its earlier lives
-    /// joined.
+    /// process restored its own partition. If the process did neither, it is the newest recovery that the process's
+    /// earlier lives joined.
     begins: Incarnation,
     /// The position in the stream at which the stint begins.
     pub(super) begin: u32,

@@ -1,4 +1,4 @@
-//! The history of a program of tasks: the tasks that each process had, had lent and owed at every cut, derived from the
+//! The history of a program of tasks: the tasks that each process had, had lent, or owed at every cut, derived from the
 //! facts.
 //!
 //! A process has *parts*: the program itself, and one for each task that it stole. A task that runs leaves its part,

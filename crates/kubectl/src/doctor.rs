@@ -292,8 +292,7 @@ impl Examiner {
                 ),
             ),
             error if is_forbidden(error) => {
-                let remedy =
-                    "run this command with permission to create, get and delete pods and to get pods/log";
+                let remedy = "run this command with permission to create, get, list and delete pods and to get pods/log";
                 (error.to_string(), remedy.to_owned())
             }
             error => (error.to_string(), "make sure that pods can be created".to_owned()),

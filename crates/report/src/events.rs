@@ -31,7 +31,7 @@ pub struct EventReporter {
     pauses: BTreeSet<FaultNo>,
     /// Groups whose failure was reported, but whose rollback was not yet reported.
     failing: BTreeSet<GroupId>,
-    /// Groups none of whose checkpoints can be restored.
+    /// Groups that have no checkpoint that can be restored.
     unrecoverable: BTreeSet<GroupId>,
     /// Reported rollbacks.
     returns: BTreeSet<(GroupId, Incarnation)>,

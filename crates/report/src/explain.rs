@@ -181,13 +181,13 @@ fn remedy_of_loss(manifest: &Manifest) -> &'static str {
             "The protocol takes no checkpoints; under one that does, processes can recover from such a loss."
         }
         Some(Copies { replicas: 0, .. }) => {
-            "Only its owner stored each part; with `replicas: 1` or more, other processes keep copies."
+            "Each part was stored only by its owner; with `replicas: 1` or more, other processes keep copies."
         }
         Some(Copies { kept_by: ReplicaHolders::SameCluster, .. }) => {
             "Replicas were kept within the cluster; with `replicateTo: otherCluster`, they survive the loss of the cluster."
         }
         Some(Copies { kept_by: ReplicaHolders::OtherCluster | ReplicaHolders::SharedStorage, .. }) => {
-            "With more `replicas`, a copy survives if more processes lose their storage."
+            "With more `replicas`, a copy survives even if more processes lose their storage."
         }
     }
 }
@@ -447,7 +447,7 @@ impl Explainer<'_> {
         text + ","
     }
 
-    /// Describes the tasks that processes that did not fail re-executed for those that failed.
+    /// Describes the tasks that surviving processes re-executed for failed ones.
     fn recovery(&self, it: &Recovery) -> String {
         let (at, live) = (self.time(it.began), it.live.len() as u64);
         let processes = match live {
@@ -483,7 +483,7 @@ impl Explainer<'_> {
         let unrecoverable = &self.history.unrecoverable;
         if unrecoverable.iter().any(|(group, _)| *group == self.names.group_of(it.of)) {
             return format!(
-                "At {at}, {by} could not take over the work of {of}, because none of its checkpoints could be \
+                "At {at}, {by} could not take over the work of {of}, because no checkpoint of {of} could be \
                  restored: {} that {of} had run were lost ({} of work).",
                 count(tasks, "task"),
                 lasted(cost)

@@ -300,8 +300,8 @@ fn clusters(summary: &Summary) -> Markup {
 }
 
 /// Explains undone time on the pages that show how processes spent their time.
-pub const UNDONE: &str = "Undone is the first execution of work that was re-executed after a rollback; the re-execution \
-                          itself counts as working.";
+pub const UNDONE: &str = "The first execution of work that was re-executed after a rollback counts as undone; the \
+                          re-execution itself counts as working.";
 
 /// Shows how the processes of each cluster spent their time, as a bar and in percent.
 fn time(summary: &Summary) -> Markup {

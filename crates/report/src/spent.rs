@@ -49,8 +49,8 @@ const FROZEN: usize = 5;
 const FINISHED: usize = 6;
 
 impl TimeByActivity {
-    /// Adds up the time of the processes of a cluster, from the start of the application or from when the cluster
-    /// joined, until the end of the run or until the cluster left. Omits processes whose facts are incomplete.
+    /// Adds up the time of the processes of a cluster: from the start of the application or, if the cluster joined
+    /// later, from that point, until the cluster left or the run ended. Omits processes whose facts are incomplete.
     pub fn of(cluster: ClusterId, history: &Timeline, trace: &Trace, names: &DisplayNames) -> TimeByActivity {
         let mut spent = TimeByActivity::default();
         for &process in names.processes(cluster).iter().filter(|it| !history.incomplete.contains(it)) {

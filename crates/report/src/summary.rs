@@ -168,7 +168,7 @@ pub struct FaultSummary {
     /// measurements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skew_seconds: Option<f64>,
-    /// Seconds from when it was due until its last effect; `None` if this was not measured.
+    /// Seconds between its due time and its last effect; `None` if this was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_seconds: Option<f64>,
 }
@@ -396,7 +396,7 @@ fn incomplete(history: &Timeline, names: &DisplayNames) -> Option<String> {
     let whose = if of.len() > MOST_NAMED { count(of.len() as u64, "process") } else { enumerate(&of) };
     (!of.is_empty()).then(|| {
         format!(
-            "facts of {whose} are missing: counts and lost work contain only what other facts show, and the shares of \
+            "facts of {whose} are missing: counts and lost work include only what other facts show, and the shares of \
              time do not cover these processes"
         )
     })

@@ -133,7 +133,7 @@ impl Origin {
 /// time namespace. Containers on one machine can have different clocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClockSource {
-    /// Empty if the kernel does not provide it, as in some sandboxes.
+    /// The identifier of the current boot; empty if the kernel does not provide it, as in some sandboxes.
     boot: String,
     /// Empty if the kernel has no time namespaces.
     offsets: String,

@@ -3,7 +3,7 @@
 //!
 //! Each process has its own key, which it shares with the supervisor. The key authenticates the supervisor's connection
 //! to the process's agent and the process's connection to the supervisor. In addition, every pair of processes shares a
-//! key. Only the supervisor can derive that key; it sends it to both processes, encrypted with their own keys.
+//! key. Only the supervisor can derive that key. It sends the key to both processes, encrypted with their own keys.
 //! Therefore, no process can impersonate another.
 //!
 //! The key of a process never crosses a socket, appears in no argument and no environment variable, and is never

@@ -43,8 +43,8 @@ static KEPT: AtomicU64 = AtomicU64::new(0);
 /// memory](faultline_core::fault::Outcome::OutOfMemory) once the program has reached the limit, or once judging the run
 /// would exceed it. The limit applies to all simulators that are created afterwards. Only the first call has an effect.
 ///
-/// The limit is that of the whole program, like its memory: runs on several threads share it, including those that a
-/// search or an experiment begins.
+/// The limit applies to the whole program: runs on several threads share it, including the runs that a search or an
+/// experiment begins.
 pub fn bound_memory(bound: MemoryBound) {
     BOUND.get_or_init(|| {
         let used = (bound.used)();
@@ -127,8 +127,8 @@ impl Watch {
         Some(MemoryUse { bound, used, parts })
     }
 
-    /// Waits for the allocator to return the memory that the simulation has freed if the program would otherwise exceed
-    /// the limit while it judges a run with this number of facts.
+    /// If the program would otherwise exceed the limit while it judges a run with this number of facts, waits for the
+    /// allocator to return the memory that the simulation has freed.
     pub(crate) fn make_room(&self, facts: u64) {
         if let Some(MemoryBound { bytes, used }) = self.bound {
             wait_for_return(used, bytes.saturating_sub(facts * JUDGED_FACT));

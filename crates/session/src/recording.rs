@@ -53,9 +53,9 @@ impl UnjudgedRecording {
         Ok(UnjudgedRecording { manifest, trace, is_read: true })
     }
 
-    /// Reads the facts of a run that has just ended, at most `most`. If there are more, the result has no facts and
-    /// counts as out of memory, so that it is judged as unknown; the record itself remains as it is, for a program with
-    /// more memory.
+    /// Reads the facts of a run that has just ended, up to `most` of them. If there are more, the result has no facts
+    /// and counts as out of memory, so that it is judged as unknown; the record itself remains as it is, for a program
+    /// with more memory.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ fn contradicted(sentences: Vec<String>) -> impl Iterator<Item = Flaw> {
 }
 
 impl Recording {
-    /// Reads and judges the record in a bundle. A record with too many facts for this program's [memory
+    /// Reads and judges the record in a bundle. The verdict on a record with too many facts for this program's [memory
     /// limit](crate::bound_memory) is unknown.
     ///
     /// # Errors

@@ -24,9 +24,9 @@ pub struct Config {
     /// Time limit of the run, counted from the start of the application, excluding pauses by the user. A run that
     /// exceeds it ends with [`Outcome::Deadline`].
     pub deadline: Span,
-    /// Time limit for the start of the application, counted from the start of the supervisor or, if the user has
-    /// paused the federation before that, from the end of the last pause. `None` if another program supervises the
-    /// start, and can remove obstacles to it.
+    /// Time limit for the start of the application, counted from the start of the supervisor or, if the user paused the
+    /// federation before the application started, from the end of the last pause. `None` if another program supervises
+    /// the start, and can remove obstacles to it.
     pub start_within: Option<Span>,
     /// The groups that roll back together.
     pub scope: Scope,

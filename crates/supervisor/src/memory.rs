@@ -2,8 +2,8 @@
 
 /// The memory limit of a program, shared by all runs that the program performs in parallel.
 ///
-/// The crates on which the programs depend neither ask the operating system for the memory in use nor configure an
-/// allocator, so each program supplies the measurement.
+/// The libraries neither ask the operating system for the memory in use nor configure an allocator, so each program
+/// supplies the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryBound {
     /// The limit, in bytes.

@@ -153,9 +153,9 @@ impl Supervisor {
         supervisor
     }
 
-    /// Makes the detection of a silent process wait for its [`Report::Exited`]. Intended for drivers that need time
-    /// to perform an [`Order::Kill`] and that report the end of every life. Other drivers complete the order before
-    /// the next one.
+    /// Makes the detection of a silent process wait for its [`Report::Exited`]. Intended for drivers that need time to
+    /// perform an [`Order::Kill`] and that report the end of every life. Other drivers complete each order before the
+    /// next one.
     pub fn await_exits(&mut self) {
         self.awaits_exits = true;
     }

@@ -1,11 +1,10 @@
 //! Master and workers: the first worker to answer receives the next piece of work.
 //!
-//! The first rank is the master. It first sends every worker two pieces, then one more for each answer, until
-//! none are left. A worker computes its pieces in the order of their arrival, and answers each. The order of
-//! the answers determines which worker receives which piece. A re-execution therefore sends the same messages
-//! only if deliveries are repeated in the same order: the program is not send-deterministic. The master's
-//! result is a sum over the answers, which does not depend on their order, but changes if a piece is lost or
-//! computed twice.
+//! The first rank is the master. It first sends every worker two pieces, then one more for each answer, until no pieces
+//! are left. A worker computes its pieces in the order of their arrival, and answers each. The order of the answers
+//! determines which worker receives which piece. A re-execution therefore sends the same messages only if deliveries
+//! are repeated in the same order: the program is not send-deterministic. The master's result is a sum over the
+//! answers, which does not depend on their order, but changes if a piece is lost or computed twice.
 //!
 //! The timing of computations affects no message: a worker only queues messages that arrive while it
 //! computes, and the master computes only before the first piece. Deliveries are therefore the only

@@ -1,6 +1,6 @@
 //! Ping-pong, as in NetPIPE: the first rank sends a message to the last one, which returns one of the same length,
-//! several times for each length. The second rank does the same with the second to last, and so on in pairs. A rank in
-//! the middle without a partner finishes immediately.
+//! several times for each length. The second rank does the same with the second-to-last one, and so on in pairs. A rank
+//! in the middle without a partner finishes immediately.
 //!
 //! The application has no clock. The duration of a round trip follows from the facts of the rank that begins
 //! it: it is the time from one send to the next.

@@ -26,7 +26,7 @@ pub struct Fibonacci {
     pub task_time: Option<Duration>,
 }
 
-/// Counts the ways to place queens on a board so that none attacks another.
+/// Counts the ways to place queens on a board so that no queen attacks another.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NQueens {

@@ -1,7 +1,7 @@
 //! Every part of a restored checkpoint is durable before a process of the group resumes: at its owner and at as many
 //! holders as the federation requests, under protocols that promise it. Under other protocols, a part without any
 //! durable copy is only reported as a remark. A protocol must promise this if it treats a restored checkpoint like a
-//! committed one, and removes the checkpoints that it makes obsolete.
+//! committed one, and removes the checkpoints that the restored one makes obsolete.
 //!
 //! Under the same promise, a process that starts from its initial state acts only once it has committed a checkpoint.
 //!
@@ -45,7 +45,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Requires that a process has committed a checkpoint since it was in its initial state before it acts.
+/// Requires that a process that is in its initial state commits a checkpoint before it acts.
 fn check_beginnings(history: &History<'_>, finding: &mut Findings) {
     for segment in history.segments.iter().filter(|it| it.parent.is_none() && !it.is_rootless) {
         let (process, life) = (segment.host, segment.life);

@@ -93,7 +93,7 @@ struct Written {
     complete: Option<Time>,
 }
 
-/// Returns where each image became durable, and when.
+/// Returns the places and times at which each image became durable.
 fn durable(history: &History<'_>) -> BTreeMap<ImageName, Vec<Stored>> {
     let mut all: BTreeMap<ImageName, Vec<_>> = BTreeMap::new();
     for (&(holder, life), stream) in &history.trace.streams {

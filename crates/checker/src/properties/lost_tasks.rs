@@ -2,9 +2,9 @@
 //! work since the last checkpoint, which is no older than tau plus the duration of the write after it.
 //!
 //! The protocol controls two parts of this bound: when a process takes its next checkpoint (tau after the last one or,
-//! if its write took longer than tau, tau after the write completed), and that it restores the newest surviving
-//! checkpoint, at the process or at a holder. The same applies to the successor of a process that never returns, which
-//! absorbs that checkpoint. The duration of a write depends on the storage and the network.
+//! if its write took longer than tau, tau after the write completed), and which checkpoint it restores (the newest one
+//! that survives at the process or at a holder). The same applies to the successor of a process that never returns,
+//! which absorbs that checkpoint. The duration of a write depends on the storage and the network.
 
 use std::collections::BTreeSet;
 

@@ -6,8 +6,8 @@
 //! been collected, and must not be restored.
 //!
 //! A protocol that survives a limited number of failures at a time ([`FaultModel::Volatile`]) may also declare a
-//! cluster unrecoverable once more processes than that have failed. The checker does not judge whether the first of
-//! them had recovered by then.
+//! cluster unrecoverable if more processes than that have failed. The checker does not judge whether the first of them
+//! had recovered by then.
 
 use std::collections::BTreeSet;
 

@@ -6,7 +6,7 @@
 //! longer needed.
 //!
 //! A process reports its actions before others can observe them, so the reports on which validity depends are in the
-//! trace; if all processes read the same clock, they also precede it.
+//! trace; if all processes read the same clock, these reports also precede the declaration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -99,7 +99,8 @@ fn print_seed_on_panic(defect: Option<Defect>) {
                 let defect = *SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
                 if defect.is_none() && is_directed(seed) {
                     eprintln!(
-                        "panicked at seed {seed}, which may be directed by the seeds before it; to reproduce: repeat the search"
+                        "panicked at seed {seed}, whose schedule may depend on the seeds before it; to reproduce: \
+                         repeat the search"
                     );
                     return;
                 }

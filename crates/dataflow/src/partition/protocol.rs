@@ -14,9 +14,9 @@ use super::share::Executed;
 use crate::partition_map::PartitionMap;
 use crate::plan::{Plan, Value};
 
-/// A protocol for planned programs, one instance per process. It acts on the partitions that the process runs
-/// through a [`PartitionHost`]: its own, and those of processes that failed permanently, or whose cluster leaves or has
-/// not joined yet.
+/// A protocol for planned programs, one instance per process. Through a [`PartitionHost`], it acts on the partitions
+/// that the process runs: its own, and those of processes that failed permanently, or whose cluster leaves or has not
+/// joined yet.
 pub trait PartitionProtocol: ProtocolTypes {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
@@ -111,8 +111,8 @@ pub enum PartitionInput<P: PartitionProtocol> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RerunOptions {
     /// Re-execution starts from values that are still in memory, and not only from the checkpoint (CCK long paper,
-    /// section 3.7.1): those that a pending task reads and, beyond the paper, those that were sent or received in the
-    /// last steps if [`PartitionProtocol::keeps_recent_values`].
+    /// section 3.7.1): the values that a pending task reads and, beyond the paper, those that were sent or received in
+    /// the last steps if [`PartitionProtocol::keeps_recent_values`].
     pub from_memory: bool,
     /// Other processes execute tasks for which this one has no free core (section 3.6.3).
     pub spread: bool,

@@ -118,7 +118,7 @@ impl File {
 }
 
 impl Files {
-    /// Reads the three files, each given by its name for errors and its bytes.
+    /// Reads the three files, each given by its bytes and by the name to use in errors.
     ///
     /// Checks each file separately. [`Files::import`] checks whether they fit together.
     ///

@@ -20,11 +20,12 @@ pub struct Best {
     pub excluded: Vec<usize>,
 }
 
-/// Finds the setting with the smallest mean of `quantity`. Considers only settings all of whose runs completed, and
+/// Finds the setting with the smallest mean of `quantity`. Considers only settings whose runs all completed, and either
 /// passed or had no fault. Returns `None` if no run of these settings has the quantity.
 ///
-/// Settings are compared by the differences of the runs with the same seed, whose interval covers the true difference
-/// with a confidence of 95 % (Student's t). With few seeds, nothing is certain, and every other setting is a tie.
+/// Two settings are compared by the mean difference between their runs with the same seed. Its interval covers the true
+/// difference with a confidence of 95 % (Student's t). With few seeds, nothing is certain, and every other setting is a
+/// tie.
 pub fn best(sweep: &Sweep, quantity: &Quantity) -> Option<Best> {
     let settings = 0..sweep.plan.settings.len();
     let (sound, excluded): (Vec<usize>, Vec<usize>) =

@@ -7,7 +7,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`parameter`] | a parameter: a field of the file, and its values |
-//! | [`best`] | the setting with the least value of a quantity, and its certainty |
+//! | [`best`] | the setting with the smallest value of a quantity, and how certain this is |
 //! | [`text`] | the sweep as text, JSON and CSV |
 //! | [`page`] | the sweep as one page, with pictures |
 

@@ -45,7 +45,7 @@ struct Moving {
     joins: bool,
 }
 
-/// Makes a cluster of some federations leave within `length`. Adds faults to federations in which a cluster joins or
+/// In some federations, makes a cluster leave within `length`. Adds faults to federations in which a cluster joins or
 /// leaves. `outside` are the processes outside the clusters, and `outage` is the approximate time from a failure to the
 /// next life.
 pub(super) fn vary(

@@ -5,7 +5,7 @@
 //! receiver then demands every value that was sent to it, but that it neither has nor has used. A partition that
 //! receives a demand re-executes the tasks between the last valid checkpoint and the value, and in turn demands the
 //! values that these tasks need from others. All partitions together re-execute exactly the strictly required tasks,
-//! and ask only their senders.
+//! and each partition demands values only from their senders.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

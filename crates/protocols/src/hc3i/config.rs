@@ -102,7 +102,7 @@ rules! {
         FutureDropped;
     /// A message acknowledged at or after the restored SN is re-sent.
     ResendsAtRestored, without
-        /// Messages are re-sent only if acknowledged with an SN *greater* than the alert's, as printed.
+        /// Messages are re-sent only if they were acknowledged with an SN *greater* than the alert's, as printed.
         ResendGreater;
     /// A restored sender re-sends its unacknowledged messages.
     ResendsOwn, without
@@ -210,7 +210,7 @@ rules! {
     RepeatsForce, without
         /// A message that arrives during a checkpoint does not request its own checkpoint afterwards.
         ForceNotRepeated;
-    /// Messages that arrive during a recovery wait.
+    /// A message that arrives during a recovery waits.
     KeepsArrivals, without
         /// Messages that arrive during a recovery are dropped.
         ArrivalsDroppedWhileRecovering;

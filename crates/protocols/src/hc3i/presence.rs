@@ -18,7 +18,7 @@ use super::config::Rule;
 use super::message::Control;
 use super::{Hc3i, Phase, ProtocolHost};
 
-/// Reports that the coordinator of a leaving cluster has received in this incarnation.
+/// The reports that the coordinator of a leaving cluster has received in this incarnation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaving {
     /// Members whose applications have left the program.

@@ -41,8 +41,8 @@ impl<H> Survey<H> {
         self.checkpoints.iter().map(|(&checkpoint, parts)| (checkpoint, parts))
     }
 
-    /// Iterates over the checkpoints for which every member's part still exists, ascending. It does not matter whether
-    /// they are committed or in doubt: a commit waits until every part is durable, so a committed checkpoint is
+    /// Iterates over the checkpoints for which every member's part still exists, in ascending order. It does not matter
+    /// whether they are committed or in doubt: a commit waits until every part is durable, so a committed checkpoint is
     /// complete unless a loss has made it incomplete.
     pub(crate) fn complete(
         &self,

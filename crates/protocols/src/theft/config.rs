@@ -35,7 +35,8 @@ pub enum Record {
 }
 
 defects! {
-    /// A restored process does not ask about the state of the tasks that it had lent.
+    /// A process never asks about the tasks that it has lent: neither when it is restored, nor when a new life or a
+    /// successor replaces the thief.
     NoQuery,
     /// An absorbed graph is not searched for in the images of other absorbed processes, and may be absorbed
     /// twice.
@@ -58,8 +59,8 @@ defects! {
     RestoringDenies,
     /// A restored process answers only for itself, and not for the processes that its image had absorbed.
     HereAlone,
-    /// A process sends a result again only when its victim asks, and not when another process starts to answer for the
-    /// victim.
+    /// A process sends a result again only when its victim asks: neither when it is restored, nor when a new life or a
+    /// successor replaces the victim.
     NotReturnedAgain,
     /// The names of thefts do not include the thief's life: a process that asks for a task mistakes a query about a
     /// request of an earlier life for one about its current request.

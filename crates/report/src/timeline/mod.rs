@@ -115,7 +115,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Returns when its last process committed it.
+    /// Returns the time at which the last process committed the checkpoint.
     pub fn at(&self) -> Time {
         self.committed.values().copied().max().unwrap_or(Time::ZERO)
     }
@@ -336,8 +336,8 @@ impl Timeline {
             .collect()
     }
 
-    /// Returns how many committed checkpoints of its group a rollback undid, except those that earlier rollbacks had
-    /// undone.
+    /// Returns the number of the group's committed checkpoints that `rollback` undid, except those that earlier
+    /// rollbacks had undone.
     pub fn depth(&self, rollback: &Rollback) -> u64 {
         let beyond = |it: &Rollback, position: Position| {
             it.group == rollback.group

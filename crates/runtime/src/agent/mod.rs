@@ -1,6 +1,6 @@
 //! An agent runs at a place of a federation. It starts, kills, pauses and restarts the process there on the
-//! supervisor's orders. It is the first process of a node's container, which therefore survives any failure
-//! of the process.
+//! supervisor's orders. The agent is the first process of a node's container, so the container survives any failure of
+//! the hosted process.
 //!
 //! An agent makes no decisions. It hosts a single process at a time, forwards its facts as they are written, and has no
 //! information about a run other than the supervisor's. Without a supervisor, it waits for one.

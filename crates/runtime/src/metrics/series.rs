@@ -199,7 +199,7 @@ impl Series<'_, '_> {
         }
         let skew = "Time from the first to the last effect of a fault with several targets";
         self.histogram("fault_skew", skew, &EFFECT_BUCKETS, run.effects.values().filter_map(|it| it.0))?;
-        let latency = "Time from when a fault was due until its last effect";
+        let latency = "Time between the due time of a fault and its last effect";
         self.histogram("fault_latency", latency, &EFFECT_BUCKETS, run.effects.values().filter_map(|it| it.1))
     }
 

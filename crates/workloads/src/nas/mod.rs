@@ -1,8 +1,8 @@
 //! The communication of six kernels of the NAS parallel benchmarks (BT, CG, FT, LU, MG, SP), with real dependencies.
 //!
-//! The kernels determine which rank sends to which other rank, in which order, and in which proportion,
-//! according to the decompositions of the benchmarks that the HydEE paper clusters (table I). An iteration
-//! consists of rounds. In each round, a rank computes, then sends and receives as the kernel would:
+//! The kernels determine which rank sends to which other rank, in which order, and in which proportion, according to
+//! the decompositions of the benchmarks for which the HydEE paper chooses clusters (table I). An iteration consists of
+//! rounds. In each round, a rank computes, then sends and receives as the kernel would:
 //!
 //! | pattern | rounds of an iteration |
 //! | --- | --- |

@@ -30,7 +30,7 @@ const PLANES: u32 = 4;
 /// of the size of the next finer grid's.
 const GRIDS: [u32; 5] = [0, 1, 2, 1, 0];
 
-/// A pattern on `ranks` ranks, a square of a power of two, with messages of at most `bytes` bytes.
+/// A pattern on `ranks` ranks (the square of a power of two), with messages of at most `bytes` bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) pattern: Pattern,

@@ -130,7 +130,7 @@ const ROW_RUN: &[Panel] = &[
             ),
         ]),
     Panel::graph("Fault latency", "s")
-        .about("Time from when a fault was due until its last effect. The median and the maximum are the upper \
+        .about("Time between the due time of a fault and its last effect. The median and the maximum are the upper \
                 bounds of their buckets.")
         .of(&[
             ("histogram_quantile(0.5, sum by (le) (faultline_fault_latency_seconds_bucket{RUNS}))", "median"),

@@ -148,9 +148,9 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Returns the holders of this process's parts that began a new life since `old`: their storage, and messages in
-    /// transit to them, may be lost. Returns no holders while the group recovers, since all holders are informed when
-    /// the group resumes.
+    /// Returns the holders of this process's parts that have begun a new life since `old`: their storage, and messages
+    /// in transit to them, may be lost. Returns no holders while the group recovers, since all holders are informed
+    /// when the group resumes.
     pub(crate) fn restarted_holders(&self, old: &View) -> Vec<ProcessId> {
         let is_reborn = |holder: &ProcessId| self.view.began_new_life(*holder, old);
         let holders = self.holders.iter().copied().filter(|_| !self.is_recovering());
