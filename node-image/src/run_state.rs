@@ -203,7 +203,7 @@ impl RunRecorder {
 }
 
 impl Observer for RunRecorder {
-    fn stated(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
+    fn recorded(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
         match fact {
             Fact::Begun => self.begun = Some(at),
             Fact::Finished(_) => drop(self.finished.insert(process)),
@@ -211,7 +211,7 @@ impl Observer for RunRecorder {
             Fact::Changed(change) => self.changed(change),
             _ => {}
         }
-        if let Some(event) = self.reporter.stated(process, fact) {
+        if let Some(event) = self.reporter.observe(process, fact) {
             self.run_state.note(self.seconds(at), event);
         }
     }

@@ -20,7 +20,7 @@ use faultline_api::samples::SAMPLES;
 use faultline_api::supervision::{self, Action, Event as Told, Places, Request, Status, Verdict};
 use faultline_operator::install::RULES;
 use faultline_operator::metrics::Metrics;
-use faultline_operator::mirror::{self, Mirror};
+use faultline_operator::object_cache::{self, ObjectCache};
 use faultline_operator::reconcile::unreadable::unreadable;
 use faultline_operator::reconcile::update_status::Pace;
 use faultline_operator::reconcile::{ReconcileError, reconcile};
@@ -132,26 +132,30 @@ impl World {
         format!("{} {}", it.status, it.reason)
     }
 
-    /// Updates the mirrors as watches would, then reconciles once.
+    /// Updates the caches as watches would, then reconciles once.
     async fn look(&self) -> Result<(), ReconcileError> {
-        self.watch(&self.context.sets, "/statefulsets/", mirror::owner_of_set);
-        self.watch(&self.context.pods, "/pods/", |it| mirror::owner_of_pod(it, &self.context.sets));
+        self.watch(&self.context.sets, "/statefulsets/", object_cache::owner_of_set);
+        self.watch(&self.context.pods, "/pods/", |it| object_cache::owner_of_pod(it, &self.context.sets));
         // A status is written at most once per second, but a test must not wait that long.
         self.context.session(UID, |it| it.statuses = Pace::default());
         reconcile(Arc::new(self.federation()), Arc::clone(&self.context)).await.map(drop)
     }
 
-    /// Fills a mirror with the existing objects of every namespace.
-    fn watch<K>(&self, mirror: &Mirror<K>, kind: &str, owner: impl Fn(&K) -> Option<ObjectRef<Federation>>)
-    where
+    /// Fills a cache with the existing objects of every namespace.
+    fn watch<K>(
+        &self,
+        cache: &ObjectCache<K>,
+        kind: &str,
+        owner: impl Fn(&K) -> Option<ObjectRef<Federation>>,
+    ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + 'static,
     {
-        mirror.follow(Event::Init, &owner);
+        cache.follow(Event::Init, &owner);
         for path in self.server.paths("/").iter().filter(|it| it.contains(kind)) {
             let object: K = serde_json::from_value(self.server.get(path).unwrap()).unwrap();
-            mirror.follow(Event::InitApply(object), &owner);
+            cache.follow(Event::InitApply(object), &owner);
         }
-        mirror.follow(Event::InitDone, owner);
+        cache.follow(Event::InitDone, owner);
     }
 
     /// Deletes the federation, as a user would.
@@ -380,7 +384,7 @@ async fn objects_of_others_are_not_touched() {
         let world = World::new().await;
         let foreign = json!({ "metadata": { "name": path.rsplit('/').next(), "uid": "other" }, "data": {} });
         world.server.put(path, foreign.clone());
-        // Not even mirrored, since it lacks the operator's labels.
+        // Not even cached, since it lacks the operator's labels.
         reconcile_twice_without_mirror(&world).await;
         assert_eq!(world.server.get(path), Some(foreign));
         assert_eq!(world.condition("Accepted"), "False NameTaken");
@@ -761,8 +765,8 @@ async fn a_federation_that_cannot_be_read_is_deleted_with_its_objects() {
     federation["spec"]["clusters"] = json!("none");
     world.server.put(FEDERATION, federation);
     let look = async || {
-        world.watch(&world.context.sets, "/statefulsets/", mirror::owner_of_set);
-        world.watch(&world.context.pods, "/pods/", |it| mirror::owner_of_pod(it, &world.context.sets));
+        world.watch(&world.context.sets, "/statefulsets/", object_cache::owner_of_set);
+        world.watch(&world.context.pods, "/pods/", |it| object_cache::owner_of_pod(it, &world.context.sets));
         let federation = world.server.get(FEDERATION).unwrap();
         let finalizers = federation["metadata"]["finalizers"].as_array().unwrap().len();
         let federation: DeserializeGuard<Federation> = serde_json::from_value(federation).unwrap();

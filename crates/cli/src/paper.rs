@@ -158,7 +158,7 @@ impl Observer for Watcher {
         self.names = RunNames::new(manifest);
     }
 
-    fn stated(&mut self, record: &Record) {
+    fn recorded(&mut self, record: &Record) {
         if self.level == TraceLevel::Statistics {
             return;
         }

@@ -40,10 +40,10 @@ impl Observer for Watched<'_> {
         self.live = Some(self.view.live(manifest));
     }
 
-    fn stated(&mut self, record: &Record) {
+    fn recorded(&mut self, record: &Record) {
         if record.process == ProcessId::SUPERVISOR || matches!(record.fact, Fact::Claim(_)) {
             let live = self.live.as_mut().expect("the run has begun");
-            live.stated(record.at, record.process, &record.fact);
+            live.recorded(record.at, record.process, &record.fact);
         }
     }
 

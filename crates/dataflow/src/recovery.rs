@@ -10,8 +10,8 @@ use core::fmt::Debug;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Image, ImageName, Machine, Membership, Presence, ProcessId, Promises, ProtocolTypes, Role, Scope,
-    Snapshot, TaskId, Theft, Time,
+    Image, ImageName, LifeStart, Machine, Membership, Presence, ProcessId, Promises, ProtocolTypes, Role,
+    Scope, Snapshot, TaskId, Theft, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +50,7 @@ pub trait Recovery: ProtocolTypes {
         false
     }
     /// Starts a life. Nothing is run, lent or taken until [`Host::release`].
-    fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
+    fn start(start: LifeStart<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
     /// Returns the theft under which this process or another one works on `task` or has its result. The process calls

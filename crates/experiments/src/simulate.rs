@@ -127,8 +127,8 @@ impl Observer for StoreObserver<'_> {
         self.observer.begins(manifest);
     }
 
-    fn stated(&mut self, record: &Record) {
-        self.observer.stated(record);
+    fn recorded(&mut self, record: &Record) {
+        self.observer.recorded(record);
         self.store_counter.note(record);
     }
 

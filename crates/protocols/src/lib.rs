@@ -19,4 +19,4 @@ pub mod spbc;
 pub mod theft;
 
 pub use machines::logs::{Channel, Content, Covered, Head, LogSize, Logged, SegmentNo, Settled};
-pub use machines::{InTransit, Interval, LoggingOptions, Meet, Options};
+pub use machines::{ChannelReport, InTransit, Interval, LoggingOptions, Options};

@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Claim, FaultModel, Gauges, GroupId, Host, Input, Life, Machine, Membership, Position, ProcessId,
-    Promises, Protocol, ProtocolTypes, Role, Scope, Stamp, Time,
+    Claim, FaultModel, Gauges, GroupId, Host, Input, Life, LifeStart, Machine, Membership, Position,
+    ProcessId, Promises, Protocol, ProtocolTypes, Role, Scope, Stamp, Time,
 };
 use faultline_dataflow::partition::{PartitionHost, PartitionInput, PartitionProtocol};
 use faultline_dataflow::recovery::{self, Recovery};
@@ -53,10 +53,10 @@ impl Protocol for NoProtocol {
         Vec::new()
     }
 
-    fn start(birth: Birth<()>, _: Time, host: &mut dyn Host<Self>) -> Self {
-        let lost = birth.life > Life(1);
+    fn start(start: LifeStart<()>, _: Time, host: &mut dyn Host<Self>) -> Self {
+        let lost = start.life > Life(1);
         if lost {
-            give_up(Scope::Cluster.group_of(&birth.membership, birth.me), host);
+            give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
         } else {
             host.release();
         }
@@ -100,10 +100,10 @@ impl Recovery for NoProtocol {
         Vec::new()
     }
 
-    fn start(birth: Birth<()>, _: Time, host: &mut dyn recovery::Host<Self>) -> Self {
-        let lost = birth.life > Life(1);
+    fn start(start: LifeStart<()>, _: Time, host: &mut dyn recovery::Host<Self>) -> Self {
+        let lost = start.life > Life(1);
         if lost {
-            give_up(Scope::Cluster.group_of(&birth.membership, birth.me), host);
+            give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
         } else {
             host.release();
         }
@@ -146,12 +146,12 @@ impl PartitionProtocol for NoProtocol {
         Vec::new()
     }
 
-    fn start(birth: Birth<()>, _: Time, host: &mut dyn PartitionHost<Self>) -> Self {
-        let lost = birth.life > Life(1);
+    fn start(start: LifeStart<()>, _: Time, host: &mut dyn PartitionHost<Self>) -> Self {
+        let lost = start.life > Life(1);
         if lost {
-            give_up(Scope::Cluster.group_of(&birth.membership, birth.me), host);
+            give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
         } else {
-            host.release(birth.me);
+            host.release(start.me);
         }
         NoProtocol { lost }
     }

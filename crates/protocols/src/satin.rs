@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Boot, Cause, Claim, Membership, Position, ProcessId, Promise, Promises, ProtocolTypes, Role,
+    Boot, Cause, Claim, LifeStart, Membership, Position, ProcessId, Promise, Promises, ProtocolTypes, Role,
     Scope, Sn, TaskId, Theft, Time, To, Vectors, defects,
 };
 use faultline_dataflow::recovery::{Host, Input, LastState, Leg, Recovery, root};
@@ -136,8 +136,8 @@ impl Recovery for Satin {
         Vec::new()
     }
 
-    fn start(birth: Birth<Config>, _: Time, host: &mut dyn Host<Self>) -> Self {
-        let Birth { me, life, boot, membership, config, .. } = birth;
+    fn start(start: LifeStart<Config>, _: Time, host: &mut dyn Host<Self>) -> Self {
+        let LifeStart { me, life, boot, membership, config, .. } = start;
         let is_rank = membership.member(me).role == Role::RANK;
         let (orphaned, table, waiting) = (BTreeSet::new(), Table::default(), BTreeMap::new());
         let this = Satin { me, is_rank, config: *config, membership, orphaned, table, waiting };

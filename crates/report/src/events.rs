@@ -63,7 +63,7 @@ impl EventReporter {
     }
 
     /// Handles a fact reported by `process`. Returns the event to report, if any.
-    pub fn stated(&mut self, process: ProcessId, fact: &Fact) -> Option<Event> {
+    pub fn observe(&mut self, process: ProcessId, fact: &Fact) -> Option<Event> {
         let cluster = self.names.cluster_of(process);
         let group = self.names.group_of(process);
         match fact {

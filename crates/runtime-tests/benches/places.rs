@@ -123,7 +123,7 @@ impl Program for Busy {
 struct Nothing;
 
 impl Observer for Nothing {
-    fn stated(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
+    fn recorded(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
 
     fn status(&mut self, _: Time, _: &Status) {}
 

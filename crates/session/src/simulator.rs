@@ -24,7 +24,7 @@ pub trait Observer {
     }
 
     /// Called for every fact, in the order of virtual time.
-    fn stated(&mut self, record: &Record) {
+    fn recorded(&mut self, record: &Record) {
         let _ = record;
     }
 
@@ -176,7 +176,7 @@ struct Watched<'a, 'o> {
 
 impl Sink for Watched<'_, '_> {
     fn record(&mut self, record: Record) {
-        self.observer.borrow_mut().stated(&record);
+        self.observer.borrow_mut().recorded(&record);
         self.count.update(|it| it + 1);
         self.facts.record(record);
     }

@@ -19,8 +19,8 @@ use thiserror::Error;
 use super::build;
 use super::keys::{self, KeyError, KnownKey};
 use crate::controller::Context;
-use crate::mirror::OwnedObjects;
 use crate::naming;
+use crate::object_cache::OwnedObjects;
 use crate::supervisor::{Supervisor, SupervisorError};
 
 /// Minimum time between two queries for the reason why pods are missing. If many federations are created at once,

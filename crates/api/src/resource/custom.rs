@@ -149,13 +149,13 @@ impl Custom {
     }
 
     /// Changes the shared parameters. Those that the protocol does not have are ignored.
-    pub(super) fn state(&mut self, stated: &SharedOptions) {
+    pub(super) fn set_shared_options(&mut self, shared: &SharedOptions) {
         let own = protocol(&self.name).map(|it| it.parameters.names());
         let has = |name: &str, set: &Parameters| match &own {
             Some(own) => own.iter().any(|it| it == name),
             None => set.contains_key(name),
         };
-        let Ok(Value::Object(new)) = serde_json::to_value(stated) else {
+        let Ok(Value::Object(new)) = serde_json::to_value(shared) else {
             panic!("options have the form of an object")
         };
         for name in SHARED.into_iter().filter(|it| has(it, &self.parameters)).collect::<Vec<_>>() {

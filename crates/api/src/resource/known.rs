@@ -247,7 +247,7 @@ impl Protocol {
         let mut options = self.options();
         let mut stated = options.shared_options();
         change(&mut stated);
-        options.state(stated);
+        options.set_shared_options(stated);
         *self = self.with_options(options);
     }
 
@@ -377,9 +377,9 @@ impl Options {
         }
     }
 
-    fn state(&mut self, stated: SharedOptions) {
+    fn set_shared_options(&mut self, shared: SharedOptions) {
         if let Options::Custom(it) = self {
-            return it.state(&stated);
+            return it.set_shared_options(&shared);
         }
         let SharedOptions {
             checkpoint_every,
@@ -388,7 +388,7 @@ impl Options {
             replicas,
             replicate_to,
             log_memory,
-        } = stated;
+        } = shared;
         match self {
             Options::Hc3i(it) => {
                 *it = Hc3i {

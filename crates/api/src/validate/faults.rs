@@ -155,7 +155,7 @@ impl Check<'_> {
                 "use a fact that a process reports, such as `checkpointRequested` or `delivered`",
             );
         } else {
-            self.stated(path, when.fact);
+            self.reportable(path, when.fact);
         }
         self.target(path, "cluster", &when.cluster, when.node);
         if when.occurrence == Some(0) {
@@ -168,9 +168,9 @@ impl Check<'_> {
     }
 
     /// Checks that some process can report this fact.
-    fn stated(&mut self, path: &str, fact: FactKind) {
+    fn reportable(&mut self, path: &str, fact: FactKind) {
         if self.spec.is_planned() {
-            return self.stated_by_plans(path, fact);
+            return self.reportable_by_plans(path, fact);
         }
         let is_protected = !matches!(self.spec.protocol, Protocol::None(_));
         let has_checkpoints = self.spec.protocol.checkpointing().is_some();
@@ -210,7 +210,7 @@ impl Check<'_> {
     }
 
     /// Checks that some process can report this fact if tasks are assigned in advance.
-    fn stated_by_plans(&mut self, path: &str, fact: FactKind) {
+    fn reportable_by_plans(&mut self, path: &str, fact: FactKind) {
         let is_protected = !matches!(self.spec.protocol, Protocol::None(_));
         if UNPROTECTED_FACTS_OF_PLANS.contains(&fact) {
             return;

@@ -30,9 +30,9 @@ use core::fmt::Debug;
 
 use faultline_core::process::{Gauges, In, Packet};
 use faultline_core::{
-    Action, Birth, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, Incarnation, JobNo, Life,
-    Membership, MessageId, Out, Payload, PlannedTask, Position, Process, ProcessId, Progress, Role, Span,
-    Stamp, TaskId, Time, To, Witness,
+    Action, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, Incarnation, JobNo, Life,
+    LifeStart, Membership, MessageId, Out, Payload, PlannedTask, Position, Process, ProcessId, Progress,
+    Role, Span, Stamp, TaskId, Time, To, Witness,
 };
 use serde::{Deserialize, Serialize};
 
@@ -168,8 +168,8 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
     type Config = PartitionConfig<P, G>;
     const FIFO: bool = P::FIFO;
 
-    fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
-        let Birth { me, life, boot, membership, config, record, seed, facts } = birth;
+    fn start(start: LifeStart<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
+        let LifeStart { me, life, boot, membership, config, record, seed, facts } = start;
         let mut inner = Inner {
             me,
             life,
@@ -203,8 +203,8 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
             }
         }
         let config = config.protocol.clone();
-        let birth = Birth { me, life, boot, membership, config, record, seed, facts };
-        let protocol = P::start(birth, now, &mut ProtocolHost { inner: &mut inner, out });
+        let start = LifeStart { me, life, boot, membership, config, record, seed, facts };
+        let protocol = P::start(start, now, &mut ProtocolHost { inner: &mut inner, out });
         let mut process = Partition { protocol, inner };
         process.settle(now, out);
         process

@@ -175,7 +175,7 @@ impl<P: Recovery, G: Program> ProtocolHost<'_, P, G> {
             None => Graph::default(),
         };
         // If the program has ended, that remains true, and is recorded again in the new state.
-        inner.is_end_stated = false;
+        inner.is_end_reported = false;
     }
 }
 

@@ -15,9 +15,9 @@ use core::fmt::Debug;
 
 use faultline_core::process::{Gauges, In, Packet};
 use faultline_core::{
-    Action, Birth, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, Image, Job, JobNo, Life,
-    Membership, Out, Position, Process, ProcessId, Progress, Role, Span, Stamp, TaskId, Theft, TheftStep,
-    Time, To, Witness,
+    Action, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, Image, Job, JobNo, Life,
+    LifeStart, Membership, Out, Position, Process, ProcessId, Progress, Role, Span, Stamp, TaskId, Theft,
+    TheftStep, Time, To, Witness,
 };
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +68,7 @@ struct Inner<P: Recovery, G: Program> {
     /// The result of the program, once it is known.
     over: Option<Digest>,
     /// Whether the result was recorded in the current state.
-    is_end_stated: bool,
+    is_end_reported: bool,
     /// The smallest number that any task is known to have published.
     hint: u64,
     /// The task of each theft whose result arrived, until the receipt is sent. Receipts are sent only for these thefts.
@@ -172,8 +172,8 @@ impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
     type Config = TaskProcessConfig<P, G>;
     const FIFO: bool = P::FIFO;
 
-    fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
-        let Birth { me, life, boot, membership, config, record, seed, facts } = birth;
+    fn start(start: LifeStart<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
+        let LifeStart { me, life, boot, membership, config, record, seed, facts } = start;
         let of = |all: &Arc<[u32]>| all.get(me.index()).copied().unwrap_or(1).max(1);
         let mut inner = Inner {
             me,
@@ -189,7 +189,7 @@ impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
             next_job: JobNo(0),
             thief: Thief::new(config.stealing, seed ^ u64::from(life.0)),
             over: None,
-            is_end_stated: false,
+            is_end_reported: false,
             hint: u64::MAX,
             merged: BTreeMap::new(),
             ran: 0,
@@ -204,8 +204,8 @@ impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
             inner.graph = inner.first(out);
         }
         let config = config.protocol.clone();
-        let birth = Birth { me, life, boot, membership, config, record, seed, facts };
-        let protocol = P::start(birth, now, &mut ProtocolHost { inner: &mut inner, out });
+        let start = LifeStart { me, life, boot, membership, config, record, seed, facts };
+        let protocol = P::start(start, now, &mut ProtocolHost { inner: &mut inner, out });
         let mut place = TaskProcess { protocol, inner };
         place.settle(now, out);
         place
@@ -464,7 +464,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     fn end(&mut self, digest: Digest, effects: Effects, out: &mut Out<TaskProcess<P, G>>) {
         self.over = Some(digest);
         // A held process has not finished yet; it records the end once it is released.
-        if !self.held && !core::mem::replace(&mut self.is_end_stated, true) {
+        if !self.held && !core::mem::replace(&mut self.is_end_reported, true) {
             let witness = self.witness(effects);
             self.fact(FactKind::Finished, || Fact::Finished(Box::new((witness, digest))), out);
         }

@@ -13,7 +13,7 @@ use faultline_trace::Record;
 struct Draw(Graph);
 
 impl Observer for Draw {
-    fn stated(&mut self, record: &Record) {
+    fn recorded(&mut self, record: &Record) {
         if let Fact::Sent { id, bytes, .. } = &record.fact {
             self.0.add(id.from.index(), id.to.index(), u64::from(*bytes), 1);
         }

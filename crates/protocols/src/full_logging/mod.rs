@@ -20,7 +20,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Footprint, Gauges, Host, Input, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
+    Footprint, Gauges, Host, Input, LifeStart, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
     defects,
 };
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ defects! {
     ActionsDropped,
     /// The recovery process announces a level before all processes have reported their orphan messages.
     NoBarrier,
-    /// A level from an older round opens the gate.
+    /// A level from an older round admits messages.
     OlderLevelObeyed,
     /// A channel's state from an older round counts.
     OlderSyncAccepted,
@@ -149,10 +149,10 @@ impl Protocol for FullLogging {
         core::iter::once(Role::RECOVERY_PROCESS).chain(config.placement.server()).collect()
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let Birth { me, boot, config, .. } = &birth;
-        let role = birth.membership.member(*me).role;
-        let view = phases::view(Scope::Process, true, birth.membership.clone());
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let LifeStart { me, boot, config, .. } = &start;
+        let role = start.membership.member(*me).role;
+        let view = phases::view(Scope::Process, true, start.membership.clone());
         let (mut placement, defects) = (config.placement, config.defects);
         if defects.has(Defect::OneCopyTooFew) {
             placement = placement.one_fewer();
@@ -164,12 +164,12 @@ impl Protocol for FullLogging {
             Role::RECOVERY_PROCESS => {
                 let waits_for_reports = !defects.has(Defect::NoBarrier);
                 let rules = RecoveryRules { waits_for_reports, ..RecoveryRules::ALL };
-                Process::Recovery(Box::new(RecoveryProcess::start(&birth, Scope::Process, rules, host)))
+                Process::Recovery(Box::new(RecoveryProcess::start(&start, Scope::Process, rules, host)))
             }
             Role::STORAGE_SERVER => {
                 Process::Server(Box::new(group::Server::new(membership, config.retry_every, host)))
             }
-            _ => Process::Rank(Box::new(Rank::start(membership, birth.config, now, host))),
+            _ => Process::Rank(Box::new(Rank::start(membership, start.config, now, host))),
         })
     }
 

@@ -22,13 +22,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Footprint, Gauges, Host, Input, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
+    Footprint, Gauges, Host, Input, LifeStart, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, View};
 use crate::machines::logs::{self, Head, Logging, Settled};
-use crate::machines::{Checkpoint, InTransit, LoggingOptions, Meet, rules};
+use crate::machines::{ChannelReport, Checkpoint, InTransit, LoggingOptions, rules};
 use rank::Rank;
 
 /// Parameters of SPBC.
@@ -118,7 +118,7 @@ pub enum Control {
     /// The sender's committed checkpoint contains this part of the shared channels (R8).
     Settled(Settled),
     /// The state of the shared channels, after a failure (S3).
-    Meet(Meet),
+    ChannelReport(ChannelReport),
     /// A message of the sub-machine that keeps and restores checkpoints.
     Group(group::Message),
 }
@@ -135,9 +135,9 @@ impl From<Settled> for Control {
     }
 }
 
-impl From<Meet> for Control {
-    fn from(meet: Meet) -> Control {
-        Control::Meet(meet)
+impl From<ChannelReport> for Control {
+    fn from(report: ChannelReport) -> Control {
+        Control::ChannelReport(report)
     }
 }
 
@@ -185,8 +185,8 @@ impl Protocol for Spbc {
         config.placement.server().into_iter().collect()
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let Birth { me, boot, membership, config, .. } = birth;
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let LifeStart { me, boot, membership, config, .. } = start;
         let role = membership.member(me).role;
         let placement = match config.defects.has(Defect::OneCopyTooFew) {
             true => config.placement.one_fewer(),

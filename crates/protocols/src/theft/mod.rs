@@ -44,7 +44,7 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Boot, Claim, ImageName, Life, Membership, ProcessId, Promise, Promises, ProtocolTypes, Role,
+    Boot, Claim, ImageName, Life, LifeStart, Membership, ProcessId, Promise, Promises, ProtocolTypes, Role,
     Scope, Theft, Time, To,
 };
 use faultline_dataflow::recovery::{Host, Input, Leg, Recovery};
@@ -111,8 +111,8 @@ impl Recovery for TaskRecovery {
         config.record == Record::Events
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let Birth { me, life, boot, membership, config, .. } = birth;
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let LifeStart { me, life, boot, membership, config, .. } = start;
         let is_rank = membership.member(me).role == Role::RANK;
         let mut this = TaskRecovery {
             me,

@@ -89,7 +89,7 @@ impl Observer for Counting {
         self.begun += 1;
     }
 
-    fn stated(&mut self, _: &Record) {
+    fn recorded(&mut self, _: &Record) {
         self.facts += 1;
     }
 

@@ -173,7 +173,7 @@ impl Observer for Watch<'_> {
         self.again = vec![0; self.ranks];
     }
 
-    fn stated(&mut self, record: &Record) {
+    fn recorded(&mut self, record: &Record) {
         self.note(record);
     }
 

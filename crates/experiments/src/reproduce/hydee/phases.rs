@@ -68,7 +68,7 @@ impl Observer for Phases {
         self.phases = vec![1; self.cluster_of.len()];
     }
 
-    fn stated(&mut self, record: &Record) {
+    fn recorded(&mut self, record: &Record) {
         if record.fact == Fact::Begun {
             self.begun = Some(record.at);
         }

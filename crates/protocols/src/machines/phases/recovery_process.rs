@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Boot, Claim, ClusterId, GroupId, Host, Incarnation, Life, Membership, MessageId, ProcessId,
+    Boot, Claim, ClusterId, GroupId, Host, Incarnation, Life, LifeStart, Membership, MessageId, ProcessId,
     Protocol, Scope, To,
 };
 
@@ -68,7 +68,7 @@ struct Round {
 impl RecoveryProcess {
     /// Begins a life of the recovery process for groups of this scope.
     pub(crate) fn start<P, C>(
-        birth: &Birth<C>,
+        start: &LifeStart<C>,
         scope: Scope,
         rules: RecoveryRules,
         host: &mut dyn Host<P>,
@@ -76,16 +76,16 @@ impl RecoveryProcess {
     where
         P: Protocol<Control: From<Message>>,
     {
-        let view = view(scope, rules.replaced_begins, birth.membership.clone());
+        let view = view(scope, rules.replaced_begins, start.membership.clone());
         // A record that cannot be decoded counts as lost: more groups than necessary are then treated as failed.
-        let recorded = birth.record.as_ref().and_then(|bytes| postcard::from_bytes(bytes).ok());
+        let recorded = start.record.as_ref().and_then(|bytes| postcard::from_bytes(bytes).ok());
         let nothing = view.incarnations().iter().map(|_| Incarnation(0)).collect();
         let handled = recorded.unwrap_or(nothing);
         let mut this = RecoveryProcess { rules, view, begun: 0, handled, round: None, record: 0 };
-        if birth.boot == Boot::Replaced {
+        if start.boot == Boot::Replaced {
             host.held();
         }
-        if birth.life > Life(1) && !rules.replaced_begins {
+        if start.life > Life(1) && !rules.replaced_begins {
             this.begun = this.view.epoch;
         }
         this.maybe_begin(host);

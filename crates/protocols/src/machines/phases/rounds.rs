@@ -17,20 +17,20 @@ use crate::machines::logs::{Covered, Logging, Logs};
 
 /// Which messages may be sent (R3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
+enum Admission {
     /// No round is in progress.
-    Open,
+    All,
     /// A round is in progress, and no orphan with a smaller phase is outstanding.
     UpTo(Phase),
     /// A round is in progress, and no level has been announced.
-    Closed,
+    None,
 }
 
 /// The round, as this process knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rounds {
     recovery_process: ProcessId,
-    gate: Gate,
+    admission: Admission,
     round: Round,
     rules: RoundRules,
 }
@@ -81,30 +81,30 @@ impl RoundRules {
 impl Rounds {
     /// Begins a life. A process that knows of failures waits for the round that handles them.
     pub(crate) fn new(view: &View, recovery_process: ProcessId, rules: RoundRules) -> Rounds {
-        let gate = if view.epoch > 0 { Gate::Closed } else { Gate::Open };
-        Rounds { recovery_process, gate, round: Round::default(), rules }
+        let admission = if view.epoch > 0 { Admission::None } else { Admission::All };
+        Rounds { recovery_process, admission, round: Round::default(), rules }
     }
 
     /// Returns whether a message of this phase may be sent (R3, R4).
     #[inline]
     pub(crate) fn admits(&self, phase: Phase) -> bool {
-        let is_admitted = match self.gate {
-            Gate::Open => true,
-            Gate::UpTo(level) => phase <= level,
-            Gate::Closed => false,
+        let is_admitted = match self.admission {
+            Admission::All => true,
+            Admission::UpTo(level) => phase <= level,
+            Admission::None => false,
         };
         is_admitted || !self.rules.waits_for_phase
     }
 
     /// Returns whether no round is in progress.
     pub(crate) fn is_open(&self) -> bool {
-        self.gate == Gate::Open
+        self.admission == Admission::All
     }
 
     /// Stops sending after a failure, until a new round announces what may be sent (R9, R13).
     pub(crate) fn await_next(&mut self) {
         self.round = Round::default();
-        self.gate = Gate::Closed;
+        self.admission = Admission::None;
     }
 
     /// Returns whether the sender of a message learned of a failure before this process did.
@@ -247,7 +247,7 @@ impl Rounds {
         if epoch < view.epoch && self.rules.drops_older_levels {
             return false;
         }
-        self.gate = level.map_or(Gate::Open, Gate::UpTo);
+        self.admission = level.map_or(Admission::All, Admission::UpTo);
         true
     }
 }
