@@ -54,13 +54,13 @@ pub struct Context {
     pub pods: ObjectCache<Pod>,
     /// Metrics of the operator.
     pub metrics: Arc<Metrics>,
-    sessions: Mutex<HashMap<String, Session>>,
+    sessions: Mutex<HashMap<String, FederationCache>>,
 }
 
 /// Cached state of a federation, which saves requests to the API server and the supervisor. All of it can be
 /// reconstructed.
 #[derive(Clone, Default)]
-pub struct Session {
+pub struct FederationCache {
     /// Namespace and name of the federation.
     name: String,
     /// The federation's key.
@@ -101,7 +101,7 @@ impl Context {
     }
 
     /// Reads or changes the state of the federation with this UID.
-    pub fn session<T>(&self, uid: &str, look: impl FnOnce(&mut Session) -> T) -> T {
+    pub fn session<T>(&self, uid: &str, look: impl FnOnce(&mut FederationCache) -> T) -> T {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         look(sessions.entry(uid.to_owned()).or_default())
     }

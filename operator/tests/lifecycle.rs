@@ -17,7 +17,7 @@ use axum::routing::{get, post, put};
 use faultline_api::Federation;
 use faultline_api::resource::{FederationStatus, Phase};
 use faultline_api::samples::SAMPLES;
-use faultline_api::supervision::{self, Action, Event as Told, Places, Request, Status, Verdict};
+use faultline_api::supervision::{self, Places, Request, RequestedAction, RunEvent, RunStatus, RunVerdict};
 use faultline_operator::install::RULES;
 use faultline_operator::metrics::Metrics;
 use faultline_operator::object_cache::{self, ObjectCache};
@@ -45,7 +45,7 @@ const KEY: &str = "/api/v1/namespaces/experiments/secrets/quickstart-key";
 /// A supervisor with a status that the test sets.
 #[derive(Clone, Default)]
 struct Supervisor {
-    says: Arc<Mutex<Status>>,
+    says: Arc<Mutex<RunStatus>>,
     places: Arc<Mutex<Vec<Places>>>,
     done: Arc<Mutex<Vec<u64>>>,
     tokens: Arc<Mutex<BTreeSet<String>>>,
@@ -68,7 +68,7 @@ impl Supervisor {
         address
     }
 
-    fn say(&self, change: impl FnOnce(&mut Status)) {
+    fn say(&self, change: impl FnOnce(&mut RunStatus)) {
         change(&mut self.says.lock().unwrap());
     }
 }
@@ -233,8 +233,8 @@ fn pod(name: &str, set: &Value) -> Value {
     })
 }
 
-fn supervisor_event(number: u64, reason: &str, text: &str) -> Told {
-    Told { number, at_seconds: None, reason: reason.into(), warning: false, text: text.into() }
+fn supervisor_event(number: u64, reason: &str, text: &str) -> RunEvent {
+    RunEvent { number, at_seconds: None, reason: reason.into(), warning: false, text: text.into() }
 }
 
 /// Runs a federation from `kubectl apply` to the verdict, with one or two reconciliations for each step.
@@ -251,7 +251,7 @@ async fn run_to_the_verdict(world: &mut World, mut look: impl AsyncFnMut(&mut Wo
     look(world).await;
     world.supervisor.say(|it| {
         it.phase = supervision::RunPhase::Completed;
-        it.verdict = Some(Verdict::Pass);
+        it.verdict = Some(RunVerdict::Pass);
         it.events.push(supervisor_event(2, "Completed", "The verdict is pass."));
     });
     look(world).await;
@@ -303,7 +303,7 @@ async fn a_federation_is_created_followed_and_cleaned_up() {
     // The supervisor requests the deletion of a pod. The request is reported as done only once the pod is gone.
     let path = format!("{PODS}/quickstart-paris-1");
     let uid = world.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    let request = Request { id: 7, action: Action::DeletePod, process: "paris-1".into(), uid };
+    let request = Request { id: 7, action: RequestedAction::DeletePod, process: "paris-1".into(), uid };
     world.supervisor.say(|it| {
         it.phase = supervision::RunPhase::Running;
         it.requests = vec![request];
@@ -320,7 +320,7 @@ async fn a_federation_is_created_followed_and_cleaned_up() {
 
     world.supervisor.say(|it| {
         it.phase = supervision::RunPhase::Completed;
-        it.verdict = Some(Verdict::Pass);
+        it.verdict = Some(RunVerdict::Pass);
     });
     world.look().await.unwrap();
     assert_eq!((world.status().phase, world.condition("Completed")), (Phase::Completed, "True Pass".into()));
@@ -411,7 +411,7 @@ async fn a_neighbour_with_every_label_is_ignored() {
     let port = forger.serve_at("127.0.0.2:0").await.port();
     forger.say(|it| {
         it.phase = supervision::RunPhase::Completed;
-        it.verdict = Some(Verdict::Pass);
+        it.verdict = Some(RunVerdict::Pass);
     });
     world.supervisor = Supervisor::default();
     world.supervisor.serve_at(&format!("127.0.0.1:{port}")).await;
@@ -628,7 +628,7 @@ async fn a_run_that_ends_while_the_operator_has_no_rights_is_reported_once_it_ha
     }
     world.supervisor.say(|it| {
         it.phase = supervision::RunPhase::Completed;
-        it.verdict = Some(Verdict::Pass);
+        it.verdict = Some(RunVerdict::Pass);
         it.events.push(supervisor_event(2, "Completed", "The verdict is pass."));
     });
     world.look().await.unwrap_err();
@@ -799,7 +799,8 @@ async fn the_rights_are_those_that_are_used() {
     let path = format!("{PODS}/quickstart-rennes-2");
     let uid = rare.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     rare.supervisor.say(|it| {
-        it.requests = vec![Request { id: 1, action: Action::DeleteVolume, process: "rennes-2".into(), uid }];
+        it.requests =
+            vec![Request { id: 1, action: RequestedAction::DeleteVolume, process: "rennes-2".into(), uid }];
     });
     rare.look().await.unwrap();
     rare.server.remove(&format!("{SETS}/quickstart-rennes"));

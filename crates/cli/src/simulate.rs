@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use faultline_core::{Fact, ProcessId};
-use faultline_session::{ComputeExpected, Observer, SimulationView};
+use faultline_session::{ComputeExpected, SimulationObserver, SimulationView};
 use faultline_trace::manifest::Expected;
 use faultline_trace::{Manifest, Record};
 
@@ -35,7 +35,7 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl Observer for Watched<'_> {
+impl SimulationObserver for Watched<'_> {
     fn begins(&mut self, manifest: &Manifest) {
         self.live = Some(self.view.live(manifest));
     }

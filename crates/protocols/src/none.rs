@@ -10,7 +10,7 @@ use faultline_core::{
     ProcessId, Promises, Protocol, ProtocolTypes, Role, Scope, Stamp, Time,
 };
 use faultline_dataflow::partition::{PartitionHost, PartitionInput, PartitionProtocol};
-use faultline_dataflow::recovery::{self, Recovery};
+use faultline_dataflow::recovery::{TaskHost, TaskInput, TaskProtocol};
 use serde::{Deserialize, Serialize};
 
 /// Any failure ends the run.
@@ -88,7 +88,7 @@ impl Protocol for NoProtocol {
 }
 
 /// No fault tolerance for programs of tasks: all messages of a theft pass through.
-impl Recovery for NoProtocol {
+impl TaskProtocol for NoProtocol {
     type Config = ();
     const FIFO: bool = false;
 
@@ -100,7 +100,7 @@ impl Recovery for NoProtocol {
         Vec::new()
     }
 
-    fn start(start: LifeStart<()>, _: Time, host: &mut dyn recovery::Host<Self>) -> Self {
+    fn start(start: LifeStart<()>, _: Time, host: &mut dyn TaskHost<Self>) -> Self {
         let lost = start.life > Life(1);
         if lost {
             give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
@@ -110,10 +110,10 @@ impl Recovery for NoProtocol {
         NoProtocol { lost }
     }
 
-    fn handle(&mut self, input: recovery::Input<Self>, _: Time, host: &mut dyn recovery::Host<Self>) {
+    fn handle(&mut self, input: TaskInput<Self>, _: Time, host: &mut dyn TaskHost<Self>) {
         match input {
-            recovery::Input::Due(theft, leg) => host.pass(theft, leg),
-            recovery::Input::Membership(membership) if !self.lost => {
+            TaskInput::Due(theft, leg) => host.pass(theft, leg),
+            TaskInput::Membership(membership) if !self.lost => {
                 if let Some(group) = first_failed(&membership) {
                     self.lost = true;
                     host.hold();

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
-use faultline_api::resource::{Family, Logs, Protocol};
+use faultline_api::resource::{Family, Logs, ProtocolSpec};
 use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Verdict};
@@ -181,7 +181,7 @@ impl Made {
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Names of protocols, in the order of the table; each is one of
-    /// [`Protocol::compared`](faultline_api::resource::Protocol::compared).
+    /// [`ProtocolSpec::compared`](faultline_api::resource::ProtocolSpec::compared).
     pub protocols: Vec<String>,
     /// The first of the consecutive seeds.
     pub first_seed: u64,
@@ -299,7 +299,7 @@ impl Comparison {
 /// # Panics
 ///
 /// Panics if one of the protocols is not among
-/// [`Protocol::compared`](faultline_api::resource::Protocol::compared).
+/// [`ProtocolSpec::compared`](faultline_api::resource::ProtocolSpec::compared).
 pub fn compare(
     federation: &Federation,
     settings: &Settings,
@@ -509,7 +509,7 @@ fn period(federation: &Federation) -> Option<(String, f64)> {
 }
 
 /// Formats a protocol with its options as in a file, in one line.
-fn options(protocol: &Protocol) -> String {
+fn options(protocol: &ProtocolSpec) -> String {
     let text = serde_json::to_string(protocol).expect("a protocol has a JSON form");
     text.replace('"', "").replace(':', ": ").replace(',', ", ")
 }

@@ -258,7 +258,7 @@ fn n(value: f64) -> f64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use faultline_api::resource::{Family, Protocol};
+    use faultline_api::resource::{Family, ProtocolSpec};
     use faultline_report::TimeByActivity;
 
     use super::super::VerdictCounts;
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn many_protocols_are_counted_in_the_heading_and_each_has_a_row_and_a_bar() {
-        let all: Vec<&str> = Protocol::compared(Family::Messages).into_iter().take(11).collect();
+        let all: Vec<&str> = ProtocolSpec::compared(Family::Messages).into_iter().take(11).collect();
         assert_eq!(all.len(), 11);
         let it = comparison(&all, &[1.0, 2.0, 4.0]);
         let page = render(&it);

@@ -2,7 +2,7 @@
 
 use faultline_api::Federation;
 use faultline_api::quantity::Duration;
-use faultline_api::resource::{CollectBy, Fault, Partition};
+use faultline_api::resource::{CollectBy, FaultSpec, Partition};
 use faultline_core::Span;
 
 use crate::files::Files;
@@ -137,7 +137,7 @@ fn by_every_cluster(mut federation: Federation) -> Federation {
 /// Drops all messages between the last of three clusters and the others.
 fn partition(federation: &mut Federation) {
     for other in ["cluster-0", "cluster-1"] {
-        federation.spec.faults.push(Fault {
+        federation.spec.faults.push(FaultSpec {
             at: Some(Duration(Span::from_secs(CUT.start))),
             partition: Some(Partition {
                 from: "cluster-2".into(),
@@ -145,7 +145,7 @@ fn partition(federation: &mut Federation) {
                 one_way: false,
                 span: Duration(Span::from_secs(CUT.end - CUT.start)),
             }),
-            ..Fault::default()
+            ..FaultSpec::default()
         });
     }
 }

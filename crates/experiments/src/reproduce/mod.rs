@@ -33,7 +33,7 @@ use std::num::NonZero;
 use faultline_api::Federation;
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
-use faultline_session::Observer;
+use faultline_session::SimulationObserver;
 
 use crate::compare::Costs;
 use crate::simulate::{Until, simulate, simulate_and};
@@ -224,7 +224,7 @@ impl ExperimentRunner<'_, '_> {
 
     /// Runs one setting with every seed, each run with its own observer. Returns the result of `close` for each
     /// observer. Every run should pass.
-    fn observed<O: Observer, R>(
+    fn observed<O: SimulationObserver, R>(
         &mut self,
         form: &str,
         what: &str,

@@ -2,7 +2,7 @@
 
 use faultline_api::Federation;
 use faultline_api::quantity::Duration;
-use faultline_api::resource::{Crash, Fate, Fault, Hc3i, Piggyback, Protocol};
+use faultline_api::resource::{Crash, Fate, FaultSpec, Hc3i, Piggyback, ProtocolSpec};
 use faultline_core::Span;
 
 use crate::files::Files;
@@ -25,7 +25,7 @@ const HALF_TIME: Span = Span::from_secs(5 * 3600);
 
 pub(super) fn options(federation: &mut Federation) -> &mut Hc3i {
     match &mut federation.spec.protocol {
-        Protocol::Hc3i(options) => options,
+        ProtocolSpec::Hc3i(options) => options,
         _ => unreachable!("the three files are simulated under HC3I"),
     }
 }
@@ -33,7 +33,7 @@ pub(super) fn options(federation: &mut Federation) -> &mut Hc3i {
 /// Crashes nodes of a cluster at the same instant. They lose their memory.
 pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::Range<u32>) {
     for node in nodes {
-        federation.spec.faults.push(Fault {
+        federation.spec.faults.push(FaultSpec {
             at: Some(Duration(HALF_TIME)),
             crash: Some(Crash {
                 process: None,
@@ -42,7 +42,7 @@ pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::
                 storage: Some(Fate::Lost),
                 returns: None,
             }),
-            ..Fault::default()
+            ..FaultSpec::default()
         });
     }
     // Allow time to re-execute lost work.

@@ -83,13 +83,13 @@ pub enum Control {
     /// The sender's committed checkpoint contains this part of the shared channels (R8).
     Settled(Settled),
     /// Rounds of recovery (R1, R9 to R14).
-    Round(phases::Message),
+    Round(phases::RoundMessage),
     /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::Message),
+    Group(group::GroupMessage),
 }
 
-impl From<group::Message> for Control {
-    fn from(message: group::Message) -> Control {
+impl From<group::GroupMessage> for Control {
+    fn from(message: group::GroupMessage) -> Control {
         Control::Group(message)
     }
 }
@@ -100,8 +100,8 @@ impl From<Settled> for Control {
     }
 }
 
-impl From<phases::Message> for Control {
-    fn from(message: phases::Message) -> Control {
+impl From<phases::RoundMessage> for Control {
+    fn from(message: phases::RoundMessage) -> Control {
         Control::Round(message)
     }
 }
@@ -159,7 +159,7 @@ impl Protocol for FullLogging {
         }
         let copies_first = !defects.has(Defect::ReadyBeforeCopies);
         let rules = group::Rules { copies_first, ..group::Rules::ALL };
-        let membership = group::Membership { me: *me, boot: *boot, view, placement, rules };
+        let membership = group::GroupParameters { me: *me, boot: *boot, view, placement, rules };
         FullLogging(match role {
             Role::RECOVERY_PROCESS => {
                 let waits_for_reports = !defects.has(Defect::NoBarrier);

@@ -34,9 +34,9 @@ use faultline_core::{
 use serde::{Deserialize, Serialize};
 
 pub use crate::machines::Checkpoint;
-pub use crate::machines::group::{Message as GroupMessage, RestoreNo};
-pub use crate::machines::logs::{Channel, Content, Covered, Head, LogSize, Logged, SegmentNo, Settled};
-pub use crate::machines::phases::{AppAction, Message as RoundMessage, Orphan, Phase, Phases};
+pub use crate::machines::group::{GroupMessage, RestoreNo};
+pub use crate::machines::logs::{Channel, Content, Covered, Head, LogSegmentNo, LogSize, Logged, Settled};
+pub use crate::machines::phases::{AppAction, Orphan, Phase, Phases, RoundMessage};
 pub use config::{Config, Defect, Defects, Rule};
 
 use crate::machines::group;
@@ -170,7 +170,7 @@ impl Protocol for Hydee {
             start.membership.clone(),
         );
         let (placement, rules) = (config.copies(), config.group_rules());
-        let membership = group::Membership { me: *me, boot: *boot, view, placement, rules };
+        let membership = group::GroupParameters { me: *me, boot: *boot, view, placement, rules };
         Hydee(match role {
             Role::RECOVERY_PROCESS => {
                 let rules = config.recovery_rules();

@@ -32,8 +32,8 @@ impl<D> Options<D> {
 
     /// Returns the parameters of the group that consists of the whole federation. `C` is the configuration of the
     /// protocol, of which these options are a part.
-    pub(crate) fn membership<C>(&self, start: &LifeStart<C>, rules: Rules) -> group::Membership {
-        group::Membership {
+    pub(crate) fn membership<C>(&self, start: &LifeStart<C>, rules: Rules) -> group::GroupParameters {
+        group::GroupParameters {
             me: start.me,
             boot: start.boot,
             view: view(start.membership.clone()),

@@ -60,7 +60,7 @@ enum Fate {
 
 impl Rank {
     pub(super) fn start(
-        membership: group::Membership,
+        membership: group::GroupParameters,
         config: Arc<Config>,
         now: Time,
         host: &mut ProtocolHost,
@@ -361,7 +361,7 @@ impl Rank {
             Control::Logged { upto } => self.logged(upto, host),
             Control::Recalled(recalled) => self.recalled(recalled, now, host),
             Control::Group(message) => {
-                if let group::Message::Stored(name) = message {
+                if let group::GroupMessage::Stored(name) = message {
                     self.checkpoints.confirmed(from, name);
                     self.checkpoint_completes(now, host);
                 }

@@ -120,11 +120,11 @@ pub enum Control {
     /// The state of the shared channels, after a failure (S3).
     ChannelReport(ChannelReport),
     /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::Message),
+    Group(group::GroupMessage),
 }
 
-impl From<group::Message> for Control {
-    fn from(message: group::Message) -> Control {
+impl From<group::GroupMessage> for Control {
+    fn from(message: group::GroupMessage) -> Control {
         Control::Group(message)
     }
 }
@@ -195,7 +195,7 @@ impl Protocol for Spbc {
         let copies_first = !config.defects.has(Defect::ReadyBeforeCopies);
         let rules = group::Rules { copies_first, ..group::Rules::ALL };
         let view = View::new(Scope::Cluster, None, membership);
-        let membership = group::Membership { me, boot, view, placement, rules };
+        let membership = group::GroupParameters { me, boot, view, placement, rules };
         Spbc(match role {
             Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, now, host))),
             _ => Process::Server(Box::new(group::Server::new(membership, config.retry_every, host))),

@@ -52,7 +52,7 @@ struct Arrival {
 
 impl Rank {
     pub(super) fn start(
-        membership: group::Membership,
+        membership: group::GroupParameters,
         config: Arc<Config>,
         now: Time,
         host: &mut ProtocolHost,
@@ -408,7 +408,7 @@ impl Rank {
                 }
             }
             Control::Group(message) => {
-                if let group::Message::Stored(name) = message {
+                if let group::GroupMessage::Stored(name) = message {
                     if let Some(part) = &mut self.part {
                         part.confirmed(from, name);
                     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use faultline_api::Federation;
 use faultline_api::resource::{FederationStatus, Phase};
-use faultline_e2e::{Cluster, Failure, Operators, TestNamespace};
+use faultline_e2e::{Failure, KubernetesCluster, Operators, TestNamespace};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -60,7 +60,7 @@ struct Batch {
 }
 
 impl Scale {
-    pub(super) async fn take(self, cluster: &Cluster) -> Result<(), Failure> {
+    pub(super) async fn take(self, cluster: &KubernetesCluster) -> Result<(), Failure> {
         let program = match &self.operator {
             Some(program) => program.clone(),
             None => std::env::current_exe()?.with_file_name("faultline-operator"),

@@ -23,13 +23,13 @@ pub(crate) struct Talk;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Control {
-    Group(group::Message),
+    Group(group::GroupMessage),
     Settled(Settled),
     ChannelReport(ChannelReport),
 }
 
-impl From<group::Message> for Control {
-    fn from(message: group::Message) -> Control {
+impl From<group::GroupMessage> for Control {
+    fn from(message: group::GroupMessage) -> Control {
         Control::Group(message)
     }
 }
@@ -172,7 +172,7 @@ fn view(peer: u32) -> View {
 pub(crate) fn group() -> Group<Talk> {
     let placement = Placement { replicas: 1, to: ReplicateTo::OtherCluster };
     let membership =
-        group::Membership { me: ME, boot: Boot::Fresh, view: view(1), placement, rules: Rules::ALL };
+        group::GroupParameters { me: ME, boot: Boot::Fresh, view: view(1), placement, rules: Rules::ALL };
     Group::new(membership, &mut Actions::default())
 }
 

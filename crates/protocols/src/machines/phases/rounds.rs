@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Claim, GroupId, Host, MessageId, ProcessId, To};
 
-use super::{Message, Orphan, Phase, Phases};
+use super::{Orphan, Phase, Phases, RoundMessage};
 use crate::machines::group::{Group, View};
 use crate::machines::logs::{Covered, Logging, Logs};
 
@@ -108,20 +108,20 @@ impl Rounds {
     }
 
     /// Returns whether the sender of a message learned of a failure before this process did.
-    pub(crate) fn is_early(view: &View, message: &Message) -> bool {
+    pub(crate) fn is_early(view: &View, message: &RoundMessage) -> bool {
         match message {
-            Message::Begin { membership, .. } => *membership > view.membership.version,
-            Message::Sync { epoch, .. } | Message::Level { epoch, .. } => *epoch > view.epoch,
-            Message::Report { .. } | Message::Replayed { .. } => false,
+            RoundMessage::Begin { membership, .. } => *membership > view.membership.version,
+            RoundMessage::Sync { epoch, .. } | RoundMessage::Level { epoch, .. } => *epoch > view.epoch,
+            RoundMessage::Report { .. } | RoundMessage::Replayed { .. } => false,
         }
     }
 
     /// Tells the recovery process that the application has repeated a message that the receiver already has (R3).
     pub(crate) fn replayed<P>(&self, view: &View, id: MessageId, phase: Phase, host: &mut dyn Host<P>)
     where
-        P: Logging<Tag = Phase, Control: From<Message>>,
+        P: Logging<Tag = Phase, Control: From<RoundMessage>>,
     {
-        let message = Message::Replayed { epoch: view.epoch, orphan: Orphan { id, phase } };
+        let message = RoundMessage::Replayed { epoch: view.epoch, orphan: Orphan { id, phase } };
         host.control(To::One(self.recovery_process), message.into());
     }
 
@@ -135,7 +135,7 @@ impl Rounds {
         phases: &mut Phases,
         host: &mut dyn Host<P>,
     ) where
-        P: Logging<Tag = Phase, Control: From<Message>>,
+        P: Logging<Tag = Phase, Control: From<RoundMessage>>,
     {
         if epoch == group.view.epoch {
             self.round.failed = Some(failed);
@@ -152,7 +152,7 @@ impl Rounds {
         phases: &mut Phases,
         host: &mut dyn Host<P>,
     ) where
-        P: Logging<Tag = Phase, Control: From<Message>>,
+        P: Logging<Tag = Phase, Control: From<RoundMessage>>,
     {
         if group.is_recovering() || self.round.is_synchronising {
             return;
@@ -174,7 +174,7 @@ impl Rounds {
                 continue;
             }
             let (present, committed) = (logs.present(peer), logs.committed(peer));
-            host.control(To::One(peer), Message::Sync { epoch, present, committed }.into());
+            host.control(To::One(peer), RoundMessage::Sync { epoch, present, committed }.into());
         }
         self.round.awaited = peers.into_iter().collect();
         for (peer, present, committed) in core::mem::take(&mut self.round.early) {
@@ -196,7 +196,7 @@ impl Rounds {
         phases: &mut Phases,
         host: &mut dyn Host<P>,
     ) where
-        P: Logging<Tag = Phase, Control: From<Message>>,
+        P: Logging<Tag = Phase, Control: From<RoundMessage>>,
     {
         if epoch < group.view.epoch && self.rules.drops_older_sync {
             return;
@@ -227,7 +227,7 @@ impl Rounds {
     /// Reports the orphans once all peers have reported (R10).
     fn maybe_report<P>(&mut self, group: &Group<P>, host: &mut dyn Host<P>)
     where
-        P: Logging<Tag = Phase, Control: From<Message>>,
+        P: Logging<Tag = Phase, Control: From<RoundMessage>>,
     {
         let round = &mut self.round;
         if round.is_synchronising && round.awaited.is_empty() && !round.is_reported {
@@ -236,7 +236,7 @@ impl Rounds {
             for &Orphan { id, phase } in orphans.iter() {
                 host.claim(Claim::Orphaned { id, phase });
             }
-            let report = Message::Report { epoch: group.view.epoch, orphans };
+            let report = RoundMessage::Report { epoch: group.view.epoch, orphans };
             host.control(To::One(self.recovery_process), report.into());
         }
     }
