@@ -38,7 +38,7 @@ const CLEANED_UP: Duration = Duration::from_secs(120);
 
 /// A connection to a Kubernetes cluster.
 #[derive(Clone)]
-pub struct Cluster {
+pub struct KubernetesCluster {
     pub(crate) client: Client,
 }
 
@@ -51,9 +51,9 @@ pub struct TestNamespace {
     pub namespace: String,
 }
 
-impl Cluster {
+impl KubernetesCluster {
     /// Connects with a kubeconfig.
-    pub async fn connect(kubeconfig: &str) -> Result<Cluster, Failure> {
+    pub async fn connect(kubeconfig: &str) -> Result<KubernetesCluster, Failure> {
         // The test may have connected to another cluster before.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
@@ -66,7 +66,7 @@ impl Cluster {
                 "cannot list federations ({it}): install Faultline on the cluster (see docs/kubernetes.md)"
             )
         })?;
-        Ok(Cluster { client })
+        Ok(KubernetesCluster { client })
     }
 
     /// Creates a namespace for a scenario, with a random suffix in its name.
@@ -87,7 +87,7 @@ impl Cluster {
 impl TestNamespace {
     /// Creates another namespace on the same cluster.
     pub async fn another(&self, name: &str) -> Result<TestNamespace, Failure> {
-        Cluster { client: self.client.clone() }.create_namespace(name).await
+        KubernetesCluster { client: self.client.clone() }.create_namespace(name).await
     }
 
     /// Sets the profile of Pod Security that is enforced in this namespace.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use thiserror::Error;
 
-use crate::{Cluster, ServiceNetwork, Skipped, TestNamespace};
+use crate::{KubernetesCluster, ServiceNetwork, Skipped, TestNamespace};
 
 /// The reason why a scenario failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -83,7 +83,7 @@ pub fn kubeconfig() -> Option<String> {
 }
 
 async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure> {
-    let cluster = Cluster::connect(kubeconfig).await?;
+    let cluster = KubernetesCluster::connect(kubeconfig).await?;
     let mut services = ServiceNetwork::new(cluster.client.clone());
     let mut summary = Vec::new();
     for scenario in scenarios {
@@ -133,7 +133,7 @@ async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure>
     Ok(summary.iter().all(|it| ![FAILED, BUSY].contains(&it.1)))
 }
 
-async fn perform(scenario: &Scenario, cluster: &Cluster) -> Result<(), Failure> {
+async fn perform(scenario: &Scenario, cluster: &KubernetesCluster) -> Result<(), Failure> {
     let ns = cluster.create_namespace(scenario.name).await?;
     let run = AssertUnwindSafe((scenario.run)(ns.clone())).catch_unwind();
     let result = match tokio::time::timeout(LONGEST, run).await {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultline_api::Names;
 use faultline_api::supervision::{
-    Action, Amendment, Cluster, ClusterState, Event, Faults, Link, Request, RunPhase, Shaping, Status,
-    Verdict,
+    Amendment, ClusterReport, ClusterState, Faults, LinkReport, Request, RequestedAction, RunEvent, RunPhase,
+    RunStatus, RunVerdict, Shaping,
 };
 use faultline_core::fault::{Change, FaultAccount, FaultState};
 use faultline_core::{ClusterId, Fact, Life, ProcessId, Span, Time};
@@ -33,8 +33,8 @@ pub(crate) struct RunState {
 /// Keeps events separate from the rest of the status, so that they are not copied unnecessarily.
 #[derive(Default)]
 struct RunData {
-    status: Status,
-    events: Vec<Event>,
+    status: RunStatus,
+    events: Vec<RunEvent>,
 }
 
 impl RunState {
@@ -47,11 +47,11 @@ impl RunState {
     }
 
     /// Returns the current status, with the events after this number.
-    pub(crate) fn status(&self, after: u64) -> Status {
+    pub(crate) fn status(&self, after: u64) -> RunStatus {
         let registry_state = self.place_registry.state();
         let data = self.lock();
         let skipped = data.events.len().min(after as usize);
-        let mut shown = Status { events: data.events[skipped..].to_vec(), ..data.status.clone() };
+        let mut shown = RunStatus { events: data.events[skipped..].to_vec(), ..data.status.clone() };
         drop(data);
         shown.generation = registry_state.generation;
         shown.shaping = shaping(&registry_state.abilities);
@@ -72,7 +72,7 @@ impl RunState {
     }
 
     /// Records an event.
-    pub(crate) fn note(&self, at: Option<f64>, event: events::Event) {
+    pub(crate) fn note(&self, at: Option<f64>, event: events::ReportedEvent) {
         self.lock().note(at, event);
     }
 
@@ -87,30 +87,30 @@ impl RunState {
     }
 
     /// Records the judgement.
-    pub(crate) fn judged(&self, verdict: Verdict, reasons: Vec<String>, manifest: &Manifest) {
+    pub(crate) fn judged(&self, verdict: RunVerdict, reasons: Vec<String>, manifest: &Manifest) {
         let data = &mut *self.lock();
         if let Some(text) = never_due(manifest) {
-            data.note(None, events::Event { reason: "FaultsNeverDue", warning: true, text });
+            data.note(None, events::ReportedEvent { reason: "FaultsNeverDue", warning: true, text });
         }
         let status = &mut data.status;
         status.phase = RunPhase::Completed;
         status.verdict = Some(verdict);
         status.elapsed_seconds.get_or_insert(manifest.duration.as_secs_f64());
         let text = match verdict {
-            Verdict::Pass => "the run passes: all required properties were judged, and hold".to_owned(),
-            Verdict::Unknown => format!("the verdict is unknown: {}", reasons.join("; ")),
-            Verdict::Fail => format!("the run fails: {}", reasons.join("; ")),
+            RunVerdict::Pass => "the run passes: all required properties were judged, and hold".to_owned(),
+            RunVerdict::Unknown => format!("the verdict is unknown: {}", reasons.join("; ")),
+            RunVerdict::Fail => format!("the run fails: {}", reasons.join("; ")),
         };
         status.reasons = reasons;
-        let warning = verdict != Verdict::Pass;
-        data.note(None, events::Event { reason: "Judged", warning, text });
+        let warning = verdict != RunVerdict::Pass;
+        data.note(None, events::ReportedEvent { reason: "Judged", warning, text });
     }
 
     /// Records that the run could not be carried out, and has no verdict.
     pub(crate) fn failed(&self, reason: String) {
         let data = &mut *self.lock();
         data.status.phase = RunPhase::Failed;
-        data.note(None, events::Event { reason: "Failed", warning: true, text: reason.clone() });
+        data.note(None, events::ReportedEvent { reason: "Failed", warning: true, text: reason.clone() });
         data.status.reasons = vec![reason];
     }
 
@@ -121,8 +121,11 @@ impl RunState {
 
     /// Creates an observer that updates the state during the run.
     pub(crate) fn keep(&self, manifest: &Manifest) -> RunRecorder {
-        let cluster =
-            |it: &ClusterEntry| Cluster { name: it.name.clone(), processes: it.nodes, ..Cluster::default() };
+        let cluster = |it: &ClusterEntry| ClusterReport {
+            name: it.name.clone(),
+            processes: it.nodes,
+            ..ClusterReport::default()
+        };
         let status = &mut self.lock().status;
         status.clusters = manifest.clusters.iter().map(cluster).collect();
         status.links = manifest.links.iter().map(|link| self.link(link)).collect();
@@ -131,9 +134,9 @@ impl RunState {
         RunRecorder { run_state: self.clone(), reporter, begun: None, finished: BTreeSet::new() }
     }
 
-    fn link(&self, link: &LinkEntry) -> Link {
+    fn link(&self, link: &LinkEntry) -> LinkReport {
         let micros = |span: Span| span.0 / 1000;
-        Link {
+        LinkReport {
             from: self.names.cluster(link.from).to_owned(),
             to: self.names.cluster(link.to).to_owned(),
             requested_micros: micros(link.requested.latency),
@@ -142,12 +145,12 @@ impl RunState {
         }
     }
 
-    fn request(&self, request: &faultline_runtime::remote::Request) -> Request {
+    fn request(&self, request: &faultline_runtime::remote::PlaceRequest) -> Request {
         Request {
             id: request.id,
             action: match request.wanted {
-                Wanted::Removal => Action::DeletePod,
-                Wanted::RemovalWithStorage => Action::DeleteVolume,
+                Wanted::Removal => RequestedAction::DeletePod,
+                Wanted::RemovalWithStorage => RequestedAction::DeleteVolume,
             },
             process: self.names.process(request.process),
             uid: request.uid.clone(),
@@ -160,10 +163,10 @@ impl RunState {
 }
 
 impl RunData {
-    fn note(&mut self, at_seconds: Option<f64>, event: events::Event) {
-        let events::Event { reason, warning, text } = event;
+    fn note(&mut self, at_seconds: Option<f64>, event: events::ReportedEvent) {
+        let events::ReportedEvent { reason, warning, text } = event;
         let number = self.events.len() as u64 + 1;
-        self.events.push(Event { number, at_seconds, reason: reason.to_owned(), warning, text });
+        self.events.push(RunEvent { number, at_seconds, reason: reason.to_owned(), warning, text });
     }
 }
 
@@ -203,7 +206,7 @@ impl RunRecorder {
 }
 
 impl Observer for RunRecorder {
-    fn stated(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
+    fn recorded(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
         match fact {
             Fact::Begun => self.begun = Some(at),
             Fact::Finished(_) => drop(self.finished.insert(process)),
@@ -211,7 +214,7 @@ impl Observer for RunRecorder {
             Fact::Changed(change) => self.changed(change),
             _ => {}
         }
-        if let Some(event) = self.reporter.stated(process, fact) {
+        if let Some(event) = self.reporter.observe(process, fact) {
             self.run_state.note(self.seconds(at), event);
         }
     }
@@ -263,7 +266,8 @@ impl Observer for RunRecorder {
     fn resumed(&mut self, at: Time) {
         let text = "the supervisor was restarted: all processes roll back to their last durable state, and the run \
             resumes";
-        let event = events::Event { reason: "SupervisorRestarted", warning: true, text: text.to_owned() };
+        let event =
+            events::ReportedEvent { reason: "SupervisorRestarted", warning: true, text: text.to_owned() };
         self.run_state.note(self.seconds(at), event);
     }
 
@@ -283,7 +287,7 @@ impl Observer for RunRecorder {
             }
             None => format!("fault {fault} took effect{latency}"),
         };
-        data.note(at, events::Event { reason: "FaultTookEffect", warning: false, text });
+        data.note(at, events::ReportedEvent { reason: "FaultTookEffect", warning: false, text });
     }
 }
 

@@ -15,15 +15,13 @@ use faultline_checker::Verdict;
 use faultline_core::fault::Change;
 use faultline_core::{Fact, Life, ProcessId};
 use faultline_launch::{ended, run_options};
-use faultline_report::events::Event;
+use faultline_report::events::ReportedEvent;
 use faultline_report::{RecordedRun, Summary};
 use faultline_runtime::metrics::{RunInfo, Sum, VerdictLabel};
 use faultline_runtime::remote::{self, PlaceRegistry, RemoteOptions};
 use faultline_runtime::supervise::{ChangeQueue, JournalContents, RunError};
 use faultline_runtime::{Keys, RunOptions, interrupt};
-use faultline_session::{
-    Backend, PreparedRun, Recording, RunEnd, RunError as SessionError, Session, bound_memory,
-};
+use faultline_session::{Backend, PreparedRun, Recording, RunEnd, Session, SessionError, bound_memory};
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, Trace};
 
@@ -282,9 +280,9 @@ fn conclude(
                 RecordedRun { bundle: &dir, manifest: &manifest, trace: &trace, judgement: &judgement };
             let summary = Summary::new(recorded);
             let (verdict, shown) = match summary.verdict {
-                Verdict::Pass => (supervision::Verdict::Pass, VerdictLabel::Pass),
-                Verdict::Unknown => (supervision::Verdict::Unknown, VerdictLabel::Unknown),
-                Verdict::Fail => (supervision::Verdict::Fail, VerdictLabel::Fail),
+                Verdict::Pass => (supervision::RunVerdict::Pass, VerdictLabel::Pass),
+                Verdict::Unknown => (supervision::RunVerdict::Unknown, VerdictLabel::Unknown),
+                Verdict::Fail => (supervision::RunVerdict::Fail, VerdictLabel::Fail),
             };
             sum.judged(shown);
             run_state.judged(verdict, summary.reasons, &manifest);
@@ -301,6 +299,6 @@ fn wait_for_signal(ended: &AtomicBool) {
     }
 }
 
-fn warning(reason: &'static str, text: String) -> Event {
-    Event { reason, warning: true, text }
+fn warning(reason: &'static str, text: String) -> ReportedEvent {
+    ReportedEvent { reason, warning: true, text }
 }

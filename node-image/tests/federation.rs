@@ -9,7 +9,7 @@ use std::fs;
 use std::net::SocketAddr;
 
 use common::{KEY, Program, Setting, ask};
-use faultline_api::supervision::{ClusterState, Place, RunPhase, Status, Verdict};
+use faultline_api::supervision::{ClusterState, Place, RunPhase, RunStatus, RunVerdict};
 use faultline_client::supervisor::{HttpRequest, SupervisorError};
 use faultline_core::{Digest, Fact, Life, ProcessId};
 use faultline_session::{Session, Simulator};
@@ -99,7 +99,7 @@ fn a_federation_at_places_survives_a_crash_and_a_lost_cluster_with_the_result_of
 }
 
 /// Returns the response to a request for the status, over an encrypted connection.
-async fn encrypted(address: SocketAddr, key: &str, token: &str) -> Result<Status, SupervisorError> {
+async fn encrypted(address: SocketAddr, key: &str, token: &str) -> Result<RunStatus, SupervisorError> {
     let stream = TcpStream::connect(address).await.map_err(SupervisorError::Connect)?;
     let stream = Connector::new(key).unwrap().connect(stream).await.map_err(SupervisorError::Tls)?;
     let (host, path) = ("supervisor", "/v1/status");
@@ -191,7 +191,7 @@ fn an_old_life_that_runs_beside_its_replacement_is_not_accepted() {
     kill(agent, Signal::SIGCONT).unwrap();
     let status = setting.judged();
     assert_eq!(status.clusters[0].state, ClusterState::Finished);
-    assert_ne!(status.verdict, Some(Verdict::Fail), "{status:#?}");
+    assert_ne!(status.verdict, Some(RunVerdict::Fail), "{status:#?}");
     // The storage was lost with the old place: the first life at the new place ends before it starts.
     let trace = Bundle::open(setting.dir.path().join("out")).read_trace().unwrap();
     let lives: Vec<_> = trace.streams.keys().filter(|it| it.0 == ProcessId(1)).map(|it| it.1).collect();
@@ -226,7 +226,7 @@ fn links_faults_and_the_pause_can_change_during_a_run() {
     let setting = Setting::start(&text, &PROCESSES);
     let mut spec = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap().spec;
     setting.put(&setting.places(1));
-    let steps = |status: &Status| status.clusters.iter().map(|it| it.steps_done).sum::<u64>();
+    let steps = |status: &RunStatus| status.clusters.iter().map(|it| it.steps_done).sum::<u64>();
     setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
 
     // All processes are paused for far longer than the time limit of failure detection, and a link changes in the
@@ -241,7 +241,7 @@ fn links_faults_and_the_pause_can_change_during_a_run() {
     let stood =
         setting.wait("time passes", |it| it.elapsed_seconds > paused.elapsed_seconds.map(|it| it + 3.0));
     assert!(steps(&stood) <= steps(&paused) + 4, "a step may have been in progress: {paused:#?} {stood:#?}");
-    let between = |status: &Status| {
+    let between = |status: &RunStatus| {
         let link = status.links.iter().find(|it| (it.from.as_str(), it.to.as_str()) == ("paris", "rennes"));
         link.map(|it| (it.requested_micros, it.measured_micros)).unwrap()
     };
@@ -326,7 +326,7 @@ fn a_run_continues_when_its_supervisor_is_killed_or_told_to_end() {
         let status = setting.status();
         assert_eq!(status.phase, RunPhase::Running, "immediately, and as the same run: {status:#?}");
         setting.put(&setting.places(1));
-        let has_continued = |it: &Status| it.clusters.iter().all(|it| it.up == 2 && it.rollbacks > 0);
+        let has_continued = |it: &RunStatus| it.clusters.iter().all(|it| it.up == 2 && it.rollbacks > 0);
         let status = setting.wait("all clusters have rolled back", has_continued);
         assert_eq!(status.supervisor, before.supervisor);
         assert_eq!(
@@ -383,11 +383,11 @@ fn changes_during_a_run_survive_a_killed_supervisor() {
 
 /// Checks that the run passes. On a busy machine, links may differ from the request, which alone makes the verdict
 /// unknown.
-fn passes(status: &Status) {
+fn passes(status: &RunStatus) {
     let is_link = |reason: &String| reason.contains("link");
-    let is_unknown = status.verdict == Some(Verdict::Unknown) && !status.reasons.is_empty();
+    let is_unknown = status.verdict == Some(RunVerdict::Unknown) && !status.reasons.is_empty();
     let busy = is_unknown && status.reasons.iter().all(is_link);
-    assert!(busy || status.verdict == Some(Verdict::Pass), "{:?}: {:?}", status.verdict, status.reasons);
+    assert!(busy || status.verdict == Some(RunVerdict::Pass), "{:?}: {:?}", status.verdict, status.reasons);
 }
 
 /// Returns a child of an operating-system process.

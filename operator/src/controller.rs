@@ -20,8 +20,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use crate::metrics::Metrics;
-use crate::mirror::{self, Mirror};
 use crate::naming;
+use crate::object_cache::{self, ObjectCache};
 use crate::reconcile::keys::KnownKey;
 use crate::reconcile::unreadable::unreadable;
 use crate::reconcile::update_status::Pace;
@@ -48,19 +48,19 @@ pub struct Context {
     pub settings: Settings,
     /// Identity of this operator among several.
     pub identity: String,
-    /// Mirror of the stateful sets.
-    pub sets: Mirror<StatefulSet>,
-    /// Mirror of the pods.
-    pub pods: Mirror<Pod>,
+    /// Cache of the stateful sets.
+    pub sets: ObjectCache<StatefulSet>,
+    /// Cache of the pods.
+    pub pods: ObjectCache<Pod>,
     /// Metrics of the operator.
     pub metrics: Arc<Metrics>,
-    sessions: Mutex<HashMap<String, Session>>,
+    sessions: Mutex<HashMap<String, FederationCache>>,
 }
 
 /// Cached state of a federation, which saves requests to the API server and the supervisor. All of it can be
 /// reconstructed.
 #[derive(Clone, Default)]
-pub struct Session {
+pub struct FederationCache {
     /// Namespace and name of the federation.
     name: String,
     /// The federation's key.
@@ -93,15 +93,15 @@ impl Context {
             client,
             settings,
             identity,
-            sets: Mirror::default(),
-            pods: Mirror::default(),
+            sets: ObjectCache::default(),
+            pods: ObjectCache::default(),
             metrics,
             sessions: Mutex::default(),
         }
     }
 
     /// Reads or changes the state of the federation with this UID.
-    pub fn session<T>(&self, uid: &str, look: impl FnOnce(&mut Session) -> T) -> T {
+    pub fn session<T>(&self, uid: &str, look: impl FnOnce(&mut FederationCache) -> T) -> T {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         look(sessions.entry(uid.to_owned()).or_default())
     }
@@ -144,12 +144,12 @@ pub async fn run(
     let of_ours = watcher::Config::default().labels(&naming::selector());
     let sets = follow(scoped(&context.client, namespace), of_ours.clone(), touched.clone(), {
         let context = Arc::clone(&context);
-        move |event| context.sets.follow(event.modify(trim_set), mirror::owner_of_set)
+        move |event| context.sets.follow(event.modify(trim_set), object_cache::owner_of_set)
     });
     let pods = follow(scoped(&context.client, namespace), of_ours, touched, {
         let context = Arc::clone(&context);
         move |event| {
-            let owner = |it: &Pod| mirror::owner_of_pod(it, &context.sets);
+            let owner = |it: &Pod| object_cache::owner_of_pod(it, &context.sets);
             context.pods.follow(event.modify(trim_pod), owner)
         }
     });
@@ -219,13 +219,13 @@ fn trim_set(set: &mut StatefulSet) {
     }
 }
 
-/// Returns a receiver that resolves once the mirror is complete for the first time, and a future that keeps the mirror
+/// Returns a receiver that resolves once the cache is complete for the first time, and a future that keeps the cache
 /// up to date.
 fn follow<K>(
     api: Api<K>,
     config: watcher::Config,
     touched: UnboundedSender<ObjectRef<Federation>>,
-    mirror: impl Fn(watcher::Event<K>) -> Vec<ObjectRef<Federation>>,
+    cache: impl Fn(watcher::Event<K>) -> Vec<ObjectRef<Federation>>,
 ) -> (futures::channel::oneshot::Receiver<()>, impl Future<Output = ()>)
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -238,7 +238,7 @@ where
             match events.try_next().await {
                 Ok(Some(event)) => {
                     let is_complete = matches!(event, watcher::Event::InitDone);
-                    for federation in mirror(event) {
+                    for federation in cache(event) {
                         // The receiver has been dropped only if the controller has ended.
                         let _ = touched.unbounded_send(federation);
                     }

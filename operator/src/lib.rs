@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`controller`] | watched objects, and when a federation is reconciled |
 //! | [`reconcile`] | reconciling a federation: dereference, validate, build, apply, update the status |
-//! | [`mirror`] | the known pods and sets of each federation |
+//! | [`object_cache`] | the known pods and sets of each federation |
 //! | [`election`] | which of several operators is active |
 //! | [`install`] | the objects that install the operator, including its permissions |
 //! | [`metrics`] | metrics of the operator |
@@ -17,7 +17,7 @@ pub mod controller;
 pub mod election;
 pub mod install;
 pub mod metrics;
-pub mod mirror;
+pub mod object_cache;
 pub mod reconcile;
 pub mod settings;
 

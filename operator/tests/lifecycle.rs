@@ -17,10 +17,10 @@ use axum::routing::{get, post, put};
 use faultline_api::Federation;
 use faultline_api::resource::{FederationStatus, Phase};
 use faultline_api::samples::SAMPLES;
-use faultline_api::supervision::{self, Action, Event as Told, Places, Request, Status, Verdict};
+use faultline_api::supervision::{self, Places, Request, RequestedAction, RunEvent, RunStatus, RunVerdict};
 use faultline_operator::install::RULES;
 use faultline_operator::metrics::Metrics;
-use faultline_operator::mirror::{self, Mirror};
+use faultline_operator::object_cache::{self, ObjectCache};
 use faultline_operator::reconcile::unreadable::unreadable;
 use faultline_operator::reconcile::update_status::Pace;
 use faultline_operator::reconcile::{ReconcileError, reconcile};
@@ -45,7 +45,7 @@ const KEY: &str = "/api/v1/namespaces/experiments/secrets/quickstart-key";
 /// A supervisor with a status that the test sets.
 #[derive(Clone, Default)]
 struct Supervisor {
-    says: Arc<Mutex<Status>>,
+    says: Arc<Mutex<RunStatus>>,
     places: Arc<Mutex<Vec<Places>>>,
     done: Arc<Mutex<Vec<u64>>>,
     tokens: Arc<Mutex<BTreeSet<String>>>,
@@ -68,7 +68,7 @@ impl Supervisor {
         address
     }
 
-    fn say(&self, change: impl FnOnce(&mut Status)) {
+    fn say(&self, change: impl FnOnce(&mut RunStatus)) {
         change(&mut self.says.lock().unwrap());
     }
 }
@@ -132,26 +132,30 @@ impl World {
         format!("{} {}", it.status, it.reason)
     }
 
-    /// Updates the mirrors as watches would, then reconciles once.
+    /// Updates the caches as watches would, then reconciles once.
     async fn look(&self) -> Result<(), ReconcileError> {
-        self.watch(&self.context.sets, "/statefulsets/", mirror::owner_of_set);
-        self.watch(&self.context.pods, "/pods/", |it| mirror::owner_of_pod(it, &self.context.sets));
+        self.watch(&self.context.sets, "/statefulsets/", object_cache::owner_of_set);
+        self.watch(&self.context.pods, "/pods/", |it| object_cache::owner_of_pod(it, &self.context.sets));
         // A status is written at most once per second, but a test must not wait that long.
         self.context.session(UID, |it| it.statuses = Pace::default());
         reconcile(Arc::new(self.federation()), Arc::clone(&self.context)).await.map(drop)
     }
 
-    /// Fills a mirror with the existing objects of every namespace.
-    fn watch<K>(&self, mirror: &Mirror<K>, kind: &str, owner: impl Fn(&K) -> Option<ObjectRef<Federation>>)
-    where
+    /// Fills a cache with the existing objects of every namespace.
+    fn watch<K>(
+        &self,
+        cache: &ObjectCache<K>,
+        kind: &str,
+        owner: impl Fn(&K) -> Option<ObjectRef<Federation>>,
+    ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + 'static,
     {
-        mirror.follow(Event::Init, &owner);
+        cache.follow(Event::Init, &owner);
         for path in self.server.paths("/").iter().filter(|it| it.contains(kind)) {
             let object: K = serde_json::from_value(self.server.get(path).unwrap()).unwrap();
-            mirror.follow(Event::InitApply(object), &owner);
+            cache.follow(Event::InitApply(object), &owner);
         }
-        mirror.follow(Event::InitDone, owner);
+        cache.follow(Event::InitDone, owner);
     }
 
     /// Deletes the federation, as a user would.
@@ -229,8 +233,8 @@ fn pod(name: &str, set: &Value) -> Value {
     })
 }
 
-fn supervisor_event(number: u64, reason: &str, text: &str) -> Told {
-    Told { number, at_seconds: None, reason: reason.into(), warning: false, text: text.into() }
+fn supervisor_event(number: u64, reason: &str, text: &str) -> RunEvent {
+    RunEvent { number, at_seconds: None, reason: reason.into(), warning: false, text: text.into() }
 }
 
 /// Runs a federation from `kubectl apply` to the verdict, with one or two reconciliations for each step.
@@ -247,7 +251,7 @@ async fn run_to_the_verdict(world: &mut World, mut look: impl AsyncFnMut(&mut Wo
     look(world).await;
     world.supervisor.say(|it| {
         it.phase = supervision::RunPhase::Completed;
-        it.verdict = Some(Verdict::Pass);
+        it.verdict = Some(RunVerdict::Pass);
         it.events.push(supervisor_event(2, "Completed", "The verdict is pass."));
     });
     look(world).await;
@@ -299,7 +303,7 @@ async fn a_federation_is_created_followed_and_cleaned_up() {
     // The supervisor requests the deletion of a pod. The request is reported as done only once the pod is gone.
     let path = format!("{PODS}/quickstart-paris-1");
     let uid = world.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    let request = Request { id: 7, action: Action::DeletePod, process: "paris-1".into(), uid };
+    let request = Request { id: 7, action: RequestedAction::DeletePod, process: "paris-1".into(), uid };
     world.supervisor.say(|it| {
         it.phase = supervision::RunPhase::Running;
         it.requests = vec![request];
@@ -316,7 +320,7 @@ async fn a_federation_is_created_followed_and_cleaned_up() {
 
     world.supervisor.say(|it| {
         it.phase = supervision::RunPhase::Completed;
-        it.verdict = Some(Verdict::Pass);
+        it.verdict = Some(RunVerdict::Pass);
     });
     world.look().await.unwrap();
     assert_eq!((world.status().phase, world.condition("Completed")), (Phase::Completed, "True Pass".into()));
@@ -380,7 +384,7 @@ async fn objects_of_others_are_not_touched() {
         let world = World::new().await;
         let foreign = json!({ "metadata": { "name": path.rsplit('/').next(), "uid": "other" }, "data": {} });
         world.server.put(path, foreign.clone());
-        // Not even mirrored, since it lacks the operator's labels.
+        // Not even cached, since it lacks the operator's labels.
         reconcile_twice_without_mirror(&world).await;
         assert_eq!(world.server.get(path), Some(foreign));
         assert_eq!(world.condition("Accepted"), "False NameTaken");
@@ -407,7 +411,7 @@ async fn a_neighbour_with_every_label_is_ignored() {
     let port = forger.serve_at("127.0.0.2:0").await.port();
     forger.say(|it| {
         it.phase = supervision::RunPhase::Completed;
-        it.verdict = Some(Verdict::Pass);
+        it.verdict = Some(RunVerdict::Pass);
     });
     world.supervisor = Supervisor::default();
     world.supervisor.serve_at(&format!("127.0.0.1:{port}")).await;
@@ -624,7 +628,7 @@ async fn a_run_that_ends_while_the_operator_has_no_rights_is_reported_once_it_ha
     }
     world.supervisor.say(|it| {
         it.phase = supervision::RunPhase::Completed;
-        it.verdict = Some(Verdict::Pass);
+        it.verdict = Some(RunVerdict::Pass);
         it.events.push(supervisor_event(2, "Completed", "The verdict is pass."));
     });
     world.look().await.unwrap_err();
@@ -761,8 +765,8 @@ async fn a_federation_that_cannot_be_read_is_deleted_with_its_objects() {
     federation["spec"]["clusters"] = json!("none");
     world.server.put(FEDERATION, federation);
     let look = async || {
-        world.watch(&world.context.sets, "/statefulsets/", mirror::owner_of_set);
-        world.watch(&world.context.pods, "/pods/", |it| mirror::owner_of_pod(it, &world.context.sets));
+        world.watch(&world.context.sets, "/statefulsets/", object_cache::owner_of_set);
+        world.watch(&world.context.pods, "/pods/", |it| object_cache::owner_of_pod(it, &world.context.sets));
         let federation = world.server.get(FEDERATION).unwrap();
         let finalizers = federation["metadata"]["finalizers"].as_array().unwrap().len();
         let federation: DeserializeGuard<Federation> = serde_json::from_value(federation).unwrap();
@@ -795,7 +799,8 @@ async fn the_rights_are_those_that_are_used() {
     let path = format!("{PODS}/quickstart-rennes-2");
     let uid = rare.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     rare.supervisor.say(|it| {
-        it.requests = vec![Request { id: 1, action: Action::DeleteVolume, process: "rennes-2".into(), uid }];
+        it.requests =
+            vec![Request { id: 1, action: RequestedAction::DeleteVolume, process: "rennes-2".into(), uid }];
     });
     rare.look().await.unwrap();
     rare.server.remove(&format!("{SETS}/quickstart-rennes"));

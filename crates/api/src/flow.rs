@@ -2,13 +2,13 @@
 
 use faultline_dataflow::programs::cloth::Cloth;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
-use faultline_dataflow::programs::graph::Graph;
+use faultline_dataflow::programs::graph::RandomGraph;
 use faultline_dataflow::programs::jacobi::Jacobi;
 use faultline_dataflow::programs::qap::{Instance, Malformed, Qap};
 use faultline_dataflow::programs::queens::Queens;
 use faultline_dataflow::programs::{Flow, Invalid};
 
-use crate::resource::{self, Application};
+use crate::resource::{self, ApplicationSpec};
 use crate::validate::Problem;
 
 /// Returns the program of tasks that a federation requests; `None` for an application that exchanges messages.
@@ -17,35 +17,35 @@ use crate::validate::Problem;
 ///
 /// Fails if parameters are out of range, if the text of a quadratic assignment problem is malformed, or if the text is
 /// in a file that has not been [read](with_file).
-pub fn flow(application: &Application) -> Option<Result<Flow, Problem>> {
+pub fn flow(application: &ApplicationSpec) -> Option<Result<Flow, Problem>> {
     let flow = match application {
-        Application::Fibonacci(it) => {
+        ApplicationSpec::Fibonacci(it) => {
             Flow::Fibonacci(Fibonacci { n: it.n(), threshold: it.threshold(), task_time: it.task_time() })
         }
-        Application::NQueens(it) => {
+        ApplicationSpec::NQueens(it) => {
             Flow::Queens(Queens { n: it.n(), depth: it.depth(), task_time: it.task_time() })
         }
-        Application::Qap(it) => match instance(it) {
+        ApplicationSpec::Qap(it) => match instance(it) {
             Ok(instance) => {
                 let depth = it.depth.unwrap_or(it.depth().min(instance.size()));
                 Flow::Qap(Qap::new(instance, depth, it.task_time()))
             }
             Err(problem) => return Some(Err(problem)),
         },
-        Application::TaskGraph(it) => Flow::Graph(Graph {
+        ApplicationSpec::TaskGraph(it) => Flow::Graph(RandomGraph {
             seed: it.pattern().into(),
             depth: it.depth(),
             width: it.width(),
             task_time: it.task_time(),
         }),
-        Application::Cloth(it) => Flow::Cloth(Cloth {
+        ApplicationSpec::Cloth(it) => Flow::Cloth(Cloth {
             rows: it.rows(),
             columns: it.columns(),
             size: it.size(),
             iterations: it.iterations(),
             task_time: it.task_time(),
         }),
-        Application::Jacobi(it) => Flow::Jacobi(Jacobi {
+        ApplicationSpec::Jacobi(it) => Flow::Jacobi(Jacobi {
             rows: it.rows(),
             columns: it.columns(),
             size: it.size(),
@@ -73,10 +73,10 @@ pub fn flow(application: &Application) -> Option<Result<Flow, Problem>> {
 /// # Errors
 ///
 /// Fails if the text contains no instance.
-pub fn with_file(application: &Application, text: String) -> Result<Application, Malformed> {
-    let Application::Qap(qap) = application else { return Ok(application.clone()) };
+pub fn with_file(application: &ApplicationSpec, text: String) -> Result<ApplicationSpec, Malformed> {
+    let ApplicationSpec::Qap(qap) = application else { return Ok(application.clone()) };
     Instance::parse(&text)?;
-    Ok(Application::Qap(resource::Qap { file: None, data: Some(text), ..qap.clone() }))
+    Ok(ApplicationSpec::Qap(resource::Qap { file: None, data: Some(text), ..qap.clone() }))
 }
 
 /// Parses the text of a METIS partition file, which has one number per line. Returns the process of each piece.

@@ -148,17 +148,17 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource::{Application, Cluster, Heat, Protocol, Unprotected};
+    use crate::resource::{ApplicationSpec, ClusterSpec, Heat, ProtocolSpec, Unprotected};
 
     fn names() -> Names {
-        let cluster = |name: &str, nodes| Cluster::new(name, nodes);
+        let cluster = |name: &str, nodes| ClusterSpec::new(name, nodes);
         let spec = FederationSpec {
             seed: None,
             clusters: vec![cluster("paris", 3), cluster("b-1", 2)],
             links: None,
             storage: None,
-            protocol: Protocol::None(Unprotected {}),
-            application: Application::Heat(Heat::default()),
+            protocol: ProtocolSpec::None(Unprotected {}),
+            application: ApplicationSpec::Heat(Heat::default()),
             stealing: None,
             schedule: None,
             failures: None,

@@ -123,7 +123,7 @@ impl Text {
         self.reject_at(problems.into_iter().map(|it| (it.message, it.help, place(&it.path))).collect())
     }
 
-    fn reject_at(&self, faults: Vec<Fault>) -> Box<Rejected> {
+    fn reject_at(&self, faults: Vec<Mistake>) -> Box<Rejected> {
         let error = |(message, help, span)| FileError::new(&self.text, message, help, span);
         Box::new(Rejected {
             file: self.file.clone(),
@@ -216,9 +216,9 @@ impl Diagnostic for FileError {
 }
 
 /// A message, a suggested fix, and the byte range.
-type Fault = (String, String, Range<usize>);
+type Mistake = (String, String, Range<usize>);
 
-fn deserialize<T: DeserializeOwned>(text: &str, example: &str) -> Result<T, Fault> {
+fn deserialize<T: DeserializeOwned>(text: &str, example: &str) -> Result<T, Mistake> {
     let options = serde_saphyr::options! {
         emit_comments: false,
         with_snippet: false,
@@ -231,7 +231,7 @@ fn deserialize<T: DeserializeOwned>(text: &str, example: &str) -> Result<T, Faul
 }
 
 /// Rephrases a parser's error in terms of the resource.
-fn explain(text: &str, error: &Error) -> Fault {
+fn explain(text: &str, error: &Error) -> Mistake {
     let place = place(text, error);
     let error = match error {
         Error::AliasError { error, .. } => error,

@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | `PUT /v1/places` | [`Places`] | 200; 409 with a [`Refusal`] if a newer generation is known, 422 if a process is unknown |
 //! | `PUT /v1/spec` | [`Amended`] | 200 once the run has accepted it, even if it takes effect later; 422 with a [`Refusal`] |
-//! | `GET /v1/status?after=N` | | [`Status`], with the events after number `N` (all without it) |
+//! | `GET /v1/status?after=N` | | [`RunStatus`], with the events after number `N` (all without it) |
 //! | `POST /v1/requests/{id}/done` | | 204; 404 if there is no such request, or if it no longer needs an answer |
 //! | `GET /v1/bundle` | | the record as a tar stream; 409 during the run |
 //! | `GET /metrics`, `GET /healthz` | | no authorization needed |
@@ -144,7 +144,7 @@ pub struct Amendment {
 /// Status of a federation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
+pub struct RunStatus {
     /// Identifier of the supervisor. Changes with every start of the program, which also restarts the numbers of
     /// events.
     pub supervisor: String,
@@ -161,11 +161,11 @@ pub struct Status {
     /// Names of the processes that no agent hosts yet.
     pub missing: Vec<String>,
     /// One entry per cluster, in the order of the federation.
-    pub clusters: Vec<Cluster>,
+    pub clusters: Vec<ClusterReport>,
     /// Counts of faults.
     pub faults: Faults,
     /// Every ordered pair of clusters.
-    pub links: Vec<Link>,
+    pub links: Vec<LinkReport>,
     /// What traffic control supports; absent if no place has a shaper. Delay lines in the nodes then emulate all links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shaping: Option<Shaping>,
@@ -173,11 +173,11 @@ pub struct Status {
     pub rollbacks: u32,
     /// Verdict, once the record has been judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<RunVerdict>,
     /// Reasons why the verdict is not `pass`.
     pub reasons: Vec<String>,
     /// Events in order.
-    pub events: Vec<Event>,
+    pub events: Vec<RunEvent>,
     /// Pending requests, which only the client can carry out.
     pub requests: Vec<Request>,
 }
@@ -206,7 +206,7 @@ pub enum RunPhase {
 /// Status of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Cluster {
+pub struct ClusterReport {
     /// Name of the cluster.
     pub name: String,
     /// Current state of the cluster.
@@ -265,7 +265,7 @@ pub struct Faults {
 /// A link from one cluster to another, or within one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Link {
+pub struct LinkReport {
     /// The sending cluster.
     pub from: String,
     /// The receiving cluster.
@@ -297,7 +297,7 @@ pub struct Shaping {
 /// Verdict of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Verdict {
+pub enum RunVerdict {
     /// All required properties were judged, and hold.
     Pass,
     /// No property is violated, but some could not be judged.
@@ -309,7 +309,7 @@ pub enum Verdict {
 /// An event of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Event {
+pub struct RunEvent {
     /// Number of the event, from 1 without gaps.
     pub number: u64,
     /// Seconds since the application started; absent before that.
@@ -330,7 +330,7 @@ pub struct Request {
     /// Identifier, never reused.
     pub id: u64,
     /// Requested action.
-    pub action: Action,
+    pub action: RequestedAction,
     /// Name of the process at the place that the request concerns.
     pub process: String,
     /// UID of that place. A place with another UID must not be touched.
@@ -340,7 +340,7 @@ pub struct Request {
 /// Action that the supervisor can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Action {
+pub enum RequestedAction {
     /// Delete the pod: its agent does not respond, and its process may still be running. Done once the pod is gone.
     DeletePod,
     /// Delete the pod's volume, and the pod with it. Done once both are gone.
@@ -397,20 +397,20 @@ mod tests {
 
     #[test]
     fn a_status_survives_serialisation_and_omits_unknown_values() {
-        let status = Status {
+        let status = RunStatus {
             phase: RunPhase::Running,
-            verdict: Some(Verdict::Pass),
+            verdict: Some(RunVerdict::Pass),
             requests: vec![Request {
                 id: 3,
-                action: Action::DeletePod,
+                action: RequestedAction::DeletePod,
                 process: "paris-0".into(),
                 uid: "u".into(),
             }],
-            ..Status::default()
+            ..RunStatus::default()
         };
         let json = serde_json::to_string(&status).unwrap();
         assert!(json.contains(r#""action":"deletePod","process":"paris-0","uid":"u""#), "{json}");
         assert!(!json.contains("elapsedSeconds"), "{json}");
-        assert_eq!(serde_json::from_str::<Status>(&json).unwrap(), status);
+        assert_eq!(serde_json::from_str::<RunStatus>(&json).unwrap(), status);
     }
 }

@@ -1,7 +1,7 @@
 //! Translates the application's options into its configuration.
 
 use crate::{SetupError, custom};
-use faultline_api::resource::{self, Application, FederationSpec, NasPattern, Receive};
+use faultline_api::resource::{self, ApplicationSpec, FederationSpec, NasPattern, Receive};
 use faultline_core::Span;
 use faultline_workloads::{Config, exchange, farm, heat, nas, pingpong, salted, synthetic};
 
@@ -13,7 +13,7 @@ use faultline_workloads::{Config, exchange, farm, heat, nas, pingpong, salted, s
 /// are invalid.
 pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
     Ok(match &spec.application {
-        Application::Heat(it) => Config::Heat(heat::Config {
+        ApplicationSpec::Heat(it) => Config::Heat(heat::Config {
             rows: it.rows(),
             columns: it.columns(),
             steps: it.steps(),
@@ -22,19 +22,19 @@ pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
             state_bytes: it.state(),
             virtual_state: false,
         }),
-        Application::Synthetic(it) => Config::Synthetic(synthetic::Config {
+        ApplicationSpec::Synthetic(it) => Config::Synthetic(synthetic::Config {
             traffic: traffic(spec, &it.traffic),
             message_bytes: it.message() as u32,
             state_bytes: it.state(),
             terms: terms(spec),
         }),
-        Application::Exchange(it) => Config::Exchange(exchange::Config {
+        ApplicationSpec::Exchange(it) => Config::Exchange(exchange::Config {
             pattern: it.pattern().into(),
             exchanges: it.exchanges(),
             step_cost: it.step_time(),
             classes: it.receive().into_iter().map(class).collect(),
         }),
-        Application::Nas(it) => Config::Nas(nas::Config {
+        ApplicationSpec::Nas(it) => Config::Nas(nas::Config {
             pattern: pattern(it.pattern),
             iterations: it.iterations(),
             iteration_cost: it.step_time(),
@@ -42,14 +42,14 @@ pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
             state_bytes: it.state(),
             order: it.order.clone().unwrap_or_default(),
         }),
-        Application::PingPong(it) => Config::PingPong(pingpong::Config {
+        ApplicationSpec::PingPong(it) => Config::PingPong(pingpong::Config {
             sizes: it.sizes().into_iter().map(|it| it as u32).collect(),
             rounds: it.rounds(),
         }),
-        Application::Farm(it) => {
+        ApplicationSpec::Farm(it) => {
             Config::Farm(farm::Config { pieces: it.pieces(), piece_cost: it.step_time() })
         }
-        Application::Salted(it) => Config::Salted(salted::Config {
+        ApplicationSpec::Salted(it) => Config::Salted(salted::Config {
             steps: it.steps(),
             step_cost: it.step_time(),
             fan_out: it.fan_out(),
@@ -57,13 +57,13 @@ pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
             reply: it.reply(),
             reply_depth: it.reply_depth() as u8,
         }),
-        Application::Fibonacci(_)
-        | Application::NQueens(_)
-        | Application::Qap(_)
-        | Application::TaskGraph(_)
-        | Application::Jacobi(_)
-        | Application::Cloth(_) => return Err(SetupError::Tasks),
-        Application::Custom(it) => {
+        ApplicationSpec::Fibonacci(_)
+        | ApplicationSpec::NQueens(_)
+        | ApplicationSpec::Qap(_)
+        | ApplicationSpec::TaskGraph(_)
+        | ApplicationSpec::Jacobi(_)
+        | ApplicationSpec::Cloth(_) => return Err(SetupError::Tasks),
+        ApplicationSpec::Custom(it) => {
             let custom =
                 custom::application(it, spec).ok_or_else(|| SetupError::unknown("application", it))?;
             Config::Custom(custom.map_err(|it| SetupError::unsuitable("application", it))?)
@@ -73,11 +73,11 @@ pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
 
 /// Returns the period in which each cluster takes part in the program; empty if all clusters take part throughout.
 fn terms(spec: &FederationSpec) -> Vec<synthetic::Term> {
-    let term = |cluster: &resource::Cluster| synthetic::Term {
+    let term = |cluster: &resource::ClusterSpec| synthetic::Term {
         joins: cluster.joins_after.map_or(Span::ZERO, |it| it.0),
         leaves: cluster.leaves_after.map(|it| it.0),
     };
-    let all_stay = spec.clusters.iter().all(resource::Cluster::is_permanent);
+    let all_stay = spec.clusters.iter().all(resource::ClusterSpec::is_permanent);
     if all_stay { Vec::new() } else { spec.clusters.iter().map(term).collect() }
 }
 

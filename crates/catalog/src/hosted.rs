@@ -7,7 +7,7 @@ use faultline_core::{
     Application, Digest, Membership, Node, NodeConfig, Process, ProcessId, Promises, Protocol, Role,
 };
 use faultline_dataflow::partition::PartitionProtocol;
-use faultline_dataflow::{Partition, PartitionConfig, Program, Recovery, TaskProcess, TaskProcessConfig};
+use faultline_dataflow::{Partition, PartitionConfig, Program, TaskProcess, TaskProcessConfig, TaskProtocol};
 
 /// The type of a federation's processes: a composite of a protocol and a program.
 pub trait Hosted: Process<Config: Send + Sync> + Clone + Debug + 'static {
@@ -56,7 +56,7 @@ where
 /// Every rank ends with the result of the program, whichever rank computed each task.
 impl<P, G> Hosted for TaskProcess<P, G>
 where
-    P: Recovery<Config: Send + Sync> + 'static,
+    P: TaskProtocol<Config: Send + Sync> + 'static,
     G: Program,
 {
     fn promises(config: &TaskProcessConfig<P, G>) -> Promises {

@@ -18,16 +18,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultline_api::resource::custom::InvalidParameter;
-use faultline_api::resource::{
-    self, Family, FederationSpec, Protocol as Asked, Simulator, Storage, StorageKind,
-};
+use faultline_api::resource::{self, Family, FederationSpec, ProtocolSpec, Simulator, Storage, StorageKind};
 use faultline_api::{Federation, Names, Problem, plan_among, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
     Application, Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, Node, NodeConfig,
     NodeId, Presence, Process, ProcessId, Promises, Protocol, Role, Scope,
 };
-use faultline_dataflow::Recovery as TaskRecovery;
+use faultline_dataflow::TaskProtocol;
 use faultline_protocols::chandy_lamport::ChandyLamport;
 use faultline_protocols::coordinated::{Coordinated, Coordination};
 use faultline_protocols::full_logging::FullLogging;
@@ -142,7 +140,7 @@ impl<V: Visitor> TasksVisitor for Any<V> {
 
     fn visit<P>(self, setup: TasksSetup<P>) -> V::Output
     where
-        P: TaskRecovery<Config: Send + Sync> + 'static,
+        P: TaskProtocol<Config: Send + Sync> + 'static,
     {
         self.0.visit(setup)
     }
@@ -370,47 +368,47 @@ pub fn with_valid_messages<V: MessagesVisitor>(
     let spec = &federation.spec;
     let seed = seed.unwrap_or_else(|| spec.seed());
     Ok(match &spec.protocol {
-        Asked::Hc3i(_) => {
+        ProtocolSpec::Hc3i(_) => {
             let config = protocol::hc3i(spec, Scope::Cluster, defect)?;
             visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
         }
-        Asked::Hydee(_) => {
+        ProtocolSpec::Hydee(_) => {
             let config = protocol::hydee(spec, defect)?;
             visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config, defect)?)
         }
-        Asked::FullLogging(_) => {
+        ProtocolSpec::FullLogging(_) => {
             let config = protocol::full_logging(spec, defect)?;
             visitor.visit(MessagesSetup::<FullLogging>::of_messages(federation, seed, config, defect)?)
         }
-        Asked::Spbc(_) => {
+        ProtocolSpec::Spbc(_) => {
             let config = protocol::spbc(spec, defect)?;
             visitor.visit(MessagesSetup::<Spbc>::of_messages(federation, seed, config, defect)?)
         }
-        Asked::PessimisticLogging(_) => {
+        ProtocolSpec::PessimisticLogging(_) => {
             let config = protocol::pessimistic_logging(spec, defect)?;
             visitor.visit(MessagesSetup::<PessimisticLogging>::of_messages(federation, seed, config, defect)?)
         }
-        Asked::Independent(_) => {
+        ProtocolSpec::Independent(_) => {
             let config = protocol::hc3i(spec, Scope::Process, defect)?;
             visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
         }
-        Asked::Coordinated(_) => {
+        ProtocolSpec::Coordinated(_) => {
             let config = protocol::coordinated(spec, Coordination::Direct, defect)?;
             visitor.visit(MessagesSetup::<Coordinated>::of_messages(federation, seed, config, defect)?)
         }
-        Asked::HierarchicalCoordinated(_) => {
+        ProtocolSpec::HierarchicalCoordinated(_) => {
             let config = protocol::coordinated(spec, Coordination::Hierarchical, defect)?;
             visitor.visit(MessagesSetup::<Coordinated>::of_messages(federation, seed, config, defect)?)
         }
-        Asked::ChandyLamport(_) => {
+        ProtocolSpec::ChandyLamport(_) => {
             let config = protocol::chandy_lamport(spec, defect)?;
             visitor.visit(MessagesSetup::<ChandyLamport>::of_messages(federation, seed, config, defect)?)
         }
-        Asked::None(_) => match defect {
+        ProtocolSpec::None(_) => match defect {
             Some(defect) => return Err(SetupError::ForeignDefect(defect)),
             None => visitor.visit(MessagesSetup::<NoProtocol>::of_messages(federation, seed, (), None)?),
         },
-        Asked::Custom(custom) => {
+        ProtocolSpec::Custom(custom) => {
             if let Some(defect) = defect {
                 return Err(SetupError::ForeignDefect(defect));
             }
@@ -419,7 +417,9 @@ pub fn with_valid_messages<V: MessagesVisitor>(
             let config = config.map_err(|it| SetupError::unsuitable("protocol", it))?;
             visitor.visit(MessagesSetup::<Erased>::of_messages(federation, seed, config, None)?)
         }
-        Asked::Tic(_) | Asked::Sel(_) | Asked::Satin(_) | Asked::Cck(_) => return Err(SetupError::Tasks),
+        ProtocolSpec::Tic(_) | ProtocolSpec::Sel(_) | ProtocolSpec::Satin(_) | ProtocolSpec::Cck(_) => {
+            return Err(SetupError::Tasks);
+        }
     })
 }
 

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
 use faultline_api::flow::flow;
-use faultline_api::resource::{Cluster, FederationSpec, Protocol, ReplicateTo, StorageKind};
+use faultline_api::resource::{ClusterSpec, FederationSpec, ProtocolSpec, ReplicateTo, StorageKind};
 use faultline_core::{ClusterId, Span};
 use faultline_trace::Manifest;
 use faultline_trace::manifest::{
@@ -80,7 +80,7 @@ pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
 /// Returns the bounds on the work that a rollback may lose; `None` for SEL, and for a protocol that takes no
 /// checkpoints.
 pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
-    if matches!(spec.protocol, Protocol::Sel(_)) {
+    if matches!(spec.protocol, ProtocolSpec::Sel(_)) {
         return None; // Logged events are not lost.
     }
     let every = spec.protocol.checkpointing()?.every;
@@ -111,24 +111,26 @@ fn delivered_within(spec: &FederationSpec) -> Option<Span> {
 
 /// Returns the longest delay between two garbage collections; zero if every checkpoint collects. `None` if the protocol
 /// never collects, or does not say when.
-fn collect_every(protocol: &Protocol) -> Option<Span> {
+fn collect_every(protocol: &ProtocolSpec) -> Option<Span> {
     let checkpointing = protocol.checkpointing()?;
     match protocol {
-        Protocol::Hc3i(_) | Protocol::Independent(_) => checkpointing.collect_every,
+        ProtocolSpec::Hc3i(_) | ProtocolSpec::Independent(_) => checkpointing.collect_every,
         // The first checkpoint after the delay collects.
-        Protocol::Coordinated(_) | Protocol::ChandyLamport(_) | Protocol::HierarchicalCoordinated(_) => {
+        ProtocolSpec::Coordinated(_)
+        | ProtocolSpec::ChandyLamport(_)
+        | ProtocolSpec::HierarchicalCoordinated(_) => {
             Some(checkpointing.collect_every? + checkpointing.every?)
         }
-        Protocol::Hydee(_)
-        | Protocol::FullLogging(_)
-        | Protocol::Spbc(_)
-        | Protocol::PessimisticLogging(_) => Some(Span::ZERO),
-        Protocol::Tic(_)
-        | Protocol::Sel(_)
-        | Protocol::Satin(_)
-        | Protocol::Cck(_)
-        | Protocol::None(_)
-        | Protocol::Custom(_) => None,
+        ProtocolSpec::Hydee(_)
+        | ProtocolSpec::FullLogging(_)
+        | ProtocolSpec::Spbc(_)
+        | ProtocolSpec::PessimisticLogging(_) => Some(Span::ZERO),
+        ProtocolSpec::Tic(_)
+        | ProtocolSpec::Sel(_)
+        | ProtocolSpec::Satin(_)
+        | ProtocolSpec::Cck(_)
+        | ProtocolSpec::None(_)
+        | ProtocolSpec::Custom(_) => None,
     }
 }
 
@@ -136,7 +138,7 @@ fn collect_every(protocol: &Protocol) -> Option<Span> {
 /// determine it.
 fn longest_task(spec: &FederationSpec) -> Option<Span> {
     let longest = flow(&spec.application)?.ok()?.longest_task();
-    let slowest = spec.clusters.iter().map(Cluster::speed).min()?.max(1);
+    let slowest = spec.clusters.iter().map(ClusterSpec::speed).min()?.max(1);
     Some(Span(longest.0.saturating_mul(100) / u64::from(slowest)))
 }
 

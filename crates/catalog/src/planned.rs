@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_api::Federation;
 use faultline_api::flow::unread;
-use faultline_api::resource::{Cluster, Protocol as Asked, TaskOrder};
+use faultline_api::resource::{ClusterSpec, ProtocolSpec, TaskOrder};
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::plan::in_blocks;
 use faultline_dataflow::programs::Flow;
@@ -51,11 +51,11 @@ pub(crate) fn with_valid_plan<V: Visitor>(
     let spec = &federation.spec;
     let seed = seed.unwrap_or_else(|| spec.seed());
     Ok(match &spec.protocol {
-        Asked::Cck(options) => {
+        ProtocolSpec::Cck(options) => {
             let config = protocol::cck(spec, options, defect)?;
             visitor.visit(setup::<Cck>(federation, seed, config, defect)?)
         }
-        Asked::None(_) => match defect {
+        ProtocolSpec::None(_) => match defect {
             Some(defect) => return Err(SetupError::ForeignDefect(defect)),
             None => visitor.visit(setup::<NoProtocol>(federation, seed, (), None)?),
         },
@@ -92,8 +92,8 @@ where
         plan: Arc::new(plan),
         program: Arc::new(program),
         window: schedule.window(),
-        speeds: of_each_rank(spec, Cluster::speed),
-        cores: of_each_rank(spec, Cluster::cores),
+        speeds: of_each_rank(spec, ClusterSpec::speed),
+        cores: of_each_rank(spec, ClusterSpec::cores),
     };
     let mut setup = Setup::new(federation, seed, &extra, process);
     setup.supervisor.defects = Defect::of_supervisor(defect);

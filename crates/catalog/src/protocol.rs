@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_api::resource::{self, Checkpointing, FederationSpec, Protocol};
+use faultline_api::resource::{self, Checkpointing, FederationSpec, ProtocolSpec};
 use faultline_core::{Scope, Span};
 use faultline_dataflow::partition::RerunOptions;
 use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
@@ -48,8 +48,9 @@ pub(crate) fn hc3i(
         checkpoint_every: checkpoint_every(spec, checkpointing.every),
         collect_every: checkpointing.collect_every,
         collect_by: match &spec.protocol {
-            Protocol::Hc3i(resource::Hc3i {
-                collect_by: Some(resource::CollectBy::EveryCluster), ..
+            ProtocolSpec::Hc3i(resource::Hc3i {
+                collect_by: Some(resource::CollectBy::EveryCluster),
+                ..
             }) => CollectBy::EveryCluster,
             _ => CollectBy::Initiator,
         },
@@ -57,16 +58,16 @@ pub(crate) fn hc3i(
         replicate_to: replicate_to(checkpointing.replicate_to),
         scope,
         piggyback: match &spec.protocol {
-            Protocol::Hc3i(resource::Hc3i { piggyback: Some(resource::Piggyback::Ddv), .. }) => {
+            ProtocolSpec::Hc3i(resource::Hc3i { piggyback: Some(resource::Piggyback::Ddv), .. }) => {
                 Piggyback::Ddv
             }
             _ => Piggyback::Sn,
         },
         forcing: match &spec.protocol {
-            Protocol::Hc3i(resource::Hc3i { forcing: Some(resource::Forcing::EveryMessage), .. }) => {
+            ProtocolSpec::Hc3i(resource::Hc3i { forcing: Some(resource::Forcing::EveryMessage), .. }) => {
                 Forcing::EveryMessage
             }
-            Protocol::Independent(_) => Forcing::Never,
+            ProtocolSpec::Independent(_) => Forcing::Never,
             _ => Forcing::News,
         },
         retry_every: retry_every(spec),
@@ -154,12 +155,12 @@ fn logging<D>(spec: &FederationSpec, defects: D) -> LoggingOptions<D> {
 /// Returns the parameters of TIC or SEL, which differ in their `record`.
 pub(crate) fn theft(
     spec: &FederationSpec,
-    record: theft::Record,
+    record: theft::StableState,
     defect: Option<Defect>,
 ) -> Result<theft::Config, SetupError> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
     let cp0 = match &spec.protocol {
-        Protocol::Tic(it) => it.cp0.unwrap_or_default(),
+        ProtocolSpec::Tic(it) => it.cp0.unwrap_or_default(),
         _ => resource::Cp0::None,
     };
     Ok(theft::Config {

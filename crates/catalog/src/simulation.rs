@@ -3,9 +3,7 @@
 use std::num::NonZero;
 
 use faultline_api::quantity::Bandwidth;
-use faultline_api::resource::{
-    HandlingTime as HandlingTimeSpec, InFlight as InFlightSpec, Simulator, Storage, StorageKind,
-};
+use faultline_api::resource::{HandlingTimeSpec, InFlightSpec, Simulator, Storage, StorageKind};
 use faultline_core::Span;
 use faultline_sim::{Chance, Config, Control, Handling, HandlingTime, InFlight, Links, StorageCosts};
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use faultline_api::Federation;
 use faultline_api::flow::flow;
-use faultline_api::resource::{self, FederationSpec, Protocol as Asked};
+use faultline_api::resource::{self, FederationSpec, ProtocolSpec};
 use faultline_core::Span;
 use faultline_dataflow::programs::Flow;
-use faultline_dataflow::{Program, Recovery, Stealing, TaskProcess, TaskProcessConfig};
+use faultline_dataflow::{Program, Stealing, TaskProcess, TaskProcessConfig, TaskProtocol};
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::satin::Satin;
 use faultline_protocols::theft;
@@ -23,13 +23,13 @@ pub trait TasksVisitor {
     /// Performs the operation. Called once, with the protocol of the federation.
     fn visit<P>(self, setup: TasksSetup<P>) -> Self::Output
     where
-        P: Recovery<Config: Send + Sync> + 'static;
+        P: TaskProtocol<Config: Send + Sync> + 'static;
 }
 
 /// The setup of a federation that runs a program of tasks.
 pub type TasksSetup<P, G = Flow> = Setup<TaskProcess<P, G>>;
 
-impl<P: Recovery, G: Program> TasksSetup<P, G> {
+impl<P: TaskProtocol, G: Program> TasksSetup<P, G> {
     /// Returns the same setup with another program, such as a user-defined one, which no file can name.
     pub fn running<H: Program>(self, program: H) -> TasksSetup<P, H> {
         let TaskProcessConfig { protocol, stealing, speeds, cores, .. } = (*self.process).clone();
@@ -49,7 +49,7 @@ impl<P: Recovery, G: Program> TasksSetup<P, G> {
 
 impl<P> TasksSetup<P>
 where
-    P: Recovery<Config: Send + Sync> + 'static,
+    P: TaskProtocol<Config: Send + Sync> + 'static,
 {
     fn of_tasks(
         federation: &Federation,
@@ -68,8 +68,8 @@ where
                 patience: stealing.patience(),
                 cluster_first: (stealing.cluster_first() * 100.0).round() as u8,
             },
-            speeds: of_each_rank(spec, resource::Cluster::speed),
-            cores: of_each_rank(spec, resource::Cluster::cores),
+            speeds: of_each_rank(spec, resource::ClusterSpec::speed),
+            cores: of_each_rank(spec, resource::ClusterSpec::cores),
         };
         let mut setup = Setup::new(federation, seed, &extra, place);
         setup.supervisor.defects = Defect::of_supervisor(defect);
@@ -84,7 +84,7 @@ pub(crate) fn program(spec: &FederationSpec) -> Result<Flow, SetupError> {
 }
 
 /// Returns a property of each rank's cluster, by rank.
-pub(crate) fn of_each_rank(spec: &FederationSpec, of: fn(&resource::Cluster) -> u32) -> Arc<[u32]> {
+pub(crate) fn of_each_rank(spec: &FederationSpec, of: fn(&resource::ClusterSpec) -> u32) -> Arc<[u32]> {
     spec.clusters.iter().flat_map(|it| std::iter::repeat_n(of(it), it.nodes as usize)).collect()
 }
 
@@ -115,19 +115,19 @@ pub(crate) fn with_valid_tasks<V: TasksVisitor>(
     let spec = &federation.spec;
     let seed = seed.unwrap_or_else(|| spec.seed());
     Ok(match &spec.protocol {
-        Asked::Tic(_) => {
-            let config = protocol::theft(spec, theft::Record::Graph, defect)?;
+        ProtocolSpec::Tic(_) => {
+            let config = protocol::theft(spec, theft::StableState::Graph, defect)?;
             visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config, defect)?)
         }
-        Asked::Sel(_) => {
-            let config = protocol::theft(spec, theft::Record::Events, defect)?;
+        ProtocolSpec::Sel(_) => {
+            let config = protocol::theft(spec, theft::StableState::Events, defect)?;
             visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config, defect)?)
         }
-        Asked::Satin(_) => {
+        ProtocolSpec::Satin(_) => {
             let config = protocol::satin(defect)?;
             visitor.visit(TasksSetup::<Satin>::of_tasks(federation, seed, config, defect)?)
         }
-        Asked::None(_) => match defect {
+        ProtocolSpec::None(_) => match defect {
             Some(defect) => return Err(SetupError::ForeignDefect(defect)),
             None => visitor.visit(TasksSetup::<NoProtocol>::of_tasks(federation, seed, (), None)?),
         },

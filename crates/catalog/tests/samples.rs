@@ -1,6 +1,6 @@
 //! Sets up the samples without running them.
 
-use faultline_api::resource::{Protocol, ReplicateTo, StorageKind};
+use faultline_api::resource::{ProtocolSpec, ReplicateTo, StorageKind};
 use faultline_api::samples::{SAMPLES, sample};
 use faultline_api::{Federation, parse};
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
@@ -48,7 +48,7 @@ fn a_storage_server_belongs_to_no_cluster() {
         }
     }
     let mut federation = federation("quickstart");
-    let Protocol::Hc3i(hc3i) = &mut federation.spec.protocol else { panic!("the quick start runs HC3I") };
+    let ProtocolSpec::Hc3i(hc3i) = &mut federation.spec.protocol else { panic!("the quick start runs HC3I") };
     hc3i.replicate_to = Some(ReplicateTo::SharedStorage);
     federation.spec.storage.as_mut().expect("the quick start states it").kind = StorageKind::Memory;
     with_setup(&federation, None, Look).expect("it is valid");
@@ -80,7 +80,7 @@ fn the_names_of_a_federation_cover_every_process() {
     let mut federations: Vec<Federation> = SAMPLES.iter().map(|it| federation(it.name)).collect();
     for (replicas, servers) in [(0, Some(2)), (1, None), (1, Some(3))] {
         let mut planned = federation("cck");
-        let Protocol::Cck(cck) = &mut planned.spec.protocol else { panic!("the sample runs CCK") };
+        let ProtocolSpec::Cck(cck) = &mut planned.spec.protocol else { panic!("the sample runs CCK") };
         cck.replicate_to = Some(ReplicateTo::SharedStorage);
         (cck.replicas, cck.servers) = (Some(replicas), servers);
         federations.push(planned);

@@ -86,7 +86,7 @@ impl<'a> Demands<'a> {
             let first = self.history.trace.streams.get(&stream).and_then(|it| it.first());
             let (started, _) = self.facts[number];
             if self.context.common_clock && first.is_some_and(|(at, _)| *at < started) {
-                found.push(Contradiction::StatedTooEarly(process, life));
+                found.push(Contradiction::ReportedTooEarly(process, life));
             }
             if !self.history.trace.streams.contains_key(&stream) && !self.history.trace.has_gap(process, life)
             {
@@ -196,7 +196,7 @@ impl<'a> Demands<'a> {
             Some(_) if !self.is_completed && self.context.outcome.is_some() => {
                 found.push(Contradiction::CompletedDespiteManifest);
             }
-            Some(place) if place + 1 < self.facts.len() => found.push(Contradiction::StatedAfterEnd),
+            Some(place) if place + 1 < self.facts.len() => found.push(Contradiction::ReportedAfterEnd),
             _ => {}
         }
         if self.context.outcome.is_none() {

@@ -19,7 +19,7 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
         Contradiction::StartMissing(process, life) => {
             format!("the supervisor's facts do not state that {} was started", life_of(process, life))
         }
-        Contradiction::StatedTooEarly(process, life) => {
+        Contradiction::ReportedTooEarly(process, life) => {
             format!("{} reported facts before it was started", life_of(process, life))
         }
         Contradiction::StartedTooEarly { process, life, next } => {
@@ -50,7 +50,9 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             "the run completed according to the supervisor's facts, but not according to the manifest"
                 .to_owned()
         }
-        Contradiction::StatedAfterEnd => "the supervisor reported facts after the end of the run".to_owned(),
+        Contradiction::ReportedAfterEnd => {
+            "the supervisor reported facts after the end of the run".to_owned()
+        }
         Contradiction::WrongEnd { end, last } => {
             format!("the run ended after {end}, but its last fact was reported at {last}")
         }

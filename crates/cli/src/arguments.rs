@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use faultline_api::quantity::{Duration, Size};
-use faultline_api::resource::{Family, Protocol as Compared};
+use faultline_api::resource::{Family, ProtocolSpec};
 use faultline_catalog::Defect;
 pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
 use faultline_console::arguments::{nodes, number};
 use faultline_experiments::sweep::{Parameter, quantities};
 use faultline_explore::Program;
-use faultline_fuzz::Protocol;
+use faultline_fuzz::ProtocolName;
 use serde_json::Value;
 
 /// Test rollback-recovery protocols on federations of clusters.
@@ -502,8 +502,8 @@ pub(crate) enum SweepFormat {
 
 /// Returns the names of the protocols that can be compared, for any application.
 fn compared() -> Vec<&'static str> {
-    let mut all = Compared::compared(Family::Messages);
-    let tasks = Compared::compared(Family::Tasks);
+    let mut all = ProtocolSpec::compared(Family::Messages);
+    let tasks = ProtocolSpec::compared(Family::Tasks);
     all.splice(all.len() - 1..all.len() - 1, tasks.into_iter().filter(|it| *it != "none"));
     all
 }
@@ -727,7 +727,7 @@ pub(crate) struct FuzzArguments {
     /// coordinated, chandyLamport, hierarchicalCoordinated, tic, sel, satin, cck), instead of HC3I, HydEE or the
     /// coordinated baseline, chosen at random
     #[arg(long, value_name = "P")]
-    pub(crate) protocol: Option<Protocol>,
+    pub(crate) protocol: Option<ProtocolName>,
     /// Run N schedules
     #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "span",
         allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use faultline_clustering::read::{GraphFormat, read};
-use faultline_clustering::{Constraints, Division, Graph, SearchResult, find};
+use faultline_clustering::{CommunicationGraph, Constraints, Division, SearchResult, find};
 use faultline_experiments::table1::front_chart;
 use miette::miette;
 use serde::Serialize;
@@ -56,7 +56,7 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError
 
 /// Formats the clusters for one graph.
 fn divide(
-    graph: &Graph,
+    graph: &CommunicationGraph,
     constraints: Constraints,
     arguments: &ClusterArguments,
 ) -> Result<String, CommandError> {
@@ -92,7 +92,7 @@ fn write(out: &Path, files: &[(&str, &String)]) -> Result<(), CommandError> {
 }
 
 /// Reads one graph, or one for each interval.
-fn graphs(arguments: &ClusterArguments) -> Result<Vec<Graph>, CommandError> {
+fn graphs(arguments: &ClusterArguments) -> Result<Vec<CommunicationGraph>, CommandError> {
     match (&arguments.graphs[..], arguments.intervals) {
         ([run], Some(intervals)) if run.is_dir() => recording::graphs(run, intervals),
         (_, Some(_)) => {
@@ -107,7 +107,7 @@ fn unfit(why: &str) -> CommandError {
 }
 
 /// Reads a graph from a file, or derives it from a recorded run.
-fn graph(path: &Path) -> Result<Graph, CommandError> {
+fn graph(path: &Path) -> Result<CommunicationGraph, CommandError> {
     if path.is_dir() {
         return Ok(recording::graphs(path, 1)?.remove(0));
     }
@@ -132,7 +132,7 @@ fn members<'a>(names: &'a [String], division: &Division) -> Vec<Vec<&'a str>> {
     members
 }
 
-fn text(graph: &Graph, found: &SearchResult, fragment: &str) -> String {
+fn text(graph: &CommunicationGraph, found: &SearchResult, fragment: &str) -> String {
     let mut text = format!(
         "{} processes, {} communicating pairs, {} bytes\n\n   clusters     largest cluster  rolled back    logged      sum\n",
         graph.len(),
@@ -224,7 +224,7 @@ fn front_csv(found: &SearchResult) -> String {
         + &found.front.iter().enumerate().map(row).collect::<String>()
 }
 
-fn csv(graph: &Graph, chosen: &Division) -> String {
+fn csv(graph: &CommunicationGraph, chosen: &Division) -> String {
     let rows = graph.names().iter().zip(&chosen.cluster_of);
     let rows = rows.map(|(name, cluster)| format!("{name},cluster-{cluster}\n"));
     "process,cluster\n".to_owned() + &rows.collect::<String>()

@@ -1,7 +1,7 @@
 //! `faultline compare`: one federation under several protocols.
 
 use faultline_api::Federation;
-use faultline_api::resource::Protocol;
+use faultline_api::resource::ProtocolSpec;
 use faultline_experiments::compare::{Runs, Settings, compare as run, page, text};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 use faultline_trace::manifest::BackendKind;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{CompareArguments, ComparedOn, Format};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, Journal, RUNS, print_missing, print_out_of_memory};
+use crate::journal::{Head, RUNS, ResultJournal, print_missing, print_out_of_memory};
 use crate::paper::jobs;
 use crate::processes::{self, Evaluation};
 use crate::progress::Progress;
@@ -36,7 +36,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let federation = source.parse()?;
     files::refuse_pause(&source.label, &federation)?;
     output::directory(out)?;
-    let of_family = || Protocol::compared_on(&federation.spec.application).into_iter().map(str::to_owned);
+    let of_family = || ProtocolSpec::compared_on(&federation.spec.application).into_iter().map(str::to_owned);
     let settings = Settings {
         protocols: if protocols.is_empty() { of_family().collect() } else { protocols.clone() },
         first_seed: seed.unwrap_or_else(|| federation.spec.seed()),
@@ -50,7 +50,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let head = Head::of(Compared { federation: federation.clone() });
     // Runs on real processes have records of their own instead of a journal.
     let journal = (*backend == ComparedOn::Simulate)
-        .then(|| Journal::open(&out.join(RUNS), "comparison", &head, *resume))
+        .then(|| ResultJournal::open(&out.join(RUNS), "comparison", &head, *resume))
         .transpose()?;
     let (mut journal, known) = journal.unzip();
     let mut processes =

@@ -35,14 +35,14 @@ impl<T> Head<T> {
 
 /// A journal that is being written.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct ResultJournal {
     path: PathBuf,
     file: File,
     /// The first error while writing results.
     broken: Option<io::Error>,
 }
 
-impl Journal {
+impl ResultJournal {
     /// Creates a journal or, with `resume`, opens an existing one and returns its results. `work` names the work in
     /// errors, such as `sweep`.
     ///
@@ -55,7 +55,7 @@ impl Journal {
         work: &str,
         head: &Head<T>,
         resume: bool,
-    ) -> Result<(Journal, Vec<E>), CommandError>
+    ) -> Result<(ResultJournal, Vec<E>), CommandError>
     where
         T: Serialize + DeserializeOwned + PartialEq,
         E: DeserializeOwned,
@@ -77,7 +77,7 @@ impl Journal {
     ///
     /// Returns an error if a result could not be written, or if the file cannot be removed.
     pub(crate) fn finish(self, is_complete: bool) -> Result<(), CommandError> {
-        let Journal { path, broken, .. } = self;
+        let ResultJournal { path, broken, .. } = self;
         if let Some(error) = broken {
             return Err(CommandError::machine(format!("cannot write to {}: {error}", path.display())));
         }
@@ -112,7 +112,7 @@ pub(crate) fn print_out_of_memory(runs: u64) {
 }
 
 /// Creates a journal. Does not overwrite one that has results.
-fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Journal, CommandError> {
+fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<ResultJournal, CommandError> {
     if let Ok(mut lines) = lines_of(path)
         && lines.nth(1).is_some()
     {
@@ -129,11 +129,11 @@ fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Journa
         |error| CommandError::path("write", path, error, "specify a writable directory with `--out`");
     let mut file = File::create(path).map_err(refused)?;
     file.write_all(head.as_bytes()).map_err(refused)?;
-    Ok(Journal { path: path.to_owned(), file, broken: None })
+    Ok(ResultJournal { path: path.to_owned(), file, broken: None })
 }
 
 /// Opens an existing journal. Removes an incomplete last line, which a program that is killed can leave behind.
-fn resumed<T, E>(path: &Path, work: &str, head: &Head<T>) -> Result<(Journal, Vec<E>), CommandError>
+fn resumed<T, E>(path: &Path, work: &str, head: &Head<T>) -> Result<(ResultJournal, Vec<E>), CommandError>
 where
     T: Serialize + DeserializeOwned + PartialEq,
     E: DeserializeOwned,
@@ -175,7 +175,7 @@ where
     }
     let file = replace(path, &whole).and_then(|()| OpenOptions::new().append(true).open(path));
     let file = file.map_err(|error| unreadable(error.to_string()))?;
-    Ok((Journal { path: path.to_owned(), file, broken: None }, results))
+    Ok((ResultJournal { path: path.to_owned(), file, broken: None }, results))
 }
 
 /// Replaces a file as a whole: a program that is killed leaves either the old or the new content.

@@ -49,11 +49,11 @@ pub(crate) struct Live {
 
 impl Live {
     /// Shows a fact.
-    pub(crate) fn stated(&mut self, at: Time, process: ProcessId, fact: &Fact) {
+    pub(crate) fn recorded(&mut self, at: Time, process: ProcessId, fact: &Fact) {
         if *fact == Fact::Begun {
             self.origin = Some(at);
         }
-        if let Some(event) = self.reporter.stated(process, fact) {
+        if let Some(event) = self.reporter.observe(process, fact) {
             self.screen.show_event(self.seconds(at), &event.text);
         }
     }

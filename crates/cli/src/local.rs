@@ -124,8 +124,8 @@ fn report_collapsed(collapsed: &[UnexpectedEnd], manifest: &Manifest, dir: &Path
 }
 
 impl Observer for Live {
-    fn stated(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
-        Live::stated(self, at, process, fact);
+    fn recorded(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
+        Live::recorded(self, at, process, fact);
     }
 
     fn status(&mut self, now: Time, status: &Status) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use faultline_api::resource::{Application, FederationSpec};
+use faultline_api::resource::{ApplicationSpec, FederationSpec};
 pub(crate) use faultline_console::examination::{CheckState, Finding};
 use faultline_core::Span;
 use faultline_report::explain::count;
@@ -49,20 +49,20 @@ impl Size {
     /// Returns the size of a run of this federation on this many processes.
     pub(crate) fn of_run(nodes: usize, spec: &FederationSpec) -> Size {
         let state = match &spec.application {
-            Application::Heat(it) => it.state(),
-            Application::Synthetic(it) => it.state(),
-            Application::Nas(it) => it.state(),
-            Application::Exchange(_)
-            | Application::Farm(_)
-            | Application::PingPong(_)
-            | Application::Salted(_)
-            | Application::Fibonacci(_)
-            | Application::NQueens(_)
-            | Application::Qap(_)
-            | Application::TaskGraph(_)
-            | Application::Jacobi(_)
-            | Application::Cloth(_)
-            | Application::Custom(_) => 0,
+            ApplicationSpec::Heat(it) => it.state(),
+            ApplicationSpec::Synthetic(it) => it.state(),
+            ApplicationSpec::Nas(it) => it.state(),
+            ApplicationSpec::Exchange(_)
+            | ApplicationSpec::Farm(_)
+            | ApplicationSpec::PingPong(_)
+            | ApplicationSpec::Salted(_)
+            | ApplicationSpec::Fibonacci(_)
+            | ApplicationSpec::NQueens(_)
+            | ApplicationSpec::Qap(_)
+            | ApplicationSpec::TaskGraph(_)
+            | ApplicationSpec::Jacobi(_)
+            | ApplicationSpec::Cloth(_)
+            | ApplicationSpec::Custom(_) => 0,
         };
         Size { nodes: nodes as u64, state }
     }

@@ -11,7 +11,7 @@ use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
 use faultline_core::{Claim, ClusterId, Fact, Life, ProcessId, Time};
 use faultline_experiments::{Files, Statistics, simulate_all, text};
-use faultline_session::{Observer, SimulationView};
+use faultline_session::{SimulationObserver, SimulationView};
 use faultline_trace::describe::{describe, message_of};
 use faultline_trace::{Manifest, Record, RunNames};
 
@@ -152,13 +152,13 @@ impl Watcher {
     }
 }
 
-impl Observer for Watcher {
+impl SimulationObserver for Watcher {
     fn begins(&mut self, manifest: &Manifest) {
         self.cluster_of = manifest.ranks().map(|(_, it)| it.cluster).collect();
         self.names = RunNames::new(manifest);
     }
 
-    fn stated(&mut self, record: &Record) {
+    fn recorded(&mut self, record: &Record) {
         if self.level == TraceLevel::Statistics {
             return;
         }

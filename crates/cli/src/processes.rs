@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
-use faultline_api::resource::{Coordination, Forcing, Protocol};
+use faultline_api::resource::{Coordination, Forcing, ProtocolSpec};
 use faultline_checker::Strictness;
 use faultline_core::Time;
 use faultline_core::fault::Outcome;
@@ -23,7 +23,7 @@ use crate::arguments::OutputArguments;
 use crate::command_error::CommandError;
 use crate::live::View;
 use crate::progress::Progress;
-use crate::recording::Recording;
+use crate::recording::LocatedRecording;
 use crate::runner::{LocalBackend, Runner};
 
 /// Real processes with links emulated in the nodes, and without metrics.
@@ -41,7 +41,7 @@ pub(crate) struct Evaluation<'a> {
 
 /// A run with its record.
 struct RecordedComparisonRun {
-    recording: Recording,
+    recording: LocatedRecording,
     dir: PathBuf,
     /// Whether the run was recorded earlier.
     is_known: bool,
@@ -186,11 +186,11 @@ impl Evaluation<'_> {
 }
 
 /// Returns the record of this run, if one exists that was not interrupted and did not reach the memory limit.
-fn known(dir: &Path, text: &str, seed: u64) -> Option<Recording> {
+fn known(dir: &Path, text: &str, seed: u64) -> Option<LocatedRecording> {
     let manifest = Bundle::open(dir).read_manifest().ok()?;
     let is_over = !matches!(manifest.outcome, None | Some(Outcome::Interrupted | Outcome::OutOfMemory(_)));
     let is_this = manifest.federation == text && manifest.seed == seed;
-    let recording = (is_over && is_this).then(|| Recording::read(dir))?;
+    let recording = (is_over && is_this).then(|| LocatedRecording::read(dir))?;
     recording.ok()
 }
 
@@ -220,8 +220,8 @@ impl<'a> Compared<'a> {
         let faults = if federation.spec.faults.is_empty() { "without-faults" } else { "with-faults" };
         // A comparison can contain one protocol twice, with different options.
         let variant = match &federation.spec.protocol {
-            Protocol::Hc3i(it) if it.forcing == Some(Forcing::EveryMessage) => "-every-message",
-            Protocol::Cck(it) if it.coordination == Some(Coordination::Global) => "-global",
+            ProtocolSpec::Hc3i(it) if it.forcing == Some(Forcing::EveryMessage) => "-every-message",
+            ProtocolSpec::Cck(it) if it.coordination == Some(Coordination::Global) => "-global",
             _ => "",
         };
         let name = format!("{}{variant}-{faults}", federation.spec.protocol.name());
@@ -238,7 +238,7 @@ impl<'a> Compared<'a> {
     }
 }
 
-fn counts(recording: &Recording) -> RunCounts {
+fn counts(recording: &LocatedRecording) -> RunCounts {
     let run = &recording.run;
     let begun = run.trace.begun().map_or(0.0, Time::as_secs_f64);
     RunCounts::of(&run.account(), run.manifest.duration.as_secs_f64() - begun)

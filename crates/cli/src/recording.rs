@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use faultline_checker::Strictness;
-use faultline_clustering::Graph;
-pub(crate) use faultline_console::recording::Recording;
+use faultline_clustering::CommunicationGraph;
+pub(crate) use faultline_console::recording::LocatedRecording;
 use faultline_console::recording::{HELP, open};
 use faultline_core::fault::Outcome;
 use faultline_core::{Life, ProcessId};
@@ -23,7 +23,7 @@ use crate::output;
 /// Executes `faultline check`.
 pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
     let strictness = strictness(arguments.strict);
-    let recording = Recording::read_as(&arguments.dir, strictness)?;
+    let recording = LocatedRecording::read_as(&arguments.dir, strictness)?;
     recording.print(arguments.output)?;
     Ok(recording.exit())
 }
@@ -35,7 +35,7 @@ pub(crate) fn strictness(strict: bool) -> Strictness {
 
 /// Executes `faultline explain`.
 pub(crate) fn explain_run(arguments: &ExplainArguments) -> Result<Exit, CommandError> {
-    let recording = Recording::read(&arguments.dir)?;
+    let recording = LocatedRecording::read(&arguments.dir)?;
     recording.warn();
     let names = DisplayNames::new(&recording.run.manifest);
     let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
@@ -49,7 +49,7 @@ pub(crate) fn explain_run(arguments: &ExplainArguments) -> Result<Exit, CommandE
 
 /// Executes `faultline report`.
 pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> {
-    let recording = Recording::read(&arguments.dir)?;
+    let recording = LocatedRecording::read(&arguments.dir)?;
     recording.warn();
     let to = arguments.to.clone().unwrap_or_else(|| arguments.dir.join("report.html"));
     let picture = to.with_file_name("diagram.svg");
@@ -91,7 +91,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> 
 }
 
 /// Returns the communication graphs of the run recorded in `dir`, in this many intervals of equal length.
-pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, CommandError> {
+pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<CommunicationGraph>, CommandError> {
     let UnjudgedRecording { manifest, trace, .. } = open(dir)?;
     warn_if_incomplete(&manifest);
     warn_about_resent(&trace);
@@ -102,7 +102,7 @@ pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Command
     }
     let place = |process| processes.binary_search(&process).ok();
     let graph = |channels: export::Channels| {
-        let mut graph = Graph::new(names.clone());
+        let mut graph = CommunicationGraph::new(names.clone());
         for ((from, to), (bytes, messages)) in channels {
             if let (Some(from), Some(to)) = (place(from), place(to)) {
                 graph.add(from, to, bytes, messages);

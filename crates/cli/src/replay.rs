@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_core::process::{ActionOf, In};
-use faultline_core::{Action, Birth, Event, Fact, FactKinds, Job, JobNo, Life, Process, ProcessId, Time};
+use faultline_core::{Action, Event, Fact, FactKinds, Job, JobNo, Life, LifeStart, Process, ProcessId, Time};
 use faultline_report::DisplayNames;
 use faultline_report::explain::count;
 use faultline_trace::RunNames;
@@ -185,11 +185,11 @@ fn replay_life<P: Process>(
         replayed.inputs += 1;
         let what = kind(&entry);
         match (&mut process, entry) {
-            (None, InputEntry::Birth { boot, membership, record, seed }) => {
+            (None, InputEntry::LifeStart { boot, membership, record, seed }) => {
                 let (config, membership) = (config.clone(), Arc::new(membership));
                 let facts = FactKinds::ALL;
-                let birth = Birth { me, life, boot, membership, config, record, seed, facts };
-                process = Some(P::start(birth, at, &mut actions));
+                let start = LifeStart { me, life, boot, membership, config, record, seed, facts };
+                process = Some(P::start(start, at, &mut actions));
             }
             (Some(process), entry) => match event::<P>(entry, &mut jobs) {
                 Some(event) => process.handle(event, at, &mut actions),
@@ -284,7 +284,7 @@ fn event<P: Process>(entry: InputEntryOf<P>, jobs: &mut BTreeMap<JobNo, P::Job>)
         InputEntry::Membership(membership) => Event::Membership(membership),
         InputEntry::Computed(no) => Event::Computed(no, jobs.remove(&no)?.run()),
         InputEntry::Timeout => Event::Timeout,
-        InputEntry::Birth { .. } | InputEntry::Did(_) => return None,
+        InputEntry::LifeStart { .. } | InputEntry::Did(_) => return None,
     })
 }
 
@@ -300,7 +300,7 @@ fn difference<P: Process>(recorded: &[RecordedAction], actions: &[ActionOf<P>]) 
 
 fn kind<S, M, H, V>(entry: &InputEntry<S, M, H, V>) -> &'static str {
     match entry {
-        InputEntry::Birth { .. } => "a start",
+        InputEntry::LifeStart { .. } => "a start",
         InputEntry::Packet { .. } => "a packet",
         InputEntry::Persisted(_) | InputEntry::PersistFailed(_) => "the completion of a write",
         InputEntry::Read { .. } | InputEntry::Listed(_) => "a response of the storage",

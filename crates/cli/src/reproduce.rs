@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Paper, ReproduceArguments};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, Journal, RUNS, print_missing, print_out_of_memory};
+use crate::journal::{Head, RUNS, ResultJournal, print_missing, print_out_of_memory};
 use crate::paper::jobs;
 use crate::processes::Evaluation;
 use crate::progress::Progress;
@@ -204,17 +204,17 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Opens the journal, and returns the results in it.
-    fn open(&self) -> Result<(Journal, Vec<StoredResult>), CommandError> {
+    fn open(&self) -> Result<(ResultJournal, Vec<StoredResult>), CommandError> {
         let ReproduceArguments { paper, quick, resume, .. } = self.arguments;
         let paper = paper.to_possible_value().expect("no evaluation is hidden").get_name().to_owned();
         let head = Head::of(Reproduced { paper, quick: *quick });
-        Journal::open(&self.out.join(RUNS), "reproduction", &head, *resume)
+        ResultJournal::open(&self.out.join(RUNS), "reproduction", &head, *resume)
     }
 
     /// Simulates the runs that are not in the journal.
     fn repeat(
         &self,
-        (mut journal, known): (Journal, Vec<StoredResult>),
+        (mut journal, known): (ResultJournal, Vec<StoredResult>),
         run: impl FnOnce(&mut ResultStore<'_>) -> Reproduction,
     ) -> Result<Reproduction, CommandError> {
         let mut progress = Progress::new();

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use faultline_api::{Federation, Names};
 use faultline_checker::Strictness;
-use faultline_session::{RunError, Session, Simulator};
+use faultline_session::{Session, SessionError, Simulator};
 use faultline_shaper::Kernel;
 use faultline_trace::{Bundle, BundleError};
 
@@ -17,7 +17,7 @@ use crate::files;
 use crate::live::View;
 use crate::local::Processes;
 use crate::machine::{self, Size};
-use crate::recording::Recording;
+use crate::recording::LocatedRecording;
 use crate::simulate::Watched;
 
 /// Runs a federation on this machine.
@@ -48,7 +48,7 @@ pub(crate) enum LocalBackend {
 
 impl Runner<'_> {
     /// Runs and judges the federation once, and writes the record to `dir`.
-    pub(crate) fn once(&self, seed: u64, dir: &Path) -> Result<Recording, CommandError> {
+    pub(crate) fn once(&self, seed: u64, dir: &Path) -> Result<LocatedRecording, CommandError> {
         let Runner { federation, text, here, records_inputs, strictness, view, interrupted } = self;
         if let LocalBackend::Processes { .. } = here {
             let names = Names::of(&federation.spec);
@@ -71,15 +71,15 @@ impl Runner<'_> {
                 session.record(&bundle, &mut processes).map_err(|error| command_error(error, |it| it))
             }
         };
-        Ok(Recording::new(dir, run?, *strictness))
+        Ok(LocatedRecording::new(dir, run?, *strictness))
     }
 }
 
-fn command_error<E>(error: RunError<E>, of_backend: impl FnOnce(E) -> CommandError) -> CommandError {
+fn command_error<E>(error: SessionError<E>, of_backend: impl FnOnce(E) -> CommandError) -> CommandError {
     match error {
-        RunError::Setup(error) => files::unfit(error),
-        RunError::Record(error) => CommandError::machine(error),
-        RunError::Backend(error) => of_backend(error),
+        SessionError::Setup(error) => files::unfit(error),
+        SessionError::Record(error) => CommandError::machine(error),
+        SessionError::Backend(error) => of_backend(error),
     }
 }
 

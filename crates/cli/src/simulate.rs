@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use faultline_core::{Fact, ProcessId};
-use faultline_session::{ComputeExpected, Observer, SimulationView};
+use faultline_session::{ComputeExpected, SimulationObserver, SimulationView};
 use faultline_trace::manifest::Expected;
 use faultline_trace::{Manifest, Record};
 
@@ -35,15 +35,15 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl Observer for Watched<'_> {
+impl SimulationObserver for Watched<'_> {
     fn begins(&mut self, manifest: &Manifest) {
         self.live = Some(self.view.live(manifest));
     }
 
-    fn stated(&mut self, record: &Record) {
+    fn recorded(&mut self, record: &Record) {
         if record.process == ProcessId::SUPERVISOR || matches!(record.fact, Fact::Claim(_)) {
             let live = self.live.as_mut().expect("the run has begun");
-            live.stated(record.at, record.process, &record.fact);
+            live.recorded(record.at, record.process, &record.fact);
         }
     }
 

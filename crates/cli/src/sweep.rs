@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{SweepArguments, SweepFormat};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, Journal, RUNS, print_missing, print_out_of_memory};
+use crate::journal::{Head, RUNS, ResultJournal, print_missing, print_out_of_memory};
 use crate::paper::jobs;
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
@@ -70,7 +70,8 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     }
     let written = |it: &Parameter| (it.path.clone(), it.values.iter().map(|value| value.0.clone()).collect());
     let swept = Swept { federation, parameters: plan.parameters.iter().map(written).collect(), sample };
-    let (mut journal, runs) = Journal::open(&out.join(RUNS), "sweep", &Head::of(swept), arguments.resume)?;
+    let (mut journal, runs) =
+        ResultJournal::open(&out.join(RUNS), "sweep", &Head::of(swept), arguments.resume)?;
     let runs: Vec<Measured> = runs;
     let interrupted = interrupt::flag();
     let total = plan.settings.len() as u64 * u64::from(*seeds);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use faultline_api::supervision::{self, Amended, InvalidKey, PLACES, Places, SPEC, STATUS, Status};
+use faultline_api::supervision::{self, Amended, InvalidKey, PLACES, Places, RunStatus, SPEC, STATUS};
 use faultline_tls::Connector;
 use futures::FutureExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
@@ -78,7 +78,7 @@ impl Supervisor {
     ///
     /// Fails if the supervisor cannot be reached, does not respond in time, or refuses the request, or if its response
     /// is not a status.
-    pub async fn status(&self, event: u64) -> Result<Status, SupervisorError> {
+    pub async fn status(&self, event: u64) -> Result<RunStatus, SupervisorError> {
         let body = self.ask(Method::GET, &format!("{STATUS}?after={event}"), Bytes::new()).await?;
         Ok(serde_json::from_slice(&body)?)
     }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chance::Chance;
-use crate::graph::Graph;
+use crate::graph::CommunicationGraph;
 use crate::level::Level;
 
 /// The number of nodes at which merging stops.
@@ -27,7 +27,7 @@ const EXCHANGES: usize = 3;
 
 /// Divides a graph into `parts` parts of about the same size, none with more than `most` processes. Returns the
 /// part of each process. `parts` times `most` must be at least the number of processes.
-pub(crate) fn into(graph: &Graph, parts: usize, most: usize) -> Vec<u32> {
+pub(crate) fn into(graph: &CommunicationGraph, parts: usize, most: usize) -> Vec<u32> {
     let mut part_of = vec![0; graph.len()];
     let all: Vec<u32> = (0..graph.len() as u32).collect();
     let mut chance = Chance(parts as u64);
@@ -37,7 +37,7 @@ pub(crate) fn into(graph: &Graph, parts: usize, most: usize) -> Vec<u32> {
 
 /// Exchanges processes between pairs of parts to reduce the traffic between them, with no part larger than
 /// `most`. If all parts are full, no single process can move, but two processes can swap places.
-pub(crate) fn exchange(graph: &Graph, part_of: &mut [u32], most: usize) {
+pub(crate) fn exchange(graph: &CommunicationGraph, part_of: &mut [u32], most: usize) {
     for _ in 0..EXCHANGES {
         let before = graph.between(part_of);
         let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -64,7 +64,7 @@ pub(crate) fn exchange(graph: &Graph, part_of: &mut [u32], most: usize) {
 
 /// Returns pairs of parts with traffic between them, in descending order of traffic. Each part occurs in only
 /// a few pairs.
-fn partners(graph: &Graph, part_of: &[u32]) -> Vec<(u32, u32)> {
+fn partners(graph: &CommunicationGraph, part_of: &[u32]) -> Vec<(u32, u32)> {
     let mut pairs: Vec<(u64, (u32, u32))> =
         graph.between_each(part_of).into_iter().map(|(pair, bytes)| (bytes, pair)).collect();
     pairs.sort_unstable_by(|a, b| b.cmp(a));
@@ -90,7 +90,7 @@ struct Share {
 
 /// Divides these processes into `parts` parts, numbered `first..first + parts`.
 fn split(
-    graph: &Graph,
+    graph: &CommunicationGraph,
     processes: Vec<u32>,
     first: u32,
     parts: usize,
@@ -271,8 +271,8 @@ mod tests {
     use super::*;
 
     /// Returns a mesh with this many rows and columns.
-    fn mesh(rows: usize, columns: usize) -> Graph {
-        let mut graph = Graph::new((0..rows * columns).map(|it| it.to_string()).collect());
+    fn mesh(rows: usize, columns: usize) -> CommunicationGraph {
+        let mut graph = CommunicationGraph::new((0..rows * columns).map(|it| it.to_string()).collect());
         for it in 0..rows * columns {
             if it % columns + 1 < columns {
                 graph.add(it, it + 1, 1, 1);
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn full_parts_exchange_processes() {
-        let mut graph = Graph::new((0..8).map(|it| it.to_string()).collect());
+        let mut graph = CommunicationGraph::new((0..8).map(|it| it.to_string()).collect());
         for from in 0..8 {
             (0..8).filter(|to| to / 4 == from / 4).for_each(|to| graph.add(from, to, 1, 1));
         }
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn graphs_without_traffic_can_be_divided() {
-        let part_of = into(&Graph::new((0..200).map(|it| it.to_string()).collect()), 4, 200);
+        let part_of = into(&CommunicationGraph::new((0..200).map(|it| it.to_string()).collect()), 4, 200);
         assert!((0..4).all(|part| part_of.iter().filter(|&&it| it == part).count() == 50), "{part_of:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::balance::Balance;
-use crate::graph::Graph;
+use crate::graph::CommunicationGraph;
 
 /// The largest number of processes for which all divisions are compared: 4,213,597 divisions of twelve
 /// processes.
@@ -16,7 +16,7 @@ pub(crate) const MOST: usize = 12;
 /// # Panics
 ///
 /// Panics if there are more than [`MOST`] processes.
-pub(crate) fn divisions(graph: &Graph, balance: Balance) -> Vec<Vec<u32>> {
+pub(crate) fn divisions(graph: &CommunicationGraph, balance: Balance) -> Vec<Vec<u32>> {
     let processes = graph.len();
     assert!(processes <= MOST, "{processes} processes have too many divisions");
     let mut between = vec![[0; MOST]; processes];

@@ -64,11 +64,11 @@ fn pair(common: &BTreeMap<(u32, u32), i64>) -> BTreeMap<u32, u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Graph;
+    use crate::CommunicationGraph;
 
     #[test]
     fn numbers_are_kept_so_that_the_fewest_processes_move() {
-        let graph = Graph::new((0..8).map(|it| it.to_string()).collect());
+        let graph = CommunicationGraph::new((0..8).map(|it| it.to_string()).collect());
         let division = |cluster_of: [u32; 8]| Division::new(&graph, &cluster_of);
         let last = division([0, 0, 0, 1, 1, 1, 2, 2]);
         let before = (&last, &[4, 0, 7][..]);

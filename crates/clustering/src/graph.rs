@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Processes, and the bytes between each pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Graph {
+pub struct CommunicationGraph {
     names: Vec<String>,
     /// For each process: its peers, ascending, with the sum of the bytes in both directions.
     peers: Vec<Vec<(u32, u64)>>,
@@ -12,10 +12,10 @@ pub struct Graph {
     messages: u64,
 }
 
-impl Graph {
+impl CommunicationGraph {
     /// Creates a graph of processes without traffic.
-    pub fn new(names: Vec<String>) -> Graph {
-        Graph { peers: vec![Vec::new(); names.len()], names, total: 0, messages: 0 }
+    pub fn new(names: Vec<String>) -> CommunicationGraph {
+        CommunicationGraph { peers: vec![Vec::new(); names.len()], names, total: 0, messages: 0 }
     }
 
     /// Adds bytes and messages from one process to another. Messages of a process to itself are never logged, and are
@@ -41,21 +41,21 @@ impl Graph {
     }
 
     /// Returns the sum of all graphs. Processes with the same name count as one.
-    pub fn together(graphs: &[Graph]) -> Graph {
-        let mut all = Graph::default();
+    pub fn together(graphs: &[CommunicationGraph]) -> CommunicationGraph {
+        let mut all = CommunicationGraph::default();
         graphs.iter().for_each(|it| all.merge(it));
         all
     }
 
     /// Returns the graph with these processes first, in this order.
-    pub(crate) fn among(&self, names: &[String]) -> Graph {
-        let mut all = Graph::new(names.to_vec());
+    pub(crate) fn among(&self, names: &[String]) -> CommunicationGraph {
+        let mut all = CommunicationGraph::new(names.to_vec());
         all.merge(self);
         all
     }
 
     /// Adds the traffic of `other`. New processes come last.
-    fn merge(&mut self, other: &Graph) {
+    fn merge(&mut self, other: &CommunicationGraph) {
         let mut places: BTreeMap<String, usize> = self.names.iter().cloned().zip(0..).collect();
         let place = |name: &String| {
             *places.entry(name.clone()).or_insert_with(|| {
@@ -140,12 +140,12 @@ mod tests {
 
     #[test]
     fn graphs_are_added_by_the_names_of_their_processes() {
-        let named = |names: [&str; 2]| Graph::new(names.map(str::to_owned).into());
+        let named = |names: [&str; 2]| CommunicationGraph::new(names.map(str::to_owned).into());
         let (mut one, mut other) = (named(["a", "b"]), named(["c", "a"]));
         one.add(0, 1, 5, 1);
         other.add(0, 1, 7, 2);
         other.add(1, 0, 1, 1);
-        let all = Graph::together(&[one.clone(), other.clone(), one]);
+        let all = CommunicationGraph::together(&[one.clone(), other.clone(), one]);
         assert_eq!(all.names(), ["a", "b", "c"]);
         assert_eq!((all.total(), all.messages(), all.peers(0)), (18, 5, &[(1, 10), (2, 8)][..]));
         let other = other.among(all.names());
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn both_directions_count_and_messages_to_oneself_do_not() {
-        let mut graph = Graph::new(vec!["a".into(), "b".into(), "c".into()]);
+        let mut graph = CommunicationGraph::new(vec!["a".into(), "b".into(), "c".into()]);
         graph.add(0, 1, 5, 1);
         graph.add(1, 0, 7, 2);
         graph.add(1, 2, 1, 1);

@@ -1,6 +1,6 @@
 //! A graph at one of several levels, on which a node may represent several processes.
 
-use crate::graph::Graph;
+use crate::graph::CommunicationGraph;
 
 /// A graph whose nodes may represent several processes.
 pub(crate) struct Level {
@@ -12,7 +12,7 @@ pub(crate) struct Level {
 
 impl Level {
     /// Returns the finest level: these processes, and the bytes between them.
-    pub(crate) fn of(graph: &Graph, processes: &[u32]) -> Level {
+    pub(crate) fn of(graph: &CommunicationGraph, processes: &[u32]) -> Level {
         let mut place = vec![u32::MAX; graph.len()];
         processes.iter().zip(0..).for_each(|(&it, number)| place[it as usize] = number);
         let peers = |&it: &u32| {

@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use balance::Balance;
-pub use graph::Graph;
+pub use graph::CommunicationGraph;
 pub use parts::parts;
 pub use recluster::{DivisionSequence, Interval, Reclustering, recluster};
 
@@ -114,7 +114,7 @@ impl SearchResult {
 
 impl Division {
     /// Creates a division and computes its costs.
-    fn new(graph: &Graph, cluster_of: &[u32]) -> Division {
+    fn new(graph: &CommunicationGraph, cluster_of: &[u32]) -> Division {
         let mut numbers = BTreeMap::new();
         let mut number = |cluster: u32| {
             let next = numbers.len() as u32;
@@ -153,7 +153,7 @@ impl Division {
 /// # Panics
 ///
 /// Panics if the graph has no process, or if the balance is less than 1 or not a number.
-pub fn find(graph: &Graph, constraints: Constraints) -> SearchResult {
+pub fn find(graph: &CommunicationGraph, constraints: Constraints) -> SearchResult {
     let processes = graph.len();
     assert!(processes > 0, "a graph without processes has no clusters");
     assert!(constraints.balance.is_none_or(|it| it >= 1.0), "a balance of {:?}", constraints.balance);
@@ -180,7 +180,7 @@ pub fn find(graph: &Graph, constraints: Constraints) -> SearchResult {
 }
 
 /// Searches for divisions with a smaller sum, starting from the best of the given ones that respect the limits.
-fn improved(graph: &Graph, all: &[Division], constraints: Constraints) -> Vec<Division> {
+fn improved(graph: &CommunicationGraph, all: &[Division], constraints: Constraints) -> Vec<Division> {
     let squares = (graph.len() * graph.len()) as f64;
     let limits = search::Limits {
         balance: Balance::new(graph.len(), constraints.balance),
@@ -194,7 +194,7 @@ fn improved(graph: &Graph, all: &[Division], constraints: Constraints) -> Vec<Di
 }
 
 /// Returns divisions into about `parts` clusters.
-fn divisions(graph: &Graph, parts: usize, balance: Balance) -> Vec<Division> {
+fn divisions(graph: &CommunicationGraph, parts: usize, balance: Balance) -> Vec<Division> {
     let most = balance.most(parts);
     let halved = bisect::into(graph, parts, most);
     let mut variants = refine::variants(graph, &halved, balance);
@@ -300,8 +300,8 @@ mod tests {
     use super::*;
 
     /// Returns four groups of four processes that send many bytes within their group and few to the next.
-    fn groups() -> Graph {
-        let mut graph = Graph::new((0..16).map(|it| format!("p{it}")).collect());
+    fn groups() -> CommunicationGraph {
+        let mut graph = CommunicationGraph::new((0..16).map(|it| format!("p{it}")).collect());
         for from in 0..16 {
             for to in 0..16 {
                 if from != to && from / 4 == to / 4 {
@@ -350,9 +350,9 @@ mod tests {
     }
 
     /// Returns groups of these sizes whose processes send many bytes within their group and few to the next.
-    fn uneven(sizes: &[usize]) -> Graph {
+    fn uneven(sizes: &[usize]) -> CommunicationGraph {
         let processes: usize = sizes.iter().sum();
-        let mut graph = Graph::new((0..processes).map(|it| format!("p{it}")).collect());
+        let mut graph = CommunicationGraph::new((0..processes).map(|it| format!("p{it}")).collect());
         let mut first = 0;
         for size in sizes {
             for from in first..first + size {
@@ -455,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_chain_with_one_weak_end_is_divided_into_three() {
-        let mut graph = Graph::new(["a", "b", "c", "d", "e"].map(str::to_owned).into());
+        let mut graph = CommunicationGraph::new(["a", "b", "c", "d", "e"].map(str::to_owned).into());
         [(0, 1, 100), (2, 3, 100), (3, 4, 1)]
             .into_iter()
             .for_each(|(from, to, bytes)| graph.add(from, to, bytes, 1));
@@ -470,7 +470,7 @@ mod tests {
         let mut chance = chance::Chance(1);
         for number in 0..60 {
             let processes = 3 + number % 6;
-            let mut graph = Graph::new((0..processes).map(|it| it.to_string()).collect());
+            let mut graph = CommunicationGraph::new((0..processes).map(|it| it.to_string()).collect());
             for from in 0..processes {
                 let bytes = (0..from).map(|to| (to, (chance.below(3) * chance.below(100)) as u64));
                 bytes.collect::<Vec<_>>().into_iter().for_each(|(to, bytes)| graph.add(from, to, bytes, 1));
@@ -511,7 +511,7 @@ mod tests {
 
     #[test]
     fn one_process_is_one_cluster() {
-        let found = find(&Graph::new(vec!["alone".into()]), Constraints::default());
+        let found = find(&CommunicationGraph::new(vec!["alone".into()]), Constraints::default());
         assert_eq!((found.front.len(), found.front[found.chosen].clusters), (1, 1));
     }
 }

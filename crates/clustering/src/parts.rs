@@ -1,7 +1,7 @@
 //! Division of a graph into a given number of parts of about the same size.
 
 use crate::bisect;
-use crate::graph::Graph;
+use crate::graph::CommunicationGraph;
 
 /// Divides a graph into `parts` parts with little traffic between them, none larger than necessary. Returns the part of
 /// each node. Every part has at least one node.
@@ -9,7 +9,7 @@ use crate::graph::Graph;
 /// # Panics
 ///
 /// Panics if the graph has fewer nodes than parts, or if there are no parts.
-pub fn parts(graph: &Graph, parts: usize) -> Vec<u32> {
+pub fn parts(graph: &CommunicationGraph, parts: usize) -> Vec<u32> {
     assert!(parts > 0 && graph.len() >= parts, "{} nodes cannot form {parts} parts", graph.len());
     let most = graph.len().div_ceil(parts);
     let mut part_of = bisect::into(graph, parts, most);
@@ -24,7 +24,7 @@ mod tests {
     #[test]
     fn every_part_has_nodes_and_none_is_larger_than_necessary() {
         for nodes in 1..40 {
-            let mut graph = Graph::new((0..nodes).map(|it| it.to_string()).collect());
+            let mut graph = CommunicationGraph::new((0..nodes).map(|it| it.to_string()).collect());
             for it in 1..nodes {
                 graph.add(it - 1, it, 1, 1);
                 graph.add(it / 2, it, 1, 1);

@@ -4,7 +4,7 @@
 //! from the decompositions of the kernels. A real run sends more bytes by a constant factor, which affects no
 //! share.
 
-use crate::graph::Graph;
+use crate::graph::CommunicationGraph;
 
 /// One of the NAS kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,14 +69,15 @@ impl Pattern {
     /// # Panics
     ///
     /// Panics unless `processes` is a power of four, and at least 16.
-    pub fn graph(self, processes: usize) -> Graph {
+    pub fn graph(self, processes: usize) -> CommunicationGraph {
         let side = processes.isqrt();
         assert!(
             processes >= 16 && side * side == processes && side.is_power_of_two(),
             "{processes} processes; use a power of four, at least 16"
         );
-        let mut graph =
-            Graph::new((0..processes).map(|it| format!("{}-{it}", self.name().to_lowercase())).collect());
+        let mut graph = CommunicationGraph::new(
+            (0..processes).map(|it| format!("{}-{it}", self.name().to_lowercase())).collect(),
+        );
         for it in 0..processes {
             let (row, column) = (it / side, it % side);
             let at = |row: usize, column: usize| row % side * side + column % side;
@@ -109,7 +110,7 @@ impl Pattern {
 
 /// Adds the torus of MG. Two of its sides have equal length; the third side has the same length, or half of it.
 /// Faces along the third side count half.
-fn mg(graph: &mut Graph, it: usize) {
+fn mg(graph: &mut CommunicationGraph, it: usize) {
     let bits = graph.len().trailing_zeros();
     let long = 1 << bits.div_ceil(3);
     let high = graph.len() / (long * long);

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::graph::Graph;
+use crate::graph::CommunicationGraph;
 
 /// The file format of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ pub enum ReadError {
 /// # Errors
 ///
 /// Returns a [`ReadError`] that names the problem and, if there is one, its line.
-pub fn read(text: &str, form: GraphFormat) -> Result<Graph, ReadError> {
+pub fn read(text: &str, form: GraphFormat) -> Result<CommunicationGraph, ReadError> {
     match form {
         GraphFormat::EdgeList => edge_list(text),
         GraphFormat::Metis => metis(text),
@@ -143,7 +143,7 @@ pub fn read(text: &str, form: GraphFormat) -> Result<Graph, ReadError> {
     }
 }
 
-fn edge_list(text: &str) -> Result<Graph, ReadError> {
+fn edge_list(text: &str) -> Result<CommunicationGraph, ReadError> {
     let mut names: Vec<String> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut place = |name: &str| {
@@ -173,12 +173,12 @@ fn edge_list(text: &str) -> Result<Graph, ReadError> {
     if names.is_empty() {
         return Err(ReadError::Empty);
     }
-    let mut graph = Graph::new(names);
+    let mut graph = CommunicationGraph::new(names);
     channels.into_iter().for_each(|(from, to, bytes, messages)| graph.add(from, to, bytes, messages));
     Ok(graph)
 }
 
-fn metis(text: &str) -> Result<Graph, ReadError> {
+fn metis(text: &str) -> Result<CommunicationGraph, ReadError> {
     let mut lines = text.lines().zip(1..).filter(|(line, _)| !line.starts_with('%'));
     let (header, line) = lines.by_ref().find(|(line, _)| !line.trim().is_empty()).ok_or(ReadError::Empty)?;
     let words: Vec<&str> = header.split_whitespace().collect();
@@ -219,7 +219,7 @@ fn metis(text: &str) -> Result<Graph, ReadError> {
     if processes == 0 {
         return Err(ReadError::Empty);
     }
-    let mut graph = Graph::new((1..=processes).map(|it| it.to_string()).collect());
+    let mut graph = CommunicationGraph::new((1..=processes).map(|it| it.to_string()).collect());
     for (one, (line, row)) in rows.iter().enumerate() {
         for (&other, &weight) in row {
             if rows[other].1.get(&one) != Some(&weight) {
@@ -233,7 +233,7 @@ fn metis(text: &str) -> Result<Graph, ReadError> {
     Ok(graph)
 }
 
-fn graph_ml(text: &str) -> Result<Graph, ReadError> {
+fn graph_ml(text: &str) -> Result<CommunicationGraph, ReadError> {
     let document = roxmltree::Document::parse(text).map_err(|error| ReadError::Xml(error.to_string()))?;
     let line = |it: roxmltree::Node<'_, '_>| document.text_pos_at(it.range().start).row as usize;
     let attribute = |it: roxmltree::Node<'_, '_>, element, attribute| {
@@ -256,7 +256,7 @@ fn graph_ml(text: &str) -> Result<Graph, ReadError> {
     if names.is_empty() {
         return Err(ReadError::Empty);
     }
-    let mut channels = Graph::new(names);
+    let mut channels = CommunicationGraph::new(names);
     for edge in graph.children().filter(|it| it.is_called("edge")) {
         let end = |which| {
             let node = attribute(edge, "edge", which)?;

@@ -11,7 +11,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::follow::follow;
-use crate::{Constraints, Division, Graph, find, limits};
+use crate::{CommunicationGraph, Constraints, Division, find, limits};
 
 /// The difference below which sums count as equal, in points.
 const EQUAL: f64 = 0.01;
@@ -91,7 +91,11 @@ impl DivisionSequence {
 /// # Panics
 ///
 /// Panics if there is no graph or no process, or if [`find`] panics with these limits.
-pub fn recluster(graphs: &[Graph], constraints: Constraints, change_percent: f64) -> Reclustering {
+pub fn recluster(
+    graphs: &[CommunicationGraph],
+    constraints: Constraints,
+    change_percent: f64,
+) -> Reclustering {
     let mut search = Search::new(graphs, constraints, change_percent);
     let all = graphs.len();
     let one = search.look(0..all);
@@ -166,7 +170,7 @@ struct Candidate {
 
 struct Search {
     processes: Vec<String>,
-    graphs: Vec<Graph>,
+    graphs: Vec<CommunicationGraph>,
     bytes: u64,
     constraints: Constraints,
     change_percent: f64,
@@ -178,8 +182,8 @@ struct Search {
 }
 
 impl Search {
-    fn new(graphs: &[Graph], constraints: Constraints, change_percent: f64) -> Search {
-        let all = Graph::together(graphs);
+    fn new(graphs: &[CommunicationGraph], constraints: Constraints, change_percent: f64) -> Search {
+        let all = CommunicationGraph::together(graphs);
         let graphs = graphs.iter().map(|it| it.among(all.names())).collect();
         Search {
             processes: all.names().to_vec(),
@@ -196,7 +200,7 @@ impl Search {
     /// Searches these intervals as if they were one. The divisions found with the least contribution to the
     /// total sum become candidates. Returns the candidate that would be chosen for these intervals alone.
     fn look(&mut self, intervals: Range<usize>) -> usize {
-        let graph = Graph::together(&self.graphs[intervals.clone()]);
+        let graph = CommunicationGraph::together(&self.graphs[intervals.clone()]);
         let found = find(&graph, self.constraints);
         let mut best: Vec<_> = found.front.iter().filter(|it| self.constraints.allows(it)).collect();
         let cost = |it: &Division| self.parts(&graph, it, intervals.len()).iter().sum::<f64>();
@@ -220,7 +224,8 @@ impl Search {
             let number = *self.sets.entry(set.clone()).or_insert(next);
             set.into_iter().for_each(|it| members[it as usize] = number);
         }
-        let cost = |graph: &Graph| self.parts(graph, &Division::new(graph, cluster_of), 1).iter().sum();
+        let cost =
+            |graph: &CommunicationGraph| self.parts(graph, &Division::new(graph, cluster_of), 1).iter().sum();
         let costs = self.graphs.iter().map(cost).collect();
         self.candidates.push(Candidate { cluster_of: cluster_of.to_vec(), members, costs });
         self.candidates.len() - 1
@@ -228,7 +233,7 @@ impl Search {
 
     /// Returns the contribution of `intervals` intervals with this graph to both total shares. All intervals
     /// have the same length, and each logs its own bytes.
-    fn parts(&self, graph: &Graph, division: &Division, intervals: usize) -> [f64; 2] {
+    fn parts(&self, graph: &CommunicationGraph, division: &Division, intervals: usize) -> [f64; 2] {
         let time = intervals as f64 / self.graphs.len() as f64;
         let bytes = graph.total() as f64 / self.bytes as f64;
         [division.rolled_back_percent * time, division.logged_percent * bytes]
@@ -320,8 +325,8 @@ mod tests {
 
     /// Returns processes on a square with this side, each of which sends this many bytes to all others in its
     /// row, or in its column.
-    fn square(side: usize, rows: bool, bytes: u64) -> Graph {
-        let mut graph = Graph::new((0..side * side).map(|it| it.to_string()).collect());
+    fn square(side: usize, rows: bool, bytes: u64) -> CommunicationGraph {
+        let mut graph = CommunicationGraph::new((0..side * side).map(|it| it.to_string()).collect());
         for from in 0..side * side {
             let of = |it: usize| if rows { it / side } else { it % side };
             (0..side * side).filter(|&to| of(to) == of(from)).for_each(|to| graph.add(from, to, bytes, 1));
@@ -332,7 +337,7 @@ mod tests {
     /// Returns the result for intervals with traffic in rows (`r`) or columns (`c`) of a square of four by
     /// four processes.
     fn shifting(letters: &str, change_percent: f64) -> Reclustering {
-        let graphs: Vec<Graph> = letters.chars().map(|it| square(4, it == 'r', 10)).collect();
+        let graphs: Vec<CommunicationGraph> = letters.chars().map(|it| square(4, it == 'r', 10)).collect();
         recluster(&graphs, Constraints::default(), change_percent)
     }
 
@@ -413,10 +418,10 @@ mod tests {
 
     #[test]
     fn processes_are_identified_by_name_and_may_have_no_traffic() {
-        let mut rows = Graph::new(["a", "b", "c", "d"].map(str::to_owned).into());
+        let mut rows = CommunicationGraph::new(["a", "b", "c", "d"].map(str::to_owned).into());
         rows.add(0, 1, 10, 1);
         rows.add(2, 3, 10, 1);
-        let mut later = Graph::new(["d", "a"].map(str::to_owned).into());
+        let mut later = CommunicationGraph::new(["d", "a"].map(str::to_owned).into());
         later.add(0, 1, 20, 1);
         let found = recluster(&[rows, later], Constraints::default(), 0.0);
         assert_eq!(found.processes, ["a", "b", "c", "d"]);
@@ -451,7 +456,7 @@ mod tests {
     #[test]
     fn a_single_process_or_no_traffic_leaves_nothing_to_change() {
         for processes in [1, 5] {
-            let silent = Graph::new((0..processes).map(|it| it.to_string()).collect());
+            let silent = CommunicationGraph::new((0..processes).map(|it| it.to_string()).collect());
             let found = recluster(&[silent.clone(), silent], Constraints::default(), 0.0);
             assert!(found.best.changes().is_empty() && found.best.cost().is_finite(), "{found:?}");
             assert!(found.verdict.starts_with("changing clusters does not pay off"), "{}", found.verdict);

@@ -7,7 +7,7 @@
 
 use crate::balance::Balance;
 use crate::chance::Chance;
-use crate::graph::Graph;
+use crate::graph::CommunicationGraph;
 
 /// Weights of logging: the value of one point of logging, in points of rollback.
 const WEIGHTS: [f64; 3] = [0.5, 1.0, 2.0];
@@ -15,7 +15,7 @@ const WEIGHTS: [f64; 3] = [0.5, 1.0, 2.0];
 const ROUNDS: usize = 20;
 
 /// Returns the division itself, and its refinements with different weights within the balance.
-pub(crate) fn variants(graph: &Graph, cluster_of: &[u32], balance: Balance) -> Vec<Vec<u32>> {
+pub(crate) fn variants(graph: &CommunicationGraph, cluster_of: &[u32], balance: Balance) -> Vec<Vec<u32>> {
     let mut all = vec![cluster_of.to_vec()];
     for weight in WEIGHTS {
         let mut state = State::new(graph, cluster_of, weight, balance);
@@ -30,7 +30,7 @@ pub(crate) fn variants(graph: &Graph, cluster_of: &[u32], balance: Balance) -> V
 }
 
 struct State<'a> {
-    graph: &'a Graph,
+    graph: &'a CommunicationGraph,
     cluster_of: Vec<u32>,
     /// Sizes of the clusters.
     sizes: Vec<f64>,
@@ -42,7 +42,7 @@ struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    fn new(graph: &'a Graph, cluster_of: &[u32], weight: f64, balance: Balance) -> State<'a> {
+    fn new(graph: &'a CommunicationGraph, cluster_of: &[u32], weight: f64, balance: Balance) -> State<'a> {
         let clusters = cluster_of.iter().max().map_or(0, |it| *it as usize + 1);
         let mut sizes = vec![0.0; clusters];
         cluster_of.iter().for_each(|&it| sizes[it as usize] += 1.0);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_process_in_the_wrong_cluster_is_moved() {
-        let mut graph = Graph::new((0..8).map(|it| it.to_string()).collect());
+        let mut graph = CommunicationGraph::new((0..8).map(|it| it.to_string()).collect());
         for from in 0..8 {
             for to in (0..8).filter(|to| *to != from && to / 4 == from / 4) {
                 graph.add(from, to, 10, 1);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn clusters_that_belong_together_are_merged() {
-        let mut graph = Graph::new((0..4).map(|it| it.to_string()).collect());
+        let mut graph = CommunicationGraph::new((0..4).map(|it| it.to_string()).collect());
         graph.add(0, 1, 1000, 1);
         graph.add(2, 3, 1000, 1);
         graph.add(1, 2, 1, 1);

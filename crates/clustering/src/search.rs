@@ -5,7 +5,7 @@ use std::iter;
 
 use crate::balance::Balance;
 use crate::chance::Chance;
-use crate::graph::Graph;
+use crate::graph::CommunicationGraph;
 use crate::leiden::{self, CostModel, ROUNDING};
 use crate::level::Level;
 
@@ -43,17 +43,21 @@ pub(crate) struct Limits {
 
 /// Returns divisions found by starting from individual processes: one for each of several weights of logging,
 /// and more at weight 1.
-pub(crate) fn from_singles(graph: &Graph) -> Vec<Vec<u32>> {
+pub(crate) fn from_singles(graph: &CommunicationGraph) -> Vec<Vec<u32>> {
     let starts = (STARTED / graph.len()).clamp(STARTS.0, STARTS.1);
     at_weights(graph, WEIGHTS.into_iter().chain(iter::repeat_n(1.0, starts)), graph.len())
 }
 
 /// Returns divisions found by starting from individual processes, with at most `most` processes per cluster.
-pub(crate) fn in_balance(graph: &Graph, most: usize) -> Vec<Vec<u32>> {
+pub(crate) fn in_balance(graph: &CommunicationGraph, most: usize) -> Vec<Vec<u32>> {
     at_weights(graph, [1.0; 2], most)
 }
 
-fn at_weights(graph: &Graph, weights: impl IntoIterator<Item = f64>, most: usize) -> Vec<Vec<u32>> {
+fn at_weights(
+    graph: &CommunicationGraph,
+    weights: impl IntoIterator<Item = f64>,
+    most: usize,
+) -> Vec<Vec<u32>> {
     let all: Vec<u32> = (0..graph.len() as u32).collect();
     let level = Level::of(graph, &all);
     let mut chance = Chance(graph.len() as u64);
@@ -66,7 +70,7 @@ fn at_weights(graph: &Graph, weights: impl IntoIterator<Item = f64>, most: usize
 
 /// Returns the saving per byte inside a cluster at this weight of logging, where each pair of processes in
 /// one cluster costs 2.
-fn price(graph: &Graph, weight: f64) -> f64 {
+fn price(graph: &CommunicationGraph, weight: f64) -> f64 {
     let processes = graph.len() as f64;
     weight * processes * processes / graph.total().max(1) as f64
 }
@@ -74,7 +78,7 @@ fn price(graph: &Graph, weight: f64) -> f64 {
 /// Searches for divisions with a smaller sum of both shares, starting from the first given ones, and
 /// combines the results. Some of the returned divisions may not be better.
 pub(crate) fn improve<'a>(
-    graph: &Graph,
+    graph: &CommunicationGraph,
     best: impl Iterator<Item = &'a [u32]>,
     limits: Limits,
 ) -> Vec<Vec<u32>> {
@@ -91,7 +95,7 @@ pub(crate) fn improve<'a>(
 /// cluster with some of its neighbours. It is divided starting from individual processes, ignoring the rest
 /// of the graph. The result replaces the region's clusters if it respects the limits and costs at most
 /// slightly more. The permitted loss decreases to zero.
-fn regions(graph: &Graph, start: &[u32], limits: Limits, seed: u64) -> Vec<u32> {
+fn regions(graph: &CommunicationGraph, start: &[u32], limits: Limits, seed: u64) -> Vec<u32> {
     let mut cluster_of = start.to_vec();
     let clusters = leiden::number(&mut cluster_of);
     let mut members = vec![Vec::new(); clusters];
@@ -116,7 +120,7 @@ fn regions(graph: &Graph, start: &[u32], limits: Limits, seed: u64) -> Vec<u32> 
 
 /// Combines two divisions: processes that share a cluster in both stay together, and clusters are formed from
 /// these parts.
-fn combine(graph: &Graph, one: &[u32], other: &[u32], limits: Limits) -> Vec<u32> {
+fn combine(graph: &CommunicationGraph, one: &[u32], other: &[u32], limits: Limits) -> Vec<u32> {
     let mut numbers = BTreeMap::new();
     let mut number = |it| {
         let next = numbers.len() as u32;
@@ -135,7 +139,7 @@ fn combine(graph: &Graph, one: &[u32], other: &[u32], limits: Limits) -> Vec<u32
 }
 
 struct Search<'a> {
-    graph: &'a Graph,
+    graph: &'a CommunicationGraph,
     limits: Limits,
     cluster_of: Vec<u32>,
     /// Members of each cluster. No cluster is empty.

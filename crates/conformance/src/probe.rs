@@ -6,9 +6,9 @@ use std::sync::Arc;
 use faultline_core::application::Job;
 use faultline_core::process::{In, Out};
 use faultline_core::{
-    Action, Attempt, Birth, Chunk, Claim, ClusterId, Digest, Event, Fact, FactNo, Gauges, Image, ImageName,
-    Incarnation, JobNo, Life, Membership, MessageId, Packet, Payload, Position, Process, ProcessId, Progress,
-    Sn, Snapshot, Span, Time, To, Witness,
+    Action, Attempt, Chunk, Claim, ClusterId, Digest, Event, Fact, FactNo, Gauges, Image, ImageName,
+    Incarnation, JobNo, Life, LifeStart, Membership, MessageId, Packet, Payload, Position, Process,
+    ProcessId, Progress, Sn, Snapshot, Span, Time, To, Witness,
 };
 use serde::{Deserialize, Serialize};
 
@@ -152,8 +152,8 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
     type Config = Script;
     const FIFO: bool = FIFO;
 
-    fn start(birth: Birth<Script>, now: Time, out: &mut Out<Self>) -> Self {
-        let Birth { me, life, boot, membership, config: script, record, .. } = birth;
+    fn start(start: LifeStart<Script>, now: Time, out: &mut Out<Self>) -> Self {
+        let LifeStart { me, life, boot, membership, config: script, record, .. } = start;
         let mut remaining_steps: Vec<usize> = (0..script.steps.len())
             .filter(|&index| {
                 let step = &script.steps[index];

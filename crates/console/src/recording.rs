@@ -16,16 +16,16 @@ use crate::output;
 pub const HELP: &str = "specify the directory that `faultline run` printed at the end";
 
 /// A recorded run with its judgement, and the location of the record.
-pub struct Recording {
+pub struct LocatedRecording {
     dir: String,
     /// The run with its judgement.
     pub run: faultline_session::Recording,
 }
 
-impl Recording {
+impl LocatedRecording {
     /// Judges a run that was read from `dir`, with this strictness.
-    pub fn new(dir: &Path, run: UnjudgedRecording, strictness: Strictness) -> Recording {
-        Recording { dir: dir.display().to_string(), run: run.judge_as(strictness) }
+    pub fn new(dir: &Path, run: UnjudgedRecording, strictness: Strictness) -> LocatedRecording {
+        LocatedRecording { dir: dir.display().to_string(), run: run.judge_as(strictness) }
     }
 
     /// Reads and judges the record in `dir`.
@@ -33,8 +33,8 @@ impl Recording {
     /// # Errors
     ///
     /// Fails if the directory contains no readable record.
-    pub fn read(dir: &Path) -> Result<Recording, CommandError> {
-        Recording::read_as(dir, Strictness::Lenient)
+    pub fn read(dir: &Path) -> Result<LocatedRecording, CommandError> {
+        LocatedRecording::read_as(dir, Strictness::Lenient)
     }
 
     /// Reads and judges the record in `dir` with this strictness.
@@ -42,12 +42,12 @@ impl Recording {
     /// # Errors
     ///
     /// Fails if the directory contains no readable record.
-    pub fn read_as(dir: &Path, strictness: Strictness) -> Result<Recording, CommandError> {
+    pub fn read_as(dir: &Path, strictness: Strictness) -> Result<LocatedRecording, CommandError> {
         if !dir.is_dir() {
             let why = if dir.exists() { "it is not a directory" } else { "no such directory" };
             return Err(CommandError::path("read", dir, why, HELP));
         }
-        Ok(Recording::new(dir, open(dir)?, strictness))
+        Ok(LocatedRecording::new(dir, open(dir)?, strictness))
     }
 
     /// Returns the data for reports.

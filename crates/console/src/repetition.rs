@@ -17,7 +17,7 @@ use crate::command_error::{CommandError, Exit};
 use crate::output;
 use crate::place::free_place;
 use crate::progress::Progress;
-use crate::recording::Recording;
+use crate::recording::LocatedRecording;
 
 /// Runs with consecutive seeds, on any backend.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ struct Outcomes<'a> {
 }
 
 /// Runs a federation with a seed, records the run in a directory, and judges it.
-type Once<'a> = dyn FnMut(u64, &Path) -> Result<Recording, CommandError> + 'a;
+type Once<'a> = dyn FnMut(u64, &Path) -> Result<LocatedRecording, CommandError> + 'a;
 
 impl Repetition<'_> {
     /// Performs the runs, with seeds starting at `first`, and prints the results.
@@ -85,7 +85,7 @@ impl Repetition<'_> {
     pub fn perform(
         &self,
         first: u64,
-        mut once: impl FnMut(u64, &Path) -> Result<Recording, CommandError>,
+        mut once: impl FnMut(u64, &Path) -> Result<LocatedRecording, CommandError>,
     ) -> Result<Exit, CommandError> {
         if self.repeat == 1 { self.once(first, &mut once) } else { self.several(first, &mut once) }
     }
@@ -95,7 +95,7 @@ impl Repetition<'_> {
         let recording = match once(seed, &dir) {
             // A problem with the machine ended the run early. Its record is judged like any other.
             Err(command_error) if command_error.exit == Exit::Unknown && Bundle::open(&dir).holds_a_run() => {
-                let Ok(recording) = Recording::read(&dir) else { return Err(command_error) };
+                let Ok(recording) = LocatedRecording::read(&dir) else { return Err(command_error) };
                 anstream::eprintln!("{:?}", command_error.report);
                 recording
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::flow::{pieces, with_file};
 use faultline_api::parse::Text;
-use faultline_api::resource::{Application, Qap};
+use faultline_api::resource::{ApplicationSpec, Qap};
 use faultline_api::samples::SAMPLES;
 use faultline_api::{Federation, validate};
 use miette::miette;
@@ -77,7 +77,7 @@ impl Source {
 
 /// Replaces the name of a QAPLIB file with its content. Returns whether the federation names such a file.
 fn read_instance(federation: &mut Federation, dir: &Path) -> Result<bool, CommandError> {
-    let Application::Qap(Qap { file: Some(file), .. }) = &federation.spec.application else {
+    let ApplicationSpec::Qap(Qap { file: Some(file), .. }) = &federation.spec.application else {
         return Ok(false);
     };
     let file = dir.join(file);

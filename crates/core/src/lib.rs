@@ -48,7 +48,7 @@ pub use id::{
     NodeId, Position, ProcessId, Role, Sn, TaskId, Theft, Version,
 };
 pub use image::{Chunk, Image, ImageName, Snapshot};
-pub use membership::{Birth, Boot, Cluster, Member, Membership, Presence, Scope};
+pub use membership::{Boot, Cluster, LifeStart, Member, Membership, Presence, Scope};
 pub use message::{MessageId, Payload, Short};
 pub use node::{Node, NodeConfig};
 pub use process::{Action, Event, Gauges, Out, Packet, Process, To};

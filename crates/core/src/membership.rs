@@ -196,7 +196,7 @@ pub enum Boot {
 
 /// Information that the driver gives a process when a life begins.
 #[derive(Clone, Debug)]
-pub struct Birth<C> {
+pub struct LifeStart<C> {
     /// Identity of the process.
     pub me: ProcessId,
     /// Number of the new life.

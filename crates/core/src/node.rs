@@ -14,7 +14,7 @@ use crate::fact::{Claim, Fact, FactKind, FactKinds, Witness};
 use crate::footprint::Footprint;
 use crate::id::{FactNo, Incarnation, JobNo, Life, ProcessId, Role};
 use crate::image::{Image, ImageName, Snapshot};
-use crate::membership::Birth;
+use crate::membership::LifeStart;
 use crate::message::{MessageId, Payload};
 use crate::process::{Action, Event, Gauges, In, Out, Packet, Process, To};
 use crate::protocol::{Host, Input, Machine, Protocol, Stamp};
@@ -121,8 +121,8 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
         P::is_fifo(&config.protocol)
     }
 
-    fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
-        let Birth { me, life, boot, membership, config, record, seed, facts } = birth;
+    fn start(start: LifeStart<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
+        let LifeStart { me, life, boot, membership, config, record, seed, facts } = start;
         let application = (membership.member(me).role == Role::RANK)
             .then(|| A::new(&config.application, me, &membership, seed));
         let mut state = NodeState {
@@ -148,8 +148,8 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             defects: config.defects,
         };
         let config = config.protocol.clone();
-        let birth = Birth { me, life, boot, membership, config, record, seed, facts };
-        let protocol = P::start(birth, now, &mut NodeHost { state: &mut state, out });
+        let start = LifeStart { me, life, boot, membership, config, record, seed, facts };
+        let protocol = P::start(start, now, &mut NodeHost { state: &mut state, out });
         let mut node = Node { protocol, state };
         node.settle(now, out);
         node

@@ -23,7 +23,7 @@ use crate::fact::Fact;
 use crate::footprint::Footprint;
 use crate::id::{ClusterId, JobNo, ProcessId};
 use crate::image::{Image, ImageName};
-use crate::membership::{Birth, Membership};
+use crate::membership::{LifeStart, Membership};
 use crate::message::{MessageId, Payload};
 use crate::protocol::Stamp;
 use crate::time::Time;
@@ -127,7 +127,7 @@ pub enum Action<S, M, H, V, J> {
     Record {
         /// Increases by one with each record of a life.
         version: u64,
-        /// Content that the driver hands to the next life at its birth.
+        /// Content that the driver hands to the next life when it starts.
         bytes: Arc<[u8]>,
     },
     /// Asks the supervisor to record durably that this process, and the processes on whose behalf it asks,
@@ -178,7 +178,7 @@ pub trait Process: Sized {
     }
 
     /// Begins a life.
-    fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self;
+    fn start(start: LifeStart<Self::Config>, now: Time, out: &mut Out<Self>) -> Self;
     /// Handles one event.
     fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>);
     /// Returns the time at which the process wants an [`Event::Timeout`]. The driver asks after each event.

@@ -9,7 +9,7 @@ use crate::fact::Claim;
 use crate::footprint::Footprint;
 use crate::id::{Incarnation, Position, ProcessId, Role};
 use crate::image::{Image, ImageName, Snapshot};
-use crate::membership::{Birth, Membership};
+use crate::membership::{LifeStart, Membership};
 use crate::message::{MessageId, Payload};
 use crate::process::{Gauges, To};
 use crate::promises::Promises;
@@ -66,7 +66,7 @@ pub trait Protocol: ProtocolTypes {
     /// outside all clusters.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
     /// Begins a life. The application is held until [`Host::release`].
-    fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
+    fn start(start: LifeStart<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
     /// Returns the time at which the protocol wants an [`Input::Timeout`].

@@ -148,7 +148,7 @@ pub enum Use {
 
 /// Everything that a task has done, applied in one step once the task ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct TaskOutcome {
     /// The calls, in the order of spawning.
     pub spawned: Vec<Call>,
     /// The values that the task wrote, by the index of the access.
@@ -166,7 +166,7 @@ pub struct Frame {
     own: Arc<[Access]>,
     /// How the task has used each of its own accesses.
     fates: Vec<Fate>,
-    outcome: Outcome,
+    outcome: TaskOutcome,
     created: u32,
     newest: Vec<(DataId, Newest)>,
     /// The index of each piece of data in `newest`, once there are more than [`FEW`].
@@ -225,7 +225,7 @@ impl Frame {
 
     fn new(task: TaskId, own: Arc<[Access]>, hint: u64) -> Frame {
         let fates = vec![Fate::default(); own.len()];
-        let (outcome, newest, marks) = (Outcome::default(), Vec::new(), Marks::default());
+        let (outcome, newest, marks) = (TaskOutcome::default(), Vec::new(), Marks::default());
         Frame {
             task,
             own,
@@ -349,7 +349,7 @@ impl Frame {
     /// # Panics
     ///
     /// Panics if the task neither used nor passed on a right to write, or did both.
-    pub fn finish(self) -> Outcome {
+    pub fn finish(self) -> TaskOutcome {
         for (index, (access, fate)) in self.own.iter().zip(&self.fates).enumerate() {
             let is_right = access.mode != Mode::Write || fate.put != fate.passed_on;
             assert!(is_right, "task {} must either put into access {index} or pass it on", self.task);
@@ -358,14 +358,14 @@ impl Frame {
     }
 
     /// Returns everything that the first task has done, and the version that is the result of the program.
-    pub(crate) fn finish_main(self, result: Data) -> (Outcome, Version) {
+    pub(crate) fn finish_main(self, result: Data) -> (TaskOutcome, Version) {
         let n = self.newest(result.0).n;
         assert!(n > 0, "no task writes the result of the program");
         (self.finish(), Version { data: result.0, n })
     }
 
     /// Works like [`Frame::finish_main`], but also returns the marks for a plan.
-    pub(crate) fn finish_planned(mut self, result: Data) -> (Outcome, Version, Marks) {
+    pub(crate) fn finish_planned(mut self, result: Data) -> (TaskOutcome, Version, Marks) {
         let marks = core::mem::take(&mut self.marks);
         let (outcome, result) = self.finish_main(result);
         (outcome, result, marks)

@@ -10,8 +10,8 @@ use core::fmt::Debug;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Image, ImageName, Machine, Membership, Presence, ProcessId, Promises, ProtocolTypes, Role, Scope,
-    Snapshot, TaskId, Theft, Time,
+    Image, ImageName, LifeStart, Machine, Membership, Presence, ProcessId, Promises, ProtocolTypes, Role,
+    Scope, Snapshot, TaskId, Theft, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +30,8 @@ pub enum Leg {
     Receipt,
 }
 
-/// A protocol for programs of tasks, one instance per process. It acts on its process through a [`Host`].
-pub trait Recovery: ProtocolTypes {
+/// A protocol for programs of tasks, one instance per process. It acts on its process through a [`TaskHost`].
+pub trait TaskProtocol: ProtocolTypes {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
     /// Whether the protocol requires that packets between two lives arrive in the order in which they were sent.
@@ -45,21 +45,21 @@ pub trait Recovery: ProtocolTypes {
     /// Returns the roles of the processes that the protocol needs besides the ranks. They belong to no cluster and run
     /// no tasks.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
-    /// Returns whether the protocol logs changes of the graph ([`Host::log`]).
+    /// Returns whether the protocol logs changes of the graph ([`TaskHost::log`]).
     fn logs(_config: &Self::Config) -> bool {
         false
     }
-    /// Starts a life. Nothing is run, lent or taken until [`Host::release`].
-    fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
+    /// Starts a life. Nothing is run, lent or taken until [`TaskHost::release`].
+    fn start(start: LifeStart<Self::Config>, now: Time, host: &mut dyn TaskHost<Self>) -> Self;
     /// Handles one input.
-    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
+    fn handle(&mut self, input: TaskInput<Self>, now: Time, host: &mut dyn TaskHost<Self>);
     /// Returns the theft under which this process or another one works on `task` or has its result. The process calls
     /// this before it starts a task. If there is such a theft, the process lends the task under it instead of running
-    /// the task, and [`Input::Due`] announces this with [`Leg::Task`].
+    /// the task, and [`TaskInput::Due`] announces this with [`Leg::Task`].
     fn orphan(&self, _task: TaskId) -> Option<Theft> {
         None
     }
-    /// Returns when the protocol requires [`Input::Timeout`].
+    /// Returns when the protocol requires [`TaskInput::Timeout`].
     fn next_deadline(&self) -> Option<Time>;
     /// Returns values for a live view, except for the progress, which the process adds.
     fn gauges(&self) -> Gauges;
@@ -71,14 +71,14 @@ pub trait Recovery: ProtocolTypes {
 
 /// An input to a protocol for programs of tasks.
 #[derive(Clone, Debug)]
-pub enum Input<P: Recovery> {
-    /// The graph is ready to send this leg. The protocol sends it with [`Host::pass`].
+pub enum TaskInput<P: TaskProtocol> {
+    /// The graph is ready to send this leg. The protocol sends it with [`TaskHost::pass`].
     Due(Theft, Leg),
     /// A task arrived that this process no longer requests, or a result of a task that it has not lent. The last field
     /// is the sender.
     Unwanted(Theft, Leg, ProcessId),
-    /// The graph has changed; [`Host::log`] returns the changes. Sent only to a protocol that [logs](Recovery::logs),
-    /// once for all events since the last segment of the log.
+    /// The graph has changed; [`TaskHost::log`] returns the changes. Sent only to a protocol that
+    /// [logs](TaskProtocol::logs), once for all events since the last segment of the log.
     Changed,
     /// A protocol message arrived.
     Control {
@@ -119,12 +119,12 @@ pub enum Input<P: Recovery> {
 }
 
 /// The process as its protocol sees it.
-pub trait Host<P: Recovery>: Machine<P> {
+pub trait TaskHost<P: TaskProtocol>: Machine<P> {
     /// Sends a leg, for the first time or again. If this process answers for both processes, it merges the result
     /// immediately. Does nothing if the graph does not contain the leg.
     fn pass(&mut self, theft: Theft, leg: Leg);
     /// Sends the result of a theft to a process other than its victim: the process that now has the stolen
-    /// task and has [lent](Recovery::orphan) it again under the same theft.
+    /// task and has [lent](TaskProtocol::orphan) it again under the same theft.
     fn pass_orphan(&mut self, theft: Theft, to: ProcessId);
     /// Returns whether a task is lent under this theft.
     fn is_lent(&self, theft: Theft) -> bool;
@@ -151,16 +151,16 @@ pub trait Host<P: Recovery>: Machine<P> {
     /// Returns the current state. Executing tasks count as not started. The next segment of the log begins here.
     fn snapshot(&mut self) -> Snapshot;
     /// Returns a segment of the log: the events for which `is_logged` holds, since the last segment or
-    /// [`snapshot`](Host::snapshot). Its witness is the witness of the state after these events. `None` if
+    /// [`snapshot`](TaskHost::snapshot). Its witness is the witness of the state after these events. `None` if
     /// there were no events at all.
     fn log(&mut self, is_logged: fn(&GraphEvent) -> bool) -> Option<Snapshot>;
     /// Replaces the graph with an image's graph, or with the initial one, and cancels running jobs. Nothing
-    /// is run, lent or taken until [`Host::release`].
+    /// is run, lent or taken until [`TaskHost::release`].
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>);
-    /// Replaces the graph like [`restore`](Host::restore), and then applies the events of these segments of the log, in
-    /// this order. The restored state has the name of the last segment. A log with a gap cannot be replayed: the first
-    /// event that is impossible in the graph and all events after it are left out, and the checker detects that the
-    /// state differs.
+    /// Replaces the graph like [`restore`](TaskHost::restore), and then applies the events of these segments of the log,
+    /// in this order. The restored state has the name of the last segment. A log with a gap cannot be replayed: the
+    /// first event that is impossible in the graph and all events after it are left out, and the checker detects that
+    /// the state differs.
     fn restore_log(&mut self, from: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]);
     /// Absorbs the graph of a permanently failed process.
     fn absorb(&mut self, of: ProcessId, what: LastState<'_, P>);
@@ -172,13 +172,13 @@ pub trait Host<P: Recovery>: Machine<P> {
     fn is_over(&self) -> bool;
     /// Holds the process: no job starts, no outcome is applied, nothing is lent or taken.
     fn hold(&mut self);
-    /// Ends [`Host::hold`].
+    /// Ends [`TaskHost::hold`].
     fn release(&mut self);
 }
 
 /// The remaining state of a permanently failed process.
 #[derive(Clone, Copy, Debug)]
-pub enum LastState<'a, P: Recovery> {
+pub enum LastState<'a, P: TaskProtocol> {
     /// The process's newest image.
     Image(&'a Image<P::Head, P::Saved>),
     /// The process's newest image, and the segments of its log that follow the image.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Chunk, Digest, Span, Version};
 
-use crate::program::{Access, Call, Frame, Mode, Outcome, Program};
+use crate::program::{Access, Call, Frame, Mode, Program, TaskOutcome};
 
 /// The size of a program, independent of how it is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ struct Value {
 
 impl Run {
     /// Applies the outcome of a task that has these accesses and ended at `end`.
-    fn apply(&mut self, accesses: &[Access], outcome: Outcome, end: Span) {
+    fn apply(&mut self, accesses: &[Access], outcome: TaskOutcome, end: Span) {
         self.hint = self.hint.min(outcome.told.unwrap_or(u64::MAX));
         for (version, chunk) in outcome.created {
             self.values.insert(version, Value { chunk: Some(chunk), writers: 0, at: end });

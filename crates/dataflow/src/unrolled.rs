@@ -220,7 +220,7 @@ mod tests {
     use crate::plan::{Plan, in_blocks};
     use crate::programs::Flow;
     use crate::programs::fibonacci::Fibonacci;
-    use crate::programs::graph::Graph as Random;
+    use crate::programs::graph::RandomGraph;
     use crate::programs::qap::{Instance, Qap};
     use crate::programs::queens::Queens;
     use crate::reference;
@@ -228,7 +228,7 @@ mod tests {
     fn programs() -> Vec<Flow> {
         let task_time = Span::from_millis(1);
         let random = (0..200).map(|seed| {
-            Flow::Graph(Random { seed, depth: seed as u32 % 6, width: 1 + seed as u32 % 5, task_time })
+            Flow::Graph(RandomGraph { seed, depth: seed as u32 % 6, width: 1 + seed as u32 % 5, task_time })
         });
         let nug12 = Instance::parse(Qap::shipped("nug12").unwrap()).unwrap();
         let known = [

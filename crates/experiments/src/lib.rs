@@ -15,7 +15,7 @@
 //! | [`statistics`] | the numbers of a run |
 //! | [`measures`] | the same numbers as a flat list, and their spread over runs |
 //! | [`sweep`] | one federation with many settings of its parameters |
-//! | [`tally`] | how several runs ended, in numbers |
+//! | [`verdict_counts`] | how several runs ended, in numbers |
 //! | [`table1`] | the HydEE paper's table of clusterings, reproduced |
 //! | [`text`] | statistics as text, JSON and CSV |
 
@@ -30,8 +30,8 @@ mod store_counter;
 pub mod stored;
 pub mod sweep;
 pub mod table1;
-pub mod tally;
 pub mod text;
+pub mod verdict_counts;
 
 pub use files::Files;
 pub use simulate::{simulate, simulate_all};

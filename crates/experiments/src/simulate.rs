@@ -13,7 +13,7 @@ use faultline_catalog::SetupError;
 use faultline_core::fault::Outcome;
 use faultline_core::{Cause, ClusterId, Span, Time};
 use faultline_history::{Account, History};
-use faultline_session::{Observer, Session, SimulationView, Simulator};
+use faultline_session::{Session, SimulationObserver, SimulationView, Simulator};
 use faultline_sim::in_order;
 use faultline_trace::{Manifest, Record};
 
@@ -28,7 +28,7 @@ use crate::store_counter::{Removal, StoreCounter};
 pub fn simulate(
     federation: &Federation,
     seed: u64,
-    observer: &mut dyn Observer,
+    observer: &mut dyn SimulationObserver,
 ) -> Result<Statistics, SetupError> {
     simulate_and(federation, seed, observer, |_| ()).map(|(statistics, ())| statistics)
 }
@@ -37,7 +37,7 @@ pub fn simulate(
 pub(crate) fn simulate_and<T>(
     federation: &Federation,
     seed: u64,
-    observer: &mut dyn Observer,
+    observer: &mut dyn SimulationObserver,
     read: impl FnOnce(&History<'_>) -> T,
 ) -> Result<(Statistics, T), SetupError> {
     let mut bookkeeper = StoreObserver { store_counter: StoreCounter::default(), observer };
@@ -108,7 +108,7 @@ pub fn simulate_all(
 /// An observer that only checks for an interruption.
 pub(crate) struct Until<'a>(pub(crate) &'a AtomicBool);
 
-impl Observer for Until<'_> {
+impl SimulationObserver for Until<'_> {
     fn is_interrupted(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -117,18 +117,18 @@ impl Observer for Until<'_> {
 /// Counts stored checkpoints and logged messages of a run that has another observer.
 struct StoreObserver<'a> {
     store_counter: StoreCounter,
-    observer: &'a mut dyn Observer,
+    observer: &'a mut dyn SimulationObserver,
 }
 
-impl Observer for StoreObserver<'_> {
+impl SimulationObserver for StoreObserver<'_> {
     fn begins(&mut self, manifest: &Manifest) {
         let cluster_of = manifest.processes.iter().map(|it| it.cluster).collect();
         self.store_counter = StoreCounter::new(cluster_of, manifest.clusters.len());
         self.observer.begins(manifest);
     }
 
-    fn stated(&mut self, record: &Record) {
-        self.observer.stated(record);
+    fn recorded(&mut self, record: &Record) {
+        self.observer.recorded(record);
         self.store_counter.note(record);
     }
 

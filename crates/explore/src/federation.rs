@@ -4,8 +4,8 @@
 use faultline_api::Federation;
 use faultline_api::quantity::{Duration, Period};
 use faultline_api::resource::{
-    Application, Cluster, Family, FederationSpec, Fibonacci, Jacobi, Link, Links, PingPong, Protocol,
-    ReplicateTo, SharedOptions, Stealing,
+    ApplicationSpec, ClusterSpec, Family, FederationSpec, Fibonacci, Jacobi, Link, Links, PingPong,
+    ProtocolSpec, ReplicateTo, SharedOptions, Stealing,
 };
 use faultline_core::Span;
 
@@ -42,8 +42,9 @@ pub enum Unexplored {
 /// Iterates over the names of the protocols that can be explored: all that protect an application.
 #[expect(clippy::missing_panics_doc, reason = "every name denotes a protocol")]
 pub fn names() -> impl Iterator<Item = &'static str> {
-    Protocol::names().filter(|name| {
-        let protocol = Protocol::named(name, SharedOptions::default()).expect("the name denotes a protocol");
+    ProtocolSpec::names().filter(|name| {
+        let protocol =
+            ProtocolSpec::named(name, SharedOptions::default()).expect("the name denotes a protocol");
         protocol.family().is_some()
     })
 }
@@ -69,11 +70,11 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
         }),
         ..SharedOptions::default()
     };
-    let options = names().any(|it| it == protocol).then(|| Protocol::named(protocol, stated)).flatten();
+    let options = names().any(|it| it == protocol).then(|| ProtocolSpec::named(protocol, stated)).flatten();
     let protocol = options.ok_or_else(|| Unexplored::UnknownProtocol(protocol.to_owned()))?;
     let is_stealing = protocol.family() == Some(Family::Tasks) && !protocol.plans();
     let application = match protocol.family() {
-        Some(Family::Tasks) if protocol.plans() => Application::Jacobi(Jacobi {
+        Some(Family::Tasks) if protocol.plans() => ApplicationSpec::Jacobi(Jacobi {
             rows: Some(clusters * nodes),
             columns: Some(1),
             size: Some(1),
@@ -82,9 +83,9 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
             ..Jacobi::default()
         }),
         Some(Family::Tasks) => {
-            Application::Fibonacci(Fibonacci { n: Some(2), threshold: Some(1), ..Fibonacci::default() })
+            ApplicationSpec::Fibonacci(Fibonacci { n: Some(2), threshold: Some(1), ..Fibonacci::default() })
         }
-        _ => Application::PingPong(PingPong::default()),
+        _ => ApplicationSpec::PingPong(PingPong::default()),
     };
     let stealing = Stealing { patience: Some(Duration(PATIENCE)), cluster_first: Some(0.0) };
     let link = || Some(Link { latency: Some(Duration(LATENCY)), ..Link::default() });
@@ -92,7 +93,7 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
         seed: Some(0),
         clusters: NAMES[..clusters as usize]
             .iter()
-            .map(|&name| Cluster::new(&char::from(name).to_string(), nodes))
+            .map(|&name| ClusterSpec::new(&char::from(name).to_string(), nodes))
             .collect(),
         links: Some(Links { within: link(), between: link(), pairs: Vec::new() }),
         storage: None,

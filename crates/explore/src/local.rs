@@ -12,7 +12,7 @@ use faultline_core::application::Job as _;
 use faultline_core::fault::Outcome;
 use faultline_core::process::{ImageOf, In, PacketOf};
 use faultline_core::{
-    Action, Birth, Boot, Event, Fact, FactKinds, ImageName, JobNo, Life, Membership, ProcessId, Role,
+    Action, Boot, Event, Fact, FactKinds, ImageName, JobNo, Life, LifeStart, Membership, ProcessId, Role,
     StorageFate, Time, To,
 };
 
@@ -40,7 +40,7 @@ pub(crate) struct Local<N: Hosted> {
     /// The key of all facts that the process has reported. Two states count as the same only if all processes
     /// have reported the same facts, so one judgement of a complete run covers all interleavings that lead to
     /// it.
-    stated: Key,
+    facts_key: Key,
     /// Whether the application has finished in this state. Always `true` for a process without an application.
     has_finished: bool,
 }
@@ -152,7 +152,7 @@ impl<N: Hosted> Effects<N> {
             ExploredEvent::Begin(life, view) => {
                 local.life = life;
                 local.learn(view);
-                let birth = Birth {
+                let start = LifeStart {
                     me,
                     life,
                     boot: boot(life, local.replaced),
@@ -162,7 +162,7 @@ impl<N: Hosted> Effects<N> {
                     seed: 0,
                     facts: FactKinds::ALL,
                 };
-                local.node = Some(N::start(birth, local.clock, &mut actions));
+                local.node = Some(N::start(start, local.clock, &mut actions));
                 None
             }
             ExploredEvent::End(fate) => {
@@ -241,7 +241,7 @@ impl<N: Hosted> Effects<N> {
             requests.push(request);
         }
         if !facts.is_empty() {
-            local.stated = key_of_all([local.stated, local.life.0.into(), key_of(&facts)]);
+            local.facts_key = key_of_all([local.facts_key, local.life.0.into(), key_of(&facts)]);
         }
         local.rekey();
         Effect { local: Arc::new(local), requests, facts, ends }
@@ -264,7 +264,7 @@ impl<N: Hosted> Local<N> {
             images: BTreeMap::new(),
             record: None,
             under_way: VecDeque::new(),
-            stated: 0,
+            facts_key: 0,
             has_finished: !is_rank,
         };
         local.rekey();
@@ -289,8 +289,8 @@ impl<N: Hosted> Local<N> {
         self.has_finished
     }
 
-    pub(crate) fn stated(&self) -> Key {
-        self.stated
+    pub(crate) fn facts_key(&self) -> Key {
+        self.facts_key
     }
 
     fn learn(&mut self, view: Arc<Membership>) {
@@ -310,15 +310,16 @@ impl<N: Hosted> Local<N> {
             images,
             record,
             under_way,
-            stated,
+            facts_key,
             has_finished,
         } = &*self;
         let rest = key_of(&(me, life, node, replaced, clock, record, has_finished));
         let counts = [images.len() as Key, under_way.len() as Key];
         let stored = images.values().map(|(key, _)| *key);
         let operations = under_way.iter().map(|(key, _)| *key);
-        self.key =
-            key_of_all([rest, *view_key, *stated].into_iter().chain(counts).chain(stored).chain(operations));
+        self.key = key_of_all(
+            [rest, *view_key, *facts_key].into_iter().chain(counts).chain(stored).chain(operations),
+        );
     }
 
     fn end(&mut self, fate: StorageFate) {

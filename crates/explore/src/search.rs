@@ -186,8 +186,8 @@ mod tests {
         while let Some(state) = rest.pop() {
             if state.is_quiet() {
                 let deadlines: Vec<Option<Time>> = state.deadlines().collect();
-                stated.insert(state.stated());
-                quiet.insert((state.stated(), state.ended.is_none().then_some(deadlines)));
+                stated.insert(state.facts_key());
+                quiet.insert((state.facts_key(), state.ended.is_none().then_some(deadlines)));
             }
             let mut choices = Vec::new();
             state.choices(&BOUNDS, &mut choices);

@@ -27,7 +27,7 @@ pub(crate) struct State<N: Hosted> {
     is_fifo: bool,
     pub(crate) left: Left,
     /// The key of all facts that the supervisor has reported.
-    stated: Key,
+    facts_key: Key,
     /// How the run has ended; `None` while it can continue.
     pub(crate) ended: Option<Outcome>,
 }
@@ -181,7 +181,7 @@ impl<N: Hosted> State<N> {
             overtaken: Vec::new(),
             is_fifo: effects.is_fifo(),
             left: Left { crashes: bounds.crashes, timers: bounds.timers, overtakings: bounds.overtakings },
-            stated: 0,
+            facts_key: 0,
             ended: None,
         };
         state.supervisor(Fact::Begun, sink);
@@ -206,7 +206,7 @@ impl<N: Hosted> State<N> {
         let left = self.left;
         let overtakings = left.overtakings.map_or(u128::MAX, u128::from);
         let budgets = [left.crashes.into(), left.timers.into(), overtakings];
-        let supervisor = [self.membership_key, self.stated];
+        let supervisor = [self.membership_key, self.facts_key];
         let locals = self.locals.iter().map(|it| it.key);
         let counted = |pending: &[Pending<N>]| pending.len() as u128;
         let mut overtaken: Vec<Key> = self.overtaken.iter().map(|it| it.key).collect();
@@ -235,17 +235,17 @@ impl<N: Hosted> State<N> {
     /// otherwise the states of all processes and of the supervisor. The remaining bounds are irrelevant.
     pub(crate) fn completion(&self) -> Key {
         if self.ended.is_some() {
-            return key_of_all(self.locals.iter().map(|it| it.stated()).chain([self.stated]));
+            return key_of_all(self.locals.iter().map(|it| it.facts_key()).chain([self.facts_key]));
         }
         let steps = self.pending.iter().chain(&self.overtaken).map(|it| it.key);
-        let supervisor = [self.membership_key, self.stated, self.pending.len() as u128];
+        let supervisor = [self.membership_key, self.facts_key, self.pending.len() as u128];
         key_of_all(supervisor.into_iter().chain(self.locals.iter().map(|it| it.key)).chain(steps))
     }
 
     /// Returns the key of all facts reported so far.
     #[cfg(test)]
-    pub(crate) fn stated(&self) -> Key {
-        key_of_all(self.locals.iter().map(|it| it.stated()).chain([self.stated]))
+    pub(crate) fn facts_key(&self) -> Key {
+        key_of_all(self.locals.iter().map(|it| it.facts_key()).chain([self.facts_key]))
     }
 
     /// Iterates over the next deadlines of all processes.
@@ -553,7 +553,7 @@ impl<N: Hosted> State<N> {
     }
 
     fn supervisor(&mut self, fact: Fact, sink: &mut impl Witnesses<N>) {
-        self.stated = key_of_all([self.stated, key_of(&fact)]);
+        self.facts_key = key_of_all([self.facts_key, key_of(&fact)]);
         sink.states(ProcessId::SUPERVISOR, Life(0), &[fact]);
     }
 

@@ -73,7 +73,7 @@ fn most(runs: u64, percent: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Coverage, Protocol};
+    use crate::{Coverage, ProtocolName};
     use std::collections::BTreeMap;
 
     fn shares(protocol: &'static str, outcome: &'static str, found: u64, runs: u64) -> Shares {
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn every_protocol_has_a_band() {
         let bands: Vec<&str> = BANDS.iter().map(|it| it.protocol).collect();
-        for protocol in Protocol::all() {
+        for protocol in ProtocolName::all() {
             assert!(bands.contains(&protocol.name()), "{protocol}");
         }
     }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_api::resource::{Family, Protocol as Options, SharedOptions};
+use faultline_api::resource::{Family, ProtocolSpec, SharedOptions};
 use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::fault::{Outcome, StorageFault};
 use faultline_core::{Cause, Claim, ClusterId, Fact, FactKind, Fault, ProcessId, Scope, StorageFate, Time};
@@ -83,7 +83,7 @@ pub(crate) fn decisive_violation(
     violated: impl Iterator<Item = Property> + Clone,
 ) -> Option<Property> {
     let of_tasks = || {
-        let options = Options::named(protocol, SharedOptions::default());
+        let options = ProtocolSpec::named(protocol, SharedOptions::default());
         options.and_then(|it| it.family()) == Some(Family::Tasks)
     };
     let is_result = |it: &Property| *it == Property::SameResult;

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Duration, Size};
-use faultline_api::resource::{ANY, Application, Crash, Fate, Fault, Heat, LoseCluster, When};
+use faultline_api::resource::{ANY, ApplicationSpec, Crash, Fate, FaultSpec, Heat, LoseCluster, When};
 use faultline_api::validate;
 use faultline_catalog::{Defect, SetupError};
 use faultline_core::{Claim, ClusterId, Fact, FactKind, Life, ProcessId, Role, Span, Time};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chance::Chance;
 use crate::coverage::CoverageName;
-use crate::scenario::{Protocol, Scenario};
+use crate::scenario::{ProtocolName, Scenario};
 use crate::trial::{Trial, run};
 
 /// A kind of moment, and the fault that strikes at it.
@@ -196,7 +196,7 @@ pub fn is_directed(seed: u64) -> bool {
 /// Returns an error if the federation cannot be set up.
 pub fn directed_scenario(
     seed: u64,
-    protocol: Option<Protocol>,
+    protocol: Option<ProtocolName>,
     coverage: &MomentCoverage,
 ) -> Result<Scenario, SetupError> {
     let drawn = || Scenario::new(seed, None, None).federation.spec.protocol.name().parse().ok();
@@ -235,14 +235,15 @@ impl Directions {
 
     /// Returns the scenario of a seed with its first crash as the only fault. In up to one
     /// scenario of three, heat solvers whose steps take longer than recoveries replace the application.
-    pub fn base(seed: u64, protocol: Protocol, defect: Option<Defect>) -> Scenario {
+    pub fn base(seed: u64, protocol: ProtocolName, defect: Option<Defect>) -> Scenario {
         let mut scenario = Scenario::new(seed, Some(protocol), defect);
         let spec = &mut scenario.federation.spec;
-        if let Application::Heat(_) | Application::Salted(_) | Application::Exchange(_) = spec.application
+        if let ApplicationSpec::Heat(_) | ApplicationSpec::Salted(_) | ApplicationSpec::Exchange(_) =
+            spec.application
             && seed % 3 == 2
         {
             let step_time = Some(Duration(Span::from_millis(500)));
-            spec.application = Application::Heat(Heat {
+            spec.application = ApplicationSpec::Heat(Heat {
                 rows: Some(2),
                 columns: Some(4),
                 steps: Some(12),
@@ -300,7 +301,7 @@ fn with_strike(
     let struck = struck(trial, process, strike, chance);
     let when = when(trial, fact, process, occurrence);
     let mut scenario = trial.scenario.clone();
-    let faults = struck.iter().map(|it| Fault { when: Some(when.clone()), ..it.clone() });
+    let faults = struck.iter().map(|it| FaultSpec { when: Some(when.clone()), ..it.clone() });
     scenario.federation.spec.faults.extend(faults);
     (!struck.is_empty() && validate(&scenario.federation).is_empty()).then_some(scenario)
 }
@@ -392,7 +393,7 @@ fn when(trial: &Trial, fact: FactKind, process: ProcessId, occurrence: u32) -> W
 }
 
 /// Returns the faults of a kind that strike when `process` reports a fact; none if there is no process to strike.
-fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut Chance) -> Vec<Fault> {
+fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut Chance) -> Vec<FaultSpec> {
     let manifest = &trial.manifest;
     let cluster = |of: ProcessId| manifest.processes[of.index()].cluster;
     let name = |of: ProcessId| manifest.clusters[cluster(of).index()].name.clone();
@@ -401,7 +402,7 @@ fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut C
         let node = Some(node(manifest, target));
         let crash =
             Crash { cluster: name(target), node, process: None, storage: fate(storage), returns: None };
-        Fault { crash: Some(crash), ..Fault::default() }
+        FaultSpec { crash: Some(crash), ..FaultSpec::default() }
     };
     let outside = |chance: &mut Chance, storage| {
         let all = manifest.processes.iter().filter(|it| it.cluster == ClusterId::OUTSIDE);
@@ -410,7 +411,7 @@ fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut C
             let process = Some(chance.pick(&names));
             let crash =
                 Crash { cluster: ANY.into(), node: None, process, storage: fate(storage), returns: None };
-            Fault { crash: Some(crash), ..Fault::default() }
+            FaultSpec { crash: Some(crash), ..FaultSpec::default() }
         })
     };
     let ranks = manifest.with_role(Role::RANK).filter(|&it| it != process);
@@ -426,7 +427,7 @@ fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut C
         SecondFault::OtherCluster(storage) => any(chance, &other_clusters, storage),
         SecondFault::Cluster(storage) => {
             let lost = LoseCluster { cluster: name(process), storage: fate(storage), returns: None };
-            vec![Fault { lose_cluster: Some(lost), ..Fault::default() }]
+            vec![FaultSpec { lose_cluster: Some(lost), ..FaultSpec::default() }]
         }
         SecondFault::Outside(storage) => outside(chance, storage).into_iter().collect(),
         SecondFault::WithOutside(storage) => {

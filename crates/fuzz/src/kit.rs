@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use faultline_api::Federation;
-use faultline_api::resource::{Protocol as Asked, Unprotected};
+use faultline_api::resource::{ProtocolSpec, Unprotected};
 use faultline_catalog::{MessagesSetup, SetupError, manifest};
 use faultline_checker::{Judgement, Property};
 use faultline_core::Promises;
@@ -165,7 +165,7 @@ where
     fn federation(&self, seed: u64) -> Federation {
         let extra = P::extra_processes(&self.config);
         let mut federation = federation_promised(seed, Promises::of::<P>(&self.config), &extra);
-        federation.spec.protocol = Asked::None(Unprotected {});
+        federation.spec.protocol = ProtocolSpec::None(Unprotected {});
         federation
     }
 

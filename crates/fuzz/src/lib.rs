@@ -34,6 +34,6 @@ pub use contract::{Difference, Differs, difference};
 pub use coverage::{BLOCK, Coverage, CoverageName, Observed, Shares, State};
 pub use directed::{Directions, MomentCoverage, MomentShares, directed_scenario, is_directed};
 pub use kit::{Candidate, SeedResult};
-pub use scenario::{Protocol, Scenario, UnknownProtocol};
+pub use scenario::{ProtocolName, Scenario, UnknownProtocol};
 pub use shrink::{Shrunk, Steps, shrink};
 pub use trial::{Trial, repeats, run, seed_under_way};

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::coverage::{Coverage, Observed};
 use crate::directed::Directions;
-use crate::scenario::{Protocol, Scenario};
+use crate::scenario::{ProtocolName, Scenario};
 use crate::trial::{Trial, run};
 
 /// Mutations that no observation of a run can distinguish from the correct code, with the reason.
@@ -259,7 +259,8 @@ impl Mutant {
             panics: 0,
             unusual: Vec::new(),
         };
-        let protocols: Vec<Protocol> = mutation.run_by().iter().filter_map(|it| it.parse().ok()).collect();
+        let protocols: Vec<ProtocolName> =
+            mutation.run_by().iter().filter_map(|it| it.parse().ok()).collect();
         let each = |seeds: u64| {
             let protocols = protocols.clone();
             (0..seeds).flat_map(move |seed| protocols.clone().into_iter().map(move |it| (seed, it)))

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use faultline_api::Federation;
-use faultline_api::resource::{Application, Protocol as Options, SharedOptions};
+use faultline_api::resource::{ApplicationSpec, ProtocolSpec, SharedOptions};
 use faultline_catalog::Defect;
 use serde_json::Value;
 
@@ -23,11 +23,11 @@ pub struct Scenario {
 
 /// A protocol for which federations can be drawn: all except `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Protocol(&'static str);
+pub struct ProtocolName(&'static str);
 
 /// The error for a name that is not the name of such a protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a protocol that can be fuzzed; use one of: {all}", all = Protocol::all().map(Protocol::name).collect::<Vec<_>>().join(", "))]
+#[error("`{0}` is not a protocol that can be fuzzed; use one of: {all}", all = ProtocolName::all().map(ProtocolName::name).collect::<Vec<_>>().join(", "))]
 pub struct UnknownProtocol(String);
 
 impl Scenario {
@@ -37,7 +37,7 @@ impl Scenario {
     /// # Panics
     ///
     /// Panics if the defect belongs to a protocol that cannot be fuzzed.
-    pub fn new(seed: u64, protocol: Option<Protocol>, defect: Option<Defect>) -> Scenario {
+    pub fn new(seed: u64, protocol: Option<ProtocolName>, defect: Option<Defect>) -> Scenario {
         let demanded = defect.map(|it| it.protocol().parse().expect("there are scenarios for defects"));
         Scenario { seed, federation: generate::federation(seed, protocol.or(demanded)), defect }
     }
@@ -45,7 +45,7 @@ impl Scenario {
     /// Sets parameters of a protocol from another crate. Has no effect on other protocols.
     #[must_use]
     pub fn set(mut self, parameters: &[(String, Value)]) -> Scenario {
-        if let Options::Custom(custom) = &mut self.federation.spec.protocol {
+        if let ProtocolSpec::Custom(custom) = &mut self.federation.spec.protocol {
             custom.parameters.extend(parameters.iter().cloned());
         }
         self
@@ -53,7 +53,7 @@ impl Scenario {
 
     /// Returns whether its application is `salted`, whose re-execution differs and which is judged only by properties.
     pub fn is_salted(&self) -> bool {
-        matches!(self.federation.spec.application, Application::Salted(_))
+        matches!(self.federation.spec.application, ApplicationSpec::Salted(_))
     }
 
     /// Returns the scenario as the text of a file, including the seed.
@@ -64,10 +64,10 @@ impl Scenario {
     }
 }
 
-impl Protocol {
+impl ProtocolName {
     /// Returns all protocols, in the order of the resource.
-    pub fn all() -> impl Iterator<Item = Protocol> {
-        let all = Options::names().map(Protocol);
+    pub fn all() -> impl Iterator<Item = ProtocolName> {
+        let all = ProtocolSpec::names().map(ProtocolName);
         all.filter(|it| it.with(SharedOptions::default()).family().is_some())
     }
 
@@ -78,25 +78,25 @@ impl Protocol {
 
     /// Returns whether the protocol comes from another crate.
     pub fn is_custom(self) -> bool {
-        matches!(self.with(SharedOptions::default()), Options::Custom(_))
+        matches!(self.with(SharedOptions::default()), ProtocolSpec::Custom(_))
     }
 
     /// Returns the protocol with these options.
-    pub(crate) fn with(self, stated: SharedOptions) -> Options {
-        Options::named(self.0, stated).expect("the name denotes a protocol")
+    pub(crate) fn with(self, stated: SharedOptions) -> ProtocolSpec {
+        ProtocolSpec::named(self.0, stated).expect("the name denotes a protocol")
     }
 }
 
-impl fmt::Display for Protocol {
+impl fmt::Display for ProtocolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Protocol {
+impl FromStr for ProtocolName {
     type Err = UnknownProtocol;
 
-    fn from_str(name: &str) -> Result<Protocol, UnknownProtocol> {
-        Protocol::all().find(|it| it.name() == name).ok_or_else(|| UnknownProtocol(name.to_owned()))
+    fn from_str(name: &str) -> Result<ProtocolName, UnknownProtocol> {
+        ProtocolName::all().find(|it| it.name() == name).ok_or_else(|| UnknownProtocol(name.to_owned()))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use faultline_api::resource::Protocol as Asked;
+use faultline_api::resource::ProtocolSpec;
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Property, Strictness};
 use faultline_core::fault::Outcome;
@@ -65,7 +65,7 @@ pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
     UNDER_WAY.set(Some(scenario.seed));
     let UnjudgedRun { stats, run } = played(&scenario)?;
     let strictness = match scenario.federation.spec.protocol {
-        Asked::Custom(_) => Strictness::Lenient,
+        ProtocolSpec::Custom(_) => Strictness::Lenient,
         _ => Strictness::Strict,
     };
     let Recording { manifest, trace, judgement } = run.judge_as(strictness);

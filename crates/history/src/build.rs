@@ -10,9 +10,9 @@ use faultline_core::{
 use faultline_trace::{Stream, Trace};
 
 use super::groups::{CheckpointName, Commit, Groups, RestoredBy, StoredCopy};
+use super::hosting::{self, HostingPeriod};
 use super::messages::{MessageNo, Messages};
 use super::planned::{Ceded, Joined, Planned, Removed, Rerun, Task};
-use super::stints::{self, Stint};
 use super::supervision::Supervision;
 use super::tasks::{self, Absorption, Step, Tasks};
 use crate::context::Context;
@@ -23,8 +23,8 @@ use crate::history::{
 
 pub(crate) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
     let mut builder = Builder::new(trace, context);
-    if let Some(stints) = stints::of(trace) {
-        stints.iter().for_each(|stint| builder.read_stint(stint));
+    if let Some(periods) = hosting::of(trace) {
+        periods.iter().for_each(|period| builder.read_period(period));
         return builder.finish();
     }
     for (&(process, life), stream) in &trace.streams {
@@ -170,8 +170,8 @@ impl<'a> Builder<'a> {
         self.close(&mut cursor, stream.len() as u32);
     }
 
-    fn read_stint(&mut self, stint: &Stint<'a>) {
-        let Stint { partition, host, life, stream, begin, ref facts, .. } = *stint;
+    fn read_period(&mut self, period: &HostingPeriod<'a>) {
+        let HostingPeriod { partition, host, life, stream, begin, ref facts, .. } = *period;
         let Some(facts) = facts else { return self.read(partition, life, stream) };
         let mut cursor = self.begin(partition, host, life, stream, (begin, true));
         for &fact in facts {

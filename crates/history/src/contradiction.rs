@@ -13,7 +13,7 @@ pub enum Contradiction {
     /// No fact states the start of a life.
     StartMissing(ProcessId, Life),
     /// A life reported facts before it was started.
-    StatedTooEarly(ProcessId, Life),
+    ReportedTooEarly(ProcessId, Life),
     /// A life started before the failure of the previous one was detected.
     StartedTooEarly {
         /// The process.
@@ -43,7 +43,7 @@ pub enum Contradiction {
     /// Only the facts state that the run completed.
     CompletedDespiteManifest,
     /// The supervisor reported facts after the end of the run.
-    StatedAfterEnd,
+    ReportedAfterEnd,
     /// The time of the last fact does not match the duration of the run.
     WrongEnd {
         /// The end according to the manifest.

@@ -18,7 +18,7 @@
 //! | `messages` | every message with its sends, stamps and deliveries |
 //! | `planned` | planned programs, whose tasks are assigned to partitions in advance |
 //! | [`recoveries`] | the cost of recoveries of planned programs |
-//! | `stints` | the facts of each partition |
+//! | `hosting` | the facts of each partition |
 //! | `stored` | the parts that are stored at the end of the run |
 //! | `supervision` | the supervisor's actions |
 //! | `tasks` | programs whose tasks are stolen |
@@ -30,11 +30,11 @@ mod context;
 mod contradiction;
 mod groups;
 mod history;
+mod hosting;
 pub mod lost;
 mod messages;
 mod planned;
 pub mod recoveries;
-mod stints;
 mod stored;
 mod supervision;
 mod tasks;

@@ -11,7 +11,7 @@ use faultline_trace::Trace;
 
 /// The cost of one recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
+pub struct RecoveryCost {
     /// The time at which the first partition joined.
     pub began: Time,
     /// The time at which the last task was re-executed, or the last partition joined.
@@ -34,7 +34,7 @@ pub struct Recovery {
 /// The recoveries of a run, from its facts.
 #[derive(Clone, Debug, Default)]
 pub struct Recoveries {
-    by_epoch: BTreeMap<Incarnation, Recovery>,
+    by_epoch: BTreeMap<Incarnation, RecoveryCost>,
     /// The partition of the task whose facts a process is about to state.
     executing: BTreeMap<ProcessId, ProcessId>,
     /// The number of tasks that the state of each partition contains.
@@ -46,7 +46,7 @@ pub struct Recoveries {
 
 impl Recoveries {
     /// Iterates over all recoveries, in order.
-    pub fn all(&self) -> impl Iterator<Item = (Incarnation, &Recovery)> {
+    pub fn all(&self) -> impl Iterator<Item = (Incarnation, &RecoveryCost)> {
         self.by_epoch.iter().map(|(epoch, it)| (*epoch, it))
     }
 
@@ -101,7 +101,7 @@ impl Recoveries {
     }
 
     fn joined(&mut self, partition: ProcessId, epoch: Incarnation, slot: Position, at: Time) {
-        let new = || Recovery { began: at, ..Recovery::default() };
+        let new = || RecoveryCost { began: at, ..RecoveryCost::default() };
         let recovery = self.by_epoch.entry(epoch).or_insert_with(new);
         recovery.ended = recovery.ended.max(at);
         if self.restored.remove(&partition) {

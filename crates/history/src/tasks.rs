@@ -97,7 +97,7 @@ pub struct End {
     /// The fact that states the end.
     pub at: Point,
     /// The self-reported contents of the result.
-    pub stated: Sums,
+    pub reported: Sums,
     /// The contents according to the facts; `None` if unknown.
     pub found: Option<Sums>,
 }
@@ -364,14 +364,16 @@ impl<'a> Pass<'_, 'a> {
             }
             Fact::Finished(finished) => {
                 let Witness { sent, delivered, .. } = finished.0;
-                let stated = Sums { sent, delivered };
+                let reported = Sums { sent, delivered };
                 match state.parts.get(&Theft::NONE) {
-                    _ if stated == Sums::default() || state.is_unknown => {}
+                    _ if reported == Sums::default() || state.is_unknown => {}
                     Some(part) if part.is_done() => {
                         let found = (!part.is_vague).then_some(part.sums);
-                        self.tasks.ends.push(End { at, stated, found });
+                        self.tasks.ends.push(End { at, reported, found });
                     }
-                    Some(_) if self.is_mixed(state) => self.tasks.ends.push(End { at, stated, found: None }),
+                    Some(_) if self.is_mixed(state) => {
+                        self.tasks.ends.push(End { at, reported, found: None })
+                    }
                     Some(part) => {
                         let left = part.open.len() as u64 + u64::from(part.lent);
                         self.impossible(state, at, ImpossibleFact::EndedEarly { left });

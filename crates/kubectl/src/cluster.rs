@@ -50,14 +50,14 @@ fn is_temporary(error: &kube::Error) -> bool {
 }
 
 /// One namespace of a cluster.
-pub(crate) struct Cluster {
+pub(crate) struct KubernetesCluster {
     client: Client,
     namespace: String,
 }
 
-impl Cluster {
+impl KubernetesCluster {
     /// Connects in the same way as `kubectl`.
-    pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<Cluster, CommandError> {
+    pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<KubernetesCluster, CommandError> {
         const HELP: &str = "set the environment variable KUBECONFIG to the path of a kubeconfig, and choose one of its \
                             contexts with `--context`; check with `kubectl get federations`";
         // A test may already have connected.
@@ -75,7 +75,7 @@ impl Cluster {
         };
         let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|it| unfit(&it))?;
-        Ok(Cluster { client, namespace })
+        Ok(KubernetesCluster { client, namespace })
     }
 
     /// Returns the client, for requests that do not concern a federation.
@@ -90,8 +90,8 @@ impl Cluster {
 
     /// Creates a view of a namespace on a cluster with an existing client.
     #[cfg(test)]
-    pub(crate) fn at(client: Client, namespace: &str) -> Cluster {
-        Cluster { client, namespace: namespace.to_owned() }
+    pub(crate) fn at(client: Client, namespace: &str) -> KubernetesCluster {
+        KubernetesCluster { client, namespace: namespace.to_owned() }
     }
 
     /// Returns a federation.

@@ -24,7 +24,7 @@ use tokio::signal::ctrl_c;
 use tokio::time::sleep;
 
 use crate::arguments::{DoctorArguments, KubernetesArguments};
-use crate::cluster::{Cluster, INSTALL};
+use crate::cluster::{INSTALL, KubernetesCluster};
 
 /// Oldest minor version of Kubernetes 1 that supports the definition's rules.
 const OLDEST: u32 = 33;
@@ -52,7 +52,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> 
 /// Examines what a cluster can run and, on request, which links it can shape.
 fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Examination, CommandError> {
     crate::block_on(async {
-        let cluster = Cluster::connect(arguments).await?;
+        let cluster = KubernetesCluster::connect(arguments).await?;
         let namespace = cluster.namespace().to_owned();
         let examiner = Examiner { client: cluster.client(), namespace: namespace.clone() };
         let version = examiner.client.apiserver_version().await;

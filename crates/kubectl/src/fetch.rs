@@ -15,14 +15,14 @@ use kube::ResourceExt;
 use miette::miette;
 
 use crate::arguments::FetchArguments;
-use crate::cluster::Cluster;
+use crate::cluster::KubernetesCluster;
 use crate::supervisor::{RequestError, Supervisor};
 
 /// Executes `kubectl faultline fetch`.
 pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
     let dir = crate::block_on(async {
         let name = name(&arguments.federation)?;
-        let cluster = Cluster::connect(&arguments.cluster).await?;
+        let cluster = KubernetesCluster::connect(&arguments.cluster).await?;
         let federation = cluster.federation(name).await?;
         let phase = federation.status.as_ref().map(|it| it.phase).unwrap_or_default();
         if federation.status.is_none() {

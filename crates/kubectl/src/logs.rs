@@ -10,14 +10,14 @@ use kube::api::LogParams;
 use miette::miette;
 
 use crate::arguments::LogsArguments;
-use crate::cluster::Cluster;
+use crate::cluster::KubernetesCluster;
 use crate::fetch;
 
 /// Executes `kubectl faultline logs`.
 pub(crate) fn logs(arguments: &LogsArguments) -> Result<Exit, CommandError> {
     crate::block_on(async {
         let name = fetch::name(&arguments.federation)?;
-        let cluster = Cluster::connect(&arguments.cluster).await?;
+        let cluster = KubernetesCluster::connect(&arguments.cluster).await?;
         let federation = cluster.federation(name).await?;
         let pod = pod(&federation, arguments.process.as_deref())?;
         let parameters = LogParams {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use faultline_api::Federation;
 use faultline_api::quantity;
 use faultline_api::resource::{FederationStatus, Phase, condition};
-use faultline_api::supervision::{self, Status};
+use faultline_api::supervision::{self, RunStatus};
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::memory::set_limit;
-use faultline_console::recording::Recording;
+use faultline_console::recording::LocatedRecording;
 use faultline_console::repetition::Repetition;
 use faultline_console::screen::{Row, Screen};
 use faultline_console::source::{Source, unfit};
@@ -22,7 +22,7 @@ use miette::miette;
 use tokio::time::sleep;
 
 use crate::arguments::{KubernetesArguments, RunArguments};
-use crate::cluster::{Cluster, ClusterError};
+use crate::cluster::{ClusterError, KubernetesCluster};
 use crate::fetch::{unpack, unreachable};
 use crate::supervisor::{Supervisor, is_over};
 
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
     repetition.perform(first, |seed, dir| {
         once(arguments, with_seed(&federation, seed)?, dir, &interrupted)?;
-        Recording::read(dir)
+        LocatedRecording::read(dir)
     })
 }
 
@@ -96,7 +96,7 @@ fn once(
     let screen = Screen::new(arguments.output, arguments.repeat > 1, title);
     let timeout = arguments.timeout;
     crate::block_on(async {
-        let cluster = Cluster::connect(&place(&arguments.cluster, &federation)?).await?;
+        let cluster = KubernetesCluster::connect(&place(&arguments.cluster, &federation)?).await?;
         let mut wanted = Federation::new(&name(&federation), federation.spec.clone());
         wanted.metadata.namespace = Some(cluster.namespace().to_owned());
         let federation = cluster.create(&wanted).await?;
@@ -167,7 +167,7 @@ async fn within(
 }
 
 /// Deletes a federation whose run has ended. Retries for half a minute if the API server cannot be reached.
-async fn delete(cluster: &Cluster, federation: &Federation) -> Result<(), CommandError> {
+async fn delete(cluster: &KubernetesCluster, federation: &Federation) -> Result<(), CommandError> {
     for failures in 0..MAX_DELAY.ilog2() {
         match cluster.delete(federation).await {
             Err(ClusterError { is_temporary: true, .. }) => sleep(CHECK_EVERY * 2_u32.pow(failures)).await,
@@ -179,7 +179,7 @@ async fn delete(cluster: &Cluster, federation: &Federation) -> Result<(), Comman
 
 /// A run that is being followed.
 struct Watch<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a KubernetesCluster,
     federation: &'a Federation,
     screen: Screen,
     /// Time between two checks.
@@ -298,7 +298,7 @@ impl Watch<'_> {
         }
     }
 
-    fn show(&mut self, said: &Status, resource: &FederationStatus) {
+    fn show(&mut self, said: &RunStatus, resource: &FederationStatus) {
         for event in said.events.iter().filter(|it| it.number > self.told) {
             self.screen.show_event(event.at_seconds, &event.text);
         }
@@ -321,7 +321,7 @@ impl Watch<'_> {
     }
 }
 
-fn row(cluster: &supervision::Cluster) -> Row {
+fn row(cluster: &supervision::ClusterReport) -> Row {
     Row {
         name: cluster.name.clone(),
         processes: cluster.processes,
@@ -391,7 +391,7 @@ mod tests {
     }
 
     /// An API server that answers each request with the next of these answers, and repeats the last one.
-    fn cluster(answers: Vec<Result<serde_json::Value, u16>>) -> (Cluster, Arc<AtomicUsize>) {
+    fn cluster(answers: Vec<Result<serde_json::Value, u16>>) -> (KubernetesCluster, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = asked.clone();
         let service = service_fn(move |_: Request<Body>| {
@@ -410,11 +410,14 @@ mod tests {
                 }
             }
         });
-        (Cluster::at(kube::Client::new(service, "default"), "default"), asked)
+        (KubernetesCluster::at(kube::Client::new(service, "default"), "default"), asked)
     }
 
     /// Returns the outcome of following a run on this cluster.
-    async fn followed(cluster: &Cluster, timeout: Option<quantity::Duration>) -> Result<End, CommandError> {
+    async fn followed(
+        cluster: &KubernetesCluster,
+        timeout: Option<quantity::Duration>,
+    ) -> Result<End, CommandError> {
         let federation: Federation = serde_json::from_value(resource(json!({}))).expect("a federation");
         let quiet = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
         let mut watch = Watch {

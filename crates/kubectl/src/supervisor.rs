@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
-use faultline_api::supervision::{self, BUNDLE, STATUS, Status};
+use faultline_api::supervision::{self, BUNDLE, RunStatus, STATUS};
 use faultline_client::ports;
 use faultline_client::supervisor::{HttpRequest, HttpResponse, SupervisorError};
 use futures::stream;
@@ -83,7 +83,7 @@ impl Supervisor {
     }
 
     /// Returns the status of the federation, with the events after number `after`.
-    pub(crate) async fn status(&self, after: u64) -> Result<Status, RequestError> {
+    pub(crate) async fn status(&self, after: u64) -> Result<RunStatus, RequestError> {
         let Forwarded { answer, _port } = self.ask(&format!("{STATUS}?after={after}")).await?;
         let said = answer.whole().await.map_err(|it| self.silent(it))?;
         Ok(serde_json::from_slice(&said)?)
@@ -125,6 +125,6 @@ impl Supervisor {
 }
 
 /// Returns whether the run has ended and been judged, or failed.
-pub(crate) fn is_over(status: &Status) -> bool {
+pub(crate) fn is_over(status: &RunStatus) -> bool {
     matches!(status.phase, supervision::RunPhase::Completed | supervision::RunPhase::Failed)
 }

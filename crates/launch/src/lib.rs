@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use faultline_api::quantity::Bandwidth;
-use faultline_api::resource::StorageKind as Asked;
+use faultline_api::resource::StorageKind;
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::{ClusterId, Span};
 use faultline_runtime::memory;
 use faultline_runtime::metrics::ClusterNames;
 use faultline_runtime::supervise::{ChangeQueue, Names, UnexpectedEnd};
-use faultline_runtime::{Links, RunOptions, RunOutcome, StorageKind, StorageOptions};
+use faultline_runtime::{Links, RunOptions, RunOutcome, StorageMedium, StorageOptions};
 use faultline_session::{BYTES_PER_FACT, MemoryBound, RunEnd, memory_bound};
 
 pub use node::{HostError, node};
@@ -41,8 +41,8 @@ pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
         links: Links { requested: setup.links.clone() },
         storage: StorageOptions {
             kind: match setup.storage.kind {
-                Asked::Memory => StorageKind::Memory,
-                Asked::Disk => StorageKind::Disk,
+                StorageKind::Memory => StorageMedium::Memory,
+                StorageKind::Disk => StorageMedium::Disk,
             },
             write_bandwidth: setup.storage.write_bandwidth.map_or(0, Bandwidth::bytes_per_second),
             latency: setup.storage.latency.map_or(Span::ZERO, |it| it.0),

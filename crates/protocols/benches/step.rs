@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use faultline_core::process::{ActionOf, In};
 use faultline_core::{
-    Action, Application, Birth, Boot, Chunk, Cluster, ClusterId, Digest, Event, FactKinds, Incarnation, Job,
-    Life, Member, Membership, MembershipVersion, Node, NodeConfig, NodeId, Outbox, Payload, Process,
+    Action, Application, Boot, Chunk, Cluster, ClusterId, Digest, Event, FactKinds, Incarnation, Job, Life,
+    LifeStart, Member, Membership, MembershipVersion, Node, NodeConfig, NodeId, Outbox, Payload, Process,
     ProcessId, Progress, Protocol, Role, Span, Time, To,
 };
 use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo, Scope};
@@ -99,7 +99,7 @@ impl<P: Process> TestDriver<P> {
         };
         let config = Arc::new(config);
         for index in 0..2 {
-            let birth = Birth {
+            let start = LifeStart {
                 me: ProcessId(index as u32),
                 life: Life(1),
                 boot: Boot::Fresh,
@@ -109,7 +109,7 @@ impl<P: Process> TestDriver<P> {
                 seed: 1,
                 facts: FactKinds::ALL,
             };
-            let process = P::start(birth, driver.now, &mut driver.actions);
+            let process = P::start(start, driver.now, &mut driver.actions);
             driver.processes.push(process);
             driver.perform(index);
         }

@@ -18,5 +18,5 @@ mod shared_list;
 pub mod spbc;
 pub mod theft;
 
-pub use machines::logs::{Channel, Content, Covered, Head, LogSize, Logged, SegmentNo, Settled};
-pub use machines::{InTransit, Interval, LoggingOptions, Meet, Options};
+pub use machines::logs::{Channel, Content, Covered, Head, LogSegmentNo, LogSize, Logged, Settled};
+pub use machines::{ChannelReport, InTransit, Interval, LoggingOptions, Options};

@@ -6,11 +6,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Claim, FaultModel, Gauges, GroupId, Host, Input, Life, Machine, Membership, Position, ProcessId,
-    Promises, Protocol, ProtocolTypes, Role, Scope, Stamp, Time,
+    Claim, FaultModel, Gauges, GroupId, Host, Input, Life, LifeStart, Machine, Membership, Position,
+    ProcessId, Promises, Protocol, ProtocolTypes, Role, Scope, Stamp, Time,
 };
 use faultline_dataflow::partition::{PartitionHost, PartitionInput, PartitionProtocol};
-use faultline_dataflow::recovery::{self, Recovery};
+use faultline_dataflow::recovery::{TaskHost, TaskInput, TaskProtocol};
 use serde::{Deserialize, Serialize};
 
 /// Any failure ends the run.
@@ -53,10 +53,10 @@ impl Protocol for NoProtocol {
         Vec::new()
     }
 
-    fn start(birth: Birth<()>, _: Time, host: &mut dyn Host<Self>) -> Self {
-        let lost = birth.life > Life(1);
+    fn start(start: LifeStart<()>, _: Time, host: &mut dyn Host<Self>) -> Self {
+        let lost = start.life > Life(1);
         if lost {
-            give_up(Scope::Cluster.group_of(&birth.membership, birth.me), host);
+            give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
         } else {
             host.release();
         }
@@ -88,7 +88,7 @@ impl Protocol for NoProtocol {
 }
 
 /// No fault tolerance for programs of tasks: all messages of a theft pass through.
-impl Recovery for NoProtocol {
+impl TaskProtocol for NoProtocol {
     type Config = ();
     const FIFO: bool = false;
 
@@ -100,20 +100,20 @@ impl Recovery for NoProtocol {
         Vec::new()
     }
 
-    fn start(birth: Birth<()>, _: Time, host: &mut dyn recovery::Host<Self>) -> Self {
-        let lost = birth.life > Life(1);
+    fn start(start: LifeStart<()>, _: Time, host: &mut dyn TaskHost<Self>) -> Self {
+        let lost = start.life > Life(1);
         if lost {
-            give_up(Scope::Cluster.group_of(&birth.membership, birth.me), host);
+            give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
         } else {
             host.release();
         }
         NoProtocol { lost }
     }
 
-    fn handle(&mut self, input: recovery::Input<Self>, _: Time, host: &mut dyn recovery::Host<Self>) {
+    fn handle(&mut self, input: TaskInput<Self>, _: Time, host: &mut dyn TaskHost<Self>) {
         match input {
-            recovery::Input::Due(theft, leg) => host.pass(theft, leg),
-            recovery::Input::Membership(membership) if !self.lost => {
+            TaskInput::Due(theft, leg) => host.pass(theft, leg),
+            TaskInput::Membership(membership) if !self.lost => {
                 if let Some(group) = first_failed(&membership) {
                     self.lost = true;
                     host.hold();
@@ -146,12 +146,12 @@ impl PartitionProtocol for NoProtocol {
         Vec::new()
     }
 
-    fn start(birth: Birth<()>, _: Time, host: &mut dyn PartitionHost<Self>) -> Self {
-        let lost = birth.life > Life(1);
+    fn start(start: LifeStart<()>, _: Time, host: &mut dyn PartitionHost<Self>) -> Self {
+        let lost = start.life > Life(1);
         if lost {
-            give_up(Scope::Cluster.group_of(&birth.membership, birth.me), host);
+            give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
         } else {
-            host.release(birth.me);
+            host.release(start.me);
         }
         NoProtocol { lost }
     }

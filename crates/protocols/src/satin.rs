@@ -19,10 +19,10 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Boot, Cause, Claim, Membership, Position, ProcessId, Promise, Promises, ProtocolTypes, Role,
+    Boot, Cause, Claim, LifeStart, Membership, Position, ProcessId, Promise, Promises, ProtocolTypes, Role,
     Scope, Sn, TaskId, Theft, Time, To, Vectors, defects,
 };
-use faultline_dataflow::recovery::{Host, Input, LastState, Leg, Recovery, root};
+use faultline_dataflow::recovery::{LastState, Leg, TaskHost, TaskInput, TaskProtocol, root};
 use faultline_dataflow::successor;
 use serde::{Deserialize, Serialize};
 
@@ -124,7 +124,7 @@ impl ProtocolTypes for Satin {
     type Saved = ();
 }
 
-impl Recovery for Satin {
+impl TaskProtocol for Satin {
     type Config = Config;
     const FIFO: bool = false;
 
@@ -136,8 +136,8 @@ impl Recovery for Satin {
         Vec::new()
     }
 
-    fn start(birth: Birth<Config>, _: Time, host: &mut dyn Host<Self>) -> Self {
-        let Birth { me, life, boot, membership, config, .. } = birth;
+    fn start(start: LifeStart<Config>, _: Time, host: &mut dyn TaskHost<Self>) -> Self {
+        let LifeStart { me, life, boot, membership, config, .. } = start;
         let is_rank = membership.member(me).role == Role::RANK;
         let (orphaned, table, waiting) = (BTreeSet::new(), Table::default(), BTreeMap::new());
         let this = Satin { me, is_rank, config: *config, membership, orphaned, table, waiting };
@@ -159,31 +159,31 @@ impl Recovery for Satin {
         this
     }
 
-    fn handle(&mut self, input: Input<Self>, _: Time, host: &mut dyn Host<Self>) {
+    fn handle(&mut self, input: TaskInput<Self>, _: Time, host: &mut dyn TaskHost<Self>) {
         match input {
-            Input::Due(theft, Leg::Task) => self.lent(theft, host),
-            Input::Due(theft, Leg::Result)
+            TaskInput::Due(theft, Leg::Task) => self.lent(theft, host),
+            TaskInput::Due(theft, Leg::Result)
                 if self.orphaned.contains(&theft) && !self.is_mutated(Defect::OrphanSentToVictim) =>
             {
                 self.ended(theft, host)
             }
             // The result of an orphan stays where it is: another process may need it.
-            Input::Due(theft, Leg::Receipt)
+            TaskInput::Due(theft, Leg::Receipt)
                 if self.table.by_theft.contains_key(&theft)
                     && !self.is_mutated(Defect::ReceiptRemovesOrphan) => {}
-            Input::Due(theft, leg) => host.pass(theft, leg),
-            Input::Control { from, message } => self.handle_message(from, message, host),
-            Input::Membership(membership) => self.membership_changed(membership, host),
+            TaskInput::Due(theft, leg) => host.pass(theft, leg),
+            TaskInput::Control { from, message } => self.handle_message(from, message, host),
+            TaskInput::Membership(membership) => self.membership_changed(membership, host),
             // No process waits for an unwanted result, and nothing is written.
-            Input::Unwanted(..)
-            | Input::Changed
-            | Input::Image { .. }
-            | Input::Persisted(_)
-            | Input::PersistFailed(_)
-            | Input::Read { .. }
-            | Input::Listed(_)
-            | Input::Recorded { .. }
-            | Input::Timeout => {}
+            TaskInput::Unwanted(..)
+            | TaskInput::Changed
+            | TaskInput::Image { .. }
+            | TaskInput::Persisted(_)
+            | TaskInput::PersistFailed(_)
+            | TaskInput::Read { .. }
+            | TaskInput::Listed(_)
+            | TaskInput::Recorded { .. }
+            | TaskInput::Timeout => {}
         }
     }
 
@@ -220,7 +220,7 @@ impl Satin {
     }
 
     /// Handles a task that was lent to a thief that requested it, or to the holder of the orphan.
-    fn lent(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
+    fn lent(&mut self, theft: Theft, host: &mut dyn TaskHost<Self>) {
         let is_own = theft.thief == self.me;
         let debt = host.debt(theft).filter(|_| is_own);
         let is_lost = !self.is_thief_in_same_life(theft) || is_own && debt.is_none();
@@ -237,7 +237,7 @@ impl Satin {
     }
 
     /// Handles a process's request for the result of an orphan.
-    fn fetched(&mut self, by: ProcessId, theft: Theft, host: &mut dyn Host<Self>) {
+    fn fetched(&mut self, by: ProcessId, theft: Theft, host: &mut dyn TaskHost<Self>) {
         match host.debt(theft) {
             Some(true) => self.give(by, theft, host),
             Some(false) if self.is_mutated(Defect::WaitingForgotten) => {}
@@ -247,7 +247,7 @@ impl Satin {
     }
 
     /// Handles an orphan whose result is complete.
-    fn ended(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
+    fn ended(&mut self, theft: Theft, host: &mut dyn TaskHost<Self>) {
         if !self.table.by_theft.contains_key(&theft) {
             self.announce(&[theft], host);
         }
@@ -259,14 +259,14 @@ impl Satin {
         }
     }
 
-    fn give(&mut self, to: ProcessId, theft: Theft, host: &mut dyn Host<Self>) {
+    fn give(&mut self, to: ProcessId, theft: Theft, host: &mut dyn TaskHost<Self>) {
         if to == self.me && !self.is_mutated(Defect::GivenStaysInTable) {
             self.table.remove(theft);
         }
         host.pass_orphan(theft, to);
     }
 
-    fn handle_message(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Self>) {
+    fn handle_message(&mut self, from: ProcessId, message: Message, host: &mut dyn TaskHost<Self>) {
         match message {
             Message::Orphans(orphans) => {
                 for &(task, theft) in orphans.iter() {
@@ -284,7 +284,7 @@ impl Satin {
         }
     }
 
-    fn membership_changed(&mut self, membership: Arc<Membership>, host: &mut dyn Host<Self>) {
+    fn membership_changed(&mut self, membership: Arc<Membership>, host: &mut dyn TaskHost<Self>) {
         let before = core::mem::replace(&mut self.membership, membership);
         let all = (0..self.membership.members.len() as u32).map(ProcessId);
         let (mut failed, mut new) = (BTreeSet::new(), Vec::new());
@@ -333,7 +333,7 @@ impl Satin {
     }
 
     /// Announces to all processes that this process has these orphans.
-    fn announce(&mut self, thefts: &[Theft], host: &mut dyn Host<Self>) {
+    fn announce(&mut self, thefts: &[Theft], host: &mut dyn TaskHost<Self>) {
         let named = thefts.iter().filter_map(|it| Some((host.owed(*it)?, *it)));
         let orphans: Arc<[(TaskId, Theft)]> = named.collect();
         if orphans.is_empty() {
@@ -348,7 +348,7 @@ impl Satin {
     }
 
     /// Restarts the program if the process that ran its first task failed permanently and this process is next.
-    fn restart_program(&self, host: &mut dyn Host<Self>) {
+    fn restart_program(&self, host: &mut dyn TaskHost<Self>) {
         let root = root(&self.membership);
         let is_next = self.membership.member(root).gone && successor(&self.membership, root) == self.me;
         let has_root = host.has_root() && !self.is_mutated(Defect::RootStartedTwice);

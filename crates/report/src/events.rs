@@ -13,7 +13,7 @@ use crate::names::{self, DisplayNames};
 
 /// A reportable event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct ReportedEvent {
     /// The kind of event, in one word.
     pub reason: &'static str,
     /// Whether the event is a warning.
@@ -63,7 +63,7 @@ impl EventReporter {
     }
 
     /// Handles a fact reported by `process`. Returns the event to report, if any.
-    pub fn stated(&mut self, process: ProcessId, fact: &Fact) -> Option<Event> {
+    pub fn observe(&mut self, process: ProcessId, fact: &Fact) -> Option<ReportedEvent> {
         let cluster = self.names.cluster_of(process);
         let group = self.names.group_of(process);
         match fact {
@@ -139,7 +139,7 @@ impl EventReporter {
     }
 
     /// Returns the event to report about the end of a life in addition to its detection, if any.
-    fn ended(&self, process: ProcessId, by: EndedBy) -> Option<Event> {
+    fn ended(&self, process: ProcessId, by: EndedBy) -> Option<ReportedEvent> {
         let name = self.names.process(process);
         match by {
             EndedBy::Fault(no) if self.pauses.contains(&no) => warn(
@@ -171,14 +171,14 @@ impl EventReporter {
     }
 
     /// Returns the event that reports the measurements of the links.
-    pub fn measured(&self, links: &[LinkEntry]) -> Event {
+    pub fn measured(&self, links: &[LinkEntry]) -> ReportedEvent {
         let all = count(links.len() as u64, "link");
         let off = links.iter().filter(|it| it.as_requested() == Some(false)).count();
         let (warning, text) = match off {
             0 => (false, format!("{all} measured, each with the requested delay")),
             _ => (true, format!("{off} of {all}: the measured delay differs from the requested one")),
         };
-        Event { reason: "LinksMeasured", warning, text }
+        ReportedEvent { reason: "LinksMeasured", warning, text }
     }
 
     /// Returns the number of committed checkpoints of a cluster, and how many of them were forced.
@@ -202,10 +202,10 @@ impl EventReporter {
     }
 }
 
-fn event(reason: &'static str, text: String) -> Option<Event> {
-    Some(Event { reason, warning: false, text })
+fn event(reason: &'static str, text: String) -> Option<ReportedEvent> {
+    Some(ReportedEvent { reason, warning: false, text })
 }
 
-fn warn(reason: &'static str, text: String) -> Option<Event> {
-    Some(Event { reason, warning: true, text })
+fn warn(reason: &'static str, text: String) -> Option<ReportedEvent> {
+    Some(ReportedEvent { reason, warning: true, text })
 }

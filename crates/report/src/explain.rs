@@ -7,7 +7,7 @@ use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, ProcessId, Promise, Span, StorageFate, Time,
 };
 use faultline_history::GroupId;
-use faultline_history::recoveries::Recovery;
+use faultline_history::recoveries::RecoveryCost;
 use faultline_trace::duration::{instant, lasted};
 use faultline_trace::fault::{describe_change, describe_fault, describe_injected_fault, not_restarted};
 use faultline_trace::manifest::{Copies, EffectEntry, ReplicaHolders};
@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::names::{DisplayNames, checkpoint};
 use crate::spent::TimeByActivity;
 use crate::text::percent;
-use crate::timeline::{Failure, RestoredMember, Rollback, Takeover, Tasks, Timeline};
+use crate::timeline::{Failure, RestoredMember, Takeover, Tasks, Timeline, TimelineRollback};
 
 /// One event with its explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -348,7 +348,7 @@ impl Explainer<'_> {
         }
     }
 
-    fn rollback(&self, place: usize, rollback: &Rollback) -> String {
+    fn rollback(&self, place: usize, rollback: &TimelineRollback) -> String {
         let cluster = self.names.group(rollback.group);
         let mut text = match rollback.cause {
             Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, from),
@@ -420,7 +420,7 @@ impl Explainer<'_> {
 
     /// Describes how long it took to detect the first failure, and how many more processes failed before the group
     /// resumed.
-    fn detection(&self, rollback: &Rollback) -> String {
+    fn detection(&self, rollback: &TimelineRollback) -> String {
         let mut failures: Vec<_> = rollback
             .failures
             .iter()
@@ -448,7 +448,7 @@ impl Explainer<'_> {
     }
 
     /// Describes the tasks that surviving processes re-executed for failed ones.
-    fn recovery(&self, it: &Recovery) -> String {
+    fn recovery(&self, it: &RecoveryCost) -> String {
         let (at, live) = (self.time(it.began), it.live.len() as u64);
         let processes = match live {
             1 => "the process that kept its state".to_owned(),
@@ -526,7 +526,7 @@ impl Explainer<'_> {
         }
     }
 
-    fn because_of_an_alert(&self, rollback: &Rollback, from: GroupId) -> String {
+    fn because_of_an_alert(&self, rollback: &TimelineRollback, from: GroupId) -> String {
         let cluster = self.names.group(rollback.group);
         let sender = self.names.group(from);
         let orphans = rollback
@@ -544,7 +544,7 @@ impl Explainer<'_> {
         format!("{had}, so it rolled back at {} to {}", self.time(rollback.began), target(rollback))
     }
 
-    fn lost(&self, rollback: &Rollback, moment: &str) -> String {
+    fn lost(&self, rollback: &TimelineRollback, moment: &str) -> String {
         let members = || rollback.members.values().filter(|it| it.lost > Span::ZERO);
         let Some(most) = members().map(|it| it.lost).max() else { return "no work was lost".to_owned() };
         let all = lasted(rollback.lost());
@@ -595,7 +595,7 @@ impl Explainer<'_> {
 }
 
 /// Describes the state to which a group rolls back.
-fn target(rollback: &Rollback) -> String {
+fn target(rollback: &TimelineRollback) -> String {
     match rollback.checkpoint {
         Some(position) => format!("its checkpoint {}", checkpoint(position)),
         None => "its initial state".to_owned(),

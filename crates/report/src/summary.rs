@@ -18,7 +18,7 @@ use crate::explain::{ExplainedEvent, count, enumerate, explain};
 use crate::names::{DisplayNames, checkpoint};
 use crate::spent::TimeByActivity;
 use crate::text::word;
-use crate::timeline::{Checkpoint, Rollback, Timeline};
+use crate::timeline::{Timeline, TimelineCheckpoint, TimelineRollback};
 
 /// Everything reported about a run. Times are in seconds since the application started; durations in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -411,8 +411,9 @@ fn idle_timer(
 ) -> Option<String> {
     let every = (*manifest.bounds.as_ref()?.checkpoint_every.get(id.index())?)?;
     let of_it = || {
-        let own =
-            |((group, _), _): &(&(GroupId, Position), &Checkpoint)| names.cluster_of_group(*group) == id;
+        let own = |((group, _), _): &(&(GroupId, Position), &TimelineCheckpoint)| {
+            names.cluster_of_group(*group) == id
+        };
         // The first checkpoint is taken before the application starts.
         history.checkpoints.iter().filter(own).filter(|((_, position), _)| position.sn.0 > 1)
     };
@@ -476,7 +477,7 @@ fn tasks_run(id: ClusterId, names: &DisplayNames, trace: &Trace) -> u64 {
     facts.filter(|(_, fact)| matches!(fact, Fact::Ran { .. } | Fact::Rerun { .. })).count() as u64
 }
 
-fn rollback(it: &Rollback, names: &DisplayNames, history: &Timeline) -> RollbackSummary {
+fn rollback(it: &TimelineRollback, names: &DisplayNames, history: &Timeline) -> RollbackSummary {
     let mut faults: Vec<u32> = it
         .failures
         .iter()

@@ -376,7 +376,7 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     let told: Vec<_> = trace
         .supervisor()
         .iter()
-        .filter_map(|(_, fact)| reporter.stated(ProcessId::SUPERVISOR, fact))
+        .filter_map(|(_, fact)| reporter.observe(ProcessId::SUPERVISOR, fact))
         .collect();
     let reasons: Vec<_> = told.iter().map(|it| it.reason).collect();
     let expected =

@@ -166,7 +166,7 @@ struct Memory {
 }
 
 impl Observer for Memory {
-    fn stated(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
+    fn recorded(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
 
     fn status(&mut self, _: Time, _: &Status) {
         let nodes = children().expect("Linux lists the children of a process");

@@ -19,7 +19,7 @@ use std::time::Instant;
 use faultline_core::application::Job;
 use faultline_core::process::{In, Out};
 use faultline_core::{
-    Action, Attempt, Birth, Chunk, Digest, Event, Fact, Gauges, Image, ImageName, Incarnation, Position,
+    Action, Attempt, Chunk, Digest, Event, Fact, Gauges, Image, ImageName, Incarnation, LifeStart, Position,
     Process, ProcessId, Sn, Snapshot, Span, Time, Witness,
 };
 use faultline_runtime::{NodeOptions, local, node};
@@ -161,8 +161,8 @@ impl Process for Writer {
     type Config = PathBuf;
     const FIFO: bool = false;
 
-    fn start(birth: Birth<PathBuf>, _: Time, out: &mut Out<Self>) -> Self {
-        let (me, results, began) = (birth.me, birth.config, Instant::now());
+    fn start(start: LifeStart<PathBuf>, _: Time, out: &mut Out<Self>) -> Self {
+        let (me, results, began) = (start.me, start.config, Instant::now());
         let mut writer = Writer { me, results, state: state().into(), began, times: Vec::new() };
         writer.write(out);
         writer

@@ -14,10 +14,12 @@ use std::time::Instant;
 
 use faultline_core::{Chunk, Digest, Fact, Life, ProcessId, Span, Time};
 use faultline_dataflow::programs::fibonacci::Fibonacci;
-use faultline_dataflow::{Call, Data, Frame, Program, Recovery, Stealing, TaskProcess, TaskProcessConfig};
+use faultline_dataflow::{
+    Call, Data, Frame, Program, Stealing, TaskProcess, TaskProcessConfig, TaskProtocol,
+};
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::placement::ReplicateTo;
-use faultline_protocols::theft::{self, Record, TaskRecovery};
+use faultline_protocols::theft::{self, StableState, TaskRecovery};
 use faultline_runtime::{NodeOptions, Observer, local, node};
 use faultline_runtime_tests::undisturbed;
 use faultline_supervisor::Status;
@@ -123,7 +125,7 @@ impl Program for Busy {
 struct Nothing;
 
 impl Observer for Nothing {
-    fn stated(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
+    fn recorded(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
 
     fn status(&mut self, _: Time, _: &Status) {}
 
@@ -150,7 +152,7 @@ fn serve(tic: bool, program: Busy, args: &[OsString]) -> Result<(), Box<dyn Erro
     if tic {
         let protocol = theft::Config {
             tau: Span::from_secs(1),
-            record: Record::Graph,
+            record: StableState::Graph,
             before_asking: false,
             replicas: 1,
             replicate_to: ReplicateTo::SameCluster,
@@ -162,7 +164,7 @@ fn serve(tic: bool, program: Busy, args: &[OsString]) -> Result<(), Box<dyn Erro
     }
 }
 
-fn run<P: Recovery + Send + 'static>(
+fn run<P: TaskProtocol + Send + 'static>(
     options: NodeOptions,
     protocol: P::Config,
     program: Busy,

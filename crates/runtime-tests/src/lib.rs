@@ -12,7 +12,7 @@ use faultline_conformance::{Scenario, membership};
 use faultline_core::{ClusterId, Span};
 use faultline_runtime::metrics::ClusterNames;
 use faultline_runtime::supervise::{ChangeQueue, Names};
-use faultline_runtime::{Links, RunOptions, StorageKind, StorageOptions};
+use faultline_runtime::{Links, RunOptions, StorageMedium, StorageOptions};
 use faultline_supervisor::Config;
 use faultline_trace::Bundle;
 
@@ -53,7 +53,7 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
         seed: scenario.seed,
         links,
         storage: StorageOptions {
-            kind: if volatile { StorageKind::Memory } else { StorageKind::Disk },
+            kind: if volatile { StorageMedium::Memory } else { StorageMedium::Disk },
             ..StorageOptions::default()
         },
         measure_again_for: Span::ZERO,

@@ -146,7 +146,7 @@ pub(crate) enum ToSupervisor {
         since: Time,
         delays: Vec<Span>,
     },
-    Stated {
+    Fact {
         fact: Fact,
         halted: bool,
     },

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use faultline_core::process::{ActionOf, In, Out, PacketOf};
 use faultline_core::{
-    Action, Birth, Boot, Event, Fact, FactKind, FactKinds, Job, JobNo, Membership, Process, ProcessId, Time,
-    To, Trigger,
+    Action, Boot, Event, Fact, FactKind, FactKinds, Job, JobNo, LifeStart, Membership, Process, ProcessId,
+    Time, To, Trigger,
 };
 use faultline_trace::FactsWriter;
 use faultline_trace::inputs::InputsWriter;
@@ -282,7 +282,7 @@ impl<P: Process + 'static> Engine<P> {
                 if self.process.is_some() {
                     return self.handle(Event::Membership(membership)).await;
                 }
-                let birth = Birth {
+                let start = LifeStart {
                     me: self.me.process,
                     life: self.me.life,
                     boot: self.inputs_of_process.boot,
@@ -294,9 +294,9 @@ impl<P: Process + 'static> Engine<P> {
                 };
                 let now = self.clock.now();
                 if let Some(inputs) = &mut self.outlets.inputs {
-                    inputs.birth::<P>(now, &birth).map_err(EngineError::Inputs)?;
+                    inputs.start::<P>(now, &start).map_err(EngineError::Inputs)?;
                 }
-                self.process = Some(P::start(birth, now, &mut self.actions));
+                self.process = Some(P::start(start, now, &mut self.actions));
                 self.perform(now).await
             }
             other => self.obey_at_once(other).await,
@@ -380,7 +380,7 @@ impl<P: Process + 'static> Engine<P> {
         }
         for action in actions.drain(..) {
             match action {
-                Action::Fact(fact) => self.state(now, fact).await?,
+                Action::Fact(fact) => self.record(now, fact).await?,
                 other => self.prepare(other),
             }
         }
@@ -388,14 +388,14 @@ impl<P: Process + 'static> Engine<P> {
         Ok(())
     }
 
-    async fn state(&mut self, now: Time, fact: Fact) -> Result<(), EngineError> {
+    async fn record(&mut self, now: Time, fact: Fact) -> Result<(), EngineError> {
         self.outlets.facts.write(now, &fact).map_err(EngineError::Facts)?;
         self.meter.count(now, &fact);
         let kind = fact.kind();
         let halted =
             self.attention.watches.iter().any(|watch| watch.matches(kind, self.me.process, self.me.cluster));
         if halted || self.attention.follows.contains(&kind) {
-            self.outward.push(Outward::Report(ToSupervisor::Stated { fact, halted }));
+            self.outward.push(Outward::Report(ToSupervisor::Fact { fact, halted }));
         }
         if halted { self.halt().await } else { Ok(()) }
     }
@@ -429,7 +429,7 @@ impl<P: Process + 'static> Engine<P> {
             Action::Started => Outward::Report(ToSupervisor::Started),
             Action::Held => Outward::Report(ToSupervisor::Held),
             Action::Compute(no, job) => Outward::Compute(no, job),
-            Action::Fact(_) => unreachable!("stated by `state`"),
+            Action::Fact(_) => unreachable!("handled by `record`"),
         });
     }
 

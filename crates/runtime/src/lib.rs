@@ -41,5 +41,5 @@ mod transport;
 pub use links::Links;
 pub use node::{NodeError, NodeOptions};
 pub use secret::{Keys, Secret};
-pub use storage::{StorageKind, StorageOptions};
+pub use storage::{StorageMedium, StorageOptions};
 pub use supervise::{Observer, RunError, RunOptions, RunOutcome};

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io;
 
 use faultline_core::process::{ActionOf, In};
-use faultline_core::{Birth, Life, Process, ProcessId, Time};
-use faultline_trace::inputs::{InputsWriter, Recorder};
+use faultline_core::{Life, LifeStart, Process, ProcessId, Time};
+use faultline_trace::inputs::{InputObserver, InputsWriter};
 use faultline_trace::{Bundle, BundleError};
 
 /// Records the inputs of a simulation's processes in its bundle.
@@ -47,13 +47,13 @@ impl InputRecorder {
     }
 }
 
-impl<P: Process> Recorder<P> for InputRecorder {
-    fn born(&mut self, at: Time, birth: &Birth<P::Config>) {
-        match self.bundle.inputs_writer(birth.me, birth.life) {
-            Ok(writer) => drop(self.writers.insert((birth.me, birth.life), writer)),
+impl<P: Process> InputObserver<P> for InputRecorder {
+    fn started(&mut self, at: Time, start: &LifeStart<P::Config>) {
+        match self.bundle.inputs_writer(start.me, start.life) {
+            Ok(writer) => drop(self.writers.insert((start.me, start.life), writer)),
             Err(error) => drop(self.error.get_or_insert(error)),
         }
-        self.with_writer(birth.me, birth.life, |it| it.birth::<P>(at, birth));
+        self.with_writer(start.me, start.life, |it| it.start::<P>(at, start));
     }
 
     fn given(&mut self, process: ProcessId, life: Life, at: Time, event: &In<P>) {

@@ -39,7 +39,7 @@ pub use backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
 use memory::most_facts;
 pub use memory::{BYTES_PER_FACT, bound_memory, memory_bound};
 pub use recording::{Recording, UnjudgedRecording};
-pub use simulator::{Observer, SimulationView, Simulator};
+pub use simulator::{SimulationObserver, SimulationView, Simulator};
 
 /// A run to be carried out: a federation with a seed, and everything else that determines the run.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ pub struct Session<'a> {
 
 /// The reason why a run has no record.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError<E> {
+pub enum SessionError<E> {
     /// The federation cannot be set up. Nothing was written.
     #[error(transparent)]
     Setup(#[from] SetupError),
@@ -171,7 +171,7 @@ impl<'a> Session<'a> {
         &self,
         bundle: &Bundle,
         backend: &mut B,
-    ) -> Result<UnjudgedRecording, RunError<B::Error>> {
+    ) -> Result<UnjudgedRecording, SessionError<B::Error>> {
         self.set_up(InBundle { session: self, bundle, backend })?
     }
 
@@ -185,7 +185,7 @@ impl<'a> Session<'a> {
         &self,
         bundle: &Bundle,
         simulator: &mut Simulator<'_>,
-    ) -> Result<UnjudgedRecording, RunError<BundleError>> {
+    ) -> Result<UnjudgedRecording, SessionError<BundleError>> {
         self.record(bundle, simulator)
     }
 
@@ -199,22 +199,22 @@ impl<'a> Session<'a> {
         setup: &Setup<N>,
         bundle: &Bundle,
         backend: &mut B,
-    ) -> Result<UnjudgedRecording, RunError<B::Error>> {
+    ) -> Result<UnjudgedRecording, SessionError<B::Error>> {
         let mut manifest = match self.resumed {
             Some(manifest) => manifest.clone(),
             None => {
                 let draft = self.draft_of(setup, backend.kind());
-                bundle.write_manifest(&draft).map_err(RunError::Record)?;
+                bundle.write_manifest(&draft).map_err(SessionError::Record)?;
                 if self.records_inputs {
-                    bundle.record_inputs().map_err(RunError::Record)?;
+                    bundle.record_inputs().map_err(SessionError::Record)?;
                 }
                 draft
             }
         };
         let begun = PreparedRun { setup, manifest: &manifest, bundle };
-        let (ended, trace) = backend.run(begun).map_err(RunError::Backend)?;
+        let (ended, trace) = backend.run(begun).map_err(SessionError::Backend)?;
         if let Some(trace) = &trace {
-            bundle.write_trace(trace).map_err(RunError::Record)?;
+            bundle.write_trace(trace).map_err(SessionError::Record)?;
         }
         ended.complete(&mut manifest);
         if manifest.outcome != Some(Outcome::Interrupted) {
@@ -224,9 +224,10 @@ impl<'a> Session<'a> {
                 None => manifest.outcome = Some(Outcome::Interrupted),
             }
         }
-        bundle.write_manifest(&manifest).map_err(RunError::Record)?;
+        bundle.write_manifest(&manifest).map_err(SessionError::Record)?;
         let Some(trace) = trace else {
-            return UnjudgedRecording::read_back(bundle, manifest, most_facts()).map_err(RunError::Record);
+            return UnjudgedRecording::read_back(bundle, manifest, most_facts())
+                .map_err(SessionError::Record);
         };
         Ok(UnjudgedRecording { manifest, trace, is_read: false })
     }
@@ -290,7 +291,7 @@ struct InBundle<'a, B> {
 }
 
 impl<B: Backend> Visitor for InBundle<'_, B> {
-    type Output = Result<UnjudgedRecording, RunError<B::Error>>;
+    type Output = Result<UnjudgedRecording, SessionError<B::Error>>;
 
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
         self.session.record_setup(&setup, self.bundle, self.backend)

@@ -13,18 +13,18 @@ use crate::backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
 use crate::input_recorder::InputRecorder;
 use crate::memory::{Watch, memory_bound};
 
-/// The number of events between two calls of [`Observer::continues`].
+/// The number of events between two calls of [`SimulationObserver::continues`].
 const LOOK_EVERY: u32 = 1000;
 
 /// Observes a simulation while it runs.
-pub trait Observer {
+pub trait SimulationObserver {
     /// Called when the run begins. The manifest does not describe its end yet.
     fn begins(&mut self, manifest: &Manifest) {
         let _ = manifest;
     }
 
     /// Called for every fact, in the order of virtual time.
-    fn stated(&mut self, record: &Record) {
+    fn recorded(&mut self, record: &Record) {
         let _ = record;
     }
 
@@ -47,7 +47,7 @@ pub trait Observer {
 }
 
 /// An observer that ignores everything.
-impl Observer for () {}
+impl SimulationObserver for () {}
 
 /// A simulation between two events.
 pub struct SimulationView<'a> {
@@ -65,7 +65,7 @@ impl SimulationView<'_> {
 
 /// Runs federations in virtual time, inside this process.
 pub struct Simulator<'a> {
-    observer: &'a mut dyn Observer,
+    observer: &'a mut dyn SimulationObserver,
     most_events: u64,
     memory: Option<MemoryBound>,
     stats: Stats,
@@ -74,7 +74,7 @@ pub struct Simulator<'a> {
 impl<'a> Simulator<'a> {
     /// Creates a simulator whose runs `observer` observes. The program's [memory limit](crate::bound_memory) applies to
     /// them.
-    pub fn new(observer: &'a mut dyn Observer) -> Simulator<'a> {
+    pub fn new(observer: &'a mut dyn SimulationObserver) -> Simulator<'a> {
         Simulator { observer, most_events: u64::MAX, memory: memory_bound(), stats: Stats::default() }
     }
 
@@ -104,7 +104,7 @@ impl<'a> Simulator<'a> {
         input_recorder: Option<&mut InputRecorder>,
     ) -> (RunEnd, Trace) {
         self.observer.begins(manifest);
-        let observer: RefCell<&mut dyn Observer> = RefCell::new(&mut *self.observer);
+        let observer: RefCell<&mut dyn SimulationObserver> = RefCell::new(&mut *self.observer);
         let facts = Cell::new(0);
         let memory = Watch::new(self.memory);
         let mut sink = Watched { facts: Recorder::default(), count: &facts, observer: &observer };
@@ -171,12 +171,12 @@ impl Backend for Simulator<'_> {
 struct Watched<'a, 'o> {
     facts: Recorder,
     count: &'a Cell<u64>,
-    observer: &'a RefCell<&'o mut dyn Observer>,
+    observer: &'a RefCell<&'o mut dyn SimulationObserver>,
 }
 
 impl Sink for Watched<'_, '_> {
     fn record(&mut self, record: Record) {
-        self.observer.borrow_mut().stated(&record);
+        self.observer.borrow_mut().recorded(&record);
         self.count.update(|it| it + 1);
         self.facts.record(record);
     }

@@ -10,11 +10,11 @@ mod federation;
 use faultline_core::Span;
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
-use faultline_dataflow::{Recovery, TaskProcess, reference};
+use faultline_dataflow::{TaskProcess, TaskProtocol, reference};
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::placement::ReplicateTo;
 use faultline_protocols::satin::{self, Satin};
-use faultline_protocols::theft::{self, Record, TaskRecovery};
+use faultline_protocols::theft::{self, StableState, TaskRecovery};
 
 use federation::Federation;
 
@@ -38,8 +38,8 @@ fn main() {
                 reference(&program);
             },
             &|| simulate::<NoProtocol>(&program, ()),
-            &|| simulate::<TaskRecovery>(&program, theft(Record::Graph)),
-            &|| simulate::<TaskRecovery>(&program, theft(Record::Events)),
+            &|| simulate::<TaskRecovery>(&program, theft(StableState::Graph)),
+            &|| simulate::<TaskRecovery>(&program, theft(StableState::Events)),
             &|| simulate::<Satin>(&program, satin::Config::default()),
         ];
         runs.iter().zip(&mut measured).for_each(|(run, all)| all.push(per_task(run)));
@@ -59,7 +59,7 @@ fn main() {
     bench::row("tasks under TIC", &format!("{tic:.2} M tasks/s"), "1 M tasks/s", 1.0 / tic, Some(1.0));
 }
 
-fn theft(record: Record) -> theft::Config {
+fn theft(record: StableState) -> theft::Config {
     theft::Config {
         tau: Span::from_secs(1),
         record,
@@ -70,7 +70,7 @@ fn theft(record: Record) -> theft::Config {
     }
 }
 
-fn simulate<P: Recovery + Send + 'static>(program: &Fibonacci, protocol: P::Config) {
+fn simulate<P: TaskProtocol + Send + 'static>(program: &Fibonacci, protocol: P::Config) {
     let federation = Federation::new(1, vec![10, 10, 10], Flow::Fibonacci(program.clone()));
     let config = federation.config::<P, Fibonacci>(program.clone(), protocol);
     let run = faultline_sim::run::<TaskProcess<P, Fibonacci>>(config, &mut ());

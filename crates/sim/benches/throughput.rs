@@ -20,8 +20,8 @@ use faultline_core::application::Job;
 use faultline_core::fault::LinkProperties;
 use faultline_core::process::{ActionOf, In};
 use faultline_core::{
-    Action, Birth, Claim, ClusterId, Event, Fact, Gauges, Out, Packet, Position, Process, ProcessId, Span,
-    Stamp, Time, To,
+    Action, Claim, ClusterId, Event, Fact, Gauges, LifeStart, Out, Packet, Position, Process, ProcessId,
+    Span, Stamp, Time, To,
 };
 use faultline_sim::{Config, Links};
 use faultline_trace::{Record, Recorder, Sink};
@@ -224,9 +224,9 @@ impl Process for PassOn {
     type Config = ();
     const FIFO: bool = false;
 
-    fn start(birth: Birth<()>, _: Time, out: &mut Out<Self>) -> Self {
-        let processes = birth.membership.members.len() as u32;
-        let mut process = PassOn { me: birth.me.0, processes, random: birth.me.0 };
+    fn start(start: LifeStart<()>, _: Time, out: &mut Out<Self>) -> Self {
+        let processes = start.membership.members.len() as u32;
+        let mut process = PassOn { me: start.me.0, processes, random: start.me.0 };
         out.extend((0..PENDING / u64::from(processes)).map(|_| process.next()));
         process
     }

@@ -10,11 +10,11 @@ use faultline_core::application::{Job, Wire};
 use faultline_core::fault::MemoryUse;
 use faultline_core::process::{ActionOf, In, PacketOf};
 use faultline_core::{
-    Action, Birth, ClusterId, Event, Fact, FactKind, FactKinds, FactNo, Image, Life, Membership,
+    Action, ClusterId, Event, Fact, FactKind, FactKinds, FactNo, Image, Life, LifeStart, Membership,
     MembershipVersion, Process, ProcessId, Time, To, Trigger,
 };
 use faultline_supervisor::{FaultAccount, Order, Outcome, Report, Status, Supervisor, process_seed};
-use faultline_trace::inputs::Recorder;
+use faultline_trace::inputs::InputObserver;
 use faultline_trace::{Record, Sink};
 
 use crate::chance::RandomStream;
@@ -68,7 +68,7 @@ pub struct Simulation<'s, P: Process, S> {
 
     pub(crate) stats: Stats,
     pub(crate) sink: &'s mut S,
-    recorder: Option<&'s mut dyn Recorder<P>>,
+    recorder: Option<&'s mut dyn InputObserver<P>>,
     /// Reused from event to event, to avoid allocations.
     actions: Vec<ActionOf<P>>,
     pub(crate) orders: Vec<Order>,
@@ -184,7 +184,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     }
 
     /// Passes all further inputs and actions of processes to `recorder`, too.
-    pub fn record(&mut self, recorder: &'s mut dyn Recorder<P>) {
+    pub fn record(&mut self, recorder: &'s mut dyn InputObserver<P>) {
         self.recorder = Some(recorder);
     }
 
@@ -455,7 +455,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         if sim_process.process.as_ref().is_some() {
             self.feed(process, Event::Membership(membership));
         } else {
-            let birth = Birth {
+            let start = LifeStart {
                 me: process,
                 life: sim_process.life,
                 boot: sim_process.boot,
@@ -468,9 +468,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             let mut actions = mem::take(&mut self.actions);
             let life = sim_process.life;
             if let Some(recorder) = &mut self.recorder {
-                recorder.born(self.now, &birth);
+                recorder.started(self.now, &start);
             }
-            sim_process.process = ProcessSlot::Taken(P::start(birth, self.now, &mut actions));
+            sim_process.process = ProcessSlot::Taken(P::start(start, self.now, &mut actions));
             if let Some(recorder) = &mut self.recorder {
                 recorder.did(process, life, self.now, &actions);
             }
@@ -551,7 +551,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     #[inline(always)]
     fn act(&mut self, process: ProcessId, action: ActionOf<P>) -> bool {
         match action {
-            Action::Fact(fact) => return self.state(process, fact),
+            Action::Fact(fact) => return self.record_fact(process, fact),
             Action::Send { to: To::One(to), packet } => self.send(process, to, packet),
             other => self.act_otherwise(process, other),
         }
@@ -610,7 +610,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Numbers a fact, reports it if the supervisor follows or waits for it, and records it. Returns `true` if the
     /// process halts at it.
     #[inline]
-    fn state(&mut self, process: ProcessId, fact: Fact) -> bool {
+    fn record_fact(&mut self, process: ProcessId, fact: Fact) -> bool {
         let kind = fact.kind();
         let halted = self.followed_kinds.contains(kind) && self.report_fact(process, &fact);
         let sim_process = &mut self.sim_processes[process.index()];
@@ -628,7 +628,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         let halted = self.triggers.iter().any(|trigger| trigger.matches(kind, process, cluster));
         let sim_process = &mut self.sim_processes[process.index()];
         sim_process.halted = halted;
-        let report = Report::Stated { process, life: sim_process.life, fact: fact.clone(), halted };
+        let report = Report::Fact { process, life: sim_process.life, fact: fact.clone(), halted };
         self.send_report(process, report);
         halted
     }

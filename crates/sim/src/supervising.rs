@@ -29,7 +29,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
 
     /// Passes a report that has arrived to the supervisor.
     pub(crate) fn report(&mut self, report: Report) {
-        if matches!(report, Report::Stated { halted: true, .. }) {
+        if matches!(report, Report::Fact { halted: true, .. }) {
             self.refresh_gauges_for_plan();
         }
         let first = matches!(report, Report::Registered { life: Life(1), .. });
@@ -135,7 +135,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
                 }
             }
             Order::Storage { process, how } => self.storages[process.index()].set_fault(how),
-            Order::State(fact) => self.state_own(fact),
+            Order::Record(fact) => self.record_own_fact(fact),
             Order::End(outcome) => self.outcome = Some(outcome),
         }
     }
@@ -195,7 +195,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         }
     }
 
-    fn state_own(&mut self, fact: Fact) {
+    fn record_own_fact(&mut self, fact: Fact) {
         let number = FactNo(self.supervisor_facts);
         self.supervisor_facts += 1;
         self.sink.record(Record {

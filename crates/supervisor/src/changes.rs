@@ -18,7 +18,7 @@ impl Supervisor {
         if change == Change::Pause(self.paused.is_some()) {
             return;
         }
-        out.push(Order::State(Fact::Changed(Box::new(change.clone()))));
+        out.push(Order::Record(Fact::Changed(Box::new(change.clone()))));
         match change {
             Change::Link { from, to, properties } => out.push(Order::Relink { from, to, properties }),
             Change::Fault(planned) => self.add(planned, now, out),
@@ -74,7 +74,7 @@ impl Supervisor {
         for entry in &mut self.entries {
             entry.paused_until = entry.paused_until.map(|(until, by)| (until + stood, by));
         }
-        self.silence.heartbeat_from_all(now);
+        self.failure_detector.heartbeat_from_all(now);
         self.for_each_that_may_run(|process, supervisor| {
             let life = supervisor.entries[process.index()].life;
             out.push(Order::Pause { process, life, paused: false });

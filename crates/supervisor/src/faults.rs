@@ -188,7 +188,7 @@ impl Supervisor {
         }
         let entry = &mut self.plan.faults[index];
         (entry.state, entry.due) = (FaultState::Effective, Some(at));
-        out.push(Order::State(Fact::Injecting { no, fault: Box::new(fault.clone()) }));
+        out.push(Order::Record(Fact::Injecting { no, fault: Box::new(fault.clone()) }));
         match fault {
             Fault::Crash { process, storage, returns } => {
                 if self.entries[process.index()].lives() || storage == StorageFate::Lost {
@@ -239,7 +239,7 @@ impl Supervisor {
     pub(crate) fn mark_ineffective(&mut self, index: usize, reason: Arc<str>, out: &mut Vec<Order>) {
         let entry = &mut self.plan.faults[index];
         entry.state = FaultState::Ineffective(reason.clone());
-        out.push(Order::State(Fact::Ineffective { no: entry.planned.no, reason }));
+        out.push(Order::Record(Fact::Ineffective { no: entry.planned.no, reason }));
     }
 
     fn cut(&mut self, from: ClusterId, to: ClusterId, until: Time, out: &mut Vec<Order>) {

@@ -58,8 +58,8 @@ faultline_core::defects! {
     StartNotRecorded,
     /// The end of a life is not announced to the other processes.
     EndNotAnnounced,
-    /// The end of a life is not reported as a fact.
-    EndNotStated,
+    /// The supervisor does not record that a life has ended.
+    EndNotRecorded,
     /// A new life is announced when it is launched, before it listens.
     AnnouncedTooEarly,
     /// A failure loses storage that should be kept.
@@ -105,7 +105,7 @@ pub enum Report {
     },
     /// A fact of a kind that the supervisor follows ([`crate::Supervisor::follows`]), or a fact at which the process
     /// halted. The facts of one life arrive in order.
-    Stated {
+    Fact {
         /// The process that reports the fact.
         process: ProcessId,
         /// Number of the process's life.
@@ -235,7 +235,7 @@ pub enum Order {
         how: Option<StorageFault>,
     },
     /// A fact of the supervisor itself, which must be recorded before later orders are performed.
-    State(Fact),
+    Record(Fact),
     /// Ends the run, and with it all processes.
     End(Outcome),
 }

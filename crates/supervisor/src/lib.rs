@@ -6,11 +6,11 @@
 
 mod changes;
 mod completion;
+mod failure_detector;
 mod faults;
 mod interface;
 mod memory;
 mod presence;
-mod silence;
 mod supervisor;
 
 pub use interface::{

@@ -49,7 +49,7 @@ impl Supervisor {
         }
         self.presence.to_join.remove(&cluster);
         self.enter(cluster, Presence::Present);
-        out.push(Order::State(Fact::Joined(cluster)));
+        out.push(Order::Record(Fact::Joined(cluster)));
         for &process in self.processes_of(cluster).iter() {
             self.announce_member(process, true);
         }
@@ -64,7 +64,7 @@ impl Supervisor {
             Presence::Awaited => drop(self.presence.to_announce.insert(cluster)),
             Presence::Present => {
                 self.enter(cluster, Presence::Leaving);
-                out.push(Order::State(Fact::Leaving(cluster)));
+                out.push(Order::Record(Fact::Leaving(cluster)));
             }
             Presence::Permanent | Presence::Leaving | Presence::Left => {}
         }
@@ -104,11 +104,11 @@ impl Supervisor {
     fn leave(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         let processes = self.processes_of(cluster);
         self.enter(cluster, Presence::Left);
-        out.push(Order::State(Fact::Left(cluster)));
+        out.push(Order::Record(Fact::Left(cluster)));
         let mut lives: Vec<(ProcessId, Life)> = Vec::new();
         for &process in processes.iter() {
             self.announce_member(process, false);
-            self.silence.forget(process);
+            self.failure_detector.forget(process);
             let entry = &mut self.entries[process.index()];
             let is_running = entry.state == LifeState::Registered;
             entry.state = LifeState::Left;

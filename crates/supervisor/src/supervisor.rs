@@ -12,10 +12,10 @@ use faultline_core::{
 };
 
 use crate::completion::Completion;
+use crate::failure_detector::FailureDetector;
 use crate::faults::{Due, Plan};
 use crate::interface::{ClusterStatus, Config, Defect, FaultAccount, Order, Outcome, Report, Status};
 use crate::presence::Waiting;
-use crate::silence::Silence;
 
 /// The supervisor of one federation.
 ///
@@ -32,7 +32,7 @@ pub struct Supervisor {
     unannounced_failures: Vec<ProcessId>,
     /// The supervisor's entry for each process, indexed by process.
     pub(crate) entries: Vec<SupervisedProcess>,
-    pub(crate) silence: Silence,
+    pub(crate) failure_detector: FailureDetector,
     /// Scheduled actions by time. Actions for the same time are performed in the order in which they were scheduled.
     pub(crate) agenda: BTreeMap<(Time, u64), Due>,
     planned: u64,
@@ -128,7 +128,7 @@ impl Supervisor {
             unannounced: false,
             unannounced_failures: Vec::new(),
             entries: vec![entry; processes],
-            silence: Silence::new(config.detect_after, processes),
+            failure_detector: FailureDetector::new(config.detect_after, processes),
             agenda: BTreeMap::new(),
             planned: 0,
             plan: Plan::new(config.plan.clone()),
@@ -190,7 +190,7 @@ impl Supervisor {
         }
         // A report may have been delayed together with heartbeats of other processes.
         while timeout && self.outcome.is_none() && !self.is_federation_paused() {
-            let Some(process) = self.silence.pop(now) else { break };
+            let Some(process) = self.failure_detector.pop(now) else { break };
             self.fence(process, now, out);
         }
     }
@@ -208,7 +208,7 @@ impl Supervisor {
             return None;
         }
         let agenda = self.agenda.first_key_value().map(|(&(at, _), _)| at);
-        agenda.into_iter().chain(self.silence.next_deadline()).min()
+        agenda.into_iter().chain(self.failure_detector.next_deadline()).min()
     }
 
     /// Returns whether the driver must report facts of this kind. Drivers ask once, at the start of a run. If a fault
@@ -305,7 +305,7 @@ impl Supervisor {
                     entry.measured(gauges);
                 }
             }
-            Report::Stated { process, life, fact, halted } => {
+            Report::Fact { process, life, fact, halted } => {
                 if self.entry_of(process, life).is_some() {
                     self.learn(process, &fact, out);
                     if halted && self.outcome.is_none() {
@@ -357,7 +357,7 @@ impl Supervisor {
     /// Records that a process is active, and starts to watch it for silence.
     fn heartbeat(&mut self, process: ProcessId, now: Time) {
         self.entries[process.index()].beats = true;
-        self.silence.heartbeat(process, now);
+        self.failure_detector.heartbeat(process, now);
     }
 
     /// Returns the entry of `process` if `life` is its newest life and has not ended.
@@ -408,7 +408,7 @@ impl Supervisor {
             self.plan_at(now + at.since(Time::ZERO), due);
         }
         self.plan_at(now + self.config.deadline, Due::Deadline);
-        out.push(Order::State(Fact::Begun));
+        out.push(Order::Record(Fact::Begun));
         self.announce(now, out);
     }
 
@@ -457,7 +457,7 @@ impl Supervisor {
 
     pub(crate) fn try_complete(&mut self, out: &mut Vec<Order>) {
         if self.outcome.is_none() && self.completion.is_complete() {
-            out.push(Order::State(Fact::Completed));
+            out.push(Order::Record(Fact::Completed));
             self.end(Outcome::Completed, out);
         }
     }
@@ -500,7 +500,7 @@ impl Supervisor {
             entry.paused_until = Some((until, by));
             self.plan_at(until, Due::Resume { process, life });
         }
-        self.silence.watch(process, now);
+        self.failure_detector.watch(process, now);
     }
 
     pub(crate) fn resume(&mut self, process: ProcessId, life: Life, now: Time, out: &mut Vec<Order>) {
@@ -508,7 +508,7 @@ impl Supervisor {
         if entry.paused_until.is_some_and(|(until, _)| until <= now) {
             entry.paused_until = None;
             if !entry.beats {
-                self.silence.forget(process);
+                self.failure_detector.forget(process);
             }
             out.push(Order::Pause { process, life, paused: false });
             self.release(process, out);
@@ -541,10 +541,10 @@ impl Supervisor {
                 if !defects.has(Defect::ResultOfFailedCounts) {
                     self.completion.unfinished(process);
                 }
-                self.silence.watch(process, now);
+                self.failure_detector.watch(process, now);
             }
             lives.push((process, life));
-            out.push(Order::State(Fact::Failed { process, life, storage, by }));
+            out.push(Order::Record(Fact::Failed { process, life, storage, by }));
         }
         let storage = if defects.has(Defect::StorageAlwaysLost) { StorageFate::Lost } else { storage };
         out.push(Order::Kill { lives, storage });
@@ -591,7 +591,7 @@ impl Supervisor {
     }
 
     fn detected(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
-        self.silence.forget(process);
+        self.failure_detector.forget(process);
         let defects = self.config.defects;
         if !defects.has(Defect::ResultOfFailedCounts) {
             self.completion.unfinished(process);
@@ -602,8 +602,8 @@ impl Supervisor {
         entry.replaced |= self.config.volatile_storage && !defects.has(Defect::ReplacementUnnoticed);
         entry.paused_until = None;
         entry.halted = false;
-        if !defects.has(Defect::EndNotStated) {
-            out.push(Order::State(Fact::Detected { process, life: entry.life }));
+        if !defects.has(Defect::EndNotRecorded) {
+            out.push(Order::Record(Fact::Detected { process, life: entry.life }));
         }
         if self.begun.is_some() && !self.is_awaited(process) {
             self.unannounced_failures.push(process);
@@ -627,7 +627,7 @@ impl Supervisor {
         entry.state = LifeState::Launched;
         entry.fate = StorageFate::Kept;
         let life = entry.life;
-        out.push(Order::State(Fact::LifeStarted { process, life, boot }));
+        out.push(Order::Record(Fact::LifeStarted { process, life, boot }));
         out.push(Order::Launch { process, life, boot });
         if self.config.defects.has(Defect::AnnouncedTooEarly) && self.begun.is_some() {
             self.announce_member(process, true);

@@ -6,15 +6,15 @@
 //! | | 4 + 4 | process and life, little-endian |
 //! | record | 8 + length | as in a file of facts ([`crate::facts`]); the body is postcard of `(Time, InputEntry)` |
 //!
-//! The first entry is the birth. Each input is followed by the process's actions. The file contains no facts,
-//! which are in the file of facts, and no outputs of jobs, which a re-execution computes again.
+//! The first entry is the start of the life. Each input is followed by the process's actions. The file contains no
+//! facts, which are in the file of facts, and no outputs of jobs, which a re-execution computes again.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use faultline_core::process::{ActionOf, In, PacketOf};
 use faultline_core::{
-    Action, Birth, Boot, Event, Image, ImageName, JobNo, Life, Membership, Process, ProcessId, Time, To,
+    Action, Boot, Event, Image, ImageName, JobNo, Life, LifeStart, Membership, Process, ProcessId, Time, To,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -27,9 +27,9 @@ const HEADER_LEN: usize = 16;
 const FLUSH_AT: usize = 256 * 1024;
 
 /// Receives the inputs and actions of processes from a driver.
-pub trait Recorder<P: Process> {
+pub trait InputObserver<P: Process> {
     /// Called at the beginning of a life.
-    fn born(&mut self, at: Time, birth: &Birth<P::Config>);
+    fn started(&mut self, at: Time, start: &LifeStart<P::Config>);
     /// Called before a life handles an event.
     fn given(&mut self, process: ProcessId, life: Life, at: Time, event: &In<P>);
     /// Called after a life has begun or has handled an event, with the resulting actions.
@@ -40,10 +40,10 @@ pub trait Recorder<P: Process> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum InputEntry<S, M, H, V> {
     /// The life began. Its configuration is part of the bundle.
-    Birth {
+    LifeStart {
         /// How the life began.
         boot: Boot,
-        /// The membership at the birth.
+        /// The membership when the life began.
         membership: Membership,
         /// The last durable record of the previous life.
         record: Option<Arc<[u8]>>,
@@ -181,15 +181,15 @@ impl<W: Write> InputsWriter<W> {
         InputsWriter { out, buffer }
     }
 
-    /// Writes the birth of the life.
+    /// Writes the start of the life.
     ///
     /// # Errors
     ///
     /// Fails if the entry is too long for a record, or if a full buffer could not be written.
-    pub fn birth<P: Process>(&mut self, at: Time, birth: &Birth<P::Config>) -> io::Result<()> {
-        let Birth { boot, membership, record, seed, .. } = birth;
+    pub fn start<P: Process>(&mut self, at: Time, start: &LifeStart<P::Config>) -> io::Result<()> {
+        let LifeStart { boot, membership, record, seed, .. } = start;
         let (membership, record) = ((**membership).clone(), record.clone());
-        self.write::<P>(at, &InputEntry::Birth { boot: *boot, membership, record, seed: *seed })
+        self.write::<P>(at, &InputEntry::LifeStart { boot: *boot, membership, record, seed: *seed })
     }
 
     /// Writes an event that is about to be handled.

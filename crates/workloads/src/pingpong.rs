@@ -46,14 +46,14 @@ impl Config {
 
 /// One rank of a pair.
 #[derive(Clone, Debug)]
-pub(crate) struct Player {
+pub(crate) struct Rank {
     config: Arc<Config>,
     me: u32,
     /// The other rank of the pair.
     partner: Option<u32>,
 }
 
-/// State of a player.
+/// State of a rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
     /// Number of sends and receives done.
@@ -61,13 +61,13 @@ pub(crate) struct State {
     hash: u64,
 }
 
-impl Program for Player {
+impl Program for Rank {
     type Config = Config;
     type State = State;
 
-    fn new(config: &Arc<Config>, RankInfo { me, ranks }: RankInfo) -> Player {
+    fn new(config: &Arc<Config>, RankInfo { me, ranks }: RankInfo) -> Rank {
         let partner = Some(ranks - 1 - me).filter(|it| *it != me);
-        Player { config: config.clone(), me, partner }
+        Rank { config: config.clone(), me, partner }
     }
 
     fn begin(&self) -> State {
@@ -106,8 +106,8 @@ impl Program for Player {
     }
 }
 
-impl Player {
-    /// Returns the number of sends and receives of one player.
+impl Rank {
+    /// Returns the number of sends and receives of one rank.
     fn total(&self) -> u64 {
         2 * self.config.sizes.len() as u64 * u64::from(self.config.rounds)
     }

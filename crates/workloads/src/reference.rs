@@ -34,7 +34,7 @@ pub fn reference(
         }
         Config::Exchange(exchange) => Some(exchange::reference(exchange, membership)),
         Config::Nas(nas) => Some(nas::reference(nas, membership)),
-        Config::PingPong(it) => sequential::<pingpong::Player>(&Arc::new(it.clone()), membership),
+        Config::PingPong(it) => sequential::<pingpong::Rank>(&Arc::new(it.clone()), membership),
         Config::Farm(it) => Some(farm::reference(it, ranks)),
         Config::Salted(_) => None,
         Config::Custom(it) => it.reference(membership, &seed),

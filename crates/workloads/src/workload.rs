@@ -84,7 +84,7 @@ impl Application for Workload {
             }
             Config::Exchange(config) => program::<exchange::Part>(config, me, membership),
             Config::Nas(config) => program::<nas::Kernel>(config, me, membership),
-            Config::PingPong(config) => program::<pingpong::Player>(config, me, membership),
+            Config::PingPong(config) => program::<pingpong::Rank>(config, me, membership),
             Config::Farm(config) => Rank::Farm(Box::new(farm::Rank::new(config, me, membership))),
             Config::Salted(config) => Rank::Salted(Box::new(salted::Rank::new(config, me, membership, seed))),
             Config::Custom(custom) => Rank::Custom(custom.rank(me, membership, seed)),

@@ -47,8 +47,8 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
         ("docs/cck.md", "Defect switches", cck::Defect::ALL.iter().map(name).collect()),
         ("docs/tic-sel.md", "Defect switches", theft::Defect::ALL.iter().map(name).collect()),
         ("docs/bundle.md", "Facts of processes", FactKind::OF_PROCESSES.iter().map(name).collect()),
-        ("docs/federation-file.md", "Protocols", variants("Protocol")),
-        ("docs/federation-file.md", "Applications", variants("Application")),
+        ("docs/federation-file.md", "Protocols", variants("ProtocolSpec")),
+        ("docs/federation-file.md", "Applications", variants("ApplicationSpec")),
         ("docs/federation-file.md", "Faults", actions()),
     ] {
         let text = fs::read_to_string(repository.root.join(file))?;

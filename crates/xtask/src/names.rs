@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 
-use faultline_api::resource::Protocol;
+use faultline_api::resource::ProtocolSpec;
 
 use crate::sources::files;
 use crate::{Problems, Repository};
@@ -36,7 +36,7 @@ const PERMITTED: &[(&str, &str)] = &[
 const WORDS: &[&str] = &["coordinated", "independent"];
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
-    let names = forbidden(Protocol::names().filter(|it| *it != "none"));
+    let names = forbidden(ProtocolSpec::names().filter(|it| *it != "none"));
     let mut problems = Vec::new();
     let mut used = BTreeSet::new();
     for file in files(repository)?.into_iter().filter(|it| it.extension().is_some_and(|it| it == "rs")) {

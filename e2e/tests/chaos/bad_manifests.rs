@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use faultline_api::Federation;
-use faultline_api::resource::{Fault, FederationStatus, Kubernetes, Phase};
+use faultline_api::resource::{FaultSpec, FederationStatus, Kubernetes, Phase};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -20,7 +20,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     refused("Duplicate value", |spec| spec.clusters[1].name = "paris".into()).await?;
     refused("the federation has too many nodes", |spec| {
         for name in 'a'..='k' {
-            spec.clusters.push(faultline_api::resource::Cluster::new(&name.to_string(), 100_000));
+            spec.clusters.push(faultline_api::resource::ClusterSpec::new(&name.to_string(), 100_000));
         }
     })
     .await?;
@@ -111,7 +111,7 @@ async fn same_quantities(ns: &TestNamespace) -> Result<(), Failure> {
     Ok(())
 }
 
-fn fault(fault: Value) -> Fault {
+fn fault(fault: Value) -> FaultSpec {
     serde_json::from_value(fault).expect("it is a fault")
 }
 

@@ -1,13 +1,14 @@
 //! All processes of a cluster are killed simultaneously, and their storage is lost. Replicas in other
 //! clusters restore the cluster.
 
-use faultline_api::resource::{Fate, Fault, LoseCluster};
+use faultline_api::resource::{Fate, FaultSpec, LoseCluster};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
         let lose = LoseCluster { cluster: "rennes".into(), storage: Some(Fate::Lost), returns: None };
-        spec.faults = vec![Fault { at: "6s".parse().ok(), lose_cluster: Some(lose), ..Fault::default() }];
+        spec.faults =
+            vec![FaultSpec { at: "6s".parse().ok(), lose_cluster: Some(lose), ..FaultSpec::default() }];
     })
     .await?;
     let status = ns.passes(QUICK_START).await?;

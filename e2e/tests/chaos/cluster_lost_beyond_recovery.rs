@@ -1,15 +1,16 @@
 //! All processes of a cluster are killed simultaneously. Their storage, which contained all replicas of their
 //! checkpoints, is lost. The protocol is correct, but the run has no result: its verdict is `unknown`, with the reason.
 
-use faultline_api::resource::{Fate, Fault, LoseCluster, Protocol, ReplicateTo};
+use faultline_api::resource::{Fate, FaultSpec, LoseCluster, ProtocolSpec, ReplicateTo};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
-        let Protocol::Hc3i(hc3i) = &mut spec.protocol else { panic!("the quick start runs HC3I") };
+        let ProtocolSpec::Hc3i(hc3i) = &mut spec.protocol else { panic!("the quick start runs HC3I") };
         hc3i.replicate_to = Some(ReplicateTo::SameCluster);
         let lose = LoseCluster { cluster: "rennes".into(), storage: Some(Fate::Lost), returns: None };
-        spec.faults = vec![Fault { at: "6s".parse().ok(), lose_cluster: Some(lose), ..Fault::default() }];
+        spec.faults =
+            vec![FaultSpec { at: "6s".parse().ok(), lose_cluster: Some(lose), ..FaultSpec::default() }];
     })
     .await?;
     let status = ns.verdict(QUICK_START).await?;

@@ -1,12 +1,13 @@
 //! All processes of a cluster are killed simultaneously. Their storage is kept, and restores them.
 
-use faultline_api::resource::{Fate, Fault, LoseCluster, Phase};
+use faultline_api::resource::{Fate, FaultSpec, LoseCluster, Phase};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
         let lose = LoseCluster { cluster: "paris".into(), storage: Some(Fate::Kept), returns: None };
-        spec.faults = vec![Fault { at: "6s".parse().ok(), lose_cluster: Some(lose), ..Fault::default() }];
+        spec.faults =
+            vec![FaultSpec { at: "6s".parse().ok(), lose_cluster: Some(lose), ..FaultSpec::default() }];
     })
     .await?;
     ns.reach(QUICK_START, Phase::Running).await?;

@@ -1,18 +1,18 @@
 //! The processes of all clusters are killed simultaneously. Their storage is kept, and restores them.
 
-use faultline_api::resource::{Fate, Fault, LoseCluster};
+use faultline_api::resource::{Fate, FaultSpec, LoseCluster};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
-        let lose = |cluster: &str| Fault {
+        let lose = |cluster: &str| FaultSpec {
             at: "6s".parse().ok(),
             lose_cluster: Some(LoseCluster {
                 cluster: cluster.into(),
                 storage: Some(Fate::Kept),
                 returns: None,
             }),
-            ..Fault::default()
+            ..FaultSpec::default()
         };
         spec.faults = vec![lose("paris"), lose("rennes")];
     })

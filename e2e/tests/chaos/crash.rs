@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{Crash, Fault, FederationStatus, Phase};
+use faultline_api::resource::{Crash, FaultSpec, FederationStatus, Phase};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
         let crash =
             Crash { process: None, cluster: "paris".into(), node: Some(1), storage: None, returns: None };
-        spec.faults = vec![Fault { at: "4s".parse().ok(), crash: Some(crash), ..Fault::default() }];
+        spec.faults = vec![FaultSpec { at: "4s".parse().ok(), crash: Some(crash), ..FaultSpec::default() }];
     })
     .await?;
     ns.reach(QUICK_START, Phase::Running).await?;

@@ -1,7 +1,7 @@
 //! A process is killed. While its cluster agrees on a checkpoint to restore, another process is killed, triggered by
 //! a fact of the protocol.
 
-use faultline_api::resource::{Crash, Fault, When};
+use faultline_api::resource::{Crash, FaultSpec, When};
 use faultline_core::FactKind;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
@@ -23,8 +23,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
             occurrence: Some(1),
         };
         spec.faults = vec![
-            Fault { at: "4s".parse().ok(), crash: crash(1), ..Fault::default() },
-            Fault { when: Some(recovers), crash: crash(2), ..Fault::default() },
+            FaultSpec { at: "4s".parse().ok(), crash: crash(1), ..FaultSpec::default() },
+            FaultSpec { when: Some(recovers), crash: crash(2), ..FaultSpec::default() },
         ];
     })
     .await?;

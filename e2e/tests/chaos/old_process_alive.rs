@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{Application, FederationStatus};
+use faultline_api::resource::{ApplicationSpec, FederationStatus};
 use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -14,7 +14,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
         spec.faults.clear();
         spec.deadline = "240s".parse().ok();
-        if let Application::Heat(heat) = &mut spec.application {
+        if let ApplicationSpec::Heat(heat) = &mut spec.application {
             heat.steps = Some(1500); // 30 s of computation
         }
     })

@@ -1,7 +1,7 @@
 //! For a while, no messages pass between the clusters. Then all delayed messages arrive. Before and after
 //! that, the properties of a link change for a while. No process is declared failed.
 
-use faultline_api::resource::{Fault, LinkChange, Partition};
+use faultline_api::resource::{FaultSpec, LinkChange, Partition};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
@@ -25,9 +25,9 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
             span: "2s".parse().expect("a duration"),
         };
         spec.faults = vec![
-            Fault { at: "1s".parse().ok(), link: slower("1s"), ..Fault::default() },
-            Fault { at: "3s".parse().ok(), partition: Some(partition), ..Fault::default() },
-            Fault { at: "6s".parse().ok(), link: slower("2s"), ..Fault::default() },
+            FaultSpec { at: "1s".parse().ok(), link: slower("1s"), ..FaultSpec::default() },
+            FaultSpec { at: "3s".parse().ok(), partition: Some(partition), ..FaultSpec::default() },
+            FaultSpec { at: "6s".parse().ok(), link: slower("2s"), ..FaultSpec::default() },
         ];
     })
     .await?;

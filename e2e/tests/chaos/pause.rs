@@ -1,7 +1,7 @@
 //! A process is paused briefly, and resumes. Later, it is paused for longer than the time limit of failure detection:
 //! it is replaced in its pod, and never resumes.
 
-use faultline_api::resource::{Fault, Pause, Phase};
+use faultline_api::resource::{FaultSpec, Pause, Phase};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
@@ -15,8 +15,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
             })
         };
         spec.faults = vec![
-            Fault { at: "2s".parse().ok(), pause: pause("100ms"), ..Fault::default() },
-            Fault { at: "4s".parse().ok(), pause: pause("3s"), ..Fault::default() },
+            FaultSpec { at: "2s".parse().ok(), pause: pause("100ms"), ..FaultSpec::default() },
+            FaultSpec { at: "4s".parse().ok(), pause: pause("3s"), ..FaultSpec::default() },
         ];
     })
     .await?;

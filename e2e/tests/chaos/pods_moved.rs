@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use faultline_api::resource::{Application, FederationStatus, Kubernetes};
+use faultline_api::resource::{ApplicationSpec, FederationStatus, Kubernetes};
 use faultline_e2e::{Failure, Machine, QUICK_START, Skipped, TestNamespace};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -50,7 +50,7 @@ async fn run_steps(
     ns.apply(|spec| {
         spec.faults.clear();
         spec.deadline = "280s".parse().ok();
-        if let Application::Heat(heat) = &mut spec.application {
+        if let ApplicationSpec::Heat(heat) = &mut spec.application {
             heat.steps = Some(1500); // 30 s of computation
         }
         let pools: BTreeMap<String, String> = CLUSTERS.map(|it| (it.to_owned(), it.to_owned())).into();

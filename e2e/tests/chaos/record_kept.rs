@@ -1,7 +1,7 @@
 //! The record of a run is kept when its federation is deleted. Another federation with the same name has its own run
 //! and record.
 
-use faultline_api::resource::{Crash, Fault, Kubernetes, Protocol, Volume};
+use faultline_api::resource::{Crash, FaultSpec, Kubernetes, ProtocolSpec, Volume};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::DeleteParams;
@@ -26,10 +26,10 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
 
     ns.apply(|spec| {
         spec.seed = Some(8);
-        spec.protocol = Protocol::Coordinated(Default::default());
+        spec.protocol = ProtocolSpec::Coordinated(Default::default());
         let crash =
             Crash { process: None, cluster: "paris".into(), node: Some(1), storage: None, returns: None };
-        spec.faults = vec![Fault { at: "4s".parse().ok(), crash: Some(crash), ..Fault::default() }];
+        spec.faults = vec![FaultSpec { at: "4s".parse().ok(), crash: Some(crash), ..FaultSpec::default() }];
         spec.kubernetes = volume();
     })
     .await?;

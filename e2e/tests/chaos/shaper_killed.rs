@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use faultline_api::resource::{
-    Application, Crash, Emulation, Fault, Kubernetes, LinkChange, Phase, condition,
+    ApplicationSpec, Crash, Emulation, FaultSpec, Kubernetes, LinkChange, Phase, condition,
 };
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
@@ -17,7 +17,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.set_profile("privileged").await?;
     ns.apply(|spec| {
         spec.kubernetes = Some(Kubernetes { links: Some(Emulation::Tc), ..Kubernetes::default() });
-        if let Application::Heat(heat) = &mut spec.application {
+        if let ApplicationSpec::Heat(heat) = &mut spec.application {
             heat.steps = Some(1500); // 30 s of computation
             // A checkpoint must not keep the slower link busy: in the kernel, measurements wait behind it.
             heat.state = "64KiB".parse().ok();
@@ -35,8 +35,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         let crash =
             Crash { process: None, cluster: "rennes".into(), node: Some(1), storage: None, returns: None };
         spec.faults = vec![
-            Fault { at: "14s".parse().ok(), link: Some(change), ..Fault::default() },
-            Fault { at: "16s".parse().ok(), crash: Some(crash), ..Fault::default() },
+            FaultSpec { at: "14s".parse().ok(), link: Some(change), ..FaultSpec::default() },
+            FaultSpec { at: "16s".parse().ok(), crash: Some(crash), ..FaultSpec::default() },
         ];
     })
     .await?;

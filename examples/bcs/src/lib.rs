@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use faultline::core::process::To;
 use faultline::core::{
-    Affected, Attempt, Birth, Boot, Claim, Gauges, Host, Image, ImageName, Incarnation, Input, Membership,
+    Affected, Attempt, Boot, Claim, Gauges, Host, Image, ImageName, Incarnation, Input, LifeStart, Membership,
     MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Sn,
     Snapshot, Span, Stamp, Time, Vectors,
 };
@@ -192,8 +192,8 @@ impl Protocol for Bcs {
         Vec::new()
     }
 
-    fn start(birth: Birth<Parameters>, now: Time, host: &mut dyn Host<Bcs>) -> Bcs {
-        let Birth { me, boot, membership, config, record, .. } = birth;
+    fn start(start: LifeStart<Parameters>, now: Time, host: &mut dyn Host<Bcs>) -> Bcs {
+        let LifeStart { me, boot, membership, config, record, .. } = start;
         let rollbacks =
             record.map_or(Vec::new(), |it| postcard::from_bytes(&it).expect("a list of rollbacks"));
         let mut this = Bcs {

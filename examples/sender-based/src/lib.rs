@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 use faultline::core::process::To;
 use faultline::core::{
-    Attempt, Birth, Boot, Claim, FaultModel, Gauges, Host, Image, ImageName, Incarnation, Input, Membership,
-    MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Sn,
-    Snapshot, Span, Stamp, Time, Vectors,
+    Attempt, Boot, Claim, FaultModel, Gauges, Host, Image, ImageName, Incarnation, Input, LifeStart,
+    Membership, MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role,
+    Scope, Sn, Snapshot, Span, Stamp, Time, Vectors,
 };
 use serde::{Deserialize, Serialize};
 
@@ -175,8 +175,8 @@ impl Protocol for SenderBased {
         Vec::new()
     }
 
-    fn start(birth: Birth<Parameters>, _: Time, host: &mut dyn Host<SenderBased>) -> SenderBased {
-        let Birth { me, life, boot, membership, config, .. } = birth;
+    fn start(start: LifeStart<Parameters>, _: Time, host: &mut dyn Host<SenderBased>) -> SenderBased {
+        let LifeStart { me, life, boot, membership, config, .. } = start;
         match boot {
             Boot::Fresh => host.request_snapshot(),
             Boot::Restarted | Boot::Replaced => host.list(),

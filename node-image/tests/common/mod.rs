@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use faultline_api::FederationSpec;
 use faultline_api::supervision::{
-    Amended, Place, Places, RunPhase, SPEC, STATUS, Status, process_key, token,
+    Amended, Place, Places, RunPhase, RunStatus, SPEC, STATUS, process_key, token,
 };
 use tempfile::TempDir;
 
@@ -125,14 +125,14 @@ impl Setting {
         (code, String::from_utf8(body).unwrap())
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> RunStatus {
         let (code, body) = self.ask("GET", STATUS, &[]);
         assert_eq!(code, 200);
         serde_json::from_slice(&body).unwrap()
     }
 
     /// Waits for a status that satisfies the condition, and returns it.
-    pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&Status) -> bool) -> Status {
+    pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&RunStatus) -> bool) -> RunStatus {
         let begin = Instant::now();
         loop {
             let status = self.status();
@@ -144,7 +144,7 @@ impl Setting {
         }
     }
 
-    pub(crate) fn judged(&self) -> Status {
+    pub(crate) fn judged(&self) -> RunStatus {
         self.wait("the run is judged", |it| matches!(it.phase, RunPhase::Completed | RunPhase::Failed))
     }
 }

@@ -22,8 +22,8 @@ use super::dereference::{Observed, find_supervisor};
 use super::keys::{self, KeyError};
 use super::validate::Validated;
 use crate::controller::Context;
-use crate::mirror::{self, OwnedObjects};
 use crate::naming;
+use crate::object_cache::{self, OwnedObjects};
 use crate::reconcile::build;
 
 /// Time between two checks for deleted objects while pods are missing.
@@ -370,7 +370,7 @@ fn taken<K: Resource<DynamicType = ()>>(
     there: &kube::core::PartialObjectMeta<K>,
 ) -> Option<Obstacle> {
     let kind = K::kind(&());
-    (!mirror::belongs(there, federation)).then(|| Obstacle {
+    (!object_cache::belongs(there, federation)).then(|| Obstacle {
         reason: "NameTaken",
         message: format!(
             "the {kind} {} already exists, but does not belong to this federation; delete it, or rename the \

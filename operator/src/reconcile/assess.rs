@@ -4,7 +4,7 @@ use faultline_api::Federation;
 use faultline_api::resource::{
     ClusterStatus, Condition, Emulation, FederationStatus, MAX_MESSAGE, Phase, condition,
 };
-use faultline_api::supervision::{self, ClusterState, Link, Shaping, Status, Verdict};
+use faultline_api::supervision::{self, ClusterState, LinkReport, RunStatus, RunVerdict, Shaping};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -232,7 +232,7 @@ impl Report<'_> {
         let message = "the record of the run was lost when the supervisor's pod was replaced; set \
             spec.kubernetes.results to store records on a volume that outlives the pod";
         self.status.phase = Phase::Completed;
-        self.status.verdict = Some(word(&Verdict::Unknown));
+        self.status.verdict = Some(word(&RunVerdict::Unknown));
         self.condition(condition::RUNNING, "False", "Ended", "the run has ended");
         if self.condition(condition::COMPLETED, "True", "RecordLost", message) {
             self.add_event(condition::COMPLETED, "RecordLost", message, true);
@@ -334,7 +334,7 @@ impl Report<'_> {
     }
 
     /// Reports the supervisor's status.
-    fn supervised(&mut self, validated: &Validated, said: &Status) {
+    fn supervised(&mut self, validated: &Validated, said: &RunStatus) {
         use supervision::RunPhase;
         self.status.phase = match said.phase {
             RunPhase::Gathering => Phase::Starting,
@@ -363,12 +363,13 @@ impl Report<'_> {
         self.report_events(said);
     }
 
-    fn links(&mut self, said: &Status) {
-        let Status { links, phase, .. } = said;
+    fn links(&mut self, said: &RunStatus) {
+        let RunStatus { links, phase, .. } = said;
         let Emulated { word, reason, sentence } = emulated(said.shaping.as_ref());
         self.status.shaping = Some(word.into());
         let judged: Vec<bool> = links.iter().filter_map(|it| it.as_requested).collect();
-        let off = |it: &&Link| it.measured_micros.map(|measured| measured.abs_diff(it.requested_micros));
+        let off =
+            |it: &&LinkReport| it.measured_micros.map(|measured| measured.abs_diff(it.requested_micros));
         let worst = links.iter().filter(|it| it.as_requested.is_some()).max_by_key(|it| off(it));
         let fine = judged.iter().filter(|it| **it).count();
         let mut message = format!("{sentence}; {fine} of {} links have the requested delay", judged.len());
@@ -404,7 +405,7 @@ impl Report<'_> {
         }
     }
 
-    fn run(&mut self, validated: &Validated, said: &Status) {
+    fn run(&mut self, validated: &Validated, said: &RunStatus) {
         use supervision::RunPhase;
         let waiting = || match said.missing.as_slice() {
             [] => "all processes are ready".to_owned(),
@@ -449,12 +450,12 @@ impl Report<'_> {
             self.condition(condition::COMPLETED, "False", "NotEnded", "the run has not ended");
             return;
         }
-        let verdict = said.verdict.unwrap_or(Verdict::Unknown);
+        let verdict = said.verdict.unwrap_or(RunVerdict::Unknown);
         let reason = match (said.phase, verdict) {
             (RunPhase::Failed, _) => "RunFailed",
-            (_, Verdict::Pass) => "Pass",
-            (_, Verdict::Unknown) => "Unknown",
-            (_, Verdict::Fail) => "Fail",
+            (_, RunVerdict::Pass) => "Pass",
+            (_, RunVerdict::Unknown) => "Unknown",
+            (_, RunVerdict::Fail) => "Fail",
         };
         let message = if said.reasons.is_empty() {
             "all required properties were judged, and hold".to_owned()
@@ -466,7 +467,7 @@ impl Report<'_> {
     }
 
     /// Reports the supervisor's events that have not been reported yet.
-    fn report_events(&mut self, said: &Status) {
+    fn report_events(&mut self, said: &RunStatus) {
         let same = is_known(self.federation, &said.supervisor);
         let told = if same { self.status.last_event.unwrap_or(0).unsigned_abs() } else { 0 };
         self.status.supervisor = Some(said.supervisor.clone());

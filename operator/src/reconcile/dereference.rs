@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
 use faultline_api::resource::{Phase, condition};
-use faultline_api::supervision::{Places, RunPhase, Status};
+use faultline_api::supervision::{Places, RunPhase, RunStatus};
 use http::StatusCode;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -19,8 +19,8 @@ use thiserror::Error;
 use super::build;
 use super::keys::{self, KeyError, KnownKey};
 use crate::controller::Context;
-use crate::mirror::OwnedObjects;
 use crate::naming;
+use crate::object_cache::OwnedObjects;
 use crate::supervisor::{Supervisor, SupervisorError};
 
 /// Minimum time between two queries for the reason why pods are missing. If many federations are created at once,
@@ -53,7 +53,7 @@ pub enum Supervision {
     /// The pod runs, but the supervisor does not respond.
     Silent(String),
     /// The supervisor's status, with the events that have not become Kubernetes events yet.
-    Known(Box<Status>),
+    Known(Box<RunStatus>),
 }
 
 /// A read that failed.
@@ -141,7 +141,7 @@ pub async fn dereference(
 }
 
 /// Returns a supervisor's status, with the events that have not been reported yet.
-async fn ask(supervisor: &Supervisor, federation: &Federation) -> Result<Status, SupervisorError> {
+async fn ask(supervisor: &Supervisor, federation: &Federation) -> Result<RunStatus, SupervisorError> {
     let told = federation.status.as_ref().and_then(|it| it.last_event).unwrap_or(0);
     let status = supervisor.status(told.unsigned_abs()).await?;
     if told == 0 || is_known(federation, &status.supervisor) {

@@ -15,7 +15,7 @@ use thiserror::Error;
 use super::build::owned;
 use super::validate;
 use crate::controller::Context;
-use crate::{mirror, naming};
+use crate::{naming, object_cache};
 
 /// Time for which a key that was read is assumed to exist.
 const FRESH: Duration = Duration::from_secs(30);
@@ -113,7 +113,7 @@ pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> R
     let there = secrets.get_opt(&name).await.map_err(|it| KeyError::Read(name.clone(), it))?;
     let key = match (there, known) {
         (Some(secret), known) => {
-            if !mirror::belongs(&secret, federation) {
+            if !object_cache::belongs(&secret, federation) {
                 return Err(KeyError::Foreign(name));
             }
             let key = secret.data.unwrap_or_default().remove(ENTRY).unwrap_or_default();

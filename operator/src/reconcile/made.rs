@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::build::FILE;
 use super::validate::{Refusal, described};
 use crate::controller::Context;
-use crate::{mirror, naming};
+use crate::{naming, object_cache};
 
 /// The file could not be read.
 #[derive(Debug, Error)]
@@ -54,7 +54,7 @@ async fn spec(federation: &Federation, context: &Context) -> Result<Option<Arc<F
     let files: Api<ConfigMap> =
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
     let file = files.get_opt(&name).await.map_err(|it| MadeError(name, it))?;
-    let text = file.filter(|it| mirror::belongs(it, federation)).and_then(|it| it.data?.remove(FILE));
+    let text = file.filter(|it| object_cache::belongs(it, federation)).and_then(|it| it.data?.remove(FILE));
     let made = text.and_then(|it| serde_json::from_str::<Federation>(&it).ok()).map(|it| Arc::new(it.spec));
     context.session(&uid, |it| it.made.clone_from(&made));
     Ok(made)

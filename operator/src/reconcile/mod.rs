@@ -2,7 +2,7 @@
 //!
 //! | step | file | |
 //! | --- | --- | --- |
-//! | existing state | [`mod@dereference`] | reads from the API server, the mirrors and the supervisor |
+//! | existing state | [`mod@dereference`] | reads from the API server, the caches and the supervisor |
 //! | validity | [`mod@validate`] | pure |
 //! | desired state | [`mod@build`] | pure |
 //! | applying it | [`mod@apply`] | writes |

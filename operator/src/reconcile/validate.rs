@@ -137,7 +137,7 @@ mod tests {
         let mut federation = quickstart();
         let names = |it: &Validated| it.groups.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&validate(&federation).unwrap()), ["paris", "rennes"]);
-        let faultline_api::resource::Protocol::Hc3i(hc3i) = &mut federation.spec.protocol else {
+        let faultline_api::resource::ProtocolSpec::Hc3i(hc3i) = &mut federation.spec.protocol else {
             panic!("the quick start runs HC3I")
         };
         hc3i.replicate_to = Some(ReplicateTo::SharedStorage);
@@ -170,7 +170,7 @@ mod tests {
             "synthetic": { "traffic": { "exact": { "duration": "30s", "messages": [] } } }
         }))
         .expect("it is an application");
-        let faultline_api::resource::Protocol::Hc3i(hc3i) = &mut federation.spec.protocol else {
+        let faultline_api::resource::ProtocolSpec::Hc3i(hc3i) = &mut federation.spec.protocol else {
             panic!("the quick start runs HC3I")
         };
         hc3i.replicate_to = Some(ReplicateTo::SharedStorage);

@@ -11,7 +11,7 @@ use crate::quantity::{Duration, Size};
 /// The application that runs under the protocol.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Application {
+pub enum ApplicationSpec {
     /// Coupled heat solvers, one per cluster. At every step, neighbouring processes exchange rows and each cluster
     /// sends its boundary to the next cluster.
     Heat(Heat),
@@ -336,73 +336,73 @@ pub struct Salted {
     pub reply_depth: Option<u32>,
 }
 
-impl Application {
+impl ApplicationSpec {
     /// Returns the name of the application, such as `heat`.
     pub fn name(&self) -> &str {
         match self {
-            Application::Heat(_) => "heat",
-            Application::Synthetic(_) => "synthetic",
-            Application::Exchange(_) => "exchange",
-            Application::Nas(_) => "nas",
-            Application::PingPong(_) => "pingPong",
-            Application::Farm(_) => "farm",
-            Application::Salted(_) => "salted",
-            Application::Fibonacci(_) => "fibonacci",
-            Application::NQueens(_) => "nQueens",
-            Application::Qap(_) => "qap",
-            Application::TaskGraph(_) => "taskGraph",
-            Application::Jacobi(_) => "jacobi",
-            Application::Cloth(_) => "cloth",
-            Application::Custom(it) => &it.name,
+            ApplicationSpec::Heat(_) => "heat",
+            ApplicationSpec::Synthetic(_) => "synthetic",
+            ApplicationSpec::Exchange(_) => "exchange",
+            ApplicationSpec::Nas(_) => "nas",
+            ApplicationSpec::PingPong(_) => "pingPong",
+            ApplicationSpec::Farm(_) => "farm",
+            ApplicationSpec::Salted(_) => "salted",
+            ApplicationSpec::Fibonacci(_) => "fibonacci",
+            ApplicationSpec::NQueens(_) => "nQueens",
+            ApplicationSpec::Qap(_) => "qap",
+            ApplicationSpec::TaskGraph(_) => "taskGraph",
+            ApplicationSpec::Jacobi(_) => "jacobi",
+            ApplicationSpec::Cloth(_) => "cloth",
+            ApplicationSpec::Custom(it) => &it.name,
         }
     }
 
     /// Returns the family of the application: messages or tasks.
     pub fn family(&self) -> Family {
         match self {
-            Application::Heat(_)
-            | Application::Synthetic(_)
-            | Application::Exchange(_)
-            | Application::Nas(_)
-            | Application::PingPong(_)
-            | Application::Farm(_)
-            | Application::Salted(_)
-            | Application::Custom(_) => Family::Messages,
-            Application::Fibonacci(_)
-            | Application::NQueens(_)
-            | Application::Qap(_)
-            | Application::TaskGraph(_)
-            | Application::Jacobi(_)
-            | Application::Cloth(_) => Family::Tasks,
+            ApplicationSpec::Heat(_)
+            | ApplicationSpec::Synthetic(_)
+            | ApplicationSpec::Exchange(_)
+            | ApplicationSpec::Nas(_)
+            | ApplicationSpec::PingPong(_)
+            | ApplicationSpec::Farm(_)
+            | ApplicationSpec::Salted(_)
+            | ApplicationSpec::Custom(_) => Family::Messages,
+            ApplicationSpec::Fibonacci(_)
+            | ApplicationSpec::NQueens(_)
+            | ApplicationSpec::Qap(_)
+            | ApplicationSpec::TaskGraph(_)
+            | ApplicationSpec::Jacobi(_)
+            | ApplicationSpec::Cloth(_) => Family::Tasks,
         }
     }
 
     /// Returns whether the first task of the application spawns all others, so they are known in advance. Other
     /// programs of tasks are unrolled before they are planned.
     pub fn is_planned(&self) -> bool {
-        matches!(self, Application::Jacobi(_) | Application::Cloth(_))
+        matches!(self, ApplicationSpec::Jacobi(_) | ApplicationSpec::Cloth(_))
     }
 
     /// Returns the computing time of a process if nothing fails and it never waits for a message; `None` if the
     /// parameters do not determine it.
     pub fn computing_time(&self) -> Option<Span> {
         match self {
-            Application::Heat(it) => Some(it.step_time() * u64::from(it.steps())),
-            Application::Salted(it) => Some(it.step_time() * u64::from(it.steps())),
-            Application::Nas(it) => Some(it.step_time() * u64::from(it.iterations())),
+            ApplicationSpec::Heat(it) => Some(it.step_time() * u64::from(it.steps())),
+            ApplicationSpec::Salted(it) => Some(it.step_time() * u64::from(it.steps())),
+            ApplicationSpec::Nas(it) => Some(it.step_time() * u64::from(it.iterations())),
             // In an exchange, processes start different numbers of exchanges. In a ping-pong, no process computes. In a
             // farm, the order of answers determines how much each worker computes.
-            Application::Exchange(_) | Application::PingPong(_) | Application::Farm(_) => None,
+            ApplicationSpec::Exchange(_) | ApplicationSpec::PingPong(_) | ApplicationSpec::Farm(_) => None,
             // Any process may run any task.
-            Application::Fibonacci(_)
-            | Application::NQueens(_)
-            | Application::Qap(_)
-            | Application::TaskGraph(_)
-            | Application::Jacobi(_)
-            | Application::Cloth(_) => None,
+            ApplicationSpec::Fibonacci(_)
+            | ApplicationSpec::NQueens(_)
+            | ApplicationSpec::Qap(_)
+            | ApplicationSpec::TaskGraph(_)
+            | ApplicationSpec::Jacobi(_)
+            | ApplicationSpec::Cloth(_) => None,
             // Only the application's crate knows the time.
-            Application::Custom(_) => None,
-            Application::Synthetic(it) => match &it.traffic {
+            ApplicationSpec::Custom(_) => None,
+            ApplicationSpec::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),
                 Traffic::Exact(it) => Some(it.duration.0),
                 Traffic::Burst(_) => None,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::FederationSpec;
 use super::known::{Demand, Logs, SharedOptions};
-use super::protocol::{Checkpointing, Protocol};
+use super::protocol::{Checkpointing, ProtocolSpec};
 use crate::validate::similar;
 
 /// A protocol or an application from another crate: its name and its parameters.
@@ -99,7 +99,7 @@ static ACCEPTS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 ///
 /// Panics if a built-in or registered protocol has this name.
 pub fn register_protocol(known: KnownProtocol) {
-    assert!(Protocol::names().all(|it| it != known.name), "the protocol `{}` already exists", known.name);
+    assert!(ProtocolSpec::names().all(|it| it != known.name), "the protocol `{}` already exists", known.name);
     PROTOCOLS.write().expect("no thread panics while it holds the lock").push(known);
 }
 
@@ -149,13 +149,13 @@ impl Custom {
     }
 
     /// Changes the shared parameters. Those that the protocol does not have are ignored.
-    pub(super) fn state(&mut self, stated: &SharedOptions) {
+    pub(super) fn set_shared_options(&mut self, shared: &SharedOptions) {
         let own = protocol(&self.name).map(|it| it.parameters.names());
         let has = |name: &str, set: &Parameters| match &own {
             Some(own) => own.iter().any(|it| it == name),
             None => set.contains_key(name),
         };
-        let Ok(Value::Object(new)) = serde_json::to_value(stated) else {
+        let Ok(Value::Object(new)) = serde_json::to_value(shared) else {
             panic!("options have the form of an object")
         };
         for name in SHARED.into_iter().filter(|it| has(it, &self.parameters)).collect::<Vec<_>>() {
@@ -233,7 +233,7 @@ fn shared_options(parameters: &Parameters) -> SharedOptions {
 pub(crate) fn describe(schema: &mut Value, generator: &mut SchemaGenerator) {
     let protocols = protocols().into_iter().map(|it| (it.name, it.parameters)).collect();
     let applications = applications().into_iter().map(|it| (it.name, it.parameters)).collect();
-    for (list, known) in [("Protocol", protocols), ("Application", applications)] {
+    for (list, known) in [("ProtocolSpec", protocols), ("ApplicationSpec", applications)] {
         let known: Vec<(&str, KnownParameters)> = known;
         let variants = schema.pointer_mut(&format!("/$defs/{list}/oneOf")).and_then(Value::as_array_mut);
         let custom =

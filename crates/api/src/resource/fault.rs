@@ -1,7 +1,7 @@
 //! Faults: each entry is one trigger (`at`, `when`, `mtbf`) and one action (`crash`, `pause`, …).
 //!
 //! The two are optional fields of one flat struct rather than enums, so that an entry reads as one line and an API
-//! server can validate it. [`Fault::triggers`] and [`Fault::actions`] return them as enums.
+//! server can validate it. [`FaultSpec::triggers`] and [`FaultSpec::actions`] return them as enums.
 
 use faultline_core::{FactKind, StorageFate};
 use kube_derive::KubeSchema;
@@ -23,7 +23,7 @@ use crate::resource::{ANY, Link, Preset};
          has(self.slowStorage), has(self.fullStorage), has(self.corruptStorage)].filter(x, x).size() == 1"
     ).message("a fault must have exactly one action: crash, pause, loseCluster, link, partition, slowStorage, fullStorage or corruptStorage"),
 )]
-pub struct Fault {
+pub struct FaultSpec {
     /// Trigger: at this time, counted from the start of the application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Duration>,
@@ -287,39 +287,39 @@ impl From<Fate> for StorageFate {
 /// The trigger of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TriggerRef<'a> {
-    /// See [`Fault::at`].
+    /// See [`FaultSpec::at`].
     At(Duration),
-    /// See [`Fault::when`].
+    /// See [`FaultSpec::when`].
     When(&'a When),
-    /// See [`Fault::mtbf`].
+    /// See [`FaultSpec::mtbf`].
     Mtbf(&'a Mtbf),
 }
 
 /// The action of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ActionRef<'a> {
-    /// See [`Fault::crash`].
+    /// See [`FaultSpec::crash`].
     Crash(&'a Crash),
-    /// See [`Fault::pause`].
+    /// See [`FaultSpec::pause`].
     Pause(&'a Pause),
-    /// See [`Fault::lose_cluster`].
+    /// See [`FaultSpec::lose_cluster`].
     LoseCluster(&'a LoseCluster),
-    /// See [`Fault::link`].
+    /// See [`FaultSpec::link`].
     Link(&'a LinkChange),
-    /// See [`Fault::partition`].
+    /// See [`FaultSpec::partition`].
     Partition(&'a Partition),
-    /// See [`Fault::slow_storage`].
+    /// See [`FaultSpec::slow_storage`].
     SlowStorage(&'a SlowStorage),
-    /// See [`Fault::full_storage`].
+    /// See [`FaultSpec::full_storage`].
     FullStorage(&'a BadStorage),
-    /// See [`Fault::corrupt_storage`].
+    /// See [`FaultSpec::corrupt_storage`].
     CorruptStorage(&'a BadStorage),
 }
 
-impl Fault {
+impl FaultSpec {
     /// Returns all triggers that the entry has, with their names. A valid entry has one.
     pub fn triggers(&self) -> Vec<(&'static str, TriggerRef<'_>)> {
-        let Fault { at, when, mtbf, .. } = self;
+        let FaultSpec { at, when, mtbf, .. } = self;
         [
             at.map(|it| ("at", TriggerRef::At(it))),
             when.as_ref().map(|it| ("when", TriggerRef::When(it))),
@@ -348,7 +348,7 @@ impl Fault {
     }
 }
 
-impl Fault {
+impl FaultSpec {
     /// Returns whether the processes that this fault kills never return.
     pub fn never_returns(&self) -> bool {
         let crash = self.crash.as_ref().and_then(|it| it.returns);

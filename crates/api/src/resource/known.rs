@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use faultline_core::{Role, Span};
 use serde::{Deserialize, Serialize};
 
-use super::application::{Application, Family};
+use super::application::{ApplicationSpec, Family};
 use super::custom::{self, Custom};
 use super::protocol::{
-    Cck, Checkpointing, Coordinated, Coordination, Forcing, Hc3i, Hydee, Independent, Protocol, ReplicateTo,
-    Satin, Sel, Tic, Unprotected,
+    Cck, Checkpointing, Coordinated, Coordination, Forcing, Hc3i, Hydee, Independent, ProtocolSpec,
+    ReplicateTo, Satin, Sel, Tic, Unprotected,
 };
 use crate::quantity::{Duration, Period, Size};
 
@@ -81,7 +81,7 @@ pub struct SharedOptions {
 /// A row of the table.
 struct Known {
     name: &'static str,
-    with_defaults: fn() -> Protocol,
+    with_defaults: fn() -> ProtocolSpec,
     demand: Demand,
     logs: Logs,
     /// The process that the protocol needs in addition to the ranks, whatever its options.
@@ -93,26 +93,26 @@ macro_rules! known {
         /// All protocols, in the order of documents and comparisons.
         const KNOWN: &[Known] = &[$(Known {
             name: $name,
-            with_defaults: || Protocol::$variant($options::default()),
+            with_defaults: || ProtocolSpec::$variant($options::default()),
             demand: Demand::$demand,
             logs: Logs::$logs,
             helper: $helper,
         },)*];
 
-        impl Protocol {
+        impl ProtocolSpec {
             /// Returns the name of the protocol, such as `hc3i`.
             pub fn name(&self) -> &str {
                 match self {
-                    $(Protocol::$variant(_) => $name,)*
-                    Protocol::Custom(it) => &it.name,
+                    $(ProtocolSpec::$variant(_) => $name,)*
+                    ProtocolSpec::Custom(it) => &it.name,
                 }
             }
 
             /// Returns the options of the protocol.
             pub fn options(&self) -> Options {
                 match self {
-                    $(Protocol::$variant(it) => Options::$options(it.clone()),)*
-                    Protocol::Custom(it) => Options::Custom(it.clone()),
+                    $(ProtocolSpec::$variant(it) => Options::$options(it.clone()),)*
+                    ProtocolSpec::Custom(it) => Options::Custom(it.clone()),
                 }
             }
 
@@ -122,10 +122,10 @@ macro_rules! known {
             ///
             /// Panics if the options belong to another family.
             #[must_use]
-            pub fn with_options(&self, options: Options) -> Protocol {
+            pub fn with_options(&self, options: Options) -> ProtocolSpec {
                 match (self, options) {
-                    $((Protocol::$variant(_), Options::$options(it)) => Protocol::$variant(it),)*
-                    (Protocol::Custom(_), Options::Custom(it)) => Protocol::Custom(it),
+                    $((ProtocolSpec::$variant(_), Options::$options(it)) => ProtocolSpec::$variant(it),)*
+                    (ProtocolSpec::Custom(_), Options::Custom(it)) => ProtocolSpec::Custom(it),
                     (_, options) => panic!("{} does not have the options {options:?}", self.name()),
                 }
             }
@@ -157,7 +157,7 @@ const EVERY_MESSAGE: &str = "every-message";
 /// CCK with checkpoints that all processes coordinate: a baseline that comparisons list under its own name.
 const CCK_GLOBAL: &str = "cck-global";
 
-impl Protocol {
+impl ProtocolSpec {
     /// Returns the family of applications that the protocol protects; `None` for `none`, which runs any application.
     pub fn family(&self) -> Option<Family> {
         match self.options() {
@@ -169,11 +169,11 @@ impl Protocol {
 
     /// Returns whether the protocol requires tasks to be assigned to processes in advance.
     pub fn plans(&self) -> bool {
-        matches!(self, Protocol::Cck(_))
+        matches!(self, ProtocolSpec::Cck(_))
     }
 
     /// Returns whether the protocol can run this application.
-    pub fn supports(&self, application: &Application) -> bool {
+    pub fn supports(&self, application: &ApplicationSpec) -> bool {
         self.family().is_none_or(|it| it == application.family())
     }
 
@@ -185,7 +185,7 @@ impl Protocol {
     /// Returns the field of `spec.protocol` that contains the options.
     pub fn field(&self) -> &str {
         match self {
-            Protocol::Custom(_) => "custom",
+            ProtocolSpec::Custom(_) => "custom",
             _ => self.name(),
         }
     }
@@ -205,11 +205,12 @@ impl Protocol {
         names
     }
 
-    /// Returns the names in [`Protocol::compared`] of the protocols that support this application, in the same order.
-    pub fn compared_on(application: &Application) -> Vec<&'static str> {
-        let mut names = Protocol::compared(application.family());
+    /// Returns the names in [`ProtocolSpec::compared`] of the protocols that support this application, in the same
+    /// order.
+    pub fn compared_on(application: &ApplicationSpec) -> Vec<&'static str> {
+        let mut names = ProtocolSpec::compared(application.family());
         names.retain(|name| {
-            let protocol = Protocol::None(Unprotected::default()).or_instead(name);
+            let protocol = ProtocolSpec::None(Unprotected::default()).or_instead(name);
             protocol.is_some_and(|it| it.supports(application))
         });
         names
@@ -217,29 +218,33 @@ impl Protocol {
 
     /// Returns the protocol with this name and these shared options. Options that the protocol does not have are
     /// ignored. Returns `None` if there is no such protocol.
-    pub fn named(name: &str, stated: SharedOptions) -> Option<Protocol> {
+    pub fn named(name: &str, stated: SharedOptions) -> Option<ProtocolSpec> {
         let known = || Some((KNOWN.iter().find(|it| it.name == name)?.with_defaults)());
         let of_other_crate = || {
             let name = custom::protocol(name)?.name.to_owned();
-            Some(Protocol::Custom(Custom { name, ..Custom::default() }))
+            Some(ProtocolSpec::Custom(Custom { name, ..Custom::default() }))
         };
         let mut protocol = known().or_else(of_other_crate)?;
         protocol.change_shared_options(|it| *it = stated);
         Some(protocol)
     }
 
-    /// Returns the protocol that a comparison runs under `name`, one of [`Protocol::compared`]; `None` for any other
-    /// name. This protocol keeps its own options; another one takes over the options that both have.
-    pub fn or_instead(&self, name: &str) -> Option<Protocol> {
+    /// Returns the protocol that a comparison runs under `name`, one of [`ProtocolSpec::compared`]; `None` for any
+    /// other name. This protocol keeps its own options; another one takes over the options that both have.
+    pub fn or_instead(&self, name: &str) -> Option<ProtocolSpec> {
         if name == EVERY_MESSAGE {
             let Options::Hc3i(own) = self.or_instead("hc3i")?.options() else { return None };
-            return Some(Protocol::Hc3i(Hc3i { forcing: Some(Forcing::EveryMessage), ..own }));
+            return Some(ProtocolSpec::Hc3i(Hc3i { forcing: Some(Forcing::EveryMessage), ..own }));
         }
         if name == CCK_GLOBAL {
             let Options::Cck(own) = self.or_instead("cck")?.options() else { return None };
-            return Some(Protocol::Cck(Cck { coordination: Some(Coordination::Global), ..own }));
+            return Some(ProtocolSpec::Cck(Cck { coordination: Some(Coordination::Global), ..own }));
         }
-        if name == self.name() { Some(self.clone()) } else { Protocol::named(name, self.shared_options()) }
+        if name == self.name() {
+            Some(self.clone())
+        } else {
+            ProtocolSpec::named(name, self.shared_options())
+        }
     }
 
     /// Changes the shared options. Options that the protocol does not have are ignored.
@@ -247,7 +252,7 @@ impl Protocol {
         let mut options = self.options();
         let mut stated = options.shared_options();
         change(&mut stated);
-        options.state(stated);
+        options.set_shared_options(stated);
         *self = self.with_options(options);
     }
 
@@ -257,7 +262,7 @@ impl Protocol {
 
     /// Returns the registered properties of a protocol from another crate.
     fn known_custom(&self) -> Option<custom::KnownProtocol> {
-        let Protocol::Custom(it) = self else { return None };
+        let ProtocolSpec::Custom(it) = self else { return None };
         custom::protocol(&it.name)
     }
 
@@ -295,7 +300,9 @@ impl Protocol {
         let shared = self.checkpointing().filter(|it| it.replicate_to == ReplicateTo::SharedStorage);
         let servers = match (shared, self) {
             (None, _) => 0,
-            (Some(it), Protocol::Cck(cck)) => it.replicas.max(cck.servers.unwrap_or(it.replicas)) as usize,
+            (Some(it), ProtocolSpec::Cck(cck)) => {
+                it.replicas.max(cck.servers.unwrap_or(it.replicas)) as usize
+            }
             (Some(it), _) => usize::from(it.replicas > 0),
         };
         let servers = (0..servers).map(|_| Role::STORAGE_SERVER);
@@ -383,9 +390,9 @@ impl Options {
         }
     }
 
-    fn state(&mut self, stated: SharedOptions) {
+    fn set_shared_options(&mut self, shared: SharedOptions) {
         if let Options::Custom(it) = self {
-            return it.state(&stated);
+            return it.set_shared_options(&shared);
         }
         let SharedOptions {
             checkpoint_every,
@@ -394,7 +401,7 @@ impl Options {
             replicas,
             replicate_to,
             log_memory,
-        } = stated;
+        } = shared;
         match self {
             Options::Hc3i(it) => {
                 *it = Hc3i {
@@ -454,22 +461,22 @@ mod tests {
 
     #[test]
     fn every_name_gives_the_protocol_with_that_name() {
-        for name in Protocol::names() {
-            let protocol = Protocol::named(name, SharedOptions::default()).unwrap();
+        for name in ProtocolSpec::names() {
+            let protocol = ProtocolSpec::named(name, SharedOptions::default()).unwrap();
             let written = serde_json::to_value(&protocol).unwrap();
             assert_eq!(written, serde_json::json!({ name: {} }));
-            assert_eq!(serde_json::from_value::<Protocol>(written).unwrap(), protocol);
+            assert_eq!(serde_json::from_value::<ProtocolSpec>(written).unwrap(), protocol);
             assert_eq!(protocol.name(), name);
         }
-        assert_eq!(Protocol::named("hc4i", SharedOptions::default()), None);
+        assert_eq!(ProtocolSpec::named("hc4i", SharedOptions::default()), None);
     }
 
     #[test]
     fn options_that_a_protocol_does_not_have_are_ignored() {
-        for name in Protocol::names() {
-            let protocol = Protocol::named(name, everything()).unwrap();
+        for name in ProtocolSpec::names() {
+            let protocol = ProtocolSpec::named(name, everything()).unwrap();
             let kept = protocol.shared_options();
-            assert_eq!(Protocol::named(name, kept.clone()), Some(protocol.clone()), "{name}");
+            assert_eq!(ProtocolSpec::named(name, kept.clone()), Some(protocol.clone()), "{name}");
             assert_eq!(protocol.checkpointing().is_some(), kept.replicas == Some(2), "{name}");
         }
     }
@@ -477,11 +484,11 @@ mod tests {
     #[test]
     fn a_comparison_keeps_options_that_only_one_protocol_has() {
         let own = Hc3i { piggyback: Some(super::super::Piggyback::Ddv), ..Hc3i::default() };
-        let protocol = Protocol::Hc3i(own.clone());
+        let protocol = ProtocolSpec::Hc3i(own.clone());
         assert_eq!(protocol.or_instead("hc3i"), Some(protocol.clone()));
         let every = protocol.or_instead(EVERY_MESSAGE).unwrap();
-        assert_eq!(every, Protocol::Hc3i(Hc3i { forcing: Some(Forcing::EveryMessage), ..own }));
-        let other = Protocol::named("coordinated", everything()).unwrap();
+        assert_eq!(every, ProtocolSpec::Hc3i(Hc3i { forcing: Some(Forcing::EveryMessage), ..own }));
+        let other = ProtocolSpec::named("coordinated", everything()).unwrap();
         assert_eq!(other.or_instead(EVERY_MESSAGE).unwrap().shared_options().replicas, Some(2));
         assert_eq!(protocol.or_instead("hc4i"), None);
     }

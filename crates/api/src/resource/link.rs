@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::{Bandwidth, Duration, Loss};
-use crate::resource::Cluster;
+use crate::resource::ClusterSpec;
 
 /// Properties of the network between processes.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -141,7 +141,7 @@ impl Links {
 
     /// Returns the properties of all links between these clusters, and of those to and from processes outside the
     /// clusters. Links to, from and between those processes have the properties of links between clusters.
-    pub fn expand(&self, clusters: &[Cluster]) -> BTreeMap<(ClusterId, ClusterId), LinkProperties> {
+    pub fn expand(&self, clusters: &[ClusterSpec]) -> BTreeMap<(ClusterId, ClusterId), LinkProperties> {
         let clusters = || (0..).zip(clusters).map(|(id, cluster)| (ClusterId(id), cluster.name.as_str()));
         let mut properties = BTreeMap::from([((ClusterId::OUTSIDE, ClusterId::OUTSIDE), self.between())]);
         for (from, sender) in clusters() {

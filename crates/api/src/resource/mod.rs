@@ -94,10 +94,10 @@ pub const ANY: &str = "any";
 #[x_kube(
     crates(kube_core = "::kube_core"),
     validation = rules::stays::<u64>("seed"),
-    validation = rules::stays_required::<Vec<Cluster>>("clusters"),
+    validation = rules::stays_required::<Vec<ClusterSpec>>("clusters"),
     validation = rules::stays::<Storage>("storage"),
-    validation = rules::stays_required::<Protocol>("protocol"),
-    validation = rules::stays_required::<Application>("application"),
+    validation = rules::stays_required::<ProtocolSpec>("protocol"),
+    validation = rules::stays_required::<ApplicationSpec>("application"),
     validation = rules::stays::<Stealing>("stealing"),
     validation = rules::stays::<Schedule>("schedule"),
     validation = rules::stays::<Failures>("failures"),
@@ -136,7 +136,7 @@ pub struct FederationSpec {
     /// The clusters. Clusters and processes are numbered in this order.
     #[schemars(length(min = 1, max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
-    pub clusters: Vec<Cluster>,
+    pub clusters: Vec<ClusterSpec>,
     /// Properties of the network between processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
@@ -144,9 +144,9 @@ pub struct FederationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
     /// The protocol that protects the application.
-    pub protocol: Protocol,
+    pub protocol: ProtocolSpec,
     /// The application that runs under the protocol.
-    pub application: Application,
+    pub application: ApplicationSpec,
     /// How idle processes get tasks from others. Only for programs of tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stealing: Option<Stealing>,
@@ -160,7 +160,7 @@ pub struct FederationSpec {
     /// The faults to inject.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
-    pub faults: Vec<Fault>,
+    pub faults: Vec<FaultSpec>,
     /// Time limit of the run, counted from the start of the application. A run that exceeds it has the verdict
     /// `unknown`. Default 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,7 +182,7 @@ pub struct FederationSpec {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(crates(kube_core = "::kube_core"), validation = rules::is_not_reserved())]
-pub struct Cluster {
+pub struct ClusterSpec {
     /// Name of the cluster, and prefix of its processes' names: `paris-0`, `paris-1`, and so on.
     #[schemars(length(min = 1, max = 40), pattern(r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
@@ -212,10 +212,10 @@ pub struct Cluster {
     pub cores: Option<u32>,
 }
 
-impl Cluster {
+impl ClusterSpec {
     /// Returns a cluster that stays from the start to the end.
-    pub fn new(name: &str, nodes: u32) -> Cluster {
-        Cluster {
+    pub fn new(name: &str, nodes: u32) -> ClusterSpec {
+        ClusterSpec {
             name: name.to_owned(),
             nodes,
             joins_after: None,

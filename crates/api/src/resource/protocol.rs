@@ -12,7 +12,7 @@ use crate::quantity::{Duration, Period, Size};
 /// The protocol that protects the application.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Protocol {
+pub enum ProtocolSpec {
     /// HC3I: coordinated checkpoints within each cluster; messages between clusters force checkpoints.
     Hc3i(Hc3i),
     /// HydEE: coordinated checkpoints within each cluster; messages between clusters are logged. Only failed clusters

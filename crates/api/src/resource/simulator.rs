@@ -18,7 +18,7 @@ pub struct Simulator {
     pub reorder_within: Option<Duration>,
     /// Fate of the packets in transit when their sender is killed. Default `sampled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_flight: Option<InFlight>,
+    pub in_flight: Option<InFlightSpec>,
     /// Time to make a write durable. Default 500us; 0 if the storage is in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Duration>,
@@ -51,10 +51,10 @@ pub struct Simulator {
 pub struct Handling {
     /// For messages within a cluster. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub within: Option<HandlingTime>,
+    pub within: Option<HandlingTimeSpec>,
     /// For messages between clusters. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub between: Option<HandlingTime>,
+    pub between: Option<HandlingTimeSpec>,
     /// Number of cores that all processes share. Default: each process has its own core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
@@ -64,7 +64,7 @@ pub struct Handling {
 /// Time to handle one message.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct HandlingTime {
+pub struct HandlingTimeSpec {
     /// Fixed time per message. Default 0us.
     #[serde(default)]
     pub message: Duration,
@@ -77,7 +77,7 @@ pub struct HandlingTime {
 /// queues.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum InFlight {
+pub enum InFlightSpec {
     /// For each failure, a random time is drawn during which packets still arrive.
     #[default]
     Sampled,
@@ -99,7 +99,7 @@ impl Simulator {
     }
 
     /// Returns [`in_flight`](field@Simulator::in_flight), or its default.
-    pub fn in_flight(&self) -> InFlight {
+    pub fn in_flight(&self) -> InFlightSpec {
         self.in_flight.unwrap_or_default()
     }
 }

@@ -7,8 +7,8 @@ use faultline_core::Span;
 use super::Check;
 use crate::quantity::Size;
 use crate::resource::{
-    Application, BurstTraffic, ExactTraffic, Exchange, Farm, Heat, MAX_COUNTS, Nas, PingPong, RandomTraffic,
-    Salted, Synthetic, Traffic,
+    ApplicationSpec, BurstTraffic, ExactTraffic, Exchange, Farm, Heat, MAX_COUNTS, Nas, PingPong,
+    RandomTraffic, Salted, Synthetic, Traffic,
 };
 
 /// Maximum number of grid cells per process of the heat solver.
@@ -33,20 +33,20 @@ const MAX_EXACT: u64 = 1_000_000;
 impl Check<'_> {
     pub(super) fn application(&mut self) {
         match &self.spec.application {
-            Application::Heat(heat) => self.heat("spec.application.heat", heat),
-            Application::Synthetic(synthetic) => self.synthetic("spec.application.synthetic", synthetic),
-            Application::Exchange(exchange) => self.exchange("spec.application.exchange", exchange),
-            Application::Nas(nas) => self.nas("spec.application.nas", nas),
-            Application::PingPong(it) => self.ping_pong("spec.application.pingPong", it),
-            Application::Farm(it) => self.farm("spec.application.farm", it),
-            Application::Salted(salted) => self.salted("spec.application.salted", salted),
-            Application::Fibonacci(_)
-            | Application::NQueens(_)
-            | Application::Qap(_)
-            | Application::TaskGraph(_)
-            | Application::Jacobi(_)
-            | Application::Cloth(_) => self.program(),
-            Application::Custom(it) => {
+            ApplicationSpec::Heat(heat) => self.heat("spec.application.heat", heat),
+            ApplicationSpec::Synthetic(synthetic) => self.synthetic("spec.application.synthetic", synthetic),
+            ApplicationSpec::Exchange(exchange) => self.exchange("spec.application.exchange", exchange),
+            ApplicationSpec::Nas(nas) => self.nas("spec.application.nas", nas),
+            ApplicationSpec::PingPong(it) => self.ping_pong("spec.application.pingPong", it),
+            ApplicationSpec::Farm(it) => self.farm("spec.application.farm", it),
+            ApplicationSpec::Salted(salted) => self.salted("spec.application.salted", salted),
+            ApplicationSpec::Fibonacci(_)
+            | ApplicationSpec::NQueens(_)
+            | ApplicationSpec::Qap(_)
+            | ApplicationSpec::TaskGraph(_)
+            | ApplicationSpec::Jacobi(_)
+            | ApplicationSpec::Cloth(_) => self.program(),
+            ApplicationSpec::Custom(it) => {
                 self.custom("spec.application.custom", it.problem_of_application(self.spec));
             }
         }

@@ -5,7 +5,7 @@ use faultline_core::{FactKind, Span};
 use super::Check;
 use crate::names::Names;
 use crate::quantity::Duration;
-use crate::resource::{ANY, ActionRef, Family, Fault, MAX_FAULTS, Mtbf, Protocol, TriggerRef, When};
+use crate::resource::{ANY, ActionRef, Family, FaultSpec, MAX_FAULTS, Mtbf, ProtocolSpec, TriggerRef, When};
 
 /// Maximum expected number of faults of one `mtbf` entry.
 const MAX_DRAWN: u64 = 10_000;
@@ -101,7 +101,7 @@ impl Check<'_> {
         }
     }
 
-    fn fault(&mut self, path: &str, fault: &Fault) {
+    fn fault(&mut self, path: &str, fault: &FaultSpec) {
         match fault.triggers()[..] {
             [] => self.problem(
                 path,
@@ -155,7 +155,7 @@ impl Check<'_> {
                 "use a fact that a process reports, such as `checkpointRequested` or `delivered`",
             );
         } else {
-            self.stated(path, when.fact);
+            self.reportable(path, when.fact);
         }
         self.target(path, "cluster", &when.cluster, when.node);
         if when.occurrence == Some(0) {
@@ -168,11 +168,11 @@ impl Check<'_> {
     }
 
     /// Checks that some process can report this fact.
-    fn stated(&mut self, path: &str, fact: FactKind) {
+    fn reportable(&mut self, path: &str, fact: FactKind) {
         if self.spec.is_planned() {
-            return self.stated_by_plans(path, fact);
+            return self.reportable_by_plans(path, fact);
         }
-        let is_protected = !matches!(self.spec.protocol, Protocol::None(_));
+        let is_protected = !matches!(self.spec.protocol, ProtocolSpec::None(_));
         let has_checkpoints = self.spec.protocol.checkpointing().is_some();
         let is_without = UNPROTECTED_FACTS_OF_TASKS.contains(&fact);
         let is_of_tasks = is_without || PROTECTED_FACTS_OF_TASKS.contains(&fact);
@@ -210,8 +210,8 @@ impl Check<'_> {
     }
 
     /// Checks that some process can report this fact if tasks are assigned in advance.
-    fn stated_by_plans(&mut self, path: &str, fact: FactKind) {
-        let is_protected = !matches!(self.spec.protocol, Protocol::None(_));
+    fn reportable_by_plans(&mut self, path: &str, fact: FactKind) {
+        let is_protected = !matches!(self.spec.protocol, ProtocolSpec::None(_));
         if UNPROTECTED_FACTS_OF_PLANS.contains(&fact) {
             return;
         }

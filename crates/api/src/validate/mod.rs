@@ -17,8 +17,8 @@ use faultline_core::{Role, Span};
 
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, Application, Demand, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_ALONE,
-    MAX_NODES_PER_CLUSTER, MAX_PAIRS, MIN_DETECT_AFTER, Protocol, ReplicateTo,
+    ANY, ApplicationSpec, Demand, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_ALONE,
+    MAX_NODES_PER_CLUSTER, MAX_PAIRS, MIN_DETECT_AFTER, ProtocolSpec, ReplicateTo,
 };
 
 /// Permitted numbers of storage servers.
@@ -227,11 +227,12 @@ impl<'a> Check<'a> {
 
     fn protocol(&mut self) {
         let path = format!("spec.protocol.{}", self.spec.protocol.field());
-        if let Protocol::Custom(it) = &self.spec.protocol {
+        if let ProtocolSpec::Custom(it) = &self.spec.protocol {
             self.custom(&path, it.problem_of_protocol(self.spec));
         }
         let Some(checkpointing) = self.spec.protocol.checkpointing() else { return };
-        let has_tau = matches!(self.spec.protocol, Protocol::Tic(_) | Protocol::Sel(_) | Protocol::Cck(_));
+        let has_tau =
+            matches!(self.spec.protocol, ProtocolSpec::Tic(_) | ProtocolSpec::Sel(_) | ProtocolSpec::Cck(_));
         let every = if has_tau { "tau" } else { "checkpointEvery" };
         self.period(&format!("{path}.{every}"), checkpointing.every, !has_tau);
         self.period(&format!("{path}.collectEvery"), checkpointing.collect_every, true);
@@ -240,12 +241,12 @@ impl<'a> Check<'a> {
             self.cluster(&path, cluster);
             self.period(&path, period.0, true);
         }
-        if let Protocol::Cck(cck) = &self.spec.protocol {
+        if let ProtocolSpec::Cck(cck) = &self.spec.protocol {
             self.servers(&path, cck.servers, checkpointing.replicate_to);
         }
         let (protocol, application) = (&self.spec.protocol, &self.spec.application);
         match application {
-            Application::Salted(_) if protocol.demand() != Demand::Nothing => {
+            ApplicationSpec::Salted(_) if protocol.demand() != Demand::Nothing => {
                 self.problem(
                     "spec.application.salted",
                     format!(
@@ -255,7 +256,7 @@ impl<'a> Check<'a> {
                     "choose a send-deterministic application, such as `heat`, or the protocol `hc3i`",
                 );
             }
-            Application::Farm(_) if protocol.relies_on_repetition() => {
+            ApplicationSpec::Farm(_) if protocol.relies_on_repetition() => {
                 self.problem(
                     "spec.application.farm",
                     format!(

@@ -4,7 +4,7 @@ use faultline_core::Span;
 
 use super::Check;
 use crate::quantity::Duration;
-use crate::resource::{Application, Cluster, Family, Protocol, Traffic};
+use crate::resource::{ApplicationSpec, ClusterSpec, Family, ProtocolSpec, Traffic};
 
 impl Check<'_> {
     pub(super) fn presence(&mut self) {
@@ -25,7 +25,7 @@ impl Check<'_> {
         if spec.application.family() == Family::Tasks {
             return self.presence_at_tasks();
         }
-        if !matches!(self.spec.protocol, Protocol::Hc3i(_)) {
+        if !matches!(self.spec.protocol, ProtocolSpec::Hc3i(_)) {
             self.problem(
                 field(first),
                 format!("{} does not support clusters that join or leave", self.spec.protocol.name()),
@@ -33,7 +33,7 @@ impl Check<'_> {
             );
         }
         let duration = match &spec.application {
-            Application::Synthetic(_) => spec.application.computing_time(),
+            ApplicationSpec::Synthetic(_) => spec.application.computing_time(),
             _ => None,
         };
         match duration {
@@ -50,10 +50,10 @@ impl Check<'_> {
     /// leave under CCK.
     fn presence_at_tasks(&mut self) {
         let spec = self.spec;
-        let moves = matches!(spec.protocol, Protocol::Cck(_));
+        let moves = matches!(spec.protocol, ProtocolSpec::Cck(_));
         let lends = matches!(
             spec.protocol,
-            Protocol::Tic(_) | Protocol::Sel(_) | Protocol::Satin(_) | Protocol::None(_)
+            ProtocolSpec::Tic(_) | ProtocolSpec::Sel(_) | ProtocolSpec::Satin(_) | ProtocolSpec::None(_)
         );
         for (index, cluster) in spec.clusters.iter().enumerate() {
             let path = format!("spec.clusters[{index}]");
@@ -86,7 +86,7 @@ impl Check<'_> {
     /// Checks a cluster that leaves while a program of tasks runs.
     fn leaves_tasks(&mut self, path: &str, cluster: &str, leaves: Span) {
         let path = format!("{path}.leavesAfter");
-        if !matches!(self.spec.protocol, Protocol::Cck(_)) {
+        if !matches!(self.spec.protocol, ProtocolSpec::Cck(_)) {
             self.problem(
                 path,
                 format!("{} does not support clusters that leave", self.spec.protocol.name()),
@@ -103,7 +103,7 @@ impl Check<'_> {
 
     /// Checks that a cluster joins and leaves a program of tasks before the deadline of the run. A run does not
     /// complete before all clusters have joined.
-    fn is_due_before_the_deadline(&mut self, path: &str, cluster: &Cluster) {
+    fn is_due_before_the_deadline(&mut self, path: &str, cluster: &ClusterSpec) {
         let deadline = self.spec.deadline();
         let changes = [("join", cluster.joins_after), ("leave", cluster.leaves_after)];
         for (change, at) in changes {
@@ -148,7 +148,7 @@ impl Check<'_> {
 
     fn what_runs(&self) -> String {
         match self.spec.application {
-            Application::Synthetic(_) => "`burst` traffic".into(),
+            ApplicationSpec::Synthetic(_) => "`burst` traffic".into(),
             _ => format!("the application {}", self.spec.application.name()),
         }
     }
@@ -183,7 +183,7 @@ impl Check<'_> {
 
     /// Checks that clusters with an exact number of messages between them are present at the same time.
     fn exact_pairs_overlap(&mut self, duration: Span) {
-        let Application::Synthetic(synthetic) = &self.spec.application else { return };
+        let ApplicationSpec::Synthetic(synthetic) = &self.spec.application else { return };
         let Traffic::Exact(exact) = &synthetic.traffic else { return };
         let term = |name: &str| {
             let cluster = self.spec.clusters.iter().find(|it| it.name == name)?;

@@ -10,7 +10,7 @@ use crate::flow::flow;
 use crate::names::Names;
 use crate::plan::plan_by_entry;
 use crate::quantity::Duration;
-use crate::resource::{Application, Family, Fault, Qap};
+use crate::resource::{ApplicationSpec, Family, FaultSpec, Qap};
 
 /// Permitted speeds in percent, from a hundredth of the default to a hundred times the default.
 const SPEEDS: RangeInclusive<u32> = 1..=10_000;
@@ -186,7 +186,7 @@ impl Check<'_> {
     /// work.
     pub(super) fn processes_that_never_return(&mut self) {
         let spec = self.spec;
-        let Some(first) = spec.faults.iter().position(Fault::never_returns) else { return };
+        let Some(first) = spec.faults.iter().position(FaultSpec::never_returns) else { return };
         let path = |entry: usize| {
             let name = if spec.faults[entry].crash.is_some() { "crash" } else { "loseCluster" };
             format!("spec.faults[{entry}].{name}.returns")
@@ -254,7 +254,7 @@ impl Check<'_> {
 
     /// Checks that a program of tasks can be built from its parameters.
     pub(super) fn program(&mut self) {
-        if let Application::Jacobi(jacobi) = &self.spec.application
+        if let ApplicationSpec::Jacobi(jacobi) = &self.spec.application
             && !(jacobi.tolerance() >= 0.0)
         {
             self.problem(
@@ -263,7 +263,7 @@ impl Check<'_> {
                 "write a number of at least 0; with 0, the iteration ends only once no cell changes",
             );
         }
-        if let Application::Qap(Qap { instance, file, data, .. }) = &self.spec.application {
+        if let ApplicationSpec::Qap(Qap { instance, file, data, .. }) = &self.spec.application {
             let stated =
                 [("instance", instance.is_some()), ("file", file.is_some()), ("data", data.is_some())];
             let names: Vec<&str> = stated.into_iter().filter(|it| it.1).map(|it| it.0).collect();

@@ -104,7 +104,7 @@ fn the_rules_admit_every_sample() {
 fn the_rules_refuse_what_the_validation_refuses() {
     let many = |spec: &mut FederationSpec| {
         for name in 'a'..='k' {
-            spec.clusters.push(Cluster::new(&name.to_string(), 100_000));
+            spec.clusters.push(ClusterSpec::new(&name.to_string(), 100_000));
         }
     };
     assert!(refused(many).contains("the federation has too many nodes"));

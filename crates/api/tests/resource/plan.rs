@@ -2,7 +2,7 @@
 
 use std::hash::Hasher;
 
-use faultline_api::resource::{Hc3i, Protocol, ReplicateTo};
+use faultline_api::resource::{Hc3i, ProtocolSpec, ReplicateTo};
 use faultline_api::{Federation, parse, plan};
 use faultline_core::fault::{LinkProperties, StorageFault};
 use faultline_core::{ClusterId, FactKind, Fault, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
@@ -64,7 +64,7 @@ fn faults_name_processes_inside_and_outside_the_clusters() {
     on_server.crash.as_mut().unwrap().process = Some("storage-server".into());
     federation.spec.faults.push(on_server);
     let replicate_to = Some(ReplicateTo::SharedStorage);
-    federation.spec.protocol = Protocol::Hc3i(Hc3i { replicate_to, ..Hc3i::default() });
+    federation.spec.protocol = ProtocolSpec::Hc3i(Hc3i { replicate_to, ..Hc3i::default() });
     let faults: Vec<Fault> = plan(&federation, 7).into_iter().map(|it| it.fault).collect();
     let crash =
         |process| Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns: true };
@@ -226,7 +226,7 @@ fn faults_wait_for_facts_that_processes_report_without_a_protocol() {
     for (fact, is_stated) in [("sent", true), ("computed", true), ("finished", true), ("saved", false)] {
         let mut federation =
             federation(&format!("    - {{ when: {{ fact: {fact} }}, crash: {{ process: a-1 }} }}"));
-        federation.spec.protocol = Protocol::None(faultline_api::resource::Unprotected::default());
+        federation.spec.protocol = ProtocolSpec::None(faultline_api::resource::Unprotected::default());
         let problems = faultline_api::validate(&federation);
         assert_eq!(problems.is_empty(), is_stated, "{fact}: {problems:?}");
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use faultline_core::process::To;
 use faultline_core::{
-    Birth, Claim, Footprint, Gauges, Host, Image, ImageName, Incarnation, Input, Machine, MessageId, Payload,
-    Promises, Protocol, ProtocolTypes, Role, Stamp, Time,
+    Claim, Footprint, Gauges, Host, Image, ImageName, Incarnation, Input, LifeStart, Machine, MessageId,
+    Payload, Promises, Protocol, ProtocolTypes, Role, Stamp, Time,
 };
 
 use super::wire::{Opaque, OpaqueMessage, OpaqueStamp};
@@ -73,9 +73,9 @@ impl Protocol for Erased {
         config.0.extra_processes()
     }
 
-    fn start(birth: Birth<ErasedConfig>, now: Time, host: &mut dyn Host<Erased>) -> Erased {
-        let code = birth.config.0.clone();
-        Erased(code.start(birth, now, host))
+    fn start(start: LifeStart<ErasedConfig>, now: Time, host: &mut dyn Host<Erased>) -> Erased {
+        let code = start.config.0.clone();
+        Erased(code.start(start, now, host))
     }
 
     fn handle(&mut self, input: Input<Erased>, now: Time, host: &mut dyn Host<Erased>) {
@@ -101,7 +101,12 @@ trait Code: Debug + Send + Sync {
     fn repeats(&self) -> bool;
     fn promises(&self) -> Promises;
     fn extra_processes(&self) -> Vec<Role>;
-    fn start(&self, birth: Birth<ErasedConfig>, now: Time, host: &mut dyn Host<Erased>) -> Box<dyn Instance>;
+    fn start(
+        &self,
+        start: LifeStart<ErasedConfig>,
+        now: Time,
+        host: &mut dyn Host<Erased>,
+    ) -> Box<dyn Instance>;
 }
 
 struct CodeOf<P: Protocol>(Arc<P::Config>);
@@ -132,10 +137,15 @@ where
         P::extra_processes(&self.0)
     }
 
-    fn start(&self, birth: Birth<ErasedConfig>, now: Time, host: &mut dyn Host<Erased>) -> Box<dyn Instance> {
-        let Birth { me, life, boot, membership, config: _, record, seed, facts } = birth;
-        let birth = Birth { me, life, boot, membership, config: self.0.clone(), record, seed, facts };
-        Box::new(InstanceOf(P::start(birth, now, &mut HostOf(host, PhantomData))))
+    fn start(
+        &self,
+        start: LifeStart<ErasedConfig>,
+        now: Time,
+        host: &mut dyn Host<Erased>,
+    ) -> Box<dyn Instance> {
+        let LifeStart { me, life, boot, membership, config: _, record, seed, facts } = start;
+        let start = LifeStart { me, life, boot, membership, config: self.0.clone(), record, seed, facts };
+        Box::new(InstanceOf(P::start(start, now, &mut HostOf(host, PhantomData))))
     }
 }
 

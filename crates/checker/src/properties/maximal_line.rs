@@ -15,7 +15,7 @@
 
 use faultline_core::{Cause, Incarnation, Position, Promise};
 
-use super::dirt::{Dirt, is_undone};
+use super::orphan_deliveries::{OrphanDeliveries, is_undone};
 use crate::finding::{Breach, Findings, Gap, Remark};
 use crate::judgement::Property;
 use faultline_history::{Checkpoint, Ending, Group, GroupId, History, Message, Point, Rollback, SegmentNo};
@@ -28,11 +28,12 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     if history.groups.iter().all(|group| group.rollbacks.is_empty()) {
         return finding;
     }
-    let dirt = Dirt::of(history);
+    let orphans = OrphanDeliveries::of(history);
     for (number, group) in history.groups.numbered() {
         for (&incarnation, rollback) in &group.rollbacks {
             if rollback.target().is_some() {
-                Judge { history, dirt: &dirt, number, group, incarnation, rollback }.judge(&mut finding);
+                Judge { history, orphans: &orphans, number, group, incarnation, rollback }
+                    .judge(&mut finding);
             }
         }
     }
@@ -41,7 +42,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
 
 struct Judge<'a> {
     history: &'a History<'a>,
-    dirt: &'a Dirt,
+    orphans: &'a OrphanDeliveries,
     number: GroupId,
     group: &'a Group<'a>,
     incarnation: Incarnation,
@@ -93,7 +94,7 @@ impl Judge<'_> {
         let lives = self.rollback.restores().map(|it| self.history.segment(it.at.segment));
         let before = lives.map(|it| self.history.supervision.end_of_life(it.process, it.life)).min();
         let before = before.unwrap_or(usize::MAX);
-        if cuts.iter().any(|&cut| self.dirt.is_in(cut) && self.is_excused(cut)) {
+        if cuts.iter().any(|&cut| self.orphans.is_in(cut) && self.is_excused(cut)) {
             CheckpointState::Dirty
         } else if checkpoint.parts.iter().any(|part| part.may_be_lost(&self.history.supervision, before)) {
             CheckpointState::Lost

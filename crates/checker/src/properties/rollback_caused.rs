@@ -16,7 +16,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use faultline_core::{Affected, Incarnation, Life, ProcessId};
 
-use super::dirt::is_undone;
+use super::orphan_deliveries::is_undone;
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{GroupId, History, Message, Point, RestoredBy, Rollback, SegmentNo};

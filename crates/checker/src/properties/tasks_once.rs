@@ -26,7 +26,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 let is_incomplete = !history.trace.flaws.is_empty();
                 finding.remarks.push(Remark::NotCounted { process, is_incomplete });
             }
-            Some(found) if found != end.stated => {
+            Some(found) if found != end.reported => {
                 finding.violated([history.source(end.at)], Breach::WrongResultOfTasks { process });
             }
             Some(found) if found.sent != found.delivered => {

@@ -13,19 +13,19 @@ use std::collections::BTreeSet;
 
 use faultline_core::{Claim, FaultModel, ImageName, Incarnation, Life, Position, ProcessId, Promise};
 
-use super::dirt::Dirt;
+use super::orphan_deliveries::OrphanDeliveries;
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{Checkpoint, CheckpointName, Claimed, Group, GroupId, History, Part, StoredCopy};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::UnrecoverableJustified);
-    let mut dirt = None;
+    let mut orphans = None;
     for claimed in &history.claims {
         if let Claim::Unrecoverable { missing, .. } = claimed.claim {
             finding.instances += 1;
-            let dirt = dirt.get_or_insert_with(|| Dirt::of(history));
-            UnrecoverableClaim::new(history, dirt, claimed).judge(missing, &mut finding);
+            let orphans = orphans.get_or_insert_with(|| OrphanDeliveries::of(history));
+            UnrecoverableClaim::new(history, orphans, claimed).judge(missing, &mut finding);
         }
     }
     finding
@@ -34,17 +34,21 @@ pub(super) fn check(history: &History<'_>) -> Findings {
 /// One claim that a cluster cannot be restored.
 struct UnrecoverableClaim<'a> {
     history: &'a History<'a>,
-    dirt: &'a Dirt,
+    orphans: &'a OrphanDeliveries,
     claimed: &'a Claimed<'a>,
     /// The supervisor's fact before which the claim was made.
     before: usize,
 }
 
 impl<'a> UnrecoverableClaim<'a> {
-    fn new(history: &'a History<'a>, dirt: &'a Dirt, claimed: &'a Claimed<'a>) -> UnrecoverableClaim<'a> {
+    fn new(
+        history: &'a History<'a>,
+        orphans: &'a OrphanDeliveries,
+        claimed: &'a Claimed<'a>,
+    ) -> UnrecoverableClaim<'a> {
         let segment = history.segment(claimed.at.segment);
         let before = history.supervision.end_of_life(segment.process, segment.life);
-        UnrecoverableClaim { history, dirt, claimed, before }
+        UnrecoverableClaim { history, orphans, claimed, before }
     }
 
     fn judge(&self, missing: &[(ImageName, Vec<ProcessId>)], finding: &mut Findings) {
@@ -201,7 +205,7 @@ impl<'a> UnrecoverableClaim<'a> {
 
     /// Returns whether a checkpoint need not be passed over.
     fn is_clean(&self, checkpoint: &Checkpoint<'_>) -> bool {
-        checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !self.dirt.is_in(cut))
+        checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !self.orphans.is_in(cut))
     }
 
     /// Returns whether a collection may have relied on a checkpoint that was newer than `position` and has been lost

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use faultline_api::Names;
 use faultline_catalog::{PieceTraffic, traffic_of_pieces};
-use faultline_clustering::{Graph, parts};
+use faultline_clustering::{CommunicationGraph, parts};
 
 use crate::command_error::{CommandError, Exit};
 use crate::{files, output};
@@ -16,7 +16,7 @@ pub(super) fn print(path: &Path) -> Result<Exit, CommandError> {
     let source = files::read(path)?;
     let federation = source.parse()?;
     let PieceTraffic { pieces, values } = traffic_of_pieces(&federation).map_err(files::unfit)?;
-    let mut graph = Graph::new((0..pieces).map(|it| it.to_string()).collect());
+    let mut graph = CommunicationGraph::new((0..pieces).map(|it| it.to_string()).collect());
     for (from, to, count) in values {
         graph.add(from as usize, to as usize, count, count);
     }

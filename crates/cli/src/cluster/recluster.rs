@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use faultline_clustering::{Constraints, DivisionSequence, Graph, Interval, Reclustering, recluster as find};
+use faultline_clustering::{
+    CommunicationGraph, Constraints, DivisionSequence, Interval, Reclustering, recluster as find,
+};
 use faultline_experiments::measures::Spread;
 use faultline_experiments::reproduce::chart::{Chart, Series};
 use serde::Serialize;
@@ -28,7 +30,7 @@ struct Object<'a> {
 
 /// Formats the clusters for several graphs in chronological order.
 pub(super) fn recluster(
-    graphs: &[Graph],
+    graphs: &[CommunicationGraph],
     constraints: Constraints,
     change_cost: f64,
     arguments: &ClusterArguments,
@@ -36,7 +38,7 @@ pub(super) fn recluster(
     let found = find(graphs, constraints, change_cost);
     let object = Object {
         processes: found.processes.len(),
-        bytes: graphs.iter().map(Graph::total).sum(),
+        bytes: graphs.iter().map(CommunicationGraph::total).sum(),
         change_cost_percent: change_cost,
         found: &found,
         clusters: found.best.intervals.iter().map(|it| clusters(&found, it)).collect(),

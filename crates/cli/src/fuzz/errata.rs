@@ -21,7 +21,7 @@ use super::table::{self, Detection, detect};
 use super::{available, print_seed_on_panic, summary};
 use crate::arguments::{ErrataArguments, Format, FuzzArguments};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, Journal, RUNS};
+use crate::journal::{Head, RUNS, ResultJournal};
 use crate::{files, interrupt, output};
 
 /// The effort to shrink a counterexample. It is large, because the page is read more often than it is written.
@@ -120,7 +120,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     output::directory(&arguments.out)?;
     let interrupted = interrupt::flag();
     let head = Head::of(Searched { protocol: paper.protocol.to_owned(), runs: arguments.runs });
-    let (journal, known) = Journal::open(&arguments.out.join(RUNS), "page", &head, arguments.resume)?;
+    let (journal, known) = ResultJournal::open(&arguments.out.join(RUNS), "page", &head, arguments.resume)?;
     let defects = entries.iter().map(|it| it.defects.len()).sum();
     let mut page = Page { arguments, interrupted: &interrupted, journal, known, defects, reached: 0 };
     let (mut body, mut incomplete, mut detections) = (Vec::new(), 0, Vec::new());
@@ -263,7 +263,7 @@ struct Known {
 struct Page<'a> {
     arguments: &'a ErrataArguments,
     interrupted: &'a AtomicBool,
-    journal: Journal,
+    journal: ResultJournal,
     known: Vec<Known>,
     /// The number of defects on the page.
     defects: usize,

@@ -11,7 +11,7 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use faultline_catalog::{Defect, defect};
 use faultline_checker::Verdict;
-use faultline_fuzz::{Protocol, Scenario, Shares, is_directed, run, seed_under_way};
+use faultline_fuzz::{ProtocolName, Scenario, Shares, is_directed, run, seed_under_way};
 use miette::miette;
 use serde::Serialize;
 
@@ -34,7 +34,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
         let scenario = Scenario { seed, federation, defect: arguments.defect };
         return one(scenario, arguments.format);
     }
-    let of_other_crate = |it: Protocol| it.is_custom();
+    let of_other_crate = |it: ProtocolName| it.is_custom();
     if !arguments.set.is_empty() && !arguments.protocol.is_some_and(of_other_crate) {
         return Err(CommandError::input(miette!(
             help = "set the option of a built-in protocol in a file, and use `--file`",

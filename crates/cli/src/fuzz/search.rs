@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use faultline_catalog::{Defect, SetupError};
 use faultline_console::place::RUNS;
 use faultline_fuzz::{
-    BLOCK, Coverage, MomentCoverage, Observed, Protocol, Scenario, directed_scenario, is_directed, repeats,
-    run,
+    BLOCK, Coverage, MomentCoverage, Observed, ProtocolName, Scenario, directed_scenario, is_directed,
+    repeats, run,
 };
 use faultline_sim::in_order;
 use serde::{Deserialize, Serialize};
@@ -210,7 +210,7 @@ impl<'a> Search<'a> {
         let begin = self.first_seed.saturating_add(self.before);
         let left = runs.saturating_sub(self.before);
         let mut ticker = SearchProgress::new(arguments, self.before, &self.title);
-        let is_custom = arguments.protocol.is_some_and(Protocol::is_custom);
+        let is_custom = arguments.protocol.is_some_and(ProtocolName::is_custom);
         let work = |seed, steering: &MomentCoverage| {
             if defect.is_none() && !is_custom && is_directed(seed) {
                 let scenario = directed_scenario(seed, arguments.protocol, steering)?;

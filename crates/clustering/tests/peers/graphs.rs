@@ -3,20 +3,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_clustering::Graph;
+use faultline_clustering::CommunicationGraph;
 use faultline_clustering::patterns::Pattern;
 
 /// A graph of the comparison.
 pub(crate) struct Sample {
     pub(crate) name: String,
-    pub(crate) graph: Graph,
+    pub(crate) graph: CommunicationGraph,
 }
 
 /// Returns all sixty graphs, in the order of the table.
 pub(crate) fn all() -> Vec<Sample> {
     let mut all = Vec::new();
-    let mut add =
-        |kind: &str, graph: Graph| all.push(Sample { name: format!("{kind}-{}", graph.len()), graph });
+    let mut add = |kind: &str, graph: CommunicationGraph| {
+        all.push(Sample { name: format!("{kind}-{}", graph.len()), graph })
+    };
     for processes in 5..=16 {
         add("random", random(processes, 100 + processes as u64));
     }
@@ -36,7 +37,7 @@ pub(crate) fn all() -> Vec<Sample> {
 }
 
 /// Iterates over the pairs with traffic, each once, with their bytes.
-pub(crate) fn pairs(graph: &Graph) -> impl Iterator<Item = (usize, usize, u64)> {
+pub(crate) fn pairs(graph: &CommunicationGraph) -> impl Iterator<Item = (usize, usize, u64)> {
     let of = |from: usize| graph.peers(from).iter().map(move |&(to, bytes)| (from, to as usize, bytes));
     (0..graph.len()).flat_map(of).filter(|it| it.0 < it.1)
 }
@@ -62,8 +63,8 @@ impl Random {
 /// The bytes between each pair of processes. The smaller number of each pair comes first.
 type Pairs = BTreeMap<(usize, usize), u64>;
 
-fn graph(processes: usize, pairs: &Pairs) -> Graph {
-    let mut graph = Graph::new((0..processes).map(|it| it.to_string()).collect());
+fn graph(processes: usize, pairs: &Pairs) -> CommunicationGraph {
+    let mut graph = CommunicationGraph::new((0..processes).map(|it| it.to_string()).collect());
     pairs.iter().for_each(|(&(one, other), &bytes)| graph.add(one, other, bytes, 1));
     graph
 }
@@ -75,7 +76,7 @@ fn add(pairs: &mut Pairs, one: usize, other: usize, bytes: usize) {
 }
 
 /// Returns a graph in which half of the pairs communicate; the number of bytes varies widely.
-fn random(processes: usize, seed: u64) -> Graph {
+fn random(processes: usize, seed: u64) -> CommunicationGraph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     for one in 0..processes {
         for other in 0..one {
@@ -89,7 +90,7 @@ fn random(processes: usize, seed: u64) -> Graph {
 
 /// Returns a graph by preferential attachment: each process communicates with `links` earlier ones, drawn in
 /// proportion to the number of their links.
-fn power_law(processes: usize, links: usize, seed: u64) -> Graph {
+fn power_law(processes: usize, links: usize, seed: u64) -> CommunicationGraph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     let mut ends: Vec<usize> = (0..=links).collect();
     for one in links + 1..processes {
@@ -107,7 +108,7 @@ fn power_law(processes: usize, links: usize, seed: u64) -> Graph {
 
 /// Returns a graph of points on a square of 10,000 by 10,000. The closer two points are, the more they
 /// communicate; each has about ten peers.
-fn geometric(processes: usize, seed: u64) -> Graph {
+fn geometric(processes: usize, seed: u64) -> CommunicationGraph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     let points: Vec<[usize; 2]> =
         (0..processes).map(|_| [random.between(0, 9_999), random.between(0, 9_999)]).collect();
@@ -125,7 +126,7 @@ fn geometric(processes: usize, seed: u64) -> Graph {
 }
 
 /// Returns a graph with a fixed mean number of random pairs per process. Processes may have no traffic.
-fn sparse(processes: usize, degree: usize, seed: u64) -> Graph {
+fn sparse(processes: usize, degree: usize, seed: u64) -> CommunicationGraph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     for _ in 0..processes * degree / 2 {
         let (one, other) = (random.between(0, processes - 1), random.between(0, processes - 1));
@@ -136,7 +137,7 @@ fn sparse(processes: usize, degree: usize, seed: u64) -> Graph {
 
 /// Returns a graph in which every process communicates with one or two of a few hubs, and a little with the
 /// next process.
-fn hub(processes: usize, hubs: usize, seed: u64) -> Graph {
+fn hub(processes: usize, hubs: usize, seed: u64) -> CommunicationGraph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     for one in hubs..processes {
         for _ in 0..random.between(1, 2) {

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use faultline_core::{Chunk, ProcessId, TaskId, Theft, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::program::{Call, Outcome};
+use crate::program::{Call, TaskOutcome};
 use part::{Part, Vertex};
 
 /// A process's share of a program: its tasks, and the values that they use.
@@ -83,7 +83,7 @@ pub enum GraphEvent {
         /// determines the outcome.
         hint: u64,
         /// Everything that the task did, in one record, so that a log never contains only a part of it.
-        outcome: Outcome,
+        outcome: TaskOutcome,
     },
     /// A task of the second theft's part was lent under the first theft.
     Lent(Theft, Theft, TaskId),
@@ -99,7 +99,7 @@ pub enum GraphEvent {
 
 impl Graph {
     /// Returns the graph of a program whose first task had this outcome, and whose result will be this version.
-    pub fn begin(outcome: Outcome, result: Version) -> Graph {
+    pub fn begin(outcome: TaskOutcome, result: Version) -> Graph {
         let mut graph = Graph::default();
         graph.parts.insert(Theft::NONE, Part::begin(result));
         graph.settle(Theft::NONE, |part| part.outcome(&[], outcome));
@@ -123,7 +123,7 @@ impl Graph {
     }
 
     /// Applies the outcome of an executing task in one step. Returns `false` if the task is no longer wanted.
-    pub fn apply(&mut self, theft: Theft, task: TaskId, outcome: Outcome) -> bool {
+    pub fn apply(&mut self, theft: Theft, task: TaskId, outcome: TaskOutcome) -> bool {
         let Some(call) = self.parts.get_mut(&theft).and_then(|part| part.end(task)) else { return false };
         self.settle(theft, |part| {
             part.ran(task);
@@ -217,7 +217,7 @@ impl Graph {
         self.settle(of, |part| {
             part.effects.add(payment.effects);
             part.returned();
-            let outcome = Outcome { written: payment.written, ..Outcome::default() };
+            let outcome = TaskOutcome { written: payment.written, ..TaskOutcome::default() };
             part.outcome(&vertex.call.accesses, outcome)
         });
         Some((task, of))

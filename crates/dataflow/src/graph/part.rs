@@ -8,7 +8,7 @@ use faultline_core::{Chunk, TaskId, Version};
 use serde::{Deserialize, Serialize};
 
 use super::{Effects, StolenResult};
-use crate::program::{Access, Call, Mode, Outcome};
+use crate::program::{Access, Call, Mode, TaskOutcome};
 
 /// A stolen task, the tasks that descend from it, and the result that is owed for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -132,7 +132,7 @@ impl Part {
     }
 
     /// Applies the outcome of a task with these accesses. Returns the tasks that became ready.
-    pub(super) fn outcome(&mut self, accesses: &[Access], outcome: Outcome) -> Vec<TaskId> {
+    pub(super) fn outcome(&mut self, accesses: &[Access], outcome: TaskOutcome) -> Vec<TaskId> {
         let mut ready = Vec::new();
         let created: Vec<Version> = outcome.created.iter().map(|(version, _)| *version).collect();
         for (version, chunk) in outcome.created {

@@ -154,7 +154,7 @@ fn an_event_of_another_graph_changes_nothing() {
         GraphEvent::Voided(theft(2)),
         GraphEvent::Lent(theft(1), of, task),
         GraphEvent::Lent(theft(2), of, task),
-        GraphEvent::Ran { theft: of, task, hint: u64::MAX, outcome: Outcome::default() },
+        GraphEvent::Ran { theft: of, task, hint: u64::MAX, outcome: TaskOutcome::default() },
         GraphEvent::Forgotten(theft(2)),
     ] {
         assert!(!graph.redo(event.clone()), "{event:?}");

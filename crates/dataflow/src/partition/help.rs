@@ -11,7 +11,7 @@ use faultline_core::{JobNo, Life, Out, ProcessId, Role};
 use serde::{Deserialize, Serialize};
 
 use super::{Executing, Inner, Partition, PartitionMessage, PartitionProtocol};
-use crate::program::{Call, Outcome, Program};
+use crate::program::{Call, Program, TaskOutcome};
 
 /// Number of tasks that one process is asked to execute at a time: one that it executes, and one in transit.
 const ASKED_AT_A_TIME: usize = 2;
@@ -109,7 +109,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
     }
 
     /// Handles the outcome of a task that another process has executed for this one.
-    pub(super) fn helped(&mut self, no: HelpNo, outcome: Outcome, out: &mut Out<Partition<P, G>>) {
+    pub(super) fn helped(&mut self, no: HelpNo, outcome: TaskOutcome, out: &mut Out<Partition<P, G>>) {
         if let Some((_, executing)) = self.help.asked.remove(&no) {
             self.done(executing, outcome, out);
         }

@@ -30,15 +30,15 @@ use core::fmt::Debug;
 
 use faultline_core::process::{Gauges, In, Packet};
 use faultline_core::{
-    Action, Birth, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, Incarnation, JobNo, Life,
-    Membership, MessageId, Out, Payload, PlannedTask, Position, Process, ProcessId, Progress, Role, Span,
-    Stamp, TaskId, Time, To, Witness,
+    Action, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, Incarnation, JobNo, Life,
+    LifeStart, Membership, MessageId, Out, Payload, PlannedTask, Position, Process, ProcessId, Progress,
+    Role, Span, Stamp, TaskId, Time, To, Witness,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::partition_map::PartitionMap;
 use crate::plan::{Plan, TaskNo, Value};
-use crate::program::{Call, Mode, Outcome, Program};
+use crate::program::{Call, Mode, Program, TaskOutcome};
 use crate::task_process::TaskJob;
 pub use help::HelpNo;
 use help::{Help, Helping};
@@ -147,7 +147,7 @@ pub enum PartitionMessage<C> {
     /// Asks the receiver to execute this task for the sender.
     Help(HelpNo, Call),
     /// The outcome of the task that the sender was asked to execute.
-    Helped(HelpNo, Outcome),
+    Helped(HelpNo, TaskOutcome),
     /// A message of the protocol.
     Protocol {
         /// The sending partition, or the sending process if it runs none.
@@ -168,8 +168,8 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
     type Config = PartitionConfig<P, G>;
     const FIFO: bool = P::FIFO;
 
-    fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
-        let Birth { me, life, boot, membership, config, record, seed, facts } = birth;
+    fn start(start: LifeStart<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
+        let LifeStart { me, life, boot, membership, config, record, seed, facts } = start;
         let mut inner = Inner {
             me,
             life,
@@ -203,8 +203,8 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
             }
         }
         let config = config.protocol.clone();
-        let birth = Birth { me, life, boot, membership, config, record, seed, facts };
-        let protocol = P::start(birth, now, &mut ProtocolHost { inner: &mut inner, out });
+        let start = LifeStart { me, life, boot, membership, config, record, seed, facts };
+        let protocol = P::start(start, now, &mut ProtocolHost { inner: &mut inner, out });
         let mut process = Partition { protocol, inner };
         process.settle(now, out);
         process
@@ -419,7 +419,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         (job, cost)
     }
 
-    fn computed(&mut self, no: JobNo, outcome: Outcome, out: &mut Out<Partition<P, G>>) {
+    fn computed(&mut self, no: JobNo, outcome: TaskOutcome, out: &mut Out<Partition<P, G>>) {
         if let Some(Helping { by, no, .. }) = self.help.done(no) {
             return self.send_control(by, PartitionMessage::Helped(no, outcome), out);
         }
@@ -428,7 +428,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         self.done(executing, outcome, out);
     }
 
-    fn done(&mut self, executing: Executing, outcome: Outcome, out: &mut Out<Partition<P, G>>) {
+    fn done(&mut self, executing: Executing, outcome: TaskOutcome, out: &mut Out<Partition<P, G>>) {
         let name = self.plan.name(executing.task);
         assert!(outcome.spawned.is_empty(), "task {name} of a planned program spawns others");
         let wrote = by_output(self.plan.accesses(executing.task), outcome);
@@ -552,7 +552,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
 }
 
 /// Returns the values that a task wrote, one for each of its accesses that is not a read.
-fn by_output(accesses: &[crate::program::Access], outcome: Outcome) -> Vec<Option<Chunk>> {
+fn by_output(accesses: &[crate::program::Access], outcome: TaskOutcome) -> Vec<Option<Chunk>> {
     let mut by_access = vec![None; accesses.len()];
     for (index, chunk) in outcome.written {
         by_access[index as usize] = Some(chunk);

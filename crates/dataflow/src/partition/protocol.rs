@@ -6,7 +6,7 @@ use core::fmt::Debug;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Chunk, Image, ImageName, Incarnation, Machine, Membership, MessageId, Position, ProcessId,
+    Chunk, Image, ImageName, Incarnation, LifeStart, Machine, Membership, MessageId, Position, ProcessId,
     Promises, ProtocolTypes, Role, Snapshot, Time,
 };
 
@@ -30,7 +30,7 @@ pub trait PartitionProtocol: ProtocolTypes {
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
     /// Starts a life. The first life of a rank runs the partitions that [`PartitionHost::initial_map`] assigns to it,
     /// each of which is held until [`PartitionHost::release`]; later lives run none until [`PartitionHost::restore`].
-    fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn PartitionHost<Self>) -> Self;
+    fn start(start: LifeStart<Self::Config>, now: Time, host: &mut dyn PartitionHost<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: PartitionInput<Self>, now: Time, host: &mut dyn PartitionHost<Self>);
     /// Returns when the protocol requires [`PartitionInput::Timeout`].

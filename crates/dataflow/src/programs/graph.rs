@@ -26,7 +26,7 @@ const MOST_READS: usize = 3;
 
 /// Parameters of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Graph {
+pub struct RandomGraph {
     /// The seed that determines the tasks, and the data that they read and write.
     pub seed: u64,
     /// Levels of tasks below the first one.
@@ -37,14 +37,14 @@ pub struct Graph {
     pub task_time: Span,
 }
 
-impl Default for Graph {
+impl Default for RandomGraph {
     /// A few hundred tasks.
     fn default() -> Self {
-        Graph { seed: 1, depth: 5, width: 5, task_time: Span::from_millis(10) }
+        RandomGraph { seed: 1, depth: 5, width: 5, task_time: Span::from_millis(10) }
     }
 }
 
-impl Graph {
+impl RandomGraph {
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         in_range("depth", self.depth.into(), 0, MOST_DEPTH.into())?;
         in_range("width", self.width.into(), 1, MOST_WIDTH.into())?;
@@ -95,7 +95,7 @@ impl Graph {
     }
 }
 
-impl Program for Graph {
+impl Program for RandomGraph {
     fn main(&self, frame: &mut Frame) -> Data {
         let (value, sum, result) = (frame.data(), frame.data(), frame.data());
         frame.spawn(NODE, &Node::first(self).args(), &[Use::Write(value), Use::Gather(sum, Op::Sum)]);
@@ -204,7 +204,7 @@ struct Child {
 }
 
 impl Node {
-    fn first(graph: &Graph) -> Node {
+    fn first(graph: &RandomGraph) -> Node {
         Node { name: mix(graph.seed), level: 0, output: Output::Write }
     }
 
@@ -222,12 +222,12 @@ impl Node {
         inputs.fold(mix(self.name ^ 1), |hash, input| mix(hash ^ input.rotate_left(7)))
     }
 
-    fn is_leaf(&self, graph: &Graph) -> bool {
+    fn is_leaf(&self, graph: &RandomGraph) -> bool {
         self.level >= graph.depth || (self.level > 0 && mix(self.name ^ 2).is_multiple_of(4))
     }
 
     /// Returns the plan of a task; `None` if it spawns no others.
-    fn plan(&self, graph: &Graph) -> Option<Plan> {
+    fn plan(&self, graph: &RandomGraph) -> Option<Plan> {
         if self.is_leaf(graph) {
             return None;
         }
@@ -280,8 +280,8 @@ mod tests {
     use super::super::{Flow, testing};
     use super::*;
 
-    fn graph(seed: u64, depth: u32, width: u32) -> Graph {
-        Graph { seed, depth, width, task_time: Span::ZERO }
+    fn graph(seed: u64, depth: u32, width: u32) -> RandomGraph {
+        RandomGraph { seed, depth, width, task_time: Span::ZERO }
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
     fn a_task_that_is_lost_or_counted_twice_changes_the_result() {
         for seed in 1..6 {
             let program = (0..).map(|it| graph(seed * 1000 + it, 4, 4));
-            let large = |it: &Graph| {
+            let large = |it: &RandomGraph| {
                 (30..300).contains(&testing::agrees_with_its_reference(&Flow::Graph(it.clone())))
             };
             testing::every_task_matters(&Flow::Graph(program.into_iter().find(large).unwrap()));
@@ -308,6 +308,6 @@ mod tests {
     fn a_program_that_does_not_fit_in_memory_is_refused() {
         assert!(matches!(graph(1, 16, 8).validate(), Err(Invalid::TooManyTasks { .. })));
         assert!(matches!(graph(1, 2, 0).validate(), Err(Invalid::OutOfRange { field: "width", .. })));
-        assert_eq!(Graph::default().validate(), Ok(()));
+        assert_eq!(RandomGraph::default().validate(), Ok(()));
     }
 }

@@ -44,7 +44,7 @@ pub enum Flow {
     /// Branch and bound.
     Qap(qap::Qap),
     /// A random program.
-    Graph(graph::Graph),
+    Graph(graph::RandomGraph),
     /// An iterative solver.
     Jacobi(jacobi::Jacobi),
     /// A simulation of particles and springs.

@@ -13,15 +13,15 @@ use faultline_core::{
 use super::{Inner, TaskProcess, TaskProcessMessage};
 use crate::graph::{Effects, Graph, GraphEvent};
 use crate::program::Program;
-use crate::recovery::{Host, LastState, Leg, Recovery, root};
+use crate::recovery::{LastState, Leg, TaskHost, TaskProtocol, root};
 
 /// The host through which a protocol acts while it handles one input.
-pub(super) struct ProtocolHost<'a, P: Recovery, G: Program> {
+pub(super) struct ProtocolHost<'a, P: TaskProtocol, G: Program> {
     pub(super) inner: &'a mut Inner<P, G>,
     pub(super) out: &'a mut Out<TaskProcess<P, G>>,
 }
 
-impl<P: Recovery, G: Program> Host<P> for ProtocolHost<'_, P, G> {
+impl<P: TaskProtocol, G: Program> TaskHost<P> for ProtocolHost<'_, P, G> {
     fn pass(&mut self, theft: Theft, leg: Leg) {
         self.inner.pass(theft, leg, self.out);
     }
@@ -149,7 +149,7 @@ impl<P: Recovery, G: Program> Host<P> for ProtocolHost<'_, P, G> {
     }
 }
 
-impl<P: Recovery, G: Program> ProtocolHost<'_, P, G> {
+impl<P: TaskProtocol, G: Program> ProtocolHost<'_, P, G> {
     /// Replaces the graph with that of an image and of the log after it, or with the initial one if there is no image.
     fn restore_from(
         &mut self,
@@ -175,11 +175,11 @@ impl<P: Recovery, G: Program> ProtocolHost<'_, P, G> {
             None => Graph::default(),
         };
         // If the program has ended, that remains true, and is recorded again in the new state.
-        inner.is_end_stated = false;
+        inner.is_end_reported = false;
     }
 }
 
-impl<P: Recovery, G: Program> Machine<P> for ProtocolHost<'_, P, G> {
+impl<P: TaskProtocol, G: Program> Machine<P> for ProtocolHost<'_, P, G> {
     fn control(&mut self, to: To, message: P::Control) {
         self.out.push(Action::Send { to, packet: Packet::Control(TaskProcessMessage::Protocol(message)) });
     }

@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 use super::{Inner, Mark, TaskProcess, TaskProcessMessage};
 use crate::graph::{Effects, GraphEvent, StolenResult, StolenTask};
 use crate::program::Program;
-use crate::recovery::{Input, Leg, Recovery, successor};
+use crate::recovery::{Leg, TaskInput, TaskProtocol, successor};
 
-impl<P: Recovery, G: Program> Inner<P, G> {
+impl<P: TaskProtocol, G: Program> Inner<P, G> {
     /// Returns whether this process answers for `process`.
     pub(super) fn is_mine(&self, process: ProcessId) -> bool {
         process == self.me || self.graph.absorbed().contains(&process)
@@ -45,7 +45,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         word: TaskProcessMessage<P::Control>,
         now: Time,
         out: &mut Out<TaskProcess<P, G>>,
-    ) -> Option<Input<P>> {
+    ) -> Option<TaskInput<P>> {
         match word {
             TaskProcessMessage::Leg(theft, Leg::Ask) if !self.held => self.asked(theft, out),
             TaskProcessMessage::Leg(theft, Leg::Receipt) if !self.held => self.forget(theft, out),
@@ -60,7 +60,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             }
             TaskProcessMessage::Over(_) => {}
             TaskProcessMessage::Hint(hint) => self.note_hint(hint, false, out),
-            TaskProcessMessage::Protocol(message) => return Some(Input::Control { from, message }),
+            TaskProcessMessage::Protocol(message) => return Some(TaskInput::Control { from, message }),
         }
         None
     }
@@ -76,11 +76,11 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         if self.over.is_some() || thief.gone || thief.life > theft.life {
             // No answer is needed: the thief learns that the program is over, or no longer waits for an answer.
         } else if self.graph.lent(theft).is_some() {
-            self.unseen.push_back(Input::Due(theft, Leg::Task));
+            self.unseen.push_back(TaskInput::Due(theft, Leg::Task));
         } else if let Some((of, task)) = self.graph.lend(theft) {
             self.step(theft, task, TheftStep::Lent, out);
             self.record_event(|| GraphEvent::Lent(theft, of, task));
-            self.unseen.push_back(Input::Due(theft, Leg::Task));
+            self.unseen.push_back(TaskInput::Due(theft, Leg::Task));
         } else {
             self.send_control(theft.thief, TaskProcessMessage::Nothing(theft), out);
         }
@@ -89,7 +89,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     fn take(&mut self, from: ProcessId, theft: Theft, loan: StolenTask, out: &mut Out<TaskProcess<P, G>>) {
         if self.thief.asking() != Some(theft) {
             if self.graph.owed(theft).is_none() {
-                self.unseen.push_back(Input::Unwanted(theft, Leg::Task, from));
+                self.unseen.push_back(TaskInput::Unwanted(theft, Leg::Task, from));
             }
             return;
         }
@@ -112,11 +112,11 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         self.merged.insert(theft, payment.task);
         let event = self.logs.then(|| GraphEvent::Merged(theft, payment.clone()));
         let Some((task, of)) = self.graph.merge(theft, payment) else {
-            return self.unseen.push_back(Input::Unwanted(theft, Leg::Result, from));
+            return self.unseen.push_back(TaskInput::Unwanted(theft, Leg::Result, from));
         };
         self.step(theft, task, TheftStep::Merged, out);
         self.events.extend(event);
-        self.unseen.push_back(Input::Due(theft, Leg::Receipt));
+        self.unseen.push_back(TaskInput::Due(theft, Leg::Receipt));
         self.check_done(of, out);
     }
 
@@ -249,7 +249,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             if self.graph.lent(theft).is_none() {
                 self.forget(theft, out);
             } else if is_done {
-                self.unseen.push_back(Input::Due(theft, Leg::Result));
+                self.unseen.push_back(TaskInput::Due(theft, Leg::Result));
             }
         }
     }

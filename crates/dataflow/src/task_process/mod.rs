@@ -15,22 +15,22 @@ use core::fmt::Debug;
 
 use faultline_core::process::{Gauges, In, Packet};
 use faultline_core::{
-    Action, Birth, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, Image, Job, JobNo, Life,
-    Membership, Out, Position, Process, ProcessId, Progress, Role, Span, Stamp, TaskId, Theft, TheftStep,
-    Time, To, Witness,
+    Action, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, Image, Job, JobNo, Life,
+    LifeStart, Membership, Out, Position, Process, ProcessId, Progress, Role, Span, Stamp, TaskId, Theft,
+    TheftStep, Time, To, Witness,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::graph::{Effects, Graph, GraphEvent};
-use crate::program::{Call, Frame, Outcome, Program};
-use crate::recovery::{Input, Leg, Recovery, root};
+use crate::program::{Call, Frame, Program, TaskOutcome};
+use crate::recovery::{Leg, TaskInput, TaskProtocol, root};
 use host::ProtocolHost;
 pub use steal::Stealing;
 use steal::Thief;
 
 /// The configuration of every process.
 #[derive(Clone, Debug)]
-pub struct TaskProcessConfig<P: Recovery, G: Program> {
+pub struct TaskProcessConfig<P: TaskProtocol, G: Program> {
     /// Parameters of the protocol.
     pub protocol: Arc<P::Config>,
     /// The program to compute.
@@ -45,14 +45,14 @@ pub struct TaskProcessConfig<P: Recovery, G: Program> {
 
 /// A process that runs the tasks of a graph, together with its protocol.
 #[derive(Clone, Debug)]
-pub struct TaskProcess<P: Recovery, G: Program> {
+pub struct TaskProcess<P: TaskProtocol, G: Program> {
     protocol: P,
     inner: Inner<P, G>,
 }
 
 /// The state of a process, except for the protocol.
 #[derive(Clone, Debug)]
-struct Inner<P: Recovery, G: Program> {
+struct Inner<P: TaskProtocol, G: Program> {
     me: ProcessId,
     life: Life,
     is_rank: bool,
@@ -68,7 +68,7 @@ struct Inner<P: Recovery, G: Program> {
     /// The result of the program, once it is known.
     over: Option<Digest>,
     /// Whether the result was recorded in the current state.
-    is_end_stated: bool,
+    is_end_reported: bool,
     /// The smallest number that any task is known to have published.
     hint: u64,
     /// The task of each theft whose result arrived, until the receipt is sent. Receipts are sent only for these thefts.
@@ -76,7 +76,7 @@ struct Inner<P: Recovery, G: Program> {
     /// Tasks whose outcomes were applied in this life.
     ran: u64,
     /// Inputs that the protocol has not handled yet.
-    unseen: VecDeque<Input<P>>,
+    unseen: VecDeque<TaskInput<P>>,
     logs: bool,
     /// Events that changed the graph since the last segment of the log. Always empty for a protocol without a log.
     events: Vec<GraphEvent>,
@@ -150,20 +150,20 @@ impl<G> PartialEq for TaskJob<G> {
 }
 
 impl<G: Program> Job for TaskJob<G> {
-    type Output = Outcome;
+    type Output = TaskOutcome;
 
     fn cost(&self) -> Span {
         self.cost
     }
 
-    fn run(self) -> Outcome {
+    fn run(self) -> TaskOutcome {
         let mut frame = Frame::of(&self.call, self.hint);
         self.program.run(&self.call, &mut frame);
         frame.finish()
     }
 }
 
-impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
+impl<P: TaskProtocol, G: Program> Process for TaskProcess<P, G> {
     type Stamp = Mark;
     type Control = TaskProcessMessage<P::Control>;
     type Head = P::Head;
@@ -172,8 +172,8 @@ impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
     type Config = TaskProcessConfig<P, G>;
     const FIFO: bool = P::FIFO;
 
-    fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
-        let Birth { me, life, boot, membership, config, record, seed, facts } = birth;
+    fn start(start: LifeStart<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
+        let LifeStart { me, life, boot, membership, config, record, seed, facts } = start;
         let of = |all: &Arc<[u32]>| all.get(me.index()).copied().unwrap_or(1).max(1);
         let mut inner = Inner {
             me,
@@ -189,7 +189,7 @@ impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
             next_job: JobNo(0),
             thief: Thief::new(config.stealing, seed ^ u64::from(life.0)),
             over: None,
-            is_end_stated: false,
+            is_end_reported: false,
             hint: u64::MAX,
             merged: BTreeMap::new(),
             ran: 0,
@@ -204,8 +204,8 @@ impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
             inner.graph = inner.first(out);
         }
         let config = config.protocol.clone();
-        let birth = Birth { me, life, boot, membership, config, record, seed, facts };
-        let protocol = P::start(birth, now, &mut ProtocolHost { inner: &mut inner, out });
+        let start = LifeStart { me, life, boot, membership, config, record, seed, facts };
+        let protocol = P::start(start, now, &mut ProtocolHost { inner: &mut inner, out });
         let mut place = TaskProcess { protocol, inner };
         place.settle(now, out);
         place
@@ -220,26 +220,28 @@ impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
             Event::Packet { from, packet: Packet::Control(word) } => {
                 self.inner.handle_control(from, word, now, out)
             }
-            Event::Packet { from, packet: Packet::Image(image) } => Some(Input::Image { from, image }),
+            Event::Packet { from, packet: Packet::Image(image) } => Some(TaskInput::Image { from, image }),
             Event::Persisted(name) => {
                 if name.is_part() {
                     self.inner.fact(FactKind::Durable, || Fact::Durable(name), out);
                 }
-                Some(Input::Persisted(name))
+                Some(TaskInput::Persisted(name))
             }
-            Event::PersistFailed(name) => Some(Input::PersistFailed(name)),
-            Event::Read { name, image } => Some(Input::Read { name, image }),
-            Event::Listed(images) => Some(Input::Listed(images)),
-            Event::Recorded { version } => Some(Input::Recorded { version }),
+            Event::PersistFailed(name) => Some(TaskInput::PersistFailed(name)),
+            Event::Read { name, image } => Some(TaskInput::Read { name, image }),
+            Event::Listed(images) => Some(TaskInput::Listed(images)),
+            Event::Recorded { version } => Some(TaskInput::Recorded { version }),
             Event::Membership(membership) => {
                 self.inner.membership_changed(&membership, out);
-                Some(Input::Membership(membership))
+                Some(TaskInput::Membership(membership))
             }
             Event::Computed(no, outcome) => {
                 self.inner.computed(no, outcome, out);
                 None
             }
-            Event::Timeout => self.protocol.next_deadline().filter(|it| *it <= now).map(|_| Input::Timeout),
+            Event::Timeout => {
+                self.protocol.next_deadline().filter(|it| *it <= now).map(|_| TaskInput::Timeout)
+            }
         };
         if let Some(input) = input {
             self.feed(input, now, out);
@@ -268,7 +270,7 @@ impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
     }
 }
 
-impl<P: Recovery, G: Program> TaskProcess<P, G> {
+impl<P: TaskProtocol, G: Program> TaskProcess<P, G> {
     /// Returns the protocol, for tests.
     pub fn protocol(&self) -> &P {
         &self.protocol
@@ -279,7 +281,7 @@ impl<P: Recovery, G: Program> TaskProcess<P, G> {
         &self.inner.graph
     }
 
-    fn feed(&mut self, input: Input<P>, now: Time, out: &mut Out<Self>) {
+    fn feed(&mut self, input: TaskInput<P>, now: Time, out: &mut Out<Self>) {
         self.protocol.handle(input, now, &mut ProtocolHost { inner: &mut self.inner, out });
     }
 
@@ -291,7 +293,7 @@ impl<P: Recovery, G: Program> TaskProcess<P, G> {
             }
             if !self.inner.events.is_empty() && !self.inner.is_told {
                 self.inner.is_told = true;
-                self.feed(Input::Changed, now, out);
+                self.feed(TaskInput::Changed, now, out);
                 continue;
             }
             self.inner.compute(&self.protocol, out);
@@ -303,12 +305,12 @@ impl<P: Recovery, G: Program> TaskProcess<P, G> {
             }
             let Inner { me, life, membership, thief, unseen, .. } = &mut self.inner;
             let Some(theft) = thief.ask(*me, *life, membership, now) else { return };
-            unseen.push_back(Input::Due(theft, Leg::Ask));
+            unseen.push_back(TaskInput::Due(theft, Leg::Ask));
         }
     }
 }
 
-impl<P: Recovery, G: Program> Inner<P, G> {
+impl<P: TaskProtocol, G: Program> Inner<P, G> {
     fn fact(&mut self, kind: FactKind, make: impl FnOnce() -> Fact, out: &mut Out<TaskProcess<P, G>>) {
         self.facts += 1;
         if self.taken.contains(kind) {
@@ -389,7 +391,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             {
                 self.step(orphan, call.id, TheftStep::Lent, out);
                 self.record_event(|| GraphEvent::Lent(orphan, theft, call.id));
-                self.unseen.push_back(Input::Due(orphan, Leg::Task));
+                self.unseen.push_back(TaskInput::Due(orphan, Leg::Task));
                 continue;
             }
             let cost = Span(self.program.cost(&call).0.saturating_mul(100) / u64::from(self.speed));
@@ -401,7 +403,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    fn computed(&mut self, no: JobNo, outcome: Outcome, out: &mut Out<TaskProcess<P, G>>) {
+    fn computed(&mut self, no: JobNo, outcome: TaskOutcome, out: &mut Out<TaskProcess<P, G>>) {
         let Some(index) = self.jobs.iter().position(|it| it.job == no) else { return };
         let Running { theft, task, cost, hint, .. } = self.jobs.swap_remove(index);
         let spawned = outcome.spawned.len() as u32;
@@ -423,7 +425,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             if theft != Theft::NONE {
                 self.step(theft, task, TheftStep::Done, out);
             }
-            self.unseen.push_back(Input::Due(theft, Leg::Result));
+            self.unseen.push_back(TaskInput::Due(theft, Leg::Result));
         }
     }
 
@@ -464,7 +466,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     fn end(&mut self, digest: Digest, effects: Effects, out: &mut Out<TaskProcess<P, G>>) {
         self.over = Some(digest);
         // A held process has not finished yet; it records the end once it is released.
-        if !self.held && !core::mem::replace(&mut self.is_end_stated, true) {
+        if !self.held && !core::mem::replace(&mut self.is_end_reported, true) {
             let witness = self.witness(effects);
             self.fact(FactKind::Finished, || Fact::Finished(Box::new((witness, digest))), out);
         }

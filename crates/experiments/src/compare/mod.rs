@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
-use faultline_api::resource::{Family, Logs, Protocol};
+use faultline_api::resource::{Family, Logs, ProtocolSpec};
 use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Verdict};
@@ -39,9 +39,9 @@ use serde::{Deserialize, Serialize};
 use crate::reproduce::Interrupted;
 use crate::simulate::Until;
 use crate::stored::{ResultStore, RunResult};
-use crate::tally::Ending;
+use crate::verdict_counts::Ending;
 
-pub use crate::tally::Tally;
+pub use crate::verdict_counts::VerdictCounts;
 pub use costs::{Costs, Outage, TaskCosts};
 use estimate::{Estimate, FEW};
 use protocols::{under, without_absent, without_faults};
@@ -181,7 +181,7 @@ impl Made {
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Names of protocols, in the order of the table; each is one of
-    /// [`Protocol::compared`](faultline_api::resource::Protocol::compared).
+    /// [`ProtocolSpec::compared`](faultline_api::resource::ProtocolSpec::compared).
     pub protocols: Vec<String>,
     /// The first of the consecutive seeds.
     pub first_seed: u64,
@@ -236,9 +236,9 @@ pub struct Row {
     /// The reason why the protocol cannot run with the faults in the file.
     pub cannot_with_faults: Option<String>,
     /// Outcomes of the runs without faults.
-    pub calm: Tally,
+    pub calm: VerdictCounts,
     /// Outcomes of the runs with faults.
-    pub faulty: Tally,
+    pub faulty: VerdictCounts,
     /// The values, by the name of the quantity. A quantity that no run has is missing.
     pub values: BTreeMap<&'static str, Estimate>,
     /// The value of each run, by the name of the quantity, for quantities with fewer than [`FEW`] runs.
@@ -299,7 +299,7 @@ impl Comparison {
 /// # Panics
 ///
 /// Panics if one of the protocols is not among
-/// [`Protocol::compared`](faultline_api::resource::Protocol::compared).
+/// [`ProtocolSpec::compared`](faultline_api::resource::ProtocolSpec::compared).
 pub fn compare(
     federation: &Federation,
     settings: &Settings,
@@ -406,8 +406,8 @@ impl Bench<'_, '_, '_> {
             // Without protection, there are no runs with faults. A separate remark says so.
             left_out: if name == UNPROTECTED { Vec::new() } else { left_out },
             cannot_with_faults,
-            calm: Tally::default(),
-            faulty: Tally::default(),
+            calm: VerdictCounts::default(),
+            faulty: VerdictCounts::default(),
             values: BTreeMap::new(),
             points: BTreeMap::new(),
             time: TimeByActivity::default(),
@@ -445,7 +445,7 @@ impl Bench<'_, '_, '_> {
         // The time that processes spend on each activity without faults says nothing about runs with faults.
         let timed = if self.has_faults { &faulty } else { &calm };
         row.time = timed.iter().fold(TimeByActivity::default(), |sum, it| sum + it.time);
-        (row.calm, row.faulty) = (tally(&calm), tally(&faulty));
+        (row.calm, row.faulty) = (counts(&calm), counts(&faulty));
         row
     }
 
@@ -486,8 +486,8 @@ impl Bench<'_, '_, '_> {
     }
 }
 
-fn tally(runs: &[Run]) -> Tally {
-    Tally::of(runs.iter().map(|it| {
+fn counts(runs: &[Run]) -> VerdictCounts {
+    VerdictCounts::of(runs.iter().map(|it| {
         let Run { seed, completed, verdict, without_fault, .. } = *it;
         (seed, Ending { completed, verdict, without_fault }, &it.reasons[..])
     }))
@@ -509,7 +509,7 @@ fn period(federation: &Federation) -> Option<(String, f64)> {
 }
 
 /// Formats a protocol with its options as in a file, in one line.
-fn options(protocol: &Protocol) -> String {
+fn options(protocol: &ProtocolSpec) -> String {
     let text = serde_json::to_string(protocol).expect("a protocol has a JSON form");
     text.replace('"', "").replace(':', ": ").replace(',', ", ")
 }

@@ -169,12 +169,12 @@ fn table(it: &Comparison) -> Markup {
                     @if it.has_faults || !faulty {
                         tr.group { td colspan=(it.rows.len() + 1) { (title) } }
                         tr { td { "verdicts" } @for row in &it.rows {
-                            @let tally = if faulty { &row.faulty } else { &row.calm };
-                            td.num { (verdicts(tally)) }
+                            @let counts = if faulty { &row.faulty } else { &row.calm };
+                            td.num { (verdicts(counts)) }
                         } }
                         tr { td { "finished" } @for row in &it.rows {
-                            @let tally = if faulty { &row.faulty } else { &row.calm };
-                            td.num { (finished(tally)) }
+                            @let counts = if faulty { &row.faulty } else { &row.calm };
+                            td.num { (finished(counts)) }
                         } }
                         @for quantity in Quantity::of_family(it.family).filter(|it| it.faulty == faulty) {
                             tr { td { (quantity.title) } @for row in &it.rows { td.num { (number(row, quantity)) } } }
@@ -258,10 +258,10 @@ fn n(value: f64) -> f64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use faultline_api::resource::{Family, Protocol};
+    use faultline_api::resource::{Family, ProtocolSpec};
     use faultline_report::TimeByActivity;
 
-    use super::super::Tally;
+    use super::super::VerdictCounts;
     use super::super::estimate::Estimate;
     use super::*;
 
@@ -273,8 +273,8 @@ mod tests {
             cannot: None,
             left_out: Vec::new(),
             cannot_with_faults: None,
-            calm: Tally::default(),
-            faulty: Tally::default(),
+            calm: VerdictCounts::default(),
+            faulty: VerdictCounts::default(),
             values: BTreeMap::new(),
             points: BTreeMap::new(),
             time: TimeByActivity::default(),
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn many_protocols_are_counted_in_the_heading_and_each_has_a_row_and_a_bar() {
-        let all: Vec<&str> = Protocol::compared(Family::Messages).into_iter().take(11).collect();
+        let all: Vec<&str> = ProtocolSpec::compared(Family::Messages).into_iter().take(11).collect();
         assert_eq!(all.len(), 11);
         let it = comparison(&all, &[1.0, 2.0, 4.0]);
         let page = render(&it);

@@ -3,7 +3,7 @@
 use faultline_api::{Federation, Names};
 
 /// Returns the same federation under the protocol with this name, one of
-/// [`Protocol::compared`](faultline_api::resource::Protocol::compared); `None` if there is no such protocol.
+/// [`ProtocolSpec::compared`](faultline_api::resource::ProtocolSpec::compared); `None` if there is no such protocol.
 ///
 /// A protocol that the file itself requests keeps its options. Others take over the options that both have:
 /// the delays between checkpoints and collections, and the number and location of replicas. Options that the
@@ -58,14 +58,14 @@ pub(crate) fn without_absent(federation: &Federation) -> (Federation, Vec<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_api::resource::{Family, Protocol};
+    use faultline_api::resource::{Family, ProtocolSpec};
     use faultline_api::samples::sample;
 
     #[test]
     fn every_name_is_a_protocol_of_that_name_with_the_options_of_the_file() {
         let text = sample("quickstart").expect("the sample exists").text;
         let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("the sample is valid");
-        for name in Protocol::compared(Family::Messages) {
+        for name in ProtocolSpec::compared(Family::Messages) {
             let other = under(&federation, name).expect("the protocol exists");
             let expected = if name == "every-message" { "hc3i" } else { name };
             assert_eq!(other.spec.protocol.name(), expected);

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::estimate::Estimate;
 use super::quantity::{Quantity, TOOK_EFFECT, Unit};
-use super::{Comparison, Row, Tally, UNPROTECTED};
+use super::{Comparison, Row, UNPROTECTED, VerdictCounts};
 
 /// Formats the comparison for the terminal, with protocols side by side.
 pub fn text(it: &Comparison) -> String {
@@ -76,12 +76,12 @@ pub fn json(it: &Comparison) -> String {
         options: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         cannot: Option<&'a str>,
-        without_faults: &'a Tally,
+        without_faults: &'a VerdictCounts,
         left_out: &'a [String],
         #[serde(skip_serializing_if = "Option::is_none")]
         cannot_with_faults: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        with_faults: Option<&'a Tally>,
+        with_faults: Option<&'a VerdictCounts>,
         quantities: &'a BTreeMap<&'static str, Estimate>,
         /// Summed over all processes and runs.
         time: &'a TimeByActivity,
@@ -121,13 +121,13 @@ pub(super) fn cell(row: &Row, quantity: &Quantity) -> String {
 }
 
 /// Formats verdicts, such as `5 pass`.
-pub(super) fn verdicts(tally: &Tally) -> String {
-    tally.verdicts().unwrap_or_else(|| "-".to_owned())
+pub(super) fn verdicts(counts: &VerdictCounts) -> String {
+    counts.verdicts().unwrap_or_else(|| "-".to_owned())
 }
 
 /// Formats the number of finished runs, such as `8 of 10`.
-pub(super) fn finished(tally: &Tally) -> String {
-    if tally.runs == 0 { "-".to_owned() } else { format!("{} of {}", tally.completed, tally.runs) }
+pub(super) fn finished(counts: &VerdictCounts) -> String {
+    if counts.runs == 0 { "-".to_owned() } else { format!("{} of {}", counts.completed, counts.runs) }
 }
 
 /// Formats the seeds, such as `seeds 1 to 10`.
@@ -155,9 +155,9 @@ fn remarks_on(it: &Comparison, row: &Row) -> Vec<String> {
     let left_out = row.left_out.iter().map(|it| format!("{} runs without {it}", row.protocol));
     let faulty = row.cannot_with_faults.iter().filter(|_| it.has_faults);
     let faulty = faulty.map(|it| format!("{} does not run with faults: {it}", row.protocol));
-    let side = |when: &'static str, tally: &Tally| {
+    let side = |when: &'static str, counts: &VerdictCounts| {
         let lines: Vec<String> =
-            tally.reasons.iter().map(|it| format!("{} {when}, {it}", row.protocol)).collect();
+            counts.reasons.iter().map(|it| format!("{} {when}, {it}", row.protocol)).collect();
         lines
     };
     cannot
@@ -239,10 +239,10 @@ fn table(it: &Comparison) -> String {
         if faulty && !it.has_faults {
             continue;
         }
-        let tally = |row: &Row| if faulty { row.faulty.clone() } else { row.calm.clone() };
+        let counts = |row: &Row| if faulty { row.faulty.clone() } else { row.calm.clone() };
         add(title, &|_| String::new());
-        add("verdicts", &|row| verdicts(&tally(row)));
-        add("finished", &|row| finished(&tally(row)));
+        add("verdicts", &|row| verdicts(&counts(row)));
+        add("finished", &|row| finished(&counts(row)));
         for quantity in Quantity::of_family(it.family).filter(|it| it.faulty == faulty) {
             add(quantity.title, &|row| cell(row, quantity));
         }

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Period};
 use faultline_api::resource::{
-    self, Count, Crash, ExactTraffic, Failures, Fate, Fault, FederationSpec, Hc3i, Link, Links, Mtbf, Pair,
-    Preset, Protocol, RandomTraffic, Send, Storage, StorageKind, Synthetic, Traffic,
+    self, ApplicationSpec, Count, Crash, ExactTraffic, Failures, Fate, FaultSpec, FederationSpec, Hc3i, Link,
+    Links, Mtbf, Pair, Preset, ProtocolSpec, RandomTraffic, Send, Storage, StorageKind, Synthetic, Traffic,
 };
 use faultline_api::{Federation, Problem, validate};
 use faultline_core::Span;
 use faultline_core::fault::LinkProperties;
 
-use super::{Application, File, Timers, Topology};
+use super::{ApplicationFile, File, Timers, Topology};
 
 /// A federation with the origin of its values.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Imported {
 
 /// Combines the three files. As in the paper (section 3.1), each checkpoint is stored in the memory of its owner and
 /// of one neighbour.
-pub fn import(name: &str, topology: &Topology, application: &Application, timers: &Timers) -> Imported {
+pub fn import(name: &str, topology: &Topology, application: &ApplicationFile, timers: &Timers) -> Imported {
     let mut origins = Origins(BTreeMap::new());
     origins.add("spec", File::Topology, "");
     let links = links(topology, &mut origins);
@@ -52,8 +52,8 @@ pub fn import(name: &str, topology: &Topology, application: &Application, timers
         clusters: topology.clusters.clone(),
         links: Some(links),
         storage: Some(Storage { kind: StorageKind::Memory, ..Storage::default() }),
-        protocol: Protocol::Hc3i(protocol),
-        application: resource::Application::Synthetic(Synthetic {
+        protocol: ProtocolSpec::Hc3i(protocol),
+        application: ApplicationSpec::Synthetic(Synthetic {
             traffic,
             message: application.message,
             state: application.state,
@@ -182,7 +182,7 @@ fn whole(link: &Link) -> Link {
     }
 }
 
-fn traffic(application: &Application, origins: &mut Origins) -> Traffic {
+fn traffic(application: &ApplicationFile, origins: &mut Origins) -> Traffic {
     if let Some(messages) = &application.messages {
         let path = "spec.application.synthetic.traffic.exact";
         origins.add(&format!("{path}.duration"), File::Application, "duration");
@@ -247,9 +247,9 @@ fn protocol(timers: &Timers, origins: &mut Origins) -> Hc3i {
     }
 }
 
-fn faults(topology: &Topology) -> Vec<Fault> {
+fn faults(topology: &Topology) -> Vec<FaultSpec> {
     let Some(mean) = topology.mtbf.0 else { return Vec::new() };
-    vec![Fault {
+    vec![FaultSpec {
         mtbf: Some(Mtbf::Exponential(Duration(mean))),
         crash: Some(Crash {
             process: None,
@@ -258,12 +258,12 @@ fn faults(topology: &Topology) -> Vec<Fault> {
             storage: Some(Fate::Lost),
             returns: None,
         }),
-        ..Fault::default()
+        ..FaultSpec::default()
     }]
 }
 
 /// Returns a generous deadline. If nodes fail, it leaves time to re-execute lost work.
-fn deadline(topology: &Topology, application: &Application) -> Duration {
+fn deadline(topology: &Topology, application: &ApplicationFile) -> Duration {
     let again = if topology.mtbf.0.is_some() { 4 } else { 1 };
     let longest = Span::from_secs(87_600 * 3600);
     Duration((application.duration.0 * again + Span::from_secs(3600)).min(longest))

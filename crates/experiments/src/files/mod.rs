@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use faultline_api::parse::{Text, read};
 use faultline_api::quantity::{Duration, Period, Size};
-use faultline_api::resource::{Cluster, Link};
+use faultline_api::resource::{ClusterSpec, Link};
 use faultline_api::{Problem, Rejected};
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub use import::{Imported, import};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Topology {
     /// The clusters, in the order that the other files and the results use.
-    pub clusters: Vec<Cluster>,
+    pub clusters: Vec<ClusterSpec>,
     /// The lower triangle of the matrix of links, which are the same in both directions. Row i has the links of
     /// cluster i to the clusters 0 to i; the last one is the link within the cluster. A property that a link does not
     /// state is not emulated.
@@ -35,7 +35,7 @@ pub struct Topology {
 /// The application file: how long processes compute, and the messages that they send.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Application {
+pub struct ApplicationFile {
     /// The total computing time of each process.
     pub duration: Duration,
     /// The length of every message. The default is 1kB.
@@ -45,7 +45,7 @@ pub struct Application {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
     /// The behaviour of the processes of each cluster, by probability. Either this or
-    /// [`Application::messages`].
+    /// [`ApplicationFile::messages`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clusters: Option<BTreeMap<String, Behaviour>>,
     /// Exact numbers of messages, by sending cluster and then by receiving cluster. Random processes send
@@ -89,7 +89,7 @@ pub struct Files {
     /// The topology file.
     pub topology: Topology,
     /// The application file.
-    pub application: Application,
+    pub application: ApplicationFile,
     /// The timers file.
     pub timers: Timers,
     texts: [Text; 3],
@@ -131,7 +131,7 @@ impl Files {
         timers: (&str, &[u8]),
     ) -> Result<Files, Box<Rejected>> {
         let topology = read::<Topology>(topology.0, topology.1, File::Topology.example())?;
-        let application = read::<Application>(application.0, application.1, File::Application.example())?;
+        let application = read::<ApplicationFile>(application.0, application.1, File::Application.example())?;
         let timers = read::<Timers>(timers.0, timers.1, File::Timers.example())?;
         let files = Files {
             topology: topology.value,

@@ -2,7 +2,7 @@
 
 use faultline_api::Federation;
 use faultline_api::quantity::Duration;
-use faultline_api::resource::{CollectBy, Fault, Partition};
+use faultline_api::resource::{CollectBy, FaultSpec, Partition};
 use faultline_core::Span;
 
 use crate::files::Files;
@@ -13,7 +13,7 @@ use crate::statistics::{Collected, Collection, Statistics};
 use super::options::{options, three_clusters};
 use super::paper::{federation, of, paired};
 use super::section::{Agreement, Cell, Finding, Section, Table};
-use super::{Interrupted, Lab};
+use super::{ExperimentRunner, Interrupted};
 
 /// The kinds of messages that belong to collections.
 const KINDS: [&str; 3] = ["ask", "stock", "collect"];
@@ -21,7 +21,7 @@ const KINDS: [&str; 3] = ["ask", "stock", "collect"];
 const CUT: std::ops::Range<u64> = 3 * 3600..9 * 3600;
 
 /// Compares collections with and without an initiator. The paper: "The garbage collector should be more distributed."
-pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn without_initiator(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let pipeline = three_clusters(|from, to| if from < to { 145 } else { 0 });
     let settings: [(&str, Files); 3] = [
         ("two clusters, 145 and 103 messages", files("topology", "application-103", "timers-collect")),
@@ -33,8 +33,8 @@ pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, I
     let mut alike = true;
     for (name, files) in &settings {
         let setting = federation(files);
-        let central = lab.run(&format!("an initiator collects, {name}"), &setting)?;
-        let alone = lab.run(&format!("every cluster collects, {name}"), &by_every_cluster(setting))?;
+        let central = runner.run(&format!("an initiator collects, {name}"), &setting)?;
+        let alone = runner.run(&format!("every cluster collects, {name}"), &by_every_cluster(setting))?;
         alike &= central.iter().zip(&alone).all(|(central, alone)| after(central) == after(alone));
         earlier.push(paired(&central, &alone, last_removal_milliseconds).mean);
         rows.push(row(name, "an initiator", &central));
@@ -43,8 +43,8 @@ pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, I
 
     let mut cut_off = federation(&pipeline);
     partition(&mut cut_off);
-    let central = lab.run("an initiator collects, the last cluster is cut off", &cut_off)?;
-    let alone = lab.run("every cluster collects, the last is cut off", &by_every_cluster(cut_off))?;
+    let central = runner.run("an initiator collects, the last cluster is cut off", &cut_off)?;
+    let alone = runner.run("every cluster collects, the last is cut off", &by_every_cluster(cut_off))?;
     let most = |runs: &[Statistics], cluster: usize| of(runs, |run| run.clusters[cluster].most_stored as f64);
     let outage = [("an initiator", &central), ("every cluster", &alone)].map(|(who, runs)| {
         let meanwhile = of(runs, collections_meanwhile);
@@ -137,7 +137,7 @@ fn by_every_cluster(mut federation: Federation) -> Federation {
 /// Drops all messages between the last of three clusters and the others.
 fn partition(federation: &mut Federation) {
     for other in ["cluster-0", "cluster-1"] {
-        federation.spec.faults.push(Fault {
+        federation.spec.faults.push(FaultSpec {
             at: Some(Duration(Span::from_secs(CUT.start))),
             partition: Some(Partition {
                 from: "cluster-2".into(),
@@ -145,7 +145,7 @@ fn partition(federation: &mut Federation) {
                 one_way: false,
                 span: Duration(Span::from_secs(CUT.end - CUT.start)),
             }),
-            ..Fault::default()
+            ..FaultSpec::default()
         });
     }
 }

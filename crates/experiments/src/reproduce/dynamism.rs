@@ -10,7 +10,7 @@ use crate::statistics::Statistics;
 use super::options::{all_forced, kill, options, three_clusters};
 use super::paper::{federation, of};
 use super::section::{Agreement, Cell, Finding, Section, Table};
-use super::{Interrupted, Lab};
+use super::{ExperimentRunner, Interrupted};
 
 /// The cluster that joins and leaves.
 const GUEST: usize = 2;
@@ -18,7 +18,9 @@ const GUEST: usize = 2;
 const LOAD: [&str; 2] = ["application", "image"];
 
 /// Measures clusters that join and leave. The paper: "In the future we want to manage dynamism."
-pub(super) fn joining_and_leaving(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn joining_and_leaving(
+    runner: &mut ExperimentRunner<'_, '_>,
+) -> Result<Vec<Section>, Interrupted> {
     let base = federation(&three_clusters(|_, _| 100));
     let (two, six) = (Some(2), Some(6));
     let settings = [
@@ -31,7 +33,7 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>,
     let mut rows = Vec::new();
     let mut waits = Vec::new();
     for (name, setting) in &settings {
-        let runs = lab.run(&format!("three clusters, {name}"), setting)?;
+        let runs = runner.run(&format!("three clusters, {name}"), setting)?;
         waits.push(waits_minutes(&runs));
         rows.push(row(name, &runs));
     }
@@ -41,7 +43,7 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>,
     for (name, leaves) in [("all clusters stay", None), ("cluster 2 has left", Some(3))] {
         let mut setting = every_ten_minutes(with_guest(&base, None, leaves));
         kill(&mut setting, "cluster-0", 10..11);
-        let runs = lab.run(&format!("a failure when {name}"), &setting)?;
+        let runs = runner.run(&format!("a failure when {name}"), &setting)?;
         let back = |cluster: usize| of(&runs, |run| run.clusters[cluster].rollbacks.len() as f64);
         let lost = of(&runs, |run| {
             let all = run.clusters.iter().flat_map(|it| &it.rollbacks).map(|it| it.lost_work_seconds);

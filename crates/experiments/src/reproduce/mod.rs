@@ -33,7 +33,7 @@ use std::num::NonZero;
 use faultline_api::Federation;
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
-use faultline_session::Observer;
+use faultline_session::SimulationObserver;
 
 use crate::compare::Costs;
 use crate::simulate::{Until, simulate, simulate_and};
@@ -151,17 +151,17 @@ fn all(
     store: &mut ResultStore<'_>,
 ) -> Reproduction {
     store.expect(count * u64::from(settings.seeds));
-    let mut lab = Lab { settings, store, judged: Judged::default() };
+    let mut runner = ExperimentRunner { settings, store, judged: Judged::default() };
     let mut sections = Vec::new();
     for experiment in experiments {
-        match experiment(&mut lab) {
+        match experiment(&mut runner) {
             Ok(more) => sections.extend(more),
-            Err(Interrupted) if lab.store.is_interrupted() => break,
+            Err(Interrupted) if runner.store.is_interrupted() => break,
             // A run reached the memory limit. The other experiments do not need it.
             Err(Interrupted) => {}
         }
     }
-    let Lab { store, judged, .. } = lab;
+    let ExperimentRunner { store, judged, .. } = runner;
     let (done, total) = store.progress();
     let out_of_memory = store.out_of_memory();
     let is_cut = store.is_interrupted();
@@ -172,16 +172,16 @@ fn all(
 }
 
 /// An experiment: performs its runs, and describes the results.
-type Experiment<'e> = dyn Fn(&mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> + 'e;
+type Experiment<'e> = dyn Fn(&mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> + 'e;
 
 /// Performs the runs of experiments.
-struct Lab<'a, 's> {
+struct ExperimentRunner<'a, 's> {
     settings: Settings,
     store: &'a mut ResultStore<'s>,
     judged: Judged,
 }
 
-impl Lab<'_, '_> {
+impl ExperimentRunner<'_, '_> {
     /// Returns whether only the shape of each figure is needed.
     fn is_quick(&self) -> bool {
         self.settings.quick
@@ -224,7 +224,7 @@ impl Lab<'_, '_> {
 
     /// Runs one setting with every seed, each run with its own observer. Returns the result of `close` for each
     /// observer. Every run should pass.
-    fn observed<O: Observer, R>(
+    fn observed<O: SimulationObserver, R>(
         &mut self,
         form: &str,
         what: &str,
@@ -323,12 +323,12 @@ mod tests {
             figures: Vec::new(),
             tables: Vec::new(),
         };
-        let full = |lab: &mut Lab<'_, '_>| {
-            lab.results("made", "full", &federation(1), |seed| Ok(Made(seed == 2)))?;
+        let full = |runner: &mut ExperimentRunner<'_, '_>| {
+            runner.results("made", "full", &federation(1), |seed| Ok(Made(seed == 2)))?;
             Ok(vec![section("full")])
         };
-        let other = |lab: &mut Lab<'_, '_>| {
-            lab.results("made", "other", &federation(2), |_| Ok(Made(false)))?;
+        let other = |runner: &mut ExperimentRunner<'_, '_>| {
+            runner.results("made", "other", &federation(2), |_| Ok(Made(false)))?;
             Ok(vec![section("other")])
         };
         let settings = Settings { seeds: 3, quick: true, jobs: NonZero::<usize>::MIN };

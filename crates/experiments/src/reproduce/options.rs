@@ -2,7 +2,7 @@
 
 use faultline_api::Federation;
 use faultline_api::quantity::Duration;
-use faultline_api::resource::{Crash, Fate, Fault, Hc3i, Piggyback, Protocol};
+use faultline_api::resource::{Crash, Fate, FaultSpec, Hc3i, Piggyback, ProtocolSpec};
 use faultline_core::Span;
 
 use crate::files::Files;
@@ -14,7 +14,7 @@ use super::distributed::without_initiator;
 use super::dynamism::joining_and_leaving;
 use super::paper::{federation, of, paired, set_messages};
 use super::section::{Agreement, Cell, Finding, Section, Table};
-use super::{Experiment, Interrupted, Lab};
+use super::{Experiment, ExperimentRunner, Interrupted};
 
 /// All experiments in the order of the page.
 pub(super) const ALL: &[&Experiment<'_>] =
@@ -25,7 +25,7 @@ const HALF_TIME: Span = Span::from_secs(5 * 3600);
 
 pub(super) fn options(federation: &mut Federation) -> &mut Hc3i {
     match &mut federation.spec.protocol {
-        Protocol::Hc3i(options) => options,
+        ProtocolSpec::Hc3i(options) => options,
         _ => unreachable!("the three files are simulated under HC3I"),
     }
 }
@@ -33,7 +33,7 @@ pub(super) fn options(federation: &mut Federation) -> &mut Hc3i {
 /// Crashes nodes of a cluster at the same instant. They lose their memory.
 pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::Range<u32>) {
     for node in nodes {
-        federation.spec.faults.push(Fault {
+        federation.spec.faults.push(FaultSpec {
             at: Some(Duration(HALF_TIME)),
             crash: Some(Crash {
                 process: None,
@@ -42,7 +42,7 @@ pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::
                 storage: Some(Fate::Lost),
                 returns: None,
             }),
-            ..Fault::default()
+            ..FaultSpec::default()
         });
     }
     // Allow time to re-execute lost work.
@@ -67,7 +67,7 @@ pub(super) fn three_clusters(messages: impl Fn(usize, usize) -> u32) -> Files {
 
 /// Measures the effect of the whole DDV. The paper: "Sending the whole DDV instead of the SN should allow to take
 /// less forced checkpoints."
-fn whole_vector(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+fn whole_vector(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let settings: [(&str, Files); 4] = [
         ("two clusters, 145 and 103 messages", files("topology", "application-103", "timers-collect")),
         ("three clusters, 100 messages per pair", three_clusters(|_, _| 100)),
@@ -81,9 +81,9 @@ fn whole_vector(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let mut saved = Vec::new();
     for (name, files) in &settings {
         let mut setting = federation(files);
-        let number = lab.run(&format!("piggybacking the SN, {name}"), &setting)?;
+        let number = runner.run(&format!("piggybacking the SN, {name}"), &setting)?;
         options(&mut setting).piggyback = Some(Piggyback::Ddv);
-        let vector = lab.run(&format!("piggybacking the DDV, {name}"), &setting)?;
+        let vector = runner.run(&format!("piggybacking the DDV, {name}"), &setting)?;
         let fewer = paired(&number, &vector, all_forced);
         let share = 100.0 * fewer.mean / of(&number, all_forced).mean;
         rows.push(vec![
@@ -143,7 +143,7 @@ fn whole_vector(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
 
 /// Measures the effect of several replicas. The paper: "The protocol should tolerate multiple faults in a cluster,
 /// this implies more redundancy."
-fn replicas(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+fn replicas(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let base = federation(&files("topology", "application-103", "timers-collect"));
     let mut rows = Vec::new();
     let mut as_expected = true;
@@ -151,7 +151,7 @@ fn replicas(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     for copies in 1..=3 {
         let mut setting = base.clone();
         options(&mut setting).replicas = Some(copies);
-        let quiet = lab.run(&format!("{copies} replicas"), &setting)?;
+        let quiet = runner.run(&format!("{copies} replicas"), &setting)?;
         let gigabytes = of(&quiet, |run| {
             let images = run.traffic.iter().find(|it| it.kind == "image");
             images.map_or(0.0, |it| it.bytes_within as f64 / 1e9)
@@ -166,8 +166,11 @@ fn replicas(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
             kill(&mut setting, "cluster-0", 10..10 + failures);
             let what = format!("{copies} replicas, {failures} of the neighbours killed");
             let survives = failures <= copies;
-            let runs =
-                if survives { lab.run(&what, &setting)? } else { lab.run_allowing_loss(&what, &setting)? };
+            let runs = if survives {
+                runner.run(&what, &setting)?
+            } else {
+                runner.run_allowing_loss(&what, &setting)?
+            };
             let completed = runs.iter().filter(|it| it.outcome == "completed").count();
             as_expected &= completed == if survives { runs.len() } else { 0 };
             row.push(Cell::Word(match completed {
@@ -220,7 +223,7 @@ fn replicas(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
 
 /// Measures simultaneous failures. The paper: "It should tolerate simultaneous fault in different clusters, the
 /// garbage collector should take care of this."
-fn failures_at_once(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+fn failures_at_once(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let base = federation(&files("topology", "application-103", "timers-collect"));
     let mut rows = Vec::new();
     let mut completed = true;
@@ -232,7 +235,7 @@ fn failures_at_once(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
     ] {
         let mut setting = base.clone();
         clusters.iter().for_each(|it| kill(&mut setting, it, 10..11));
-        let runs = lab.run(&format!("a failure in {name}"), &setting)?;
+        let runs = runner.run(&format!("a failure in {name}"), &setting)?;
         completed &= runs.iter().all(|it| it.outcome == "completed");
         let lost = |cluster: usize| {
             of(&runs, |run| {

@@ -13,7 +13,7 @@ use crate::statistics::Statistics;
 
 use super::chart::{Chart, Series};
 use super::section::{Agreement, Cell, Figure, Finding, Section, Table};
-use super::{Experiment, Interrupted, Lab};
+use super::{Experiment, ExperimentRunner, Interrupted};
 
 /// All experiments in the order of the paper.
 pub(super) const ALL: &[&Experiment<'_>] =
@@ -61,10 +61,11 @@ fn checkpoints(cluster: usize) -> impl Fn(&Statistics) -> f64 {
 }
 
 /// The table of messages (section 5.2).
-fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+fn messages(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     const PUBLISHED: [(usize, usize, f64); 4] = [(0, 0, 2920.0), (1, 1, 2497.0), (0, 1, 145.0), (1, 0, 11.0)];
-    let counted = lab.run("messages by count", &federation(&files("topology", "application", "timers")))?;
-    let drawn = lab.run(
+    let counted =
+        runner.run("messages by count", &federation(&files("topology", "application", "timers")))?;
+    let drawn = runner.run(
         "messages by probability",
         &federation(&files("topology", "application-probabilities", "timers")),
     )?;
@@ -130,16 +131,16 @@ fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
 }
 
 /// Checkpoints against the delay of cluster 0, with cluster 1's timer infinite (section 5.2).
-fn figures_5_and_6(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+fn figures_5_and_6(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let delays: &[u32] =
-        if lab.is_quick() { &[5, 15, 30, 60] } else { &[5, 10, 15, 20, 25, 30, 40, 50, 60, 90, 120] };
+        if runner.is_quick() { &[5, 15, 30, 60] } else { &[5, 10, 15, 20, 25, 30, 40, 50, 60, 90, 120] };
     let mut points = Vec::new();
     for &delay in delays {
         let mut files = files("topology", "application", "timers");
         set_timer(&mut files, 0, minutes(delay));
         points.push((
             f64::from(delay),
-            lab.run(&format!("Figures 5 and 6, {delay} min"), &federation(&files))?,
+            runner.run(&format!("Figures 5 and 6, {delay} min"), &federation(&files))?,
         ));
     }
     let series = |name: &str, value: &dyn Fn(&Statistics) -> f64| Series {
@@ -293,18 +294,20 @@ fn is_proportional(ratios: &Spread) -> bool {
 }
 
 /// Checkpoints of cluster 0 against the delay of cluster 1 (section 5.2).
-fn figure_7(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let delays: &[u32] = if lab.is_quick() { &[15, 60] } else { &[15, 20, 25, 30, 40, 50, 60] };
+fn figure_7(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let delays: &[u32] = if runner.is_quick() { &[15, 60] } else { &[15, 20, 25, 30, 40, 50, 60] };
     let setting = |period: Period| {
         let mut files = files("topology", "application", "timers");
         set_timer(&mut files, 1, period);
         federation(&files)
     };
-    let never = lab.run("Figure 7, never", &setting(Period(None)))?;
+    let never = runner.run("Figure 7, never", &setting(Period(None)))?;
     let mut points = Vec::new();
     for &delay in delays {
-        points
-            .push((f64::from(delay), lab.run(&format!("Figure 7, {delay} min"), &setting(minutes(delay)))?));
+        points.push((
+            f64::from(delay),
+            runner.run(&format!("Figure 7, {delay} min"), &setting(minutes(delay)))?,
+        ));
     }
     let series = |name: &str, value: &dyn Fn(&Statistics) -> f64| Series {
         name: name.into(),
@@ -382,15 +385,18 @@ pub(super) fn paired(
 }
 
 /// Checkpoints against the messages from cluster 1 to cluster 0 (section 5.3).
-fn figure_8(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let counts: &[u32] = if lab.is_quick() { &[11, 50, 103, 200] } else { &[11, 25, 50, 75, 103, 150, 200] };
+fn figure_8(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let counts: &[u32] =
+        if runner.is_quick() { &[11, 50, 103, 200] } else { &[11, 25, 50, 75, 103, 150, 200] };
     let mut points = Vec::new();
     for &count in counts {
         let mut files = files("topology", "application", "timers");
         set_timer(&mut files, 1, minutes(30));
         set_messages(&mut files, 1, 0, count);
-        points
-            .push((f64::from(count), lab.run(&format!("Figure 8, {count} messages"), &federation(&files))?));
+        points.push((
+            f64::from(count),
+            runner.run(&format!("Figure 8, {count} messages"), &federation(&files))?,
+        ));
     }
     let series = |name: &str, value: &dyn Fn(&Statistics) -> f64| Series {
         name: name.into(),
@@ -527,12 +533,12 @@ fn is_as_published(ours: &Spread, published: &Spread) -> bool {
 }
 
 /// Garbage collection with two clusters (section 5.4).
-fn collection(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+fn collection(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     const BEFORE: [[f64; 4]; 2] = [[10.0, 18.0, 15.0, 14.0], [11.0, 18.0, 14.0, 15.0]];
     let mut files = files("topology", "application-103", "timers-collect");
-    let with = lab.run("collection, two clusters", &federation(&files))?;
+    let with = runner.run("collection, two clusters", &federation(&files))?;
     files.timers.collect = Period(None);
-    let without = lab.run("no collection, two clusters", &federation(&files))?;
+    let without = runner.run("no collection, two clusters", &federation(&files))?;
     let stored = |cluster: usize| of(&without, |it| it.clusters[cluster].stored as f64);
     let both = Spread::of(without.iter().flat_map(|it| it.clusters.iter().map(|it| it.stored as f64)));
     let after = after_all(&with);
@@ -633,7 +639,7 @@ fn collection(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
 }
 
 /// Garbage collection with three clusters (section 5.4).
-fn three_clusters(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+fn three_clusters(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     const BEFORE: [[f64; 4]; 3] =
         [[30.0, 48.0, 54.0, 38.0], [50.0, 80.0, 78.0, 64.0], [50.0, 80.0, 78.0, 64.0]];
     let mut tables = Vec::new();
@@ -645,7 +651,8 @@ fn three_clusters(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
         for from in 0..3 {
             (0..3).filter(|to| *to != from).for_each(|to| set_messages(&mut files, from, to, count));
         }
-        let runs = lab.run(&format!("collection, three clusters, {count} per pair"), &federation(&files))?;
+        let runs =
+            runner.run(&format!("collection, three clusters, {count} per pair"), &federation(&files))?;
         let before = (1..=4).flat_map(|round| [0, 1, 2].map(|it| collected(&runs, round, it).0.mean));
         told.push(format!("{} with {count} messages for each ordered pair", short(Spread::of(before).mean)));
         after.push(after_all(&runs));

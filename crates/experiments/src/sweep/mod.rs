@@ -34,7 +34,7 @@ use thiserror::Error;
 use crate::compare::estimate::Estimate;
 use crate::compare::quantity::{QUANTITIES, Quantity, Unit};
 use crate::compare::{Made, Run};
-use crate::tally::{Ending, Tally};
+use crate::verdict_counts::{Ending, VerdictCounts};
 pub use page::Links;
 pub use parameter::{Parameter, ParameterError, PlaceError};
 
@@ -369,8 +369,8 @@ impl Sweep {
     }
 
     /// Counts how the runs of a setting ended.
-    pub(crate) fn tally(&self, setting: usize) -> Tally {
-        Tally::of(self.of(setting).map(|it| {
+    pub(crate) fn counts(&self, setting: usize) -> VerdictCounts {
+        VerdictCounts::of(self.of(setting).map(|it| {
             let Measured { seed, completed, verdict, without_fault, .. } = *it;
             (seed, Ending { completed, verdict, without_fault }, &it.reasons[..])
         }))

@@ -12,7 +12,7 @@ use super::best::{Best, best};
 use super::{Measured, Sweep};
 use crate::compare::estimate::FEW;
 use crate::compare::quantity::Quantity;
-use crate::tally::Tally;
+use crate::verdict_counts::VerdictCounts;
 
 /// The number of settings that are named individually. Further settings are only counted.
 const NAMED: usize = 4;
@@ -68,7 +68,7 @@ pub(super) fn cell(sweep: &Sweep, setting: usize, quantity: &Quantity) -> String
 
 /// Formats how many runs of a setting passed, were undecided, or failed.
 pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
-    sweep.tally(setting).verdicts().unwrap_or_else(|| "not run".to_owned())
+    sweep.counts(setting).verdicts().unwrap_or_else(|| "not run".to_owned())
 }
 
 /// Returns sentences about the setting with the smallest value of `quantity`.
@@ -180,7 +180,7 @@ pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
         setting: usize,
         values: serde_json::Map<String, Value>,
         #[serde(flatten)]
-        tally: Tally,
+        tally: VerdictCounts,
         quantities: serde_json::Map<String, Value>,
     }
 
@@ -195,7 +195,7 @@ pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
         let estimates: serde_json::Map<String, Value> = super::quantities()
             .filter_map(|it| Some((it.name.to_owned(), json!(sweep.estimate(number, it)?))))
             .collect();
-        SettingObject { setting: number + 1, values, tally: sweep.tally(number), quantities: estimates }
+        SettingObject { setting: number + 1, values, tally: sweep.counts(number), quantities: estimates }
     };
     let best = best(sweep, quantity).map(|it| {
         json!({

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
-use faultline_api::resource::{Family, Protocol};
+use faultline_api::resource::{Family, ProtocolSpec};
 use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, page, text};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 use faultline_trace::manifest::BackendKind;
@@ -143,7 +143,7 @@ spec:
   faults: [{ at: 400ms, loseCluster: { cluster: nancy, storage: lost, returns: false } }]
 ";
     let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("the federation is valid");
-    let protocols = Protocol::compared(Family::Tasks);
+    let protocols = ProtocolSpec::compared(Family::Tasks);
     assert_eq!((protocols[0], protocols.last()), ("tic", Some(&"none")));
     let protocols = ["tic", "none"].map(str::to_owned).to_vec();
     let settings = Settings { protocols, first_seed: 3, seeds: 2, jobs: NonZero::<usize>::MIN };
@@ -246,7 +246,7 @@ fn the_time_of_all_processes_is_accounted_for() {
 fn a_timer_that_never_fires_is_reported() {
     let every = |application: &str, period: &str| {
         let (mut federation, mut settings) = small(application, "");
-        let Protocol::Hc3i(options) = &mut federation.spec.protocol else {
+        let ProtocolSpec::Hc3i(options) = &mut federation.spec.protocol else {
             panic!("the file's protocol is HC3I")
         };
         options.checkpoint_every = Some(serde_json::from_value(period.into()).expect("a duration"));

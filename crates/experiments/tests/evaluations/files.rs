@@ -1,7 +1,7 @@
 //! Tests that the sample files describe the paper's federation, and that problems are shown in their context.
 
 use faultline_api::Federation;
-use faultline_api::resource::{Application, Protocol, Traffic};
+use faultline_api::resource::{ApplicationSpec, ProtocolSpec, Traffic};
 use faultline_core::Span;
 use faultline_experiments::Files;
 use faultline_experiments::samples::{SAMPLES, sample};
@@ -54,7 +54,7 @@ fn three_files_become_one_federation() {
     assert_eq!(links.properties("c", "a").jitter, Span::from_micros(1));
     assert_eq!(links.properties("b", "c").bandwidth, 0, "what is not stated is not emulated");
     assert_eq!(links.properties("c", "c").bandwidth, 0);
-    let Protocol::Hc3i(hc3i) = &spec.protocol else { panic!("the protocol is HC3I") };
+    let ProtocolSpec::Hc3i(hc3i) = &spec.protocol else { panic!("the protocol is HC3I") };
     assert_eq!(hc3i.checkpoint_every_in["a"].0, Some(Span::from_secs(600)));
     assert_eq!(hc3i.checkpoint_every_in["b"].0, None);
     assert_eq!(spec.deadline(), Span::from_secs(7200));
@@ -80,7 +80,7 @@ fn the_samples_are_the_papers_experiments() {
     }
     together("topology-three-clusters", "application-three-clusters", "timers-three-clusters");
     let spec = together("topology", "application", "timers").spec;
-    let Application::Synthetic(application) = &spec.application else {
+    let ApplicationSpec::Synthetic(application) = &spec.application else {
         panic!("the application is synthetic")
     };
     let Traffic::Exact(traffic) = &application.traffic else { panic!("the traffic is exact") };

@@ -2,18 +2,18 @@
 //! clusters.
 
 use faultline_api::{Federation, parse};
-use faultline_clustering::Graph;
+use faultline_clustering::CommunicationGraph;
 use faultline_clustering::patterns::Pattern;
 use faultline_core::Fact;
 use faultline_experiments::simulate;
-use faultline_session::Observer;
+use faultline_session::SimulationObserver;
 use faultline_trace::Record;
 
 /// Builds the communication graph of a run.
-struct Draw(Graph);
+struct Draw(CommunicationGraph);
 
-impl Observer for Draw {
-    fn stated(&mut self, record: &Record) {
+impl SimulationObserver for Draw {
+    fn recorded(&mut self, record: &Record) {
         if let Fact::Sent { id, bytes, .. } = &record.fact {
             self.0.add(id.from.index(), id.to.index(), u64::from(*bytes), 1);
         }
@@ -38,7 +38,7 @@ spec:
 }
 
 /// Returns the share of all bytes between different parts, for parts of many kinds.
-fn shares(graph: &Graph) -> Vec<f64> {
+fn shares(graph: &CommunicationGraph) -> Vec<f64> {
     let processes = graph.len() as u32;
     let share = |part: &dyn Fn(u32) -> u32| {
         let parts: Vec<u32> = (0..processes).map(part).collect();
@@ -55,7 +55,7 @@ fn a_pattern_sends_its_graph_in_closed_form() {
     for pattern in Pattern::ALL {
         for processes in [16, 64] {
             let closed = pattern.graph(processes);
-            let mut drawn = Draw(Graph::new(closed.names().to_vec()));
+            let mut drawn = Draw(CommunicationGraph::new(closed.names().to_vec()));
             let run =
                 simulate(&federation(pattern, processes), 1, &mut drawn).expect("the run can be set up");
             assert_eq!(run.outcome, "completed");

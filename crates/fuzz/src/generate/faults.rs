@@ -2,8 +2,8 @@
 
 use faultline_api::quantity::{Bandwidth, Duration};
 use faultline_api::resource::{
-    ANY, BadStorage, Cluster, Crash, Fate, Fault, LinkChange, LoseCluster, Partition, Pause, SlowStorage,
-    When,
+    ANY, BadStorage, ClusterSpec, Crash, Fate, FaultSpec, LinkChange, LoseCluster, Partition, Pause,
+    SlowStorage, When,
 };
 use faultline_core::{FactKind, Span};
 
@@ -11,7 +11,7 @@ use crate::chance::{Chance, short};
 
 /// The kinds of fault that a scenario may contain. Each scenario omits some of them (swarm testing).
 pub(super) struct Faults<'a> {
-    clusters: &'a [Cluster],
+    clusters: &'a [ClusterSpec],
     /// Names of the processes outside every cluster.
     outside: Vec<String>,
     length: Span,
@@ -133,7 +133,7 @@ impl<'a> Faults<'a> {
     /// never return.
     pub(super) fn of_tasks(
         chance: &mut Chance,
-        clusters: &'a [Cluster],
+        clusters: &'a [ClusterSpec],
         outside: Vec<String>,
         length: Span,
         outage: Span,
@@ -145,7 +145,7 @@ impl<'a> Faults<'a> {
 
     pub(super) fn new(
         chance: &mut Chance,
-        clusters: &'a [Cluster],
+        clusters: &'a [ClusterSpec],
         outside: Vec<String>,
         length: Span,
         outage: Span,
@@ -188,7 +188,7 @@ impl<'a> Faults<'a> {
         }
     }
 
-    pub(super) fn list(&self, chance: &mut Chance) -> Vec<Fault> {
+    pub(super) fn list(&self, chance: &mut Chance) -> Vec<FaultSpec> {
         let count = if chance.percent(4) { 0 } else { chance.pick(&[1, 2, 2, 3, 3, 4, 4, 5, 6, 6]) };
         let mut last = None;
         (0..count)
@@ -206,18 +206,22 @@ impl<'a> Faults<'a> {
                 let when =
                     (soon.is_none() && self.by_fact && chance.percent(60)).then(|| self.moment(chance));
                 last = when.is_none().then_some(at);
-                Fault { at: when.is_none().then(|| Duration(short(at))), when, ..fault }
+                FaultSpec { at: when.is_none().then(|| Duration(short(at))), when, ..fault }
             })
             .collect()
     }
 
     /// Adds a crash during the computing time if no fault has a fixed time in it. All other faults may come too late,
     /// or wait for a fact that is never reported, and a run without an effective fault shows nothing.
-    pub(super) fn with_one_at_a_time(&self, chance: &mut Chance, mut faults: Vec<Fault>) -> Vec<Fault> {
-        let starts_in_time = |it: &Fault| it.at.is_some_and(|it| it.0 <= self.length);
+    pub(super) fn with_one_at_a_time(
+        &self,
+        chance: &mut Chance,
+        mut faults: Vec<FaultSpec>,
+    ) -> Vec<FaultSpec> {
+        let starts_in_time = |it: &FaultSpec| it.at.is_some_and(|it| it.0 <= self.length);
         if !faults.is_empty() && !faults.iter().any(starts_in_time) {
             let at = Some(Duration(short(Span(chance.between(self.length.0 / 20, self.length.0)))));
-            faults.push(Fault { at, ..self.fault(Kind::Crash, chance) });
+            faults.push(FaultSpec { at, ..self.fault(Kind::Crash, chance) });
         }
         faults
     }
@@ -245,7 +249,7 @@ impl<'a> Faults<'a> {
     }
 
     fn other(&self, chance: &mut Chance, than: &str) -> String {
-        let others: Vec<&Cluster> = self.clusters.iter().filter(|it| it.name != than).collect();
+        let others: Vec<&ClusterSpec> = self.clusters.iter().filter(|it| it.name != than).collect();
         chance.pick(&others).name.clone()
     }
 
@@ -265,15 +269,15 @@ impl<'a> Faults<'a> {
     }
 
     /// Draws the effect of a fault. The caller draws its time.
-    fn fault(&self, kind: Kind, chance: &mut Chance) -> Fault {
+    fn fault(&self, kind: Kind, chance: &mut Chance) -> FaultSpec {
         let brief = |chance: &mut Chance| chance.duration(Span::from_millis(1), Span::from_millis(500));
-        let none = Fault::default();
+        let none = FaultSpec::default();
         match kind {
             Kind::Crash => {
                 let (cluster, node) = self.node(chance);
                 let (storage, returns) = (self.fate(chance), self.returns(chance));
                 let crash = Crash { cluster, node, process: None, storage, returns };
-                Fault { crash: Some(crash), ..none }
+                FaultSpec { crash: Some(crash), ..none }
             }
             Kind::CrashOutside => {
                 let process = Some(chance.pick(&self.outside));
@@ -284,23 +288,23 @@ impl<'a> Faults<'a> {
                     storage: self.fate(chance),
                     returns: None,
                 };
-                Fault { crash: Some(crash), ..none }
+                FaultSpec { crash: Some(crash), ..none }
             }
             Kind::Pause => {
                 let (cluster, node) = self.node(chance);
                 let span = Duration(short(Span(chance.between(self.outage.0 / 8, self.outage.0 * 2))));
-                Fault { pause: Some(Pause { process: None, cluster, node, span }), ..none }
+                FaultSpec { pause: Some(Pause { process: None, cluster, node, span }), ..none }
             }
             Kind::LoseCluster => {
                 let (cluster, storage) = (self.cluster(chance), self.fate(chance));
                 let returns = self.returns(chance);
-                Fault { lose_cluster: Some(LoseCluster { cluster, storage, returns }), ..none }
+                FaultSpec { lose_cluster: Some(LoseCluster { cluster, storage, returns }), ..none }
             }
             Kind::Partition => {
                 let from = self.cluster(chance);
                 let to = self.other(chance, &from);
                 let (one_way, span) = (chance.percent(50), brief(chance));
-                Fault { partition: Some(Partition { from, to, one_way, span }), ..none }
+                FaultSpec { partition: Some(Partition { from, to, one_way, span }), ..none }
             }
             Kind::Link => {
                 let (from, to) = (self.cluster(chance), self.cluster(chance));
@@ -314,7 +318,7 @@ impl<'a> Faults<'a> {
                     loss: None,
                     span: Some(brief(chance)),
                 };
-                Fault { link: Some(change), ..none }
+                FaultSpec { link: Some(change), ..none }
             }
             Kind::Storage => {
                 let (cluster, node) = self.node(chance);
@@ -322,16 +326,16 @@ impl<'a> Faults<'a> {
                 match chance.between(0, 2) {
                     0 => {
                         let by = brief(chance);
-                        Fault {
+                        FaultSpec {
                             slow_storage: Some(SlowStorage { process: None, cluster, node, by, span }),
                             ..none
                         }
                     }
-                    1 => Fault {
+                    1 => FaultSpec {
                         full_storage: Some(BadStorage { process: None, cluster, node, span }),
                         ..none
                     },
-                    _ => Fault {
+                    _ => FaultSpec {
                         corrupt_storage: Some(BadStorage { process: None, cluster, node, span }),
                         ..none
                     },

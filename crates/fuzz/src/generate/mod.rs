@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use faultline_api::Names;
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
 use faultline_api::resource::{
-    Application, Cluster, CollectBy, Demand, Exchange, Failures, Family, Farm, Federation, FederationSpec,
-    Forcing, Heat, InFlight, Link, Links, MIN_DETECT_AFTER, Options, Pair, Piggyback, Protocol as Asked,
-    Receive, ReplicateTo, Salted, SharedOptions, Simulator, Storage, StorageKind,
+    ApplicationSpec, ClusterSpec, CollectBy, Demand, Exchange, Failures, Family, Farm, Federation,
+    FederationSpec, Forcing, Heat, InFlightSpec, Link, Links, MIN_DETECT_AFTER, Options, Pair, Piggyback,
+    ProtocolSpec, Receive, ReplicateTo, Salted, SharedOptions, Simulator, Storage, StorageKind,
 };
 use faultline_core::{Promise, Promises, Role, Span};
 
 use crate::chance::{Chance, short};
-use crate::scenario::Protocol;
+use crate::scenario::ProtocolName;
 use faults::Faults;
 
 /// Protocols, each listed as often as its share requires.
@@ -29,7 +29,7 @@ const MIX: [&str; 10] =
     ["hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "coordinated", "hydee", "hydee", "hydee"];
 
 /// Returns the random federation of a seed.
-pub(crate) fn federation(seed: u64, protocol: Option<Protocol>) -> Federation {
+pub(crate) fn federation(seed: u64, protocol: Option<ProtocolName>) -> Federation {
     match protocol.filter(|it| it.with(SharedOptions::default()).family() == Some(Family::Tasks)) {
         Some(protocol) => tasks::federation(seed, protocol),
         None => federation_with(seed, protocol, None),
@@ -45,7 +45,7 @@ pub(crate) fn federation_promised(seed: u64, promises: Promises, extra: &[Role])
 
 /// Returns the random federation of a seed with these processes outside the clusters, instead of those that the
 /// protocol needs.
-fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>) -> Federation {
+fn federation_with(seed: u64, protocol: Option<ProtocolName>, extra: Option<&[Role]>) -> Federation {
     let chance = &mut Chance::new(seed);
     // Always drawn, so that a requested protocol does not shift all later draws.
     let drawn = chance.pick(&MIX);
@@ -96,46 +96,46 @@ fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>
         clusters,
     };
     // Drawn after everything else, like the rare options.
-    if matches!(spec.protocol, Asked::Hc3i(_)) && spec.clusters.len() > 1 && chance.percent(15) {
+    if matches!(spec.protocol, ProtocolSpec::Hc3i(_)) && spec.clusters.len() > 1 && chance.percent(15) {
         presence::vary(chance, &mut spec, length);
     }
     Federation::new(&format!("fuzz-{seed}"), spec)
 }
 
-fn known(name: &str) -> Protocol {
+fn known(name: &str) -> ProtocolName {
     name.parse().expect("the name denotes a protocol")
 }
 
-fn clusters(chance: &mut Chance, demand: Demand) -> Vec<Cluster> {
+fn clusters(chance: &mut Chance, demand: Demand) -> Vec<ClusterSpec> {
     let count = match demand {
         Demand::Nothing => chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4]),
         // Nothing is logged within a cluster, and a program needs at least one other rank.
         Demand::SameOrder | Demand::AnyOrder => chance.pick(&[2, 2, 2, 3, 3, 3, 4]),
     };
-    let mut cluster = |name: &str| Cluster::new(name, chance.between(1, 4) as u32);
+    let mut cluster = |name: &str| ClusterSpec::new(name, chance.between(1, 4) as u32);
     ["a", "b", "c", "d"][..count].iter().map(|name| cluster(name)).collect()
 }
 
 /// Returns the approximate computation time.
-fn length(application: &Application, clusters: &[Cluster]) -> Span {
+fn length(application: &ApplicationSpec, clusters: &[ClusterSpec]) -> Span {
     let ranks: u32 = clusters.iter().map(|it| it.nodes).sum();
     application.computing_time().unwrap_or_else(|| match application {
         // Messages that no process waits for are in transit at the same time.
-        Application::Exchange(it) => {
+        ApplicationSpec::Exchange(it) => {
             (it.step_time() + Span::from_millis(5)) * (u64::from(it.exchanges()) * 2 / u64::from(ranks))
         }
-        Application::Farm(it) => it.step_time() * (u64::from(it.pieces()) / u64::from(ranks - 1) + 1),
+        ApplicationSpec::Farm(it) => it.step_time() * (u64::from(it.pieces()) / u64::from(ranks - 1) + 1),
         _ => panic!("others say how long they compute"),
     })
 }
 
 /// Draws an application whose re-execution sends the same messages.
-fn deterministic_application(chance: &mut Chance, step_time: Span) -> Application {
+fn deterministic_application(chance: &mut Chance, step_time: Span) -> ApplicationSpec {
     if chance.percent(25) {
         return heat(chance, step_time);
     }
     let (named, gathered, polled) = (Receive::Named, Receive::Gathered, Receive::Polled);
-    Application::Exchange(Exchange {
+    ApplicationSpec::Exchange(Exchange {
         pattern: Some(chance.between(0, 999_999) as u32),
         exchanges: Some(chance.pick(&[20, 50, 100, 200])),
         step_time: Some(Duration(step_time)),
@@ -145,17 +145,17 @@ fn deterministic_application(chance: &mut Chance, step_time: Span) -> Applicatio
 
 /// Draws an application whose re-execution sends the same messages if it receives the same messages in the same
 /// order.
-fn ordered_application(chance: &mut Chance, step_time: Span) -> Application {
+fn ordered_application(chance: &mut Chance, step_time: Span) -> ApplicationSpec {
     if chance.percent(40) {
         return deterministic_application(chance, step_time);
     }
     let pieces = Some(chance.pick(&[10, 50, 100, 200]));
-    Application::Farm(Farm { pieces, step_time: Some(Duration(step_time)) })
+    ApplicationSpec::Farm(Farm { pieces, step_time: Some(Duration(step_time)) })
 }
 
-fn any_application(chance: &mut Chance, step_time: Span) -> Application {
+fn any_application(chance: &mut Chance, step_time: Span) -> ApplicationSpec {
     if chance.percent(72) {
-        return Application::Salted(Salted {
+        return ApplicationSpec::Salted(Salted {
             steps: Some(chance.between(20, 100) as u32),
             step_time: Some(Duration(step_time)),
             fan_out: Some(chance.between(1, 4) as u32),
@@ -167,8 +167,8 @@ fn any_application(chance: &mut Chance, step_time: Span) -> Application {
     heat(chance, step_time)
 }
 
-fn heat(chance: &mut Chance, step_time: Span) -> Application {
-    Application::Heat(Heat {
+fn heat(chance: &mut Chance, step_time: Span) -> ApplicationSpec {
+    ApplicationSpec::Heat(Heat {
         rows: Some(2),
         columns: Some(4),
         steps: Some(chance.between(20, 100) as u32),
@@ -179,7 +179,7 @@ fn heat(chance: &mut Chance, step_time: Span) -> Application {
 }
 
 /// Draws a link for every ordered pair of clusters, and within each cluster.
-fn links(chance: &mut Chance, clusters: &[Cluster]) -> Links {
+fn links(chance: &mut Chance, clusters: &[ClusterSpec]) -> Links {
     let mut link = |least: Span, most: Span| {
         let latency = chance.span(least, most);
         Link {
@@ -215,7 +215,12 @@ fn bandwidth(chance: &mut Chance, from: &[u64]) -> Option<Bandwidth> {
     Some(Bandwidth::from_bytes_per_second(chance.pick(from)))
 }
 
-fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length: Span) -> Asked {
+fn options(
+    chance: &mut Chance,
+    protocol: ProtocolName,
+    clusters: &[ClusterSpec],
+    length: Span,
+) -> ProtocolSpec {
     let least = Span(length.0 / 20).max(Span::from_millis(1));
     let period = |chance: &mut Chance, percent| {
         let most = Span(length.0 / 2).max(least);
@@ -239,7 +244,7 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
     if asked.shared_options().checkpoint_every_in.is_empty() {
         asked.change_shared_options(|it| it.checkpoint_every = Some(every));
     }
-    if let Asked::Hc3i(hc3i) = &mut asked {
+    if let ProtocolSpec::Hc3i(hc3i) = &mut asked {
         hc3i.piggyback = piggyback;
     }
     asked
@@ -247,7 +252,7 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
 
 /// Sets options that only some federations have. Drawn last, so that a seed without any of them gives the same federation
 /// as without this function.
-fn with_rare_options(chance: &mut Chance, asked: Asked) -> Asked {
+fn with_rare_options(chance: &mut Chance, asked: ProtocolSpec) -> ProtocolSpec {
     let mut options = asked.options();
     match &mut options {
         Options::Hc3i(hc3i) => {
@@ -264,7 +269,7 @@ fn with_rare_options(chance: &mut Chance, asked: Asked) -> Asked {
 }
 
 /// Draws the number and location of replicas within the limits of these clusters.
-fn copies(chance: &mut Chance, clusters: &[Cluster]) -> (u32, ReplicateTo) {
+fn copies(chance: &mut Chance, clusters: &[ClusterSpec]) -> (u32, ReplicateTo) {
     let replicas = chance.pick(&[1, 1, 1, 2]);
     let smallest = clusters.iter().map(|it| it.nodes).min().unwrap_or(0);
     let others = clusters.len() as u32 - 1;
@@ -289,7 +294,12 @@ fn simulator(chance: &mut Chance) -> Simulator {
     Simulator {
         reorder: Some(Loss { ppm: chance.pick(&[0, 0, 50_000, 300_000]) }),
         reorder_within: Some(chance.duration(Span::from_micros(100), Span::from_millis(50))),
-        in_flight: Some(chance.pick(&[InFlight::Sampled, InFlight::Sampled, InFlight::Lost, InFlight::Kept])),
+        in_flight: Some(chance.pick(&[
+            InFlightSpec::Sampled,
+            InFlightSpec::Sampled,
+            InFlightSpec::Lost,
+            InFlightSpec::Kept,
+        ])),
         sync: Some(chance.duration(Span::from_micros(1), Span::from_millis(30))),
         control_latency: Some(chance.duration(Span::from_micros(10), Span::from_millis(5))),
         control_jitter: Some(chance.duration(Span::from_micros(1), Span::from_millis(uneven))),

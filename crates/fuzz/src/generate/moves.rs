@@ -1,7 +1,7 @@
 //! Clusters that join or leave while a planned program runs, with faults while their partitions move.
 
 use faultline_api::quantity::Duration;
-use faultline_api::resource::{ANY, Crash, Fate, Fault, Federation, LoseCluster, When};
+use faultline_api::resource::{ANY, Crash, Fate, FaultSpec, Federation, LoseCluster, When};
 use faultline_api::validate;
 use faultline_core::{FactKind, Span};
 
@@ -106,7 +106,7 @@ pub(super) fn vary(
 }
 
 /// Returns whether a fault ends or pauses processes of a cluster before the cluster joins, which has no effect.
-fn has_no_effect(fault: &Fault, cluster: &str, joins: Span) -> bool {
+fn has_no_effect(fault: &FaultSpec, cluster: &str, joins: Span) -> bool {
     let crashes = fault.crash.as_ref().is_some_and(|it| it.cluster == cluster);
     let pauses = fault.pause.as_ref().is_some_and(|it| it.cluster == cluster);
     let loses = fault.lose_cluster.as_ref().is_some_and(|it| it.cluster == cluster);
@@ -120,7 +120,7 @@ fn fault(
     Moving { cluster: moving, at, joins }: Moving,
     outside: &[String],
     outage: Span,
-) -> Fault {
+) -> FaultSpec {
     let clusters = &federation.spec.clusters;
     let at = Duration(short(at + Span(chance.between(0, outage.0 * 2))));
     let when = chance.percent(70).then(|| {
@@ -135,20 +135,20 @@ fn fault(
     });
     let storage = chance.percent(40).then_some(Fate::Lost);
     let returns = chance.percent(15).then_some(false);
-    let fault = Fault { at: when.is_none().then_some(at), when, ..Fault::default() };
+    let fault = FaultSpec { at: when.is_none().then_some(at), when, ..FaultSpec::default() };
     if !outside.is_empty() && chance.percent(20) {
         let process = Some(chance.pick(outside));
         let crash = Crash { cluster: ANY.into(), node: None, process, storage, returns: None };
-        return Fault { crash: Some(crash), ..fault };
+        return FaultSpec { crash: Some(crash), ..fault };
     }
     let index =
         if chance.percent(40) { moving } else { chance.between(0, clusters.len() as u64 - 1) as usize };
     let cluster = clusters[index].name.clone();
     let node = Some(chance.between(0, u64::from(clusters[index].nodes) - 1) as u32);
     if chance.percent(80) {
-        Fault { crash: Some(Crash { cluster, node, process: None, storage, returns }), ..fault }
+        FaultSpec { crash: Some(Crash { cluster, node, process: None, storage, returns }), ..fault }
     } else {
-        Fault { lose_cluster: Some(LoseCluster { cluster, storage, returns }), ..fault }
+        FaultSpec { lose_cluster: Some(LoseCluster { cluster, storage, returns }), ..fault }
     }
 }
 

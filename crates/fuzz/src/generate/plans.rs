@@ -4,7 +4,7 @@
 use faultline_api::Names;
 use faultline_api::flow::flow;
 use faultline_api::resource::{
-    Application, Cck, Cloth, Federation, Fibonacci, NQueens, Options, ReplicateTo, TaskGraph, TaskOrder,
+    ApplicationSpec, Cck, Cloth, Federation, Fibonacci, NQueens, Options, ReplicateTo, TaskGraph, TaskOrder,
 };
 use faultline_api::validate;
 use faultline_core::Span;
@@ -55,11 +55,11 @@ fn attempt(federation: &mut Federation, change: impl FnOnce(&mut Federation)) {
 
 /// Draws a simulation of cloth with at least one piece for each process, or a program whose tasks spawn others and
 /// which is therefore unrolled.
-fn program(chance: &mut Chance, ranks: u32) -> Application {
+fn program(chance: &mut Chance, ranks: u32) -> ApplicationSpec {
     match chance.between(0, 5) {
         0 | 1 => {
             let columns = chance.between(1, 3) as u32;
-            Application::Cloth(Cloth {
+            ApplicationSpec::Cloth(Cloth {
                 rows: Some(ranks.div_ceil(columns) + chance.between(0, 1) as u32),
                 columns: Some(columns),
                 size: Some(2),
@@ -67,10 +67,10 @@ fn program(chance: &mut Chance, ranks: u32) -> Application {
                 task_time: None,
             })
         }
-        2 => Application::Fibonacci(Fibonacci { n: Some(12), threshold: Some(4), task_time: None }),
-        3 => Application::NQueens(NQueens { n: Some(6), depth: Some(3), task_time: None }),
+        2 => ApplicationSpec::Fibonacci(Fibonacci { n: Some(12), threshold: Some(4), task_time: None }),
+        3 => ApplicationSpec::NQueens(NQueens { n: Some(6), depth: Some(3), task_time: None }),
         4 => search(chance),
-        _ => Application::TaskGraph(TaskGraph {
+        _ => ApplicationSpec::TaskGraph(TaskGraph {
             pattern: Some(chance.between(0, 999_999) as u32),
             depth: Some(chance.between(3, 5) as u32),
             width: Some(chance.between(3, 5) as u32),
@@ -83,7 +83,7 @@ fn program(chance: &mut Chance, ranks: u32) -> Application {
 mod tests {
     use std::collections::BTreeMap;
 
-    use faultline_api::resource::Protocol;
+    use faultline_api::resource::ProtocolSpec;
 
     use super::super::tasks;
 
@@ -95,7 +95,7 @@ mod tests {
             let spec = tasks::federation(seed, "cck".parse().unwrap()).spec;
             let mut count = |what: &str| *found.entry(what.to_owned()).or_default() += 1;
             count(spec.application.name());
-            let Protocol::Cck(cck) = &spec.protocol else { panic!("seed {seed}") };
+            let ProtocolSpec::Cck(cck) = &spec.protocol else { panic!("seed {seed}") };
             let schedule = spec.schedule.as_ref().unwrap();
             for (what, is_set) in [
                 ("fromMemory", cck.from_memory.is_some()),

@@ -2,7 +2,7 @@
 
 use faultline_api::quantity::{Duration, Period, Size};
 use faultline_api::resource::{
-    ANY, Application, Behaviour, Crash, Fate, Fault, FederationSpec, Hc3i, LoseCluster, Protocol,
+    ANY, ApplicationSpec, Behaviour, Crash, Fate, FaultSpec, FederationSpec, Hc3i, LoseCluster, ProtocolSpec,
     RandomTraffic, ReplicateTo, Send, Synthetic, Traffic, When,
 };
 use faultline_core::{FactKind, Span};
@@ -39,7 +39,7 @@ pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span)
     }
     spec.application = program(chance, spec, length);
     spec.deadline = Some(Duration(length * 10 + Span::from_secs(20)));
-    if let Protocol::Hc3i(options) = &mut spec.protocol {
+    if let ProtocolSpec::Hc3i(options) = &mut spec.protocol {
         // No cluster can leave without garbage collections.
         if chance.percent(90) {
             options.collect_every = Some(Period(Some(at(chance, 2, 8).0)));
@@ -71,7 +71,7 @@ fn make_room(options: &mut Hc3i, stay: u64) {
 }
 
 /// Draws a program with traffic between all clusters that are present.
-fn program(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Application {
+fn program(chance: &mut Chance, spec: &FederationSpec, length: Span) -> ApplicationSpec {
     let often = chance.pick(&[0.3, 0.6, 0.9]);
     let behaviour = |chance: &mut Chance, cluster: &str, nodes: u32| Behaviour {
         cluster: cluster.to_owned(),
@@ -85,7 +85,7 @@ fn program(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Applicat
     };
     let clusters = spec.clusters.iter().map(|it| behaviour(chance, &it.name, it.nodes)).collect();
     let random = RandomTraffic { duration: Duration(length), clusters };
-    Application::Synthetic(Synthetic {
+    ApplicationSpec::Synthetic(Synthetic {
         traffic: Traffic::Random(random),
         message: Some(Size(100)),
         state: Some(Size(1000)),
@@ -93,7 +93,7 @@ fn program(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Applicat
 }
 
 /// Draws a fault that occurs soon after a cluster joins or starts to leave, or at one of [`MOMENTS`].
-fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Fault {
+fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> FaultSpec {
     let moved = spec.clusters.iter().filter(|it| !it.is_permanent()).collect::<Vec<_>>();
     let of = chance.pick(&moved);
     let when = chance.percent(50).then(|| When {
@@ -107,12 +107,15 @@ fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Fault {
     let at = Duration(short(moment + Span(chance.between(0, length.0 / 4))));
     let target = if chance.percent(60) { of.name.clone() } else { chance.pick(&spec.clusters).name };
     let storage = chance.percent(40).then_some(Fate::Lost);
-    let fault = Fault { at: when.is_none().then_some(at), when, ..Fault::default() };
+    let fault = FaultSpec { at: when.is_none().then_some(at), when, ..FaultSpec::default() };
     if chance.percent(60) {
         let nodes = spec.clusters.iter().find(|it| it.name == target).map_or(1, |it| it.nodes);
         let node = Some(chance.between(0, u64::from(nodes) - 1) as u32);
-        Fault { crash: Some(Crash { cluster: target, node, process: None, storage, returns: None }), ..fault }
+        FaultSpec {
+            crash: Some(Crash { cluster: target, node, process: None, storage, returns: None }),
+            ..fault
+        }
     } else {
-        Fault { lose_cluster: Some(LoseCluster { cluster: target, storage, returns: None }), ..fault }
+        FaultSpec { lose_cluster: Some(LoseCluster { cluster: target, storage, returns: None }), ..fault }
     }
 }

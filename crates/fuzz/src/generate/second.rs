@@ -1,7 +1,7 @@
 //! Faults during programs of tasks that occur while an earlier fault still has an effect, or while a cluster joins.
 
 use faultline_api::quantity::Duration;
-use faultline_api::resource::{ANY, Crash, Fate, Fault, Federation, LoseCluster, When};
+use faultline_api::resource::{ANY, Crash, Fate, FaultSpec, Federation, LoseCluster, When};
 use faultline_api::validate;
 use faultline_core::{FactKind, Span};
 
@@ -39,19 +39,19 @@ pub(super) fn add(chance: &mut Chance, federation: &mut Federation, outside: &[S
         let at = lost.at.filter(|_| chance.percent(50));
         let at = at.map(|it| Duration(short(it.0 + Span(chance.between(0, outage.0 * 3 / 2)))));
         let when = at.is_none().then(|| moment(chance, &stated(OF_ABSORPTIONS), 3));
-        more.push(Fault { at, when, ..strike(chance, federation) });
+        more.push(FaultSpec { at, when, ..strike(chance, federation) });
     }
     if !outside.is_empty() && chance.percent(20) {
         let process = Some(chance.pick(outside));
         let storage = chance.percent(50).then_some(Fate::Lost);
         let crash = Crash { cluster: ANY.into(), node: None, process, storage, returns: None };
         let when = Some(moment(chance, OF_SERVERS, 20));
-        more.push(Fault { when, crash: Some(crash), ..Fault::default() });
+        more.push(FaultSpec { when, crash: Some(crash), ..FaultSpec::default() });
     }
     let late = spec.clusters.iter().find_map(|it| it.joins_after);
     if let Some(late) = late.filter(|_| chance.percent(50)) {
         let at = Some(Duration(short(late.0 + Span(chance.between(0, outage.0 * 2)))));
-        more.push(Fault { at, ..strike(chance, federation) });
+        more.push(FaultSpec { at, ..strike(chance, federation) });
     }
     for fault in more {
         federation.spec.faults.push(fault);
@@ -67,16 +67,16 @@ fn moment(chance: &mut Chance, facts: &[FactKind], at_most: u64) -> When {
 }
 
 /// Draws the crash of one rank, or the loss of a cluster.
-fn strike(chance: &mut Chance, federation: &Federation) -> Fault {
+fn strike(chance: &mut Chance, federation: &Federation) -> FaultSpec {
     let cluster = chance.pick(&federation.spec.clusters);
     let storage = chance.percent(50).then_some(Fate::Lost);
     let returns = chance.percent(30).then_some(false);
     let (node, cluster) = (chance.between(0, u64::from(cluster.nodes) - 1) as u32, cluster.name);
     if chance.percent(75) {
         let crash = Crash { cluster, node: Some(node), process: None, storage, returns };
-        Fault { crash: Some(crash), ..Fault::default() }
+        FaultSpec { crash: Some(crash), ..FaultSpec::default() }
     } else {
-        Fault { lose_cluster: Some(LoseCluster { cluster, storage, returns }), ..Fault::default() }
+        FaultSpec { lose_cluster: Some(LoseCluster { cluster, storage, returns }), ..FaultSpec::default() }
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
         let (mut counts, mut facts) = ([0; 4], BTreeSet::new());
         for seed in 0..seeds {
             let mut federation = tasks::federation(seed, "tic".parse().unwrap());
-            federation.spec.faults.retain(Fault::never_returns);
+            federation.spec.faults.retain(FaultSpec::never_returns);
             federation.spec.faults.truncate(1);
             let lost = federation.spec.faults.first().cloned();
             let late = federation.spec.clusters.iter().find_map(|it| it.joins_after);

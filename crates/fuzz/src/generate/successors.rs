@@ -2,7 +2,9 @@
 //! before it can tell the victim that the task is lost. Random faults rarely coincide in this way.
 
 use faultline_api::quantity::{Bandwidth, Duration, Loss};
-use faultline_api::resource::{Application, Cluster, Crash, Fault, Federation, Fibonacci, Pair, When};
+use faultline_api::resource::{
+    ApplicationSpec, ClusterSpec, Crash, FaultSpec, Federation, Fibonacci, Pair, When,
+};
 use faultline_api::validate;
 use faultline_core::{FactKind, Span};
 
@@ -23,7 +25,7 @@ pub(super) fn fail(
     if !chance.percent(12) {
         return;
     }
-    let nodes = |it: &Cluster| (0..it.nodes).map(|node| (it.name.clone(), node)).collect::<Vec<_>>();
+    let nodes = |it: &ClusterSpec| (0..it.nodes).map(|node| (it.name.clone(), node)).collect::<Vec<_>>();
     let permanent = federation.spec.clusters.iter().filter(|it| it.joins_after.is_none());
     let all: Vec<_> = permanent.flat_map(nodes).collect();
     let thief = chance.between(0, all.len() as u64 - 1) as usize;
@@ -62,10 +64,10 @@ pub(super) fn fail(
         }
     }
     spec.application =
-        Application::Fibonacci(Fibonacci { n: Some(14), threshold: Some(5), task_time: Some(task_time) });
+        ApplicationSpec::Fibonacci(Fibonacci { n: Some(14), threshold: Some(5), task_time: Some(task_time) });
     spec.faults = vec![
-        Fault { when: Some(when), crash: crash(thief, Some(false)), ..Fault::default() },
-        Fault { at: Some(Duration(short(at))), crash: crash(thief + 1, None), ..Fault::default() },
+        FaultSpec { when: Some(when), crash: crash(thief, Some(false)), ..FaultSpec::default() },
+        FaultSpec { at: Some(Duration(short(at))), crash: crash(thief + 1, None), ..FaultSpec::default() },
     ];
     spec.deadline = Some(Duration(length * 20 + Span::from_secs(20)));
     if validate(&failing).is_empty() {

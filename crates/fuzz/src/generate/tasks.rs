@@ -4,8 +4,8 @@ use faultline_api::Names;
 use faultline_api::flow::flow;
 use faultline_api::quantity::{Duration, Period};
 use faultline_api::resource::{
-    Application, Cloth, Cluster, Coordination, Cp0, Failures, Federation, FederationSpec, Fibonacci, Jacobi,
-    MIN_DETECT_AFTER, NQueens, Options, Qap, Schedule, SharedOptions, Stealing, Storage, StorageKind,
+    ApplicationSpec, Cloth, ClusterSpec, Coordination, Cp0, Failures, Federation, FederationSpec, Fibonacci,
+    Jacobi, MIN_DETECT_AFTER, NQueens, Options, Qap, Schedule, SharedOptions, Stealing, Storage, StorageKind,
     TaskGraph,
 };
 use faultline_api::validate;
@@ -15,7 +15,7 @@ use faultline_dataflow::{ProgramSize, extent};
 use super::faults::Faults;
 use super::{bandwidth, copies, links, moves, plans, second, simulator, successors};
 use crate::chance::{Chance, short};
-use crate::scenario::Protocol;
+use crate::scenario::ProtocolName;
 
 /// The limits of the computing time of a program, chosen so that it takes about as long as a recovery.
 const SHORTEST: Span = Span::from_millis(100);
@@ -24,7 +24,7 @@ const LONGEST: Span = Span::from_millis(600);
 const SEARCHES: u64 = 4;
 
 /// Returns the random federation of a seed under a protocol for programs of tasks.
-pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
+pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
     let chance = &mut Chance::new(seed);
     let clusters = clusters(chance);
     let ranks: u32 = clusters.iter().map(|it| it.nodes).sum();
@@ -123,13 +123,13 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
 }
 
 /// Draws a small quadratic assignment problem, whose tasks share a bound.
-pub(super) fn search(chance: &mut Chance) -> Application {
+pub(super) fn search(chance: &mut Chance) -> ApplicationSpec {
     let facilities = chance.between(4, 5);
     let entries = 2 * facilities * facilities;
     let entries = (0..entries).map(|_| chance.between(0, 9).to_string()).collect::<Vec<String>>();
     let data = format!("{facilities} {}", entries.join(" "));
     let depth = Some(chance.between(2, 3) as u32);
-    Application::Qap(Qap { data: Some(data), depth, ..Qap::default() })
+    ApplicationSpec::Qap(Qap { data: Some(data), depth, ..Qap::default() })
 }
 
 /// Makes the last cluster join late in a fifth of the federations, unless replicas or successors need the cluster from
@@ -146,7 +146,7 @@ fn joins_late(chance: &mut Chance, federation: &mut Federation, length: Span) {
     }
 }
 
-fn clusters(chance: &mut Chance) -> Vec<Cluster> {
+fn clusters(chance: &mut Chance) -> Vec<ClusterSpec> {
     let count = chance.pick(&[1, 2, 2, 3, 3]);
     let mut cluster = |name: &str| {
         let nodes = chance.between(1, 3) as u32;
@@ -154,15 +154,15 @@ fn clusters(chance: &mut Chance) -> Vec<Cluster> {
             (chance.pick(&[None, None, Some(50), Some(200)]), chance.pick(&[None, None, Some(2)]));
         // There must be at least one process to steal from.
         let nodes = if count == 1 { nodes + 1 } else { nodes };
-        Cluster { speed, cores, ..Cluster::new(name, nodes) }
+        ClusterSpec { speed, cores, ..ClusterSpec::new(name, nodes) }
     };
     ["a", "b", "c"][..count].iter().map(|name| cluster(name)).collect()
 }
 
 /// Draws a program whose tasks are known before it runs, with at least one piece for each process.
-fn planned(chance: &mut Chance, ranks: u32) -> Application {
+fn planned(chance: &mut Chance, ranks: u32) -> ApplicationSpec {
     let columns = chance.between(1, 3) as u32;
-    Application::Jacobi(Jacobi {
+    ApplicationSpec::Jacobi(Jacobi {
         rows: Some(ranks.div_ceil(columns) + chance.between(0, 1) as u32),
         columns: Some(columns),
         size: Some(2),
@@ -173,11 +173,11 @@ fn planned(chance: &mut Chance, ranks: u32) -> Application {
     })
 }
 
-fn application(chance: &mut Chance) -> Application {
+fn application(chance: &mut Chance) -> ApplicationSpec {
     match chance.between(0, 9) {
-        0 | 1 => Application::Fibonacci(Fibonacci { n: Some(14), threshold: Some(5), task_time: None }),
-        2 => Application::NQueens(NQueens { n: Some(6), depth: Some(3), task_time: None }),
-        _ => Application::TaskGraph(TaskGraph {
+        0 | 1 => ApplicationSpec::Fibonacci(Fibonacci { n: Some(14), threshold: Some(5), task_time: None }),
+        2 => ApplicationSpec::NQueens(NQueens { n: Some(6), depth: Some(3), task_time: None }),
+        _ => ApplicationSpec::TaskGraph(TaskGraph {
             pattern: Some(chance.between(0, 999_999) as u32),
             depth: Some(chance.between(3, 5) as u32),
             width: Some(chance.between(3, 5) as u32),
@@ -188,18 +188,22 @@ fn application(chance: &mut Chance) -> Application {
 
 /// Returns a program whose tasks take so long that these clusters cannot compute it in less than `length`. A fault
 /// before that time affects a program that has not ended.
-pub(super) fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Application {
+pub(super) fn lasting(
+    application: ApplicationSpec,
+    length: Span,
+    clusters: &[ClusterSpec],
+) -> ApplicationSpec {
     /// Long enough that dividing it by a speed loses no precision.
     const UNIT: Span = Span::from_secs(1);
     let with = |time: Span| {
         let task_time = Some(Duration(time));
         match application.clone() {
-            Application::Fibonacci(it) => Application::Fibonacci(Fibonacci { task_time, ..it }),
-            Application::NQueens(it) => Application::NQueens(NQueens { task_time, ..it }),
-            Application::TaskGraph(it) => Application::TaskGraph(TaskGraph { task_time, ..it }),
-            Application::Jacobi(it) => Application::Jacobi(Jacobi { task_time, ..it }),
-            Application::Cloth(it) => Application::Cloth(Cloth { task_time, ..it }),
-            Application::Qap(it) => Application::Qap(Qap { task_time, ..it }),
+            ApplicationSpec::Fibonacci(it) => ApplicationSpec::Fibonacci(Fibonacci { task_time, ..it }),
+            ApplicationSpec::NQueens(it) => ApplicationSpec::NQueens(NQueens { task_time, ..it }),
+            ApplicationSpec::TaskGraph(it) => ApplicationSpec::TaskGraph(TaskGraph { task_time, ..it }),
+            ApplicationSpec::Jacobi(it) => ApplicationSpec::Jacobi(Jacobi { task_time, ..it }),
+            ApplicationSpec::Cloth(it) => ApplicationSpec::Cloth(Cloth { task_time, ..it }),
+            ApplicationSpec::Qap(it) => ApplicationSpec::Qap(Qap { task_time, ..it }),
             other => unreachable!("{} is not drawn", other.name()),
         }
     };
@@ -212,19 +216,19 @@ pub(super) fn lasting(application: Application, length: Span, clusters: &[Cluste
 
 /// Returns a lower bound on the time in which these clusters compute the program, if nothing fails and no process waits
 /// for work.
-fn least_time(application: &Application, clusters: &[Cluster]) -> Span {
+fn least_time(application: &ApplicationSpec, clusters: &[ClusterSpec]) -> Span {
     let flow =
         flow(application).expect("the application is a program of tasks").expect("its parameters are valid");
     let ProgramSize { work, path, .. } = extent(&flow);
-    let power = |it: &Cluster| u64::from(it.nodes * it.speed() * it.cores());
+    let power = |it: &ClusterSpec| u64::from(it.nodes * it.speed() * it.cores());
     let power: u64 = clusters.iter().map(power).sum();
-    let fastest = clusters.iter().map(Cluster::speed).max().unwrap_or(100);
+    let fastest = clusters.iter().map(ClusterSpec::speed).max().unwrap_or(100);
     Span(work.0 * 100 / power).max(Span(path.0 * 100 / u64::from(fastest)))
 }
 
 #[cfg(test)]
 mod tests {
-    use faultline_api::resource::{Cluster, Fault};
+    use faultline_api::resource::{ClusterSpec, FaultSpec};
     use faultline_core::FactKind;
 
     use super::super::faults::OF_CHECKPOINTS;
@@ -239,7 +243,7 @@ mod tests {
         let servers = count(&|it| it.faults.iter().any(|it| it.process().is_some()));
         let never_return = |it: &FederationSpec| it.faults.iter().filter(|it| it.never_returns()).count();
         let (once, more) = (count(&|it| never_return(it) > 0), count(&|it| never_return(it) > 1));
-        let searches = count(&|it| matches!(it.application, Application::Qap(_)));
+        let searches = count(&|it| matches!(it.application, ApplicationSpec::Qap(_)));
         println!("{late} {speeds} {servers} {once} {more} {searches}");
         assert!((4..40).contains(&searches), "{searches}");
         assert!(late > 20 && speeds > 100 && servers > 30 && once > 100 && more > 30);
@@ -254,9 +258,11 @@ mod tests {
                 let least = least_time(&spec.application, &spec.clusters);
                 assert!(least >= SHORTEST, "{protocol}, seed {seed}: {least:?}");
                 // A fault that follows a join, a leave or a theft may come later.
-                let joins_or_leaves = |it: &Cluster| it.joins_after.is_some() || it.leaves_after.is_some();
+                let joins_or_leaves =
+                    |it: &ClusterSpec| it.joins_after.is_some() || it.leaves_after.is_some();
                 let follows_join = spec.clusters.iter().any(joins_or_leaves);
-                let awaits_theft = |it: &Fault| it.when.as_ref().is_some_and(|it| it.fact == FactKind::Taken);
+                let awaits_theft =
+                    |it: &FaultSpec| it.when.as_ref().is_some_and(|it| it.fact == FactKind::Taken);
                 if follows_join || spec.faults.first().is_none_or(awaits_theft) {
                     continue;
                 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
-    Application, Cck, Cloth, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec,
-    Fibonacci, Heat, Jacobi, Link, Links, NQueens, Nas, Options, PingPong, Qap, Receive, ReplicateTo, Salted,
-    Schedule, Sel, Simulator, Stealing, Synthetic, TaskGraph, Tic, Traffic,
+    ApplicationSpec, Cck, Cloth, Count, Crash, ExactTraffic, Exchange, Farm, FaultSpec, Federation,
+    FederationSpec, Fibonacci, Heat, Jacobi, Link, Links, NQueens, Nas, Options, PingPong, Qap, Receive,
+    ReplicateTo, Salted, Schedule, Sel, Simulator, Stealing, Synthetic, TaskGraph, Tic, Traffic,
 };
 use faultline_core::Span;
 
@@ -56,12 +56,12 @@ fn clusters(spec: &FederationSpec) -> Smaller {
             it.protocol.change_shared_options(|it| {
                 it.checkpoint_every_in.remove(gone);
             });
-            if let Application::Synthetic(Synthetic { traffic: Traffic::Exact(exact), .. }) =
+            if let ApplicationSpec::Synthetic(Synthetic { traffic: Traffic::Exact(exact), .. }) =
                 &mut it.application
             {
                 exact.messages.retain(|count| count.from != gone && count.to != gone);
             }
-            if let Application::Synthetic(Synthetic { traffic: Traffic::Random(random), .. }) =
+            if let ApplicationSpec::Synthetic(Synthetic { traffic: Traffic::Random(random), .. }) =
                 &mut it.application
             {
                 random.clusters.retain(|it| it.cluster != gone);
@@ -73,9 +73,9 @@ fn clusters(spec: &FederationSpec) -> Smaller {
 }
 
 /// Returns the clusters that a fault names.
-fn names(fault: &Fault) -> Vec<&str> {
-    let Fault { when, crash, pause, lose_cluster, link, partition, .. } = fault;
-    let Fault { slow_storage, full_storage, corrupt_storage, .. } = fault;
+fn names(fault: &FaultSpec) -> Vec<&str> {
+    let FaultSpec { when, crash, pause, lose_cluster, link, partition, .. } = fault;
+    let FaultSpec { slow_storage, full_storage, corrupt_storage, .. } = fault;
     let one = [
         when.as_ref().map(|it| &it.cluster),
         crash.as_ref().map(|it| &it.cluster),
@@ -123,8 +123,8 @@ fn presence(spec: &FederationSpec) -> Smaller {
     smaller
 }
 
-fn clamp(fault: &mut Fault, cluster: &str, last: u32) {
-    let Fault { crash, pause, slow_storage, full_storage, corrupt_storage, .. } = fault;
+fn clamp(fault: &mut FaultSpec, cluster: &str, last: u32) {
+    let FaultSpec { crash, pause, slow_storage, full_storage, corrupt_storage, .. } = fault;
     let all = [
         crash.as_mut().map(|it| (&it.cluster, &mut it.node)),
         pause.as_mut().map(|it| (&it.cluster, &mut it.node)),
@@ -142,12 +142,12 @@ fn clamp(fault: &mut Fault, cluster: &str, last: u32) {
 fn application(spec: &FederationSpec) -> Smaller {
     let put = |application| with(spec, |it| it.application = application);
     match &spec.application {
-        Application::Heat(heat) => {
+        ApplicationSpec::Heat(heat) => {
             let steps = fewer(heat.steps()).map(|steps| Heat { steps: Some(steps), ..heat.clone() });
             let rare = [0].map(|every| Heat { feedback_every: Some(every), ..heat.clone() });
-            steps.chain(rare).map(|it| put(Application::Heat(it))).collect()
+            steps.chain(rare).map(|it| put(ApplicationSpec::Heat(it))).collect()
         }
-        Application::Salted(salted) => {
+        ApplicationSpec::Salted(salted) => {
             let duration = salted.step_time() * u64::from(salted.steps());
             let scripted = scripts(spec, duration);
             let steps = fewer(salted.steps()).map(|steps| Salted { steps: Some(steps), ..salted.clone() });
@@ -156,10 +156,10 @@ fn application(spec: &FederationSpec) -> Smaller {
                 Salted { fan_out: Some(1), ..salted.clone() },
                 Salted { between: Some(if salted.between() > 0.5 { 1.0 } else { 0.5 }), ..salted.clone() },
             ];
-            let salted = steps.chain(others).map(|it| put(Application::Salted(it)));
+            let salted = steps.chain(others).map(|it| put(ApplicationSpec::Salted(it)));
             scripted.into_iter().map(put).chain(salted).collect()
         }
-        Application::Exchange(exchange) => {
+        ApplicationSpec::Exchange(exchange) => {
             let duration = exchange.step_time() * u64::from(exchange.exchanges());
             let exchanges = fewer(exchange.exchanges())
                 .map(|exchanges| Exchange { exchanges: Some(exchanges), ..exchange.clone() });
@@ -170,59 +170,59 @@ fn application(spec: &FederationSpec) -> Smaller {
             // No program is simpler than the others by itself, but another one may need fewer exchanges.
             let programs = (0..8).filter(|&it| it < exchange.pattern());
             let programs = programs.map(|pattern| Exchange { pattern: Some(pattern), ..exchange.clone() });
-            let smaller = exchanges.chain(ways).chain(programs).map(|it| put(Application::Exchange(it)));
+            let smaller = exchanges.chain(ways).chain(programs).map(|it| put(ApplicationSpec::Exchange(it)));
             scripts(spec, duration).into_iter().map(put).chain(smaller).collect()
         }
-        Application::Nas(nas) => {
+        ApplicationSpec::Nas(nas) => {
             let iterations = fewer(nas.iterations()).map(|it| Nas { iterations: Some(it), ..nas.clone() });
-            iterations.map(|it| put(Application::Nas(it))).collect()
+            iterations.map(|it| put(ApplicationSpec::Nas(it))).collect()
         }
-        Application::Farm(it) => {
+        ApplicationSpec::Farm(it) => {
             let pieces = fewer(it.pieces()).map(|pieces| Farm { pieces: Some(pieces), ..it.clone() });
-            pieces.map(|it| put(Application::Farm(it))).collect()
+            pieces.map(|it| put(ApplicationSpec::Farm(it))).collect()
         }
-        Application::PingPong(it) => {
+        ApplicationSpec::PingPong(it) => {
             let rounds = fewer(it.rounds()).map(|rounds| PingPong { rounds: Some(rounds), ..it.clone() });
-            rounds.map(|it| put(Application::PingPong(it))).collect()
+            rounds.map(|it| put(ApplicationSpec::PingPong(it))).collect()
         }
-        Application::Fibonacci(it) => {
+        ApplicationSpec::Fibonacci(it) => {
             let fewer = fewer(it.n()).map(|n| Fibonacci { n: Some(n), ..it.clone() });
-            fewer.map(|it| put(Application::Fibonacci(it))).collect()
+            fewer.map(|it| put(ApplicationSpec::Fibonacci(it))).collect()
         }
-        Application::NQueens(it) => {
+        ApplicationSpec::NQueens(it) => {
             let fewer =
                 fewer(it.n()).map(|n| NQueens { n: Some(n), depth: Some(it.depth().min(n)), ..it.clone() });
-            fewer.map(|it| put(Application::NQueens(it))).collect()
+            fewer.map(|it| put(ApplicationSpec::NQueens(it))).collect()
         }
-        Application::Qap(it) => {
+        ApplicationSpec::Qap(it) => {
             let fewer = fewer(it.depth()).map(|depth| Qap { depth: Some(depth), ..it.clone() });
-            fewer.map(|it| put(Application::Qap(it))).collect()
+            fewer.map(|it| put(ApplicationSpec::Qap(it))).collect()
         }
-        Application::TaskGraph(it) => {
+        ApplicationSpec::TaskGraph(it) => {
             let flatter = fewer(it.depth()).map(|depth| TaskGraph { depth: Some(depth), ..it.clone() });
             let narrower = fewer(it.width()).map(|width| TaskGraph { width: Some(width), ..it.clone() });
-            flatter.chain(narrower).map(|it| put(Application::TaskGraph(it))).collect()
+            flatter.chain(narrower).map(|it| put(ApplicationSpec::TaskGraph(it))).collect()
         }
-        Application::Cloth(it) => {
+        ApplicationSpec::Cloth(it) => {
             let shorter = fewer(it.iterations()).map(|all| Cloth { iterations: Some(all), ..it.clone() });
             let lower = fewer(it.rows()).map(|rows| Cloth { rows: Some(rows), ..it.clone() });
             let narrower = fewer(it.columns()).map(|columns| Cloth { columns: Some(columns), ..it.clone() });
-            shorter.chain(lower).chain(narrower).map(|it| put(Application::Cloth(it))).collect()
+            shorter.chain(lower).chain(narrower).map(|it| put(ApplicationSpec::Cloth(it))).collect()
         }
-        Application::Jacobi(it) => {
+        ApplicationSpec::Jacobi(it) => {
             let shorter = fewer(it.iterations()).map(|all| Jacobi { iterations: Some(all), ..it.clone() });
             let lower = fewer(it.rows()).map(|rows| Jacobi { rows: Some(rows), ..it.clone() });
             let narrower = fewer(it.columns()).map(|columns| Jacobi { columns: Some(columns), ..it.clone() });
             let untested = (it.test_every() > 0).then(|| Jacobi { test_every: Some(0), ..it.clone() });
             let all = shorter.chain(lower).chain(narrower).chain(untested);
-            all.map(|it| put(Application::Jacobi(it))).collect()
+            all.map(|it| put(ApplicationSpec::Jacobi(it))).collect()
         }
-        Application::Custom(_) => Vec::new(),
-        Application::Synthetic(synthetic) => {
+        ApplicationSpec::Custom(_) => Vec::new(),
+        ApplicationSpec::Synthetic(synthetic) => {
             let Traffic::Exact(exact) = &synthetic.traffic else { return Vec::new() };
             let put = |exact| {
                 let traffic = Traffic::Exact(exact);
-                put(Application::Synthetic(Synthetic { traffic, ..synthetic.clone() }))
+                put(ApplicationSpec::Synthetic(Synthetic { traffic, ..synthetic.clone() }))
             };
             let mut smaller = Vec::new();
             for (index, count) in exact.messages.iter().enumerate() {
@@ -244,7 +244,7 @@ fn application(spec: &FederationSpec) -> Smaller {
 }
 
 /// Returns applications that send only a few messages.
-fn scripts(spec: &FederationSpec, duration: Span) -> Vec<Application> {
+fn scripts(spec: &FederationSpec, duration: Span) -> Vec<ApplicationSpec> {
     const MESSAGES: [u32; 3] = [1, 2, 4];
     let pairs = |count: u32| {
         let names = || spec.clusters.iter();
@@ -256,7 +256,7 @@ fn scripts(spec: &FederationSpec, duration: Span) -> Vec<Application> {
     };
     let script = |count| {
         let traffic = Traffic::Exact(ExactTraffic { duration: Duration(duration), messages: pairs(count) });
-        Application::Synthetic(Synthetic {
+        ApplicationSpec::Synthetic(Synthetic {
             traffic,
             message: None,
             state: Some(faultline_api::quantity::Size(64)),
@@ -492,7 +492,7 @@ fn milliseconds(latency: u64) -> Link {
 fn details(spec: &FederationSpec) -> Smaller {
     let mut smaller = Vec::new();
     for (index, fault) in spec.faults.iter().enumerate() {
-        let mut put = |change: &dyn Fn(&mut Fault)| {
+        let mut put = |change: &dyn Fn(&mut FaultSpec)| {
             smaller.push(with(spec, |it| change(&mut it.faults[index])));
         };
         if let Some(lost) = &fault.lose_cluster {
@@ -529,16 +529,16 @@ fn details(spec: &FederationSpec) -> Smaller {
 mod tests {
     use super::*;
     use crate::chance::Chance;
-    use crate::scenario::{Protocol, Scenario};
+    use crate::scenario::{ProtocolName, Scenario};
 
     /// The number of seeds for each protocol.
     const SEEDS: u64 = 40;
 
-    fn drawn() -> impl Iterator<Item = (Protocol, u64, Federation)> {
+    fn drawn() -> impl Iterator<Item = (ProtocolName, u64, Federation)> {
         let of = |protocol| {
             (0..SEEDS).map(move |seed| (protocol, seed, Scenario::new(seed, Some(protocol), None).federation))
         };
-        Protocol::all().filter(|it| !it.is_custom()).flat_map(of)
+        ProtocolName::all().filter(|it| !it.is_custom()).flat_map(of)
     }
 
     /// Describes how a candidate simplified the federation.

@@ -2,7 +2,7 @@
 
 mod start_again;
 
-use faultline_api::resource::{Custom, FederationSpec, Protocol};
+use faultline_api::resource::{Custom, FederationSpec, ProtocolSpec};
 use faultline_catalog::CustomProtocol;
 use faultline_catalog::custom::add_protocol;
 use faultline_checker::Property;
@@ -41,7 +41,7 @@ fn a_file_that_names_the_protocol_describes_the_same_run() {
         let serde_json::Value::Object(parameters) = parameters else {
             panic!("the parameters are an object")
         };
-        Protocol::Custom(Custom { name: "start-again".to_owned(), parameters })
+        ProtocolSpec::Custom(Custom { name: "start-again".to_owned(), parameters })
     };
     for seed in 0..5 {
         for accepts_stale in [false, true] {

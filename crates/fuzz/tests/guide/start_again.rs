@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use faultline_core::{
-    Birth, Cause, Claim, Gauges, Host, Incarnation, Input, Membership, MessageId, Payload, Position, Promise,
-    Promises, Protocol, ProtocolTypes, Role, Scope, Time, Vectors,
+    Cause, Claim, Gauges, Host, Incarnation, Input, LifeStart, Membership, MessageId, Payload, Position,
+    Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Time, Vectors,
 };
 use serde::{Deserialize, Serialize};
 
@@ -56,10 +56,10 @@ impl Protocol for StartAgain {
         Vec::new()
     }
 
-    fn start(birth: Birth<Config>, _: Time, host: &mut dyn Host<Self>) -> Self {
-        let (config, early) = (birth.config, Vec::new());
+    fn start(start: LifeStart<Config>, _: Time, host: &mut dyn Host<Self>) -> Self {
+        let (config, early) = (start.config, Vec::new());
         let mut this = StartAgain { config, incarnation: Incarnation(0), is_running: false, early };
-        this.update(&birth.membership, host);
+        this.update(&start.membership, host);
         this
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use faultline_checker::{Property, Verdict};
 use faultline_core::FactKind;
-use faultline_fuzz::{Coverage, Observed, Protocol, Scenario, Shares, repeats, run};
+use faultline_fuzz::{Coverage, Observed, ProtocolName, Scenario, Shares, repeats, run};
 
 /// Runs the first scenarios of a protocol, none of which may have a violation. Returns the coverage, and how often
 /// each of these properties was judged.
@@ -18,7 +18,7 @@ fn clean_from<const N: usize>(
     seeds: Range<u64>,
     properties: [Property; N],
 ) -> (Shares, [u64; N]) {
-    let protocol: Protocol = protocol.parse().unwrap();
+    let protocol: ProtocolName = protocol.parse().unwrap();
     let mut coverage = Coverage::default();
     let mut judged = [0; N];
     let mut wrong = Vec::new();
@@ -189,7 +189,7 @@ fn ten_thousand_seeds_of_each_protocol_are_clean() {
     let setting = |name: &str, default| std::env::var(name).map_or(default, |it| it.parse().unwrap());
     let (from, count) = (setting("CLEAN_FROM", 0), setting("CLEAN_COUNT", 10_000));
     let only = std::env::var("CLEAN_PROTOCOL").ok();
-    for protocol in Protocol::all().filter(|it| only.as_ref().is_none_or(|only| only == it.name())) {
+    for protocol in ProtocolName::all().filter(|it| only.as_ref().is_none_or(|only| only == it.name())) {
         let (shares, []) = clean_from(protocol.name(), from..from + count, []);
         println!("{protocol}: {} runs from seed {from}, {:?}", shares.runs, shares.verdicts);
     }

@@ -3,13 +3,14 @@
 use faultline_checker::Verdict;
 use faultline_core::Fact;
 use faultline_fuzz::{
-    Coverage, Directions, Observed, Protocol, Scenario, Shares, Trial, directed_scenario, is_directed, run,
+    Coverage, Directions, Observed, ProtocolName, Scenario, Shares, Trial, directed_scenario, is_directed,
+    run,
 };
 
 /// Runs directed schedules, none of which may have a violation. Returns the number of kinds of second faults, and
 /// the number of schedules in which one took effect.
 fn clean(protocol: &str, seeds: u64) -> (usize, u64) {
-    let protocol: Protocol = protocol.parse().unwrap();
+    let protocol: ProtocolName = protocol.parse().unwrap();
     let mut directions = Directions::default();
     let mut effective = 0;
     for seed in 0..seeds {
@@ -41,7 +42,7 @@ fn second_faults_at_moments_that_matter_are_survived() {
 }
 
 /// Returns the coverage of schedules of a protocol, none of which may have a violation.
-fn coverage(protocol: Protocol, seeds: impl Iterator<Item = u64>, is_guided: bool) -> Shares {
+fn coverage(protocol: ProtocolName, seeds: impl Iterator<Item = u64>, is_guided: bool) -> Shares {
     let mut coverage = Coverage::default();
     for seed in seeds {
         let scenario = match is_guided {
@@ -58,7 +59,7 @@ fn coverage(protocol: Protocol, seeds: impl Iterator<Item = u64>, is_guided: boo
 #[test]
 fn directed_seeds_strike_more_writes_before_their_announcement_than_random_ones() {
     for protocol in ["hc3i", "independent", "coordinated"] {
-        let protocol: Protocol = protocol.parse().unwrap();
+        let protocol: ProtocolName = protocol.parse().unwrap();
         let of_kind = |is_wanted: bool| (0..).filter(move |&it| is_directed(it) == is_wanted).take(160);
         let (directed, random) =
             (coverage(protocol, of_kind(true), true), coverage(protocol, of_kind(false), false));
@@ -71,7 +72,7 @@ fn directed_seeds_strike_more_writes_before_their_announcement_than_random_ones(
 
 #[test]
 fn a_directed_schedule_depends_on_the_seed_and_the_coverage_alone() {
-    let protocol: Protocol = "hc3i".parse().unwrap();
+    let protocol: ProtocolName = "hc3i".parse().unwrap();
     let coverage = Coverage::default();
     let scenario = || directed_scenario(7, Some(protocol), coverage.steering()).unwrap();
     assert_eq!(scenario(), scenario());

@@ -1,17 +1,17 @@
 //! Small mistakes in the code of protocols, each of which the corresponding property must detect.
 
 use faultline_api::quantity::Duration;
-use faultline_api::resource::{BadStorage, Fault};
+use faultline_api::resource::{BadStorage, FaultSpec};
 use faultline_catalog::Defect;
 use faultline_checker::Property;
 use faultline_core::Span;
 use faultline_core::fault::Outcome;
-use faultline_fuzz::{Protocol, Scenario, run};
+use faultline_fuzz::{ProtocolName, Scenario, run};
 use faultline_protocols::{cck, chandy_lamport, hc3i, hydee, theft};
 
 /// Returns the first of 60 seeds at which the property is violated.
 fn first(defect: Defect, protocol: &str, property: Property) -> Option<u64> {
-    let protocol: Protocol = protocol.parse().unwrap();
+    let protocol: ProtocolName = protocol.parse().unwrap();
     (0..60).find(|&seed| {
         let trial = run(Scenario::new(seed, Some(protocol), Some(defect))).unwrap();
         trial.violated().any(|it| it == property)
@@ -62,7 +62,7 @@ fn a_process_that_acts_before_its_first_checkpoint_is_found() {
 #[test]
 fn a_holder_that_reports_its_storage_as_complete_too_early_is_found() {
     let defect = Some(Defect::Tic(theft::Defect::FilledOnArrival));
-    let protocol: Protocol = "tic".parse().unwrap();
+    let protocol: ProtocolName = "tic".parse().unwrap();
     let found = (0..300).find(|&seed| {
         let trial = run(Scenario::new(seed, Some(protocol), defect)).unwrap();
         trial.violated().any(|it| it == Property::DurableBeforeCommit)
@@ -106,7 +106,7 @@ fn waste_is_found_by_the_corresponding_property() {
 #[test]
 fn a_partition_repeats_a_write_that_failed() {
     let stalls = |mutation: Option<cck::Defect>| {
-        let protocol: Protocol = "cck".parse().unwrap();
+        let protocol: ProtocolName = "cck".parse().unwrap();
         let stalled = (0..10).filter(|&seed| {
             let mut scenario = Scenario::new(seed, Some(protocol), mutation.map(Defect::Cck));
             let spec = &mut scenario.federation.spec;
@@ -114,7 +114,7 @@ fn a_partition_repeats_a_write_that_failed() {
             let span = Duration(Span::from_millis(300));
             let full = BadStorage { process: None, cluster, node: Some(0), span: Some(span) };
             let at = Some(Duration(Span::from_millis(1)));
-            spec.faults = vec![Fault { at, full_storage: Some(full), ..Fault::default() }];
+            spec.faults = vec![FaultSpec { at, full_storage: Some(full), ..FaultSpec::default() }];
             let trial = run(scenario).unwrap();
             assert_eq!(trial.violated().count(), 0, "seed {seed}");
             trial.manifest.outcome != Some(Outcome::Completed)

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Birth, Boot, Claim, ClusterId, Incarnation, Membership, Position, Presence, ProcessId, Role,
+    Attempt, Boot, Claim, ClusterId, Incarnation, LifeStart, Membership, Position, Presence, ProcessId, Role,
     Time, To,
 };
 use faultline_dataflow::partition::PartitionHost;
@@ -57,8 +57,8 @@ enum Activity {
 }
 
 impl Coordinator {
-    pub(super) fn start(birth: Birth<Config>, now: Time, host: &dyn PartitionHost<Cck>) -> Coordinator {
-        let Birth { me, boot, membership, config, .. } = birth;
+    pub(super) fn start(start: LifeStart<Config>, now: Time, host: &dyn PartitionHost<Cck>) -> Coordinator {
+        let LifeStart { me, boot, membership, config, .. } = start;
         let is_first = boot == Boot::Fresh;
         Coordinator {
             me,

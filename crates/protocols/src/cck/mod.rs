@@ -30,8 +30,8 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Boot, Incarnation, Membership, Position, ProcessId, Promise, Promises, ProtocolTypes, Role, Scope,
-    Span, Time, To,
+    Boot, Incarnation, LifeStart, Membership, Position, ProcessId, Promise, Promises, ProtocolTypes, Role,
+    Scope, Span, Time, To,
 };
 use faultline_dataflow::partition::{Delivery, Executed, PartitionHost, PartitionInput, PartitionProtocol};
 use faultline_dataflow::plan::Value;
@@ -154,9 +154,9 @@ impl PartitionProtocol for Cck {
         core::iter::once(Role::RECOVERY_PROCESS).chain((0..servers).map(|_| Role::STORAGE_SERVER)).collect()
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn PartitionHost<Self>) -> Self {
-        let Birth { me, boot, .. } = birth;
-        let (config, membership) = (birth.config.clone(), birth.membership.clone());
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn PartitionHost<Self>) -> Self {
+        let LifeStart { me, boot, .. } = start;
+        let (config, membership) = (start.config.clone(), start.membership.clone());
         let role = membership.member(me).role;
         let coordinator_id = membership
             .with_role(Role::RECOVERY_PROCESS)
@@ -177,7 +177,7 @@ impl PartitionProtocol for Cck {
             membership: membership.clone(),
         };
         if role == Role::RECOVERY_PROCESS {
-            let mut coordinator = Coordinator::start(birth, now, host);
+            let mut coordinator = Coordinator::start(start, now, host);
             coordinator.update_membership(membership, now, host);
             this.coordinator = Some(coordinator);
         } else if boot != Boot::Fresh {

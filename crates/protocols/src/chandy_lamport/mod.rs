@@ -16,7 +16,7 @@ mod rank;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use faultline_core::{Birth, Gauges, Host, Input, Promises, Protocol, ProtocolTypes, Role, Time};
+use faultline_core::{Gauges, Host, Input, LifeStart, Promises, Protocol, ProtocolTypes, Role, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, Grouped};
@@ -105,11 +105,11 @@ pub enum Control {
         collects: bool,
     },
     /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::Message),
+    Group(group::GroupMessage),
 }
 
-impl From<group::Message> for Control {
-    fn from(message: group::Message) -> Control {
+impl From<group::GroupMessage> for Control {
+    fn from(message: group::GroupMessage) -> Control {
         Control::Group(message)
     }
 }
@@ -155,15 +155,15 @@ impl Protocol for ChandyLamport {
         config.extra_processes()
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let options = &birth.config;
-        let mut membership = options.membership(&birth, group_rules(options.defects));
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let options = &start.config;
+        let mut membership = options.membership(&start, group_rules(options.defects));
         if options.defects.has(Defect::OneCopyTooFew) {
             membership.placement = membership.placement.one_fewer();
         }
         let retry_every = options.retry_every;
-        ChandyLamport(match birth.membership.member(birth.me).role {
-            Role::RANK => Process::Rank(Box::new(Rank::start(membership, birth.config, now, host))),
+        ChandyLamport(match start.membership.member(start.me).role {
+            Role::RANK => Process::Rank(Box::new(Rank::start(membership, start.config, now, host))),
             _ => Process::Server(Box::new(group::Server::new(membership, retry_every, host))),
         })
     }

@@ -64,7 +64,7 @@ struct Coordinator {
 
 impl Rank {
     pub(super) fn start(
-        membership: group::Membership,
+        membership: group::GroupParameters,
         config: Arc<Config>,
         now: Time,
         host: &mut dyn Host<ChandyLamport>,
@@ -453,7 +453,7 @@ impl Rank {
             Control::Durable(checkpoint) => self.durable(from, checkpoint, now, host),
             Control::Commit { checkpoint, collects } => self.commit(checkpoint, collects, now, host),
             Control::Group(message) => {
-                if let group::Message::Stored(name) = message
+                if let group::GroupMessage::Stored(name) = message
                     && let Some(written) = self.written()
                 {
                     written.confirmed(from, name);

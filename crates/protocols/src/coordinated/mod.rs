@@ -20,7 +20,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Birth, Gauges, Host, Input, ProcessId, Promises, Protocol, ProtocolTypes, Role, Time};
+use faultline_core::{
+    Gauges, Host, Input, LifeStart, ProcessId, Promises, Protocol, ProtocolTypes, Role, Time,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, Grouped};
@@ -156,11 +158,11 @@ pub enum Control {
         collects: bool,
     },
     /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::Message),
+    Group(group::GroupMessage),
 }
 
-impl From<group::Message> for Control {
-    fn from(message: group::Message) -> Control {
+impl From<group::GroupMessage> for Control {
+    fn from(message: group::GroupMessage) -> Control {
         Control::Group(message)
     }
 }
@@ -209,15 +211,15 @@ impl Protocol for Coordinated {
         config.options.extra_processes()
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let options = &birth.config.options;
-        let mut membership = options.membership(&birth, group_rules(options.defects));
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let options = &start.config.options;
+        let mut membership = options.membership(&start, group_rules(options.defects));
         if options.defects.has(Defect::OneCopyTooFew) {
             membership.placement = membership.placement.one_fewer();
         }
         let retry_every = options.retry_every;
-        Coordinated(match birth.membership.member(birth.me).role {
-            Role::RANK => Process::Rank(Box::new(Rank::start(membership, birth.config, now, host))),
+        Coordinated(match start.membership.member(start.me).role {
+            Role::RANK => Process::Rank(Box::new(Rank::start(membership, start.config, now, host))),
             _ => Process::Server(Box::new(group::Server::new(membership, retry_every, host))),
         })
     }

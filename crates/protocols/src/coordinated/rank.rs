@@ -26,7 +26,7 @@ pub(super) struct Rank {
 
 impl Rank {
     pub(super) fn start(
-        membership: group::Membership,
+        membership: group::GroupParameters,
         config: Arc<Config>,
         now: Time,
         host: &mut dyn Host<Coordinated>,
@@ -142,7 +142,7 @@ impl Rank {
             Control::Drained(checkpoint) => self.drained(from, checkpoint, now, host),
             Control::Commit { checkpoint, collects } => self.commit(checkpoint, collects, now, host),
             Control::Group(message) => {
-                if let group::Message::Stored(name) = message {
+                if let group::GroupMessage::Stored(name) = message {
                     self.member.confirmed(from, name);
                 }
                 self.group.handle(from, message, host);

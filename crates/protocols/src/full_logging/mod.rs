@@ -20,7 +20,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Footprint, Gauges, Host, Input, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
+    Footprint, Gauges, Host, Input, LifeStart, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
     defects,
 };
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ defects! {
     ActionsDropped,
     /// The recovery process announces a level before all processes have reported their orphan messages.
     NoBarrier,
-    /// A level from an older round opens the gate.
+    /// A level from an older round admits messages.
     OlderLevelObeyed,
     /// A channel's state from an older round counts.
     OlderSyncAccepted,
@@ -83,13 +83,13 @@ pub enum Control {
     /// The sender's committed checkpoint contains this part of the shared channels (R8).
     Settled(Settled),
     /// Rounds of recovery (R1, R9 to R14).
-    Round(phases::Message),
+    Round(phases::RoundMessage),
     /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::Message),
+    Group(group::GroupMessage),
 }
 
-impl From<group::Message> for Control {
-    fn from(message: group::Message) -> Control {
+impl From<group::GroupMessage> for Control {
+    fn from(message: group::GroupMessage) -> Control {
         Control::Group(message)
     }
 }
@@ -100,8 +100,8 @@ impl From<Settled> for Control {
     }
 }
 
-impl From<phases::Message> for Control {
-    fn from(message: phases::Message) -> Control {
+impl From<phases::RoundMessage> for Control {
+    fn from(message: phases::RoundMessage) -> Control {
         Control::Round(message)
     }
 }
@@ -149,27 +149,27 @@ impl Protocol for FullLogging {
         core::iter::once(Role::RECOVERY_PROCESS).chain(config.placement.server()).collect()
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let Birth { me, boot, config, .. } = &birth;
-        let role = birth.membership.member(*me).role;
-        let view = phases::view(Scope::Process, true, birth.membership.clone());
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let LifeStart { me, boot, config, .. } = &start;
+        let role = start.membership.member(*me).role;
+        let view = phases::view(Scope::Process, true, start.membership.clone());
         let (mut placement, defects) = (config.placement, config.defects);
         if defects.has(Defect::OneCopyTooFew) {
             placement = placement.one_fewer();
         }
         let copies_first = !defects.has(Defect::ReadyBeforeCopies);
         let rules = group::Rules { copies_first, ..group::Rules::ALL };
-        let membership = group::Membership { me: *me, boot: *boot, view, placement, rules };
+        let membership = group::GroupParameters { me: *me, boot: *boot, view, placement, rules };
         FullLogging(match role {
             Role::RECOVERY_PROCESS => {
                 let waits_for_reports = !defects.has(Defect::NoBarrier);
                 let rules = RecoveryRules { waits_for_reports, ..RecoveryRules::ALL };
-                Process::Recovery(Box::new(RecoveryProcess::start(&birth, Scope::Process, rules, host)))
+                Process::Recovery(Box::new(RecoveryProcess::start(&start, Scope::Process, rules, host)))
             }
             Role::STORAGE_SERVER => {
                 Process::Server(Box::new(group::Server::new(membership, config.retry_every, host)))
             }
-            _ => Process::Rank(Box::new(Rank::start(membership, birth.config, now, host))),
+            _ => Process::Rank(Box::new(Rank::start(membership, start.config, now, host))),
         })
     }
 

@@ -48,7 +48,7 @@ struct Arrival {
 
 impl Rank {
     pub(super) fn start(
-        membership: group::Membership,
+        membership: group::GroupParameters,
         config: Arc<Config>,
         now: Time,
         host: &mut ProtocolHost,
@@ -306,7 +306,7 @@ impl Rank {
             }
             Control::Round(message) => self.handle_round_message(from, message, host),
             Control::Group(message) => {
-                if let group::Message::Stored(name) = message {
+                if let group::GroupMessage::Stored(name) = message {
                     self.checkpoints.confirmed(from, name);
                     self.checkpoint_completes(now, host);
                 }
@@ -342,22 +342,27 @@ impl Rank {
 
     // ---- Rounds (R9 to R13).
 
-    fn handle_round_message(&mut self, from: ProcessId, message: phases::Message, host: &mut ProtocolHost) {
+    fn handle_round_message(
+        &mut self,
+        from: ProcessId,
+        message: phases::RoundMessage,
+        host: &mut ProtocolHost,
+    ) {
         let Rank { group, logs, phases, rounds, .. } = self;
         match message {
-            phases::Message::Begin { epoch, failed, .. } => {
+            phases::RoundMessage::Begin { epoch, failed, .. } => {
                 rounds.begin(epoch, failed, group, logs, phases, host);
             }
-            phases::Message::Sync { epoch, present, committed } => {
+            phases::RoundMessage::Sync { epoch, present, committed } => {
                 rounds.synchronised(from, epoch, (present, committed), group, logs, phases, host);
             }
-            phases::Message::Level { epoch, level } => {
+            phases::RoundMessage::Level { epoch, level } => {
                 if rounds.level(epoch, level, &group.view) && !group.is_recovering() {
                     self.logs.peers().into_iter().for_each(|peer| self.pump(peer, host));
                     self.proceed(host);
                 }
             }
-            phases::Message::Report { .. } | phases::Message::Replayed { .. } => {
+            phases::RoundMessage::Report { .. } | phases::RoundMessage::Replayed { .. } => {
                 unreachable!("the recovery process handles these")
             }
         }

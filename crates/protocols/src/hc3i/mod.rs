@@ -47,9 +47,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Boot, ClusterId, Counters, Footprint, Gauges, GroupId, Host, ImageName, Incarnation, Input, Life,
-    Membership, MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol,
-    ProtocolTypes, Role, Sn, Time, To, Vectors,
+    Boot, ClusterId, Counters, Footprint, Gauges, GroupId, Host, ImageName, Incarnation, Input, Life,
+    LifeStart, Membership, MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises,
+    Protocol, ProtocolTypes, Role, Sn, Time, To, Vectors,
 };
 
 pub use crate::machines::Checkpoint;
@@ -230,8 +230,8 @@ impl Protocol for Hc3i {
         }
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut ProtocolHost) -> Self {
-        let Birth { me, life, boot, membership, config, record, .. } = birth;
+    fn start(start: LifeStart<Config>, now: Time, host: &mut ProtocolHost) -> Self {
+        let LifeStart { me, life, boot, membership, config, record, .. } = start;
         let is_rank = membership.member(me).role == Role::RANK;
         let cluster = config.scope.group_of(&membership, me);
         let members = if is_rank { config.scope.members(&membership, cluster) } else { Arc::from([]) };

@@ -28,15 +28,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Footprint, Gauges, Host, Input, MessageId, Payload, ProcessId, Promise, Promises, Protocol,
+    Footprint, Gauges, Host, Input, LifeStart, MessageId, Payload, ProcessId, Promise, Promises, Protocol,
     ProtocolTypes, Role, Scope, Time,
 };
 use serde::{Deserialize, Serialize};
 
 pub use crate::machines::Checkpoint;
-pub use crate::machines::group::{Message as GroupMessage, RestoreNo};
-pub use crate::machines::logs::{Channel, Content, Covered, Head, LogSize, Logged, SegmentNo, Settled};
-pub use crate::machines::phases::{AppAction, Message as RoundMessage, Orphan, Phase, Phases};
+pub use crate::machines::group::{GroupMessage, RestoreNo};
+pub use crate::machines::logs::{Channel, Content, Covered, Head, LogSegmentNo, LogSize, Logged, Settled};
+pub use crate::machines::phases::{AppAction, Orphan, Phase, Phases, RoundMessage};
 pub use config::{Config, Defect, Defects, Rule};
 
 use crate::machines::group;
@@ -161,25 +161,25 @@ impl Protocol for Hydee {
         core::iter::once(Role::RECOVERY_PROCESS).chain(config.placement.server()).collect()
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let Birth { me, boot, config, .. } = &birth;
-        let role = birth.membership.member(*me).role;
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let LifeStart { me, boot, config, .. } = &start;
+        let role = start.membership.member(*me).role;
         let view = phases::view(
             Scope::Cluster,
             config.defects.obeys(Rule::ReplacedBeginsRound),
-            birth.membership.clone(),
+            start.membership.clone(),
         );
         let (placement, rules) = (config.copies(), config.group_rules());
-        let membership = group::Membership { me: *me, boot: *boot, view, placement, rules };
+        let membership = group::GroupParameters { me: *me, boot: *boot, view, placement, rules };
         Hydee(match role {
             Role::RECOVERY_PROCESS => {
                 let rules = config.recovery_rules();
-                Process::Recovery(Box::new(RecoveryProcess::start(&birth, Scope::Cluster, rules, host)))
+                Process::Recovery(Box::new(RecoveryProcess::start(&start, Scope::Cluster, rules, host)))
             }
             Role::STORAGE_SERVER => {
                 Process::Server(Box::new(group::Server::new(membership, config.retry_every, host)))
             }
-            _ => Process::Rank(Box::new(Rank::start(membership, birth.config, now, host))),
+            _ => Process::Rank(Box::new(Rank::start(membership, start.config, now, host))),
         })
     }
 

@@ -53,7 +53,7 @@ pub(super) struct Arrival {
 
 impl Rank {
     pub(super) fn start(
-        membership: group::Membership,
+        membership: group::GroupParameters,
         config: Arc<Config>,
         now: Time,
         host: &mut ProtocolHost,
@@ -177,7 +177,7 @@ impl Rank {
             Control::Settled(settled) => self.settled(from, settled),
             Control::Round(message) => self.handle_round_message(from, message, now, host),
             Control::Group(message) => {
-                if let group::Message::Stored(name) = message {
+                if let group::GroupMessage::Stored(name) = message {
                     if let Some(part) = &mut self.part {
                         part.confirmed(from, name);
                     }
@@ -235,26 +235,26 @@ impl Rank {
     fn handle_round_message(
         &mut self,
         from: ProcessId,
-        message: phases::Message,
+        message: phases::RoundMessage,
         now: Time,
         host: &mut ProtocolHost,
     ) {
         let Rank { group, logs, phases, rounds, .. } = self;
         match message {
-            phases::Message::Begin { epoch, failed, .. } => {
+            phases::RoundMessage::Begin { epoch, failed, .. } => {
                 rounds.begin(epoch, failed, group, logs, phases, host);
             }
-            phases::Message::Sync { epoch, present, committed } => {
+            phases::RoundMessage::Sync { epoch, present, committed } => {
                 rounds.synchronised(from, epoch, (present, committed), group, logs, phases, host);
             }
-            phases::Message::Level { epoch, level } => {
+            phases::RoundMessage::Level { epoch, level } => {
                 if rounds.level(epoch, level, &group.view) && !group.is_recovering() {
                     self.logs.peers().into_iter().for_each(|peer| self.pump(peer, host));
                     self.proceed(host);
                     self.maybe_write(now, host);
                 }
             }
-            phases::Message::Report { .. } | phases::Message::Replayed { .. } => {
+            phases::RoundMessage::Report { .. } | phases::RoundMessage::Replayed { .. } => {
                 unreachable!("the recovery process handles these")
             }
         }

@@ -54,7 +54,7 @@ pub use frozen::{InTransit, Interval};
 pub(crate) use gathering::Gathering;
 pub use options::{LoggingOptions, Options};
 pub(crate) use options::{promises, view};
-pub use pairs::Meet;
+pub use pairs::ChannelReport;
 pub(crate) use pairs::{PairRules, Pairs};
 pub(crate) use reads::Reads;
 pub(crate) use refill::Refill;

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use faultline_core::{Birth, Membership, Promise, Promises, Role, Scope, Span, Time};
+use faultline_core::{LifeStart, Membership, Promise, Promises, Role, Scope, Span, Time};
 
 use super::Schedule;
 use super::group::{self, Rules, View};
@@ -32,11 +32,11 @@ impl<D> Options<D> {
 
     /// Returns the parameters of the group that consists of the whole federation. `C` is the configuration of the
     /// protocol, of which these options are a part.
-    pub(crate) fn membership<C>(&self, birth: &Birth<C>, rules: Rules) -> group::Membership {
-        group::Membership {
-            me: birth.me,
-            boot: birth.boot,
-            view: view(birth.membership.clone()),
+    pub(crate) fn membership<C>(&self, start: &LifeStart<C>, rules: Rules) -> group::GroupParameters {
+        group::GroupParameters {
+            me: start.me,
+            boot: start.boot,
+            view: view(start.membership.clone()),
             placement: self.placement,
             rules,
         }

@@ -15,7 +15,7 @@ use super::logs::{Covered, Logging, Logs};
 
 /// From one process to another, if the group of either has failed: the state of the channels between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Meet {
+pub struct ChannelReport {
     /// Incarnation of the sender's group.
     pub from: Incarnation,
     /// Incarnation of the receiver's group.
@@ -76,9 +76,9 @@ impl Pairs {
 
     /// Closes the channels to and from groups that have failed, and reports their state to the live peers. Call this
     /// after each change of the membership, and after a rollback.
-    pub(crate) fn meet<P>(&mut self, group: &Group<P>, logs: &Logs<P>, host: &mut dyn Host<P>)
+    pub(crate) fn report<P>(&mut self, group: &Group<P>, logs: &Logs<P>, host: &mut dyn Host<P>)
     where
-        P: Logging<Control: From<Meet>>,
+        P: Logging<Control: From<ChannelReport>>,
     {
         if group.is_recovering() {
             return; // The state of the channels is about to be replaced.
@@ -97,38 +97,41 @@ impl Pairs {
             if pair.undecided.is_some() && !pair.is_told && group.view.is_up(peer) {
                 pair.is_told = true;
                 let committed = logs.committed(peer);
-                host.control(To::One(peer), Meet { from: own, to: theirs, present, committed }.into());
+                host.control(
+                    To::One(peer),
+                    ChannelReport { from: own, to: theirs, present, committed }.into(),
+                );
             }
         }
     }
 
     /// Returns whether a peer's report must wait, because the peer knows of a failure that this process has not
     /// learned of, or has not recovered from.
-    pub(crate) fn is_early<P: Logging>(group: &Group<P>, peer: ProcessId, meet: &Meet) -> bool {
-        meet.from > group.view.incarnation(group.view.group_of(peer)) || meet.to > group.incarnation
+    pub(crate) fn is_early<P: Logging>(group: &Group<P>, peer: ProcessId, report: &ChannelReport) -> bool {
+        report.from > group.view.incarnation(group.view.group_of(peer)) || report.to > group.incarnation
     }
 
     /// Handles a peer's report that is not early. Returns whether the channel resumes: messages that the peer lacks can
     /// be sent to it, in order, and those that it has are suppressed.
-    pub(crate) fn met<P>(
+    pub(crate) fn reported<P>(
         &mut self,
         group: &Group<P>,
         logs: &mut Logs<P>,
         peer: ProcessId,
-        report: Meet,
+        report: ChannelReport,
         host: &mut dyn Host<P>,
     ) -> bool
     where
-        P: Logging<Control: From<Meet>>,
+        P: Logging<Control: From<ChannelReport>>,
     {
-        let Meet { from, to, present, committed } = report;
+        let ChannelReport { from, to, present, committed } = report;
         let theirs = group.view.incarnation(group.view.group_of(peer));
         if (from < theirs || to < group.incarnation) && self.rules.drops_older {
             return false;
         }
         // The report may be handled before the failure that preceded it. An answer that is sent before its question
         // would be lost.
-        self.meet(group, logs, host);
+        self.report(group, logs, host);
         logs.settle(peer, committed);
         let channel = &logs.channels[&peer];
         let (sent, settled) = (channel.sent, channel.settled);

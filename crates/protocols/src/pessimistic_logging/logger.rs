@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Birth, Boot, Claim, Host, ImageName, Input, ProcessId, To};
+use faultline_core::{Boot, Claim, Host, ImageName, Input, LifeStart, ProcessId, To};
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Control, Defect, Determinant, PessimisticLogging, Recalled, Rule};
@@ -61,8 +61,8 @@ impl LoggedOrder {
 }
 
 impl Logger {
-    pub(super) fn start(birth: Birth<Config>, host: &mut LoggerHost) -> Logger {
-        let Birth { boot, membership, config, record, .. } = birth;
+    pub(super) fn start(start: LifeStart<Config>, host: &mut LoggerHost) -> Logger {
+        let LifeStart { boot, membership, config, record, .. } = start;
         let ranks = membership.with_role(faultline_core::Role::RANK).count();
         let recorded = record.and_then(|bytes| postcard::from_bytes::<Vec<Option<LoggedOrder>>>(&bytes).ok());
         let nothing = (boot != Boot::Replaced).then(LoggedOrder::default);

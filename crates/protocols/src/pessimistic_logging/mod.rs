@@ -28,14 +28,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Footprint, Gauges, Host, ImageName, Input, MessageId, Payload, ProcessId, Promise, Promises,
+    Footprint, Gauges, Host, ImageName, Input, LifeStart, MessageId, Payload, ProcessId, Promise, Promises,
     Protocol, ProtocolTypes, Role, Scope, Time,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, View};
 use crate::machines::logs::{self, Head, Logging, Settled};
-use crate::machines::{LoggingOptions, Meet, rules};
+use crate::machines::{ChannelReport, LoggingOptions, rules};
 use logger::Logger;
 use rank::Rank;
 
@@ -195,13 +195,13 @@ pub enum Control {
     /// The sender's committed checkpoint contains this part of the shared channels (R8).
     Settled(Settled),
     /// The state of the shared channels, after a failure (S3).
-    Meet(Meet),
+    ChannelReport(ChannelReport),
     /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::Message),
+    Group(group::GroupMessage),
 }
 
-impl From<group::Message> for Control {
-    fn from(message: group::Message) -> Control {
+impl From<group::GroupMessage> for Control {
+    fn from(message: group::GroupMessage) -> Control {
         Control::Group(message)
     }
 }
@@ -212,9 +212,9 @@ impl From<Settled> for Control {
     }
 }
 
-impl From<Meet> for Control {
-    fn from(meet: Meet) -> Control {
-        Control::Meet(meet)
+impl From<ChannelReport> for Control {
+    fn from(report: ChannelReport) -> Control {
+        Control::ChannelReport(report)
     }
 }
 
@@ -265,16 +265,16 @@ impl Protocol for PessimisticLogging {
         core::iter::once(Role::EVENT_LOGGER).chain(config.placement.server()).collect()
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let Birth { me, boot, membership, config, .. } = birth.clone();
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let LifeStart { me, boot, membership, config, .. } = start.clone();
         let role = membership.member(me).role;
         let (placement, view) = (config.placement, View::new(Scope::Process, None, membership));
         let copies_first = !config.defects.has(Defect::ReadyBeforeCopies);
         let rules = group::Rules { copies_first, ..group::Rules::ALL };
-        let membership = group::Membership { me, boot, view, placement, rules };
+        let membership = group::GroupParameters { me, boot, view, placement, rules };
         PessimisticLogging(match role {
             Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, now, host))),
-            Role::EVENT_LOGGER => Process::Logger(Box::new(Logger::start(birth, host))),
+            Role::EVENT_LOGGER => Process::Logger(Box::new(Logger::start(start, host))),
             _ => Process::Server(Box::new(group::Server::new(membership, config.retry_every, host))),
         })
     }

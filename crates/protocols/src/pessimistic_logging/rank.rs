@@ -60,7 +60,7 @@ enum Fate {
 
 impl Rank {
     pub(super) fn start(
-        membership: group::Membership,
+        membership: group::GroupParameters,
         config: Arc<Config>,
         now: Time,
         host: &mut ProtocolHost,
@@ -99,7 +99,7 @@ impl Rank {
             group,
         };
         this.watch_own_failures(now, host);
-        this.pairs.meet(&this.group, &this.logs, host);
+        this.pairs.report(&this.group, &this.logs, host);
         // The logger may have lost its storage before this life began.
         this.report_to_logger(this.group.view.is_up(this.logger), host);
         this
@@ -341,7 +341,7 @@ impl Rank {
     fn handle_message(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
         let is_early = match &message {
             Control::Settled(settled) => settled.to > self.position.incarnation,
-            Control::Meet(meet) => Pairs::is_early(&self.group, from, meet),
+            Control::ChannelReport(report) => Pairs::is_early(&self.group, from, report),
             Control::Group(message) => self.group.is_early(message),
             _ => false,
         };
@@ -353,15 +353,15 @@ impl Rank {
             Control::Settled(settled) => {
                 self.logs.settled(&self.group, from, settled);
             }
-            Control::Meet(meet) => {
-                if self.pairs.met(&self.group, &mut self.logs, from, meet, host) {
+            Control::ChannelReport(report) => {
+                if self.pairs.reported(&self.group, &mut self.logs, from, report, host) {
                     self.pump(from, host);
                 }
             }
             Control::Logged { upto } => self.logged(upto, host),
             Control::Recalled(recalled) => self.recalled(recalled, now, host),
             Control::Group(message) => {
-                if let group::Message::Stored(name) = message {
+                if let group::GroupMessage::Stored(name) = message {
                     self.checkpoints.confirmed(from, name);
                     self.checkpoint_completes(now, host);
                 }
@@ -458,7 +458,7 @@ impl Rank {
         let view = View::new(Scope::Process, None, membership);
         let old = core::mem::replace(&mut self.group.view, view);
         self.watch_own_failures(now, host);
-        self.pairs.meet(&self.group, &self.logs, host);
+        self.pairs.report(&self.group, &self.logs, host);
         for holder in self.group.restarted_holders(&old) {
             self.group.update_holder(holder, host);
             self.checkpoints.repeat(holder, host);
@@ -503,7 +503,7 @@ impl Rank {
         self.checkpoints.restored();
         self.proceed(host);
         self.checkpoints.restart_timer(now);
-        self.pairs.meet(&self.group, &self.logs, host);
+        self.pairs.report(&self.group, &self.logs, host);
         self.replay(now, host);
         if self.position.sn.0 == 0 {
             self.begin_checkpoint(now, host);

@@ -22,13 +22,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Footprint, Gauges, Host, Input, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
+    Footprint, Gauges, Host, Input, LifeStart, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, View};
 use crate::machines::logs::{self, Head, Logging, Settled};
-use crate::machines::{Checkpoint, InTransit, LoggingOptions, Meet, rules};
+use crate::machines::{ChannelReport, Checkpoint, InTransit, LoggingOptions, rules};
 use rank::Rank;
 
 /// Parameters of SPBC.
@@ -118,13 +118,13 @@ pub enum Control {
     /// The sender's committed checkpoint contains this part of the shared channels (R8).
     Settled(Settled),
     /// The state of the shared channels, after a failure (S3).
-    Meet(Meet),
+    ChannelReport(ChannelReport),
     /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::Message),
+    Group(group::GroupMessage),
 }
 
-impl From<group::Message> for Control {
-    fn from(message: group::Message) -> Control {
+impl From<group::GroupMessage> for Control {
+    fn from(message: group::GroupMessage) -> Control {
         Control::Group(message)
     }
 }
@@ -135,9 +135,9 @@ impl From<Settled> for Control {
     }
 }
 
-impl From<Meet> for Control {
-    fn from(meet: Meet) -> Control {
-        Control::Meet(meet)
+impl From<ChannelReport> for Control {
+    fn from(report: ChannelReport) -> Control {
+        Control::ChannelReport(report)
     }
 }
 
@@ -185,8 +185,8 @@ impl Protocol for Spbc {
         config.placement.server().into_iter().collect()
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let Birth { me, boot, membership, config, .. } = birth;
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let LifeStart { me, boot, membership, config, .. } = start;
         let role = membership.member(me).role;
         let placement = match config.defects.has(Defect::OneCopyTooFew) {
             true => config.placement.one_fewer(),
@@ -195,7 +195,7 @@ impl Protocol for Spbc {
         let copies_first = !config.defects.has(Defect::ReadyBeforeCopies);
         let rules = group::Rules { copies_first, ..group::Rules::ALL };
         let view = View::new(Scope::Cluster, None, membership);
-        let membership = group::Membership { me, boot, view, placement, rules };
+        let membership = group::GroupParameters { me, boot, view, placement, rules };
         Spbc(match role {
             Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, now, host))),
             _ => Process::Server(Box::new(group::Server::new(membership, config.retry_every, host))),

@@ -52,7 +52,7 @@ struct Arrival {
 
 impl Rank {
     pub(super) fn start(
-        membership: group::Membership,
+        membership: group::GroupParameters,
         config: Arc<Config>,
         now: Time,
         host: &mut ProtocolHost,
@@ -92,7 +92,7 @@ impl Rank {
             group,
         };
         this.watch_members(now, host);
-        this.pairs.meet(&this.group, &this.logs, host);
+        this.pairs.report(&this.group, &this.logs, host);
         this
     }
 
@@ -402,13 +402,13 @@ impl Rank {
             Control::Settled(settled) => {
                 self.logs.settled(&self.group, from, settled);
             }
-            Control::Meet(meet) => {
-                if self.pairs.met(&self.group, &mut self.logs, from, meet, host) {
+            Control::ChannelReport(report) => {
+                if self.pairs.reported(&self.group, &mut self.logs, from, report, host) {
                     self.pump(from, host);
                 }
             }
             Control::Group(message) => {
-                if let group::Message::Stored(name) = message {
+                if let group::GroupMessage::Stored(name) = message {
                     if let Some(part) = &mut self.part {
                         part.confirmed(from, name);
                     }
@@ -429,8 +429,8 @@ impl Rank {
             | Control::Drained(checkpoint)
             | Control::Commit(checkpoint) => checkpoint.position.incarnation > self.position.incarnation,
             Control::Settled(settled) => settled.to > self.position.incarnation,
-            Control::Meet(meet) => {
-                Pairs::is_early(&self.group, from, meet) && !self.is_mutated(Defect::EarlyMeetingHandled)
+            Control::ChannelReport(report) => {
+                Pairs::is_early(&self.group, from, report) && !self.is_mutated(Defect::EarlyMeetingHandled)
             }
             Control::Group(message) => self.group.is_early(message),
         }
@@ -466,7 +466,7 @@ impl Rank {
         let view = View::new(Scope::Cluster, None, membership);
         let old = core::mem::replace(&mut self.group.view, view);
         self.watch_members(now, host);
-        self.pairs.meet(&self.group, &self.logs, host);
+        self.pairs.report(&self.group, &self.logs, host);
         for holder in self.group.restarted_holders(&old) {
             self.group.update_holder(holder, host);
             if let Some(part) = &mut self.part {
@@ -521,7 +521,7 @@ impl Rank {
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.resumed(now);
         }
-        self.pairs.meet(&self.group, &self.logs, host);
+        self.pairs.report(&self.group, &self.logs, host);
         self.replay(now, host);
         if self.position.sn.0 == 0 {
             self.begin_checkpoint(now, host);

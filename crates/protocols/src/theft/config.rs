@@ -11,7 +11,7 @@ pub struct Config {
     /// under SEL, this is how often the log is truncated.
     pub tau: Span,
     /// The contents of stable storage.
-    pub record: Record,
+    pub record: StableState,
     /// Whether a thief takes a checkpoint before it asks for a task, as printed (section 4, event CP0).
     /// Correctness does not depend on it. SEL has no such checkpoint.
     pub before_asking: bool,
@@ -26,7 +26,7 @@ pub struct Config {
 
 /// The part of a process's state that stable storage contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Record {
+pub enum StableState {
     /// The graph, as of the newest checkpoint: theft-induced checkpointing (TIC).
     #[default]
     Graph,

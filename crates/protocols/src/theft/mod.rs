@@ -44,13 +44,13 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Boot, Claim, ImageName, Life, Membership, ProcessId, Promise, Promises, ProtocolTypes, Role,
+    Boot, Claim, ImageName, Life, LifeStart, Membership, ProcessId, Promise, Promises, ProtocolTypes, Role,
     Scope, Theft, Time, To,
 };
-use faultline_dataflow::recovery::{Host, Input, Leg, Recovery};
+use faultline_dataflow::recovery::{Leg, TaskHost, TaskInput, TaskProtocol};
 use faultline_dataflow::successor;
 
-pub use config::{Config, Defect, Defects, Record};
+pub use config::{Config, Defect, Defects, StableState};
 use copies::{Copies, Request, Search, is_checkpoint};
 use message::{Head, Message};
 use stable::Stable;
@@ -86,7 +86,7 @@ impl ProtocolTypes for TaskRecovery {
     type Saved = ();
 }
 
-impl Recovery for TaskRecovery {
+impl TaskProtocol for TaskRecovery {
     type Config = Config;
     const FIFO: bool = false;
 
@@ -94,9 +94,9 @@ impl Recovery for TaskRecovery {
         let promises = [Promise::Containment, Promise::CheckpointedFirst];
         let all = Promises::of_scope(Scope::Process).with(&promises);
         match config.record {
-            Record::Events => all.with(&[Promise::EventsLogged]),
-            Record::Graph if !config.before_asking => all.with(&[Promise::ForcedByThefts]),
-            Record::Graph => all,
+            StableState::Events => all.with(&[Promise::EventsLogged]),
+            StableState::Graph if !config.before_asking => all.with(&[Promise::ForcedByThefts]),
+            StableState::Graph => all,
         }
     }
 
@@ -108,11 +108,11 @@ impl Recovery for TaskRecovery {
     }
 
     fn logs(config: &Config) -> bool {
-        config.record == Record::Events
+        config.record == StableState::Events
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let Birth { me, life, boot, membership, config, .. } = birth;
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn TaskHost<Self>) -> Self {
+        let LifeStart { me, life, boot, membership, config, .. } = start;
         let is_rank = membership.member(me).role == Role::RANK;
         let mut this = TaskRecovery {
             me,
@@ -142,12 +142,12 @@ impl Recovery for TaskRecovery {
         this
     }
 
-    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
+    fn handle(&mut self, input: TaskInput<Self>, now: Time, host: &mut dyn TaskHost<Self>) {
         match input {
-            Input::Due(theft, leg) => self.due(theft, leg, host),
-            Input::Unwanted(theft, leg, from) => self.unwanted(theft, leg, from, host),
-            Input::Control { from, message } => self.handle_message(from, message, host),
-            Input::Image { from, image } => {
+            TaskInput::Due(theft, leg) => self.due(theft, leg, host),
+            TaskInput::Unwanted(theft, leg, from) => self.unwanted(theft, leg, from, host),
+            TaskInput::Control { from, message } => self.handle_message(from, message, host),
+            TaskInput::Image { from, image } => {
                 if image.name.owner == from {
                     let is_fenced = !self.config.defects.has(Defect::StorageUnfenced);
                     let name = image.name;
@@ -162,13 +162,15 @@ impl Recovery for TaskRecovery {
                     self.found(&image, host);
                 }
             }
-            Input::Persisted(name) => self.written(name, true, host),
-            Input::PersistFailed(name) => self.written(name, false, host),
-            Input::Read { name, image } => self.read(name, image.as_ref(), host),
-            Input::Listed(images) => self.listed(images.into_iter().map(|(name, _)| name).collect(), host),
-            Input::Membership(membership) => self.membership_changed(membership, host),
-            Input::Timeout => self.stable.timeout(&self.config, &self.membership, now, host),
-            Input::Changed | Input::Recorded { .. } => {}
+            TaskInput::Persisted(name) => self.written(name, true, host),
+            TaskInput::PersistFailed(name) => self.written(name, false, host),
+            TaskInput::Read { name, image } => self.read(name, image.as_ref(), host),
+            TaskInput::Listed(images) => {
+                self.listed(images.into_iter().map(|(name, _)| name).collect(), host)
+            }
+            TaskInput::Membership(membership) => self.membership_changed(membership, host),
+            TaskInput::Timeout => self.stable.timeout(&self.config, &self.membership, now, host),
+            TaskInput::Changed | TaskInput::Recorded { .. } => {}
         }
         if self.is_running && !self.is_lost {
             self.settle(now, host);
@@ -196,7 +198,7 @@ impl Recovery for TaskRecovery {
 
 impl TaskRecovery {
     /// Completes writes, starts the next one, and sends the legs that waited for them.
-    fn settle(&mut self, now: Time, host: &mut dyn Host<Self>) {
+    fn settle(&mut self, now: Time, host: &mut dyn TaskHost<Self>) {
         while let Some(name) = self.stable.complete(&self.config, &self.membership, host) {
             self.copies.settle(name, host);
             if is_checkpoint(name) {
@@ -208,7 +210,7 @@ impl TaskRecovery {
     }
 
     /// Handles the end of a write to this process's storage.
-    fn written(&mut self, name: ImageName, is_durable: bool, host: &mut dyn Host<Self>) {
+    fn written(&mut self, name: ImageName, is_durable: bool, host: &mut dyn TaskHost<Self>) {
         if name.owner == self.me {
             return self.stable.written(name, is_durable);
         }
@@ -223,10 +225,10 @@ impl TaskRecovery {
     }
 
     /// Handles a leg that the graph is ready to send.
-    fn due(&mut self, theft: Theft, leg: Leg, host: &mut dyn Host<Self>) {
+    fn due(&mut self, theft: Theft, leg: Leg, host: &mut dyn TaskHost<Self>) {
         let Config { before_asking, record, defects, .. } = *self.config;
         let goes_at_once = match leg {
-            Leg::Ask => !before_asking || record == Record::Events,
+            Leg::Ask => !before_asking || record == StableState::Events,
             Leg::Task => defects.has(Defect::TaskBeforeRecord),
             Leg::Result => defects.has(Defect::ResultBeforeRecord),
             Leg::Receipt => defects.has(Defect::ReceiptAtMerge),
@@ -243,7 +245,7 @@ impl TaskRecovery {
         }
     }
 
-    fn unwanted(&mut self, theft: Theft, leg: Leg, from: ProcessId, host: &mut dyn Host<Self>) {
+    fn unwanted(&mut self, theft: Theft, leg: Leg, from: ProcessId, host: &mut dyn TaskHost<Self>) {
         match leg {
             // The sender answers for the victim, even if this process has not yet learned that the victim has failed.
             Leg::Task if self.takes_for_own(theft, host) => {}
@@ -254,7 +256,7 @@ impl TaskRecovery {
         }
     }
 
-    fn handle_message(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Self>) {
+    fn handle_message(&mut self, from: ProcessId, message: Message, host: &mut dyn TaskHost<Self>) {
         match message {
             Message::Durable(name) => self.stable.is_at(name, from),
             Message::Fetch(owner, beyond) => {
@@ -290,7 +292,7 @@ impl TaskRecovery {
 
     /// Handles the announcement that `from` now answers for these processes: messages sent to them earlier
     /// may be lost.
-    fn reconcile_with(&mut self, from: ProcessId, processes: &[ProcessId], host: &mut dyn Host<Self>) {
+    fn reconcile_with(&mut self, from: ProcessId, processes: &[ProcessId], host: &mut dyn TaskHost<Self>) {
         let concerns = |process: ProcessId| processes.contains(&process);
         let defects = self.config.defects;
         if host.asking().is_some_and(|it| concerns(it.victim)) && !defects.has(Defect::AskingNotStopped) {
@@ -311,7 +313,7 @@ impl TaskRecovery {
     }
 
     /// Reports the state of a task that was lent to this process, or to one that it answers for.
-    fn asked_about(&mut self, from: ProcessId, theft: Theft, host: &mut dyn Host<Self>) {
+    fn asked_about(&mut self, from: ProcessId, theft: Theft, host: &mut dyn TaskHost<Self>) {
         if !host.is_mine(theft.thief) {
             return;
         }
@@ -329,13 +331,13 @@ impl TaskRecovery {
 
     /// Returns whether this process mistakes another theft for the one that it has requested. Always `false` without
     /// the defect.
-    fn takes_for_own(&self, theft: Theft, host: &mut dyn Host<Self>) -> bool {
+    fn takes_for_own(&self, theft: Theft, host: &mut dyn TaskHost<Self>) -> bool {
         self.config.defects.has(Defect::KeysWithoutLife)
             && host.asking().is_some_and(|it| (it.thief, it.number) == (theft.thief, theft.number))
     }
 
     /// Sends a result that may have been lost, unless it will be sent anyway.
-    fn resend_result(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
+    fn resend_result(&mut self, theft: Theft, host: &mut dyn TaskHost<Self>) {
         let has_ended = self.config.defects.has(Defect::LateTermination) && theft != Theft::NONE;
         if !self.stable.awaits(theft, Leg::Result) && !has_ended && !self.is_stale(theft) {
             host.pass(theft, Leg::Result);
@@ -349,7 +351,7 @@ impl TaskRecovery {
         self.config.defects.has(Defect::StaleResultRefused) && theft != Theft::NONE && !is_of_this_life
     }
 
-    fn membership_changed(&mut self, membership: Arc<Membership>, host: &mut dyn Host<Self>) {
+    fn membership_changed(&mut self, membership: Arc<Membership>, host: &mut dyn TaskHost<Self>) {
         let before = core::mem::replace(&mut self.membership, membership);
         let new: Vec<ProcessId> = (0..self.membership.members.len() as u32)
             .map(ProcessId)
@@ -403,7 +405,7 @@ impl TaskRecovery {
     }
 
     /// Records that an owner has re-sent the images that this process should hold, or has none.
-    fn filled(&mut self, owner: ProcessId, host: &mut dyn Host<Self>) {
+    fn filled(&mut self, owner: ProcessId, host: &mut dyn TaskHost<Self>) {
         if self.unfilled.remove(&owner) && self.unfilled.is_empty() {
             host.held();
             host.claim(Claim::Protected);

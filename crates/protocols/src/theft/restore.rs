@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{Boot, Claim, ImageName, ProcessId, Role, Theft, To};
-use faultline_dataflow::recovery::{Host, LastState, Leg, root};
+use faultline_dataflow::recovery::{LastState, Leg, TaskHost, root};
 use faultline_dataflow::successor;
 
 use super::copies::{Answer, ImageOf, Request, Search};
@@ -17,7 +17,7 @@ impl TaskRecovery {
     /// Handles the listing of the storage. A process restores its newest state from any storage, not just the
     /// newest one in its own storage: otherwise, a holder would keep an image that the restore has undone, and a
     /// later restore could find it.
-    pub(super) fn listed(&mut self, names: Vec<ImageName>, host: &mut dyn Host<Self>) {
+    pub(super) fn listed(&mut self, names: Vec<ImageName>, host: &mut dyn TaskHost<Self>) {
         let answers = self.copies.listed(names.into_iter(), host);
         self.answer(answers, host);
         if self.is_rank {
@@ -29,7 +29,7 @@ impl TaskRecovery {
 
     /// Starts searches for the newest states of `owners`: first in this process's own storage, then at all
     /// holders, including those that have failed and will return.
-    fn look_for(&mut self, owners: &[ProcessId], host: &mut dyn Host<Self>) {
+    fn look_for(&mut self, owners: &[ProcessId], host: &mut dyn TaskHost<Self>) {
         for owner in owners {
             let holders = all_holders(&self.config, &self.membership, *owner);
             let spared = usize::from(self.config.defects.has(Defect::LastAnswerNotAwaited));
@@ -45,7 +45,11 @@ impl TaskRecovery {
     }
 
     /// Answers processes that requested images, including this one.
-    pub(super) fn answer(&mut self, answers: impl IntoIterator<Item = Answer>, host: &mut dyn Host<Self>) {
+    pub(super) fn answer(
+        &mut self,
+        answers: impl IntoIterator<Item = Answer>,
+        host: &mut dyn TaskHost<Self>,
+    ) {
         for Answer { to, owner, images } in answers {
             let names: Arc<[ImageName]> = images.iter().map(|it| it.name).collect();
             if to != self.me {
@@ -66,7 +70,7 @@ impl TaskRecovery {
     }
 
     /// Asks these processes again, now that they are up. Permanently failed processes do not answer.
-    pub(super) fn search_again(&mut self, new: &[ProcessId], host: &mut dyn Host<Self>) {
+    pub(super) fn search_again(&mut self, new: &[ProcessId], host: &mut dyn TaskHost<Self>) {
         for (owner, search) in &mut self.searches {
             let awaits_gone = self.config.defects.has(Defect::GoneAwaited);
             search.asked.retain(|it| !self.membership.member(*it).gone || awaits_gone);
@@ -83,7 +87,7 @@ impl TaskRecovery {
     }
 
     /// Handles an image of a process whose state is being searched for.
-    pub(super) fn found(&mut self, image: &Arc<ImageOf>, host: &mut dyn Host<Self>) {
+    pub(super) fn found(&mut self, image: &Arc<ImageOf>, host: &mut dyn TaskHost<Self>) {
         if let Some(search) = self.searches.get_mut(&image.name.owner) {
             search.found(image);
             self.finish(host);
@@ -96,7 +100,7 @@ impl TaskRecovery {
         owner: ProcessId,
         from: ProcessId,
         names: &[ImageName],
-        host: &mut dyn Host<Self>,
+        host: &mut dyn TaskHost<Self>,
     ) {
         if let Some(search) = self.searches.get_mut(&owner).filter(|it| it.asked.contains(&from)) {
             search.holds(from, names);
@@ -105,13 +109,18 @@ impl TaskRecovery {
     }
 
     /// Handles an image that was read in this process's own storage.
-    pub(super) fn read(&mut self, name: ImageName, image: Option<&Arc<ImageOf>>, host: &mut dyn Host<Self>) {
+    pub(super) fn read(
+        &mut self,
+        name: ImageName,
+        image: Option<&Arc<ImageOf>>,
+        host: &mut dyn TaskHost<Self>,
+    ) {
         let answers = self.copies.read(name, image, host);
         self.answer(answers, host);
     }
 
     /// Searches for the states of the permanently failed processes for which this process answers.
-    pub(super) fn look_for_last_states(&mut self, host: &mut dyn Host<Self>) {
+    pub(super) fn look_for_last_states(&mut self, host: &mut dyn TaskHost<Self>) {
         let all = (0..self.membership.members.len() as u32).map(ProcessId);
         let left: Vec<ProcessId> = all
             .filter(|it| {
@@ -125,7 +134,7 @@ impl TaskRecovery {
     }
 
     /// Continues once every search has found its state, or has established that it is lost.
-    fn finish(&mut self, host: &mut dyn Host<Self>) {
+    fn finish(&mut self, host: &mut dyn TaskHost<Self>) {
         if self.searches.is_empty() || !self.searches.values().all(Search::is_over) {
             return;
         }
@@ -166,7 +175,7 @@ impl TaskRecovery {
         self.begin(if is_partial { new } else { self.absorbed.clone() }, host);
     }
 
-    fn restore(&mut self, chain: &[Arc<ImageOf>], host: &mut dyn Host<Self>) {
+    fn restore(&mut self, chain: &[Arc<ImageOf>], host: &mut dyn TaskHost<Self>) {
         let name = chain.last().map(|it| it.name);
         if name.is_none() && self.membership.member(self.me).started && root(&self.membership) == self.me {
             return self.give_up(host);
@@ -186,7 +195,7 @@ impl TaskRecovery {
 
     /// Announces that this process answers for itself and for all processes that it absorbed, and then re-sends results
     /// and asks about loans, since messages about them may have been lost.
-    fn begin(&mut self, absorbed: BTreeSet<ProcessId>, host: &mut dyn Host<Self>) {
+    fn begin(&mut self, absorbed: BTreeSet<ProcessId>, host: &mut dyn TaskHost<Self>) {
         if !host.is_over() && host.is_mine(root(&self.membership)) && !host.has_root() {
             self.give_up(host);
         }
@@ -212,7 +221,7 @@ impl TaskRecovery {
     }
 
     /// Asks about the state of a loan, unless its task has not been sent yet.
-    pub(super) fn ask_about(&self, theft: Theft, host: &mut dyn Host<Self>) {
+    pub(super) fn ask_about(&self, theft: Theft, host: &mut dyn TaskHost<Self>) {
         let goes_anyway = host.is_mine(theft.thief) || self.stable.awaits(theft, Leg::Task);
         if !goes_anyway && !self.config.defects.has(Defect::NoQuery) {
             host.control(To::One(successor(&self.membership, theft.thief)), Message::Query(theft));
@@ -220,7 +229,7 @@ impl TaskRecovery {
     }
 
     /// Asks owners for the images that this process should hold, after its storage was lost.
-    fn refill(&mut self, host: &mut dyn Host<Self>) {
+    fn refill(&mut self, host: &mut dyn TaskHost<Self>) {
         let holds = |owner: &ProcessId| holders(&self.config, &self.membership, *owner).contains(&self.me);
         let stays = |it: &ProcessId| !self.membership.member(*it).gone && *it != self.me;
         self.unfilled = self.membership.with_role(Role::RANK).filter(stays).filter(holds).collect();
@@ -234,7 +243,7 @@ impl TaskRecovery {
         }
     }
 
-    fn give_up(&mut self, host: &mut dyn Host<Self>) {
+    fn give_up(&mut self, host: &mut dyn TaskHost<Self>) {
         self.is_lost = true;
         host.hold();
         let owner = root(&self.membership);

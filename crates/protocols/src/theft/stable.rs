@@ -13,10 +13,10 @@ use faultline_core::{
     Cause, Claim, Image, ImageName, Life, Membership, Position, ProcessId, Sn, Span, Theft, Time, Vectors,
 };
 use faultline_dataflow::GraphEvent;
-use faultline_dataflow::recovery::{Host, Leg};
+use faultline_dataflow::recovery::{Leg, TaskHost};
 
 use super::TaskRecovery;
-use super::config::{Config, Defect, Record};
+use super::config::{Config, Defect, StableState};
 use super::copies::{CHECKPOINT, ImageOf, is_checkpoint};
 use super::holders::holders;
 use super::message::Head;
@@ -135,18 +135,18 @@ impl Stable {
         config: &Config,
         membership: &Membership,
         now: Time,
-        host: &mut dyn Host<TaskRecovery>,
+        host: &mut dyn TaskHost<TaskRecovery>,
         absorbed: &BTreeSet<ProcessId>,
     ) {
         let is_due = now >= self.due;
         let (name, snapshot) = match config.record {
-            Record::Graph if !self.writing.is_empty() || !self.is_wanted && !is_due => return,
-            Record::Graph => (self.next_checkpoint(), host.snapshot()),
-            Record::Events if self.needs_checkpoint || is_due && !self.is_writing_checkpoint() => {
+            StableState::Graph if !self.writing.is_empty() || !self.is_wanted && !is_due => return,
+            StableState::Graph => (self.next_checkpoint(), host.snapshot()),
+            StableState::Events if self.needs_checkpoint || is_due && !self.is_writing_checkpoint() => {
                 (self.next_checkpoint(), host.snapshot())
             }
-            Record::Events if self.writing.len() >= IN_FLIGHT => return,
-            Record::Events => match (host.log(logged(config)), self.last) {
+            StableState::Events if self.writing.len() >= IN_FLIGHT => return,
+            StableState::Events => match (host.log(logged(config)), self.last) {
                 (Some(segment), Some(last)) => (ImageName { attempt: last.attempt.next(), ..last }, segment),
                 (None, None) if !self.is_wanted => return,
                 // A log starts with a checkpoint.
@@ -183,8 +183,8 @@ impl Stable {
     /// Returns when [`Stable::timeout`] must be called.
     pub(super) fn next_deadline(&self, config: &Config) -> Time {
         let is_open = match config.record {
-            Record::Graph => self.writing.is_empty(),
-            Record::Events => !self.is_writing_checkpoint(),
+            StableState::Graph => self.writing.is_empty(),
+            StableState::Events => !self.is_writing_checkpoint(),
         };
         let retry = (!self.writing.is_empty()).then_some(self.retry.0);
         is_open.then_some(self.due).into_iter().chain(retry).min().unwrap_or(self.due)
@@ -201,7 +201,7 @@ impl Stable {
         config: &Config,
         membership: &Membership,
         now: Time,
-        host: &mut dyn Host<TaskRecovery>,
+        host: &mut dyn TaskHost<TaskRecovery>,
     ) {
         if now < self.retry.0 || self.writing.is_empty() {
             return;
@@ -222,7 +222,7 @@ impl Stable {
         &mut self,
         config: &Config,
         membership: &Membership,
-        host: &mut dyn Host<TaskRecovery>,
+        host: &mut dyn TaskHost<TaskRecovery>,
     ) {
         for write in &mut self.writing {
             write.send(&self.holders, membership, host);
@@ -238,12 +238,12 @@ impl Stable {
         &mut self,
         holder: ProcessId,
         config: &Config,
-        host: &mut dyn Host<TaskRecovery>,
+        host: &mut dyn TaskHost<TaskRecovery>,
     ) -> bool {
         self.failed(holder);
         let image = match config.record {
-            Record::Graph => self.writing.back().map(|it| &it.image).or(self.newest.as_ref()),
-            Record::Events => {
+            StableState::Graph => self.writing.back().map(|it| &it.image).or(self.newest.as_ref()),
+            StableState::Events => {
                 // A single checkpoint is all that the holder needs.
                 self.needs_checkpoint |= self.last.is_some();
                 return self.last.is_some();
@@ -262,7 +262,7 @@ impl Stable {
     /// Handles permanent failures, after which other processes hold the replicas.
     pub(super) fn holders_changed(&mut self, config: &Config, membership: &Membership) {
         self.holders = holders(config, membership, self.me);
-        self.needs_checkpoint |= config.record == Record::Events && self.last.is_some();
+        self.needs_checkpoint |= config.record == StableState::Events && self.last.is_some();
     }
 
     /// Handles a completed or failed write to this process's own storage.
@@ -292,7 +292,7 @@ impl Stable {
         &mut self,
         config: &Config,
         membership: &Membership,
-        host: &mut dyn Host<TaskRecovery>,
+        host: &mut dyn TaskHost<TaskRecovery>,
     ) -> Option<ImageName> {
         let defects = config.defects;
         let is_here =
@@ -331,14 +331,14 @@ impl Stable {
     }
 
     /// Sends the legs whose image is durable, once the membership states that this process has started.
-    pub(super) fn release(&mut self, membership: &Membership, host: &mut dyn Host<TaskRecovery>) {
+    pub(super) fn release(&mut self, membership: &Membership, host: &mut dyn TaskHost<TaskRecovery>) {
         if membership.member(self.me).started {
             self.held.drain(..).for_each(|(theft, leg)| host.pass(theft, leg));
         }
     }
 
     /// Claims the rollback to the restored image.
-    pub(super) fn claim_restored(&mut self, name: Option<ImageName>, host: &mut dyn Host<TaskRecovery>) {
+    pub(super) fn claim_restored(&mut self, name: Option<ImageName>, host: &mut dyn TaskHost<TaskRecovery>) {
         let checkpoint = name.map(ImageName::position).unwrap_or_default();
         self.restored = checkpoint.sn;
         host.claim(Claim::RolledBack {
@@ -351,7 +351,7 @@ impl Stable {
 }
 
 impl Write {
-    fn send(&self, holders: &[ProcessId], membership: &Membership, host: &mut dyn Host<TaskRecovery>) {
+    fn send(&self, holders: &[ProcessId], membership: &Membership, host: &mut dyn TaskHost<TaskRecovery>) {
         for holder in holders {
             if !self.holders.contains(holder) && membership.member(*holder).up {
                 host.send_image(*holder, self.image.clone());

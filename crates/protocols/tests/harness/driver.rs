@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use faultline_core::process::ActionOf;
 use faultline_core::{
-    Action, Application, Birth, Boot, Event, Fact, FactKinds, FactNo, Fault, FaultNo, JobNo, Life, Member,
-    Membership, Node, Process, ProcessId, Protocol, Time, To,
+    Action, Application, Boot, Event, Fact, FactKinds, FactNo, Fault, FaultNo, JobNo, Life, LifeStart,
+    Member, Membership, Node, Process, ProcessId, Protocol, Time, To,
 };
 use faultline_trace::{Record, Sink};
 
@@ -71,7 +71,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         let life = self.hosted[process.index()].life;
         self.state_supervisor(Fact::LifeStarted { process, life, boot });
         let hosted_process = &mut self.hosted[process.index()];
-        let birth = Birth {
+        let start = LifeStart {
             me: process,
             life,
             boot,
@@ -82,7 +82,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
             facts: FactKinds::ALL,
         };
         let mut actions = Vec::new();
-        hosted_process.node = Some(Node::start(birth, hosted_process.clock, &mut actions));
+        hosted_process.node = Some(Node::start(start, hosted_process.clock, &mut actions));
         self.perform(process, actions);
     }
 

@@ -102,13 +102,12 @@ fn under_spbc_a_channel_resumes_from_the_state_of_both_ends() {
 #[test]
 fn under_spbc_a_message_waits_until_both_ends_have_reported() {
     let mut federation = running::<Spbc>(&[1, 1], pairs(Default::default()));
-    let is_meeting = |it: &spbc::Control| matches!(it, spbc::Control::Meet(_));
-    let meeting =
-        federation.hold(move |flight| flight.to == p(0) && flight.control().is_some_and(is_meeting));
+    let is_report = |it: &spbc::Control| matches!(it, spbc::Control::ChannelReport(_));
+    let report = federation.hold(move |flight| flight.to == p(0) && flight.control().is_some_and(is_report));
     federation.fail(p(1));
     federation.exchange(p(0), p(1), "m");
     assert_eq!(federation.received(p(1)), [""; 0]);
-    federation.release(meeting);
+    federation.release(report);
     federation.settle();
     assert_eq!(federation.received(p(1)), ["m"]);
     assert_eq!(federation.violations(), [""; 0]);

@@ -12,7 +12,7 @@ use faultline_trace::fault::describe_fault;
 use serde::Serialize;
 
 use crate::names::{DisplayNames, checkpoint};
-use crate::timeline::{Message, TheftContent, TheftPath, Timeline};
+use crate::timeline::{MessagePath, TheftContent, TheftPath, Timeline};
 
 /// Limits above which a diagram omits items, with a note about each omission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Diagram {
     /// The last time shown.
     pub end: i64,
     /// The clusters, from top to bottom.
-    pub clusters: Vec<Group>,
+    pub clusters: Vec<ClusterLanes>,
     /// The processes, from top to bottom.
     pub lanes: Vec<String>,
     /// Messages, stolen tasks and their results, by time of sending.
@@ -65,7 +65,7 @@ pub struct Diagram {
 
 /// The lanes of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Group {
+pub struct ClusterLanes {
     /// The name of the cluster.
     pub name: String,
     /// The first lane of the cluster.
@@ -297,7 +297,7 @@ impl Diagram {
 type Lanes = BTreeMap<ProcessId, usize>;
 
 /// Chooses the processes with a lane: all of them up to the limit; above it, those with the most important events.
-fn lanes(history: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<Group>, Lanes, Vec<String>) {
+fn lanes(history: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<ClusterLanes>, Lanes, Vec<String>) {
     let all = names.clusters().map(|it| names.processes(it).len()).sum::<usize>();
     let room = if all <= limit { usize::MAX } else { (limit / names.clusters().count().max(1)).max(2) };
     let failed: BTreeSet<_> = history.failures.iter().map(|it| it.process).collect();
@@ -314,7 +314,7 @@ fn lanes(history: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<Group>,
         left_out += chosen.len().saturating_sub(room);
         chosen.truncate(room);
         chosen.sort_unstable();
-        groups.push(Group { name: names.cluster(cluster), first: lane_of.len(), lanes: chosen.len() });
+        groups.push(ClusterLanes { name: names.cluster(cluster), first: lane_of.len(), lanes: chosen.len() });
         for process in chosen {
             lane_of.insert(process, lane_of.len());
         }
@@ -397,7 +397,7 @@ fn lines(
 }
 
 /// Returns the transmissions of a message: each arrival with its transmission, and transmissions without an arrival.
-fn ways(message: &Message) -> Vec<(Time, Option<Time>, Fate)> {
+fn ways(message: &MessagePath) -> Vec<(Time, Option<Time>, Fate)> {
     let mut arrivals: Vec<(Time, Fate)> = message
         .delivered
         .iter()

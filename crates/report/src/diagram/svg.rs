@@ -469,7 +469,7 @@ mod tests {
             content: super::super::Content::Message,
         };
         let group =
-            |name: &str, first| super::super::Group { name: name.to_owned(), first, lanes: processes };
+            |name: &str, first| super::super::ClusterLanes { name: name.to_owned(), first, lanes: processes };
         Diagram {
             begin: 0,
             end: messages as i64 * 100,

@@ -12,8 +12,8 @@ use faultline_history::{GroupId, History, Point};
 use faultline_trace::FlawKind;
 
 use super::{
-    Checkpoint, Failure, Injection, Message, Rollback, Takeover, Tasks, TheftContent, TheftPath, Timeline,
-    Undone,
+    Failure, Injection, MessagePath, Takeover, Tasks, TheftContent, TheftPath, Timeline, TimelineCheckpoint,
+    TimelineRollback, UndonePeriod,
 };
 use crate::names::DisplayNames;
 
@@ -63,15 +63,22 @@ fn supervised(history: &History<'_>) -> Timeline {
     }
 }
 
-fn checkpoints(history: &History<'_>, names: &DisplayNames) -> BTreeMap<(GroupId, Position), Checkpoint> {
-    let mut checkpoints: BTreeMap<(GroupId, Position), Checkpoint> = BTreeMap::new();
+fn checkpoints(
+    history: &History<'_>,
+    names: &DisplayNames,
+) -> BTreeMap<(GroupId, Position), TimelineCheckpoint> {
+    let mut checkpoints: BTreeMap<(GroupId, Position), TimelineCheckpoint> = BTreeMap::new();
     for group in &history.groups {
         for (name, checkpoint) in &group.checkpoints {
             for commit in &checkpoint.commits {
                 let key = (names.group_of(commit.process), name.position);
                 let (forced, frozen) = (commit.forced, Span::ZERO);
-                let new =
-                    || Checkpoint { forced, committed: BTreeMap::new(), saved: BTreeMap::new(), frozen };
+                let new = || TimelineCheckpoint {
+                    forced,
+                    committed: BTreeMap::new(),
+                    saved: BTreeMap::new(),
+                    frozen,
+                };
                 let of_group = checkpoints.entry(key).or_insert_with(new);
                 of_group.committed.insert(commit.process, commit.time);
                 of_group.frozen = of_group.frozen.max(commit.frozen);
@@ -147,14 +154,15 @@ fn ran<'a>(facts: impl Iterator<Item = &'a (Time, Fact)>) -> (u64, Span) {
 /// Adds the rollbacks of the groups, and the work that they undid.
 fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayNames) {
     let returns = Returns::new(history);
-    let mut rollbacks: BTreeMap<Key, Rollback> = BTreeMap::new();
-    let mut undone: Vec<(Undone, Key)> = Vec::new();
+    let mut rollbacks: BTreeMap<Key, TimelineRollback> = BTreeMap::new();
+    let mut undone: Vec<(UndonePeriod, Key)> = Vec::new();
     let mut restored: BTreeMap<Key, (Position, Attempt)> = BTreeMap::new();
     for group in names.groups() {
         for process in names.members(group) {
             for it in returns.of(process) {
                 let key = (group, it.incarnation);
-                let rollback = rollbacks.entry(key).or_insert_with(|| Rollback::new(group, it.incarnation));
+                let rollback =
+                    rollbacks.entry(key).or_insert_with(|| TimelineRollback::new(group, it.incarnation));
                 rollback.checkpoint = it.image.map(|image| image.position());
                 if let Some(image) = it.image {
                     restored.insert(key, (image.position(), image.attempt));
@@ -166,7 +174,9 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayName
                 let (tasks, cost) =
                     ran(it.undone.iter().flat_map(|stretch| stretch.facts(history.trace, process)));
                 member.tasks = (member.tasks.0 + tasks, member.tasks.1 + cost);
-                undone.extend(it.undone.into_iter().map(|stretch| (Undone { process, stretch, by: 0 }, key)));
+                undone.extend(
+                    it.undone.into_iter().map(|stretch| (UndonePeriod { process, stretch, by: 0 }, key)),
+                );
             }
         }
     }
@@ -220,7 +230,8 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayName
     let places: BTreeMap<Key, usize> =
         keyed.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
     timeline.rollbacks = keyed.into_iter().map(|(_, rollback)| rollback).collect();
-    timeline.undone = undone.into_iter().map(|(undone, key)| Undone { by: places[&key], ..undone }).collect();
+    timeline.undone =
+        undone.into_iter().map(|(undone, key)| UndonePeriod { by: places[&key], ..undone }).collect();
     relate(timeline, names, &places, &alerts);
 }
 
@@ -255,7 +266,7 @@ fn relate(
     for place in 0..timeline.rollbacks.len() {
         let this = &timeline.rollbacks[place];
         if this.failures.is_empty() && this.cause == Some(Cause::Failure) {
-            let with = |it: &Rollback| it.incarnation == this.incarnation && !it.failures.is_empty();
+            let with = |it: &TimelineRollback| it.incarnation == this.incarnation && !it.failures.is_empty();
             if let Some(leader) = timeline.rollbacks.iter().position(with) {
                 let began = timeline.rollbacks[leader].began;
                 let this = &mut timeline.rollbacks[place];
@@ -267,7 +278,7 @@ fn relate(
 
 /// Adds the path of every message, stolen task and result.
 fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &DisplayNames) {
-    let mut undone_of: BTreeMap<ProcessId, Vec<&Undone>> = BTreeMap::new();
+    let mut undone_of: BTreeMap<ProcessId, Vec<&UndonePeriod>> = BTreeMap::new();
     for undone in &timeline.undone {
         undone_of.entry(undone.process).or_default().push(undone);
     }
@@ -283,17 +294,17 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
         by_id
     };
     let (retransmitted, resent) = (again(&history.retransmitted), again(&history.resent));
-    let mut messages: BTreeMap<_, Message> = BTreeMap::new();
+    let mut messages: BTreeMap<_, MessagePath> = BTreeMap::new();
     for message in history.messages.iter() {
         let sent = message.sent.iter().last().copied();
         let host = |at: Point| history.segment(at.segment).host;
-        let mut way = Message {
+        let mut way = MessagePath {
             sender: sent.map(host),
             receiver: message.delivered.iter().last().copied().map(host),
             sent: sent.map(|at| history.time(at)),
             send_undone: sent.and_then(undoer),
             delivered: message.delivered.iter().map(|&at| (history.time(at), undoer(at))).collect(),
-            ..Message::default()
+            ..MessagePath::default()
         };
         let (more, claimed) = (retransmitted.get(&message.id), resent.get(&message.id));
         if more.is_none() && claimed.is_none() {
@@ -353,9 +364,9 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
     (timeline.messages, timeline.thefts) = (messages, thefts);
 }
 
-impl Rollback {
+impl TimelineRollback {
     fn new(group: GroupId, incarnation: Incarnation) -> Self {
-        Rollback {
+        TimelineRollback {
             group,
             incarnation,
             checkpoint: None,
@@ -372,7 +383,7 @@ impl Rollback {
     }
 }
 
-impl Message {
+impl MessagePath {
     /// Records a transmission. The protocol and the composite both report a re-send, one after the other.
     fn transmit(&mut self, at: Time, again: bool) {
         const TOGETHER: Span = Span::from_millis(1);

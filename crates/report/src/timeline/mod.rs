@@ -15,7 +15,7 @@ use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId,
     Sn, Span, StorageFate, Theft, Time,
 };
-use faultline_history::recoveries::Recovery;
+use faultline_history::recoveries::RecoveryCost;
 use faultline_history::{Context, History};
 use faultline_history::{GroupId, lost};
 use faultline_trace::{Manifest, Trace};
@@ -30,7 +30,7 @@ pub struct Timeline {
     /// The time of the last fact.
     pub end: Time,
     /// Every committed checkpoint, by group and position.
-    pub checkpoints: BTreeMap<(GroupId, Position), Checkpoint>,
+    pub checkpoints: BTreeMap<(GroupId, Position), TimelineCheckpoint>,
     /// Ends of lives, in the supervisor's order.
     pub failures: Vec<Failure>,
     /// Injected faults, in the order of injection.
@@ -44,13 +44,13 @@ pub struct Timeline {
     /// Clusters that left permanently, and when.
     pub left: Vec<(Time, ClusterId)>,
     /// Rollbacks of groups, in the order in which they ended.
-    pub rollbacks: Vec<Rollback>,
+    pub rollbacks: Vec<TimelineRollback>,
     /// Every message with its transmissions, by identity.
-    pub messages: BTreeMap<MessageId, Message>,
+    pub messages: BTreeMap<MessageId, MessagePath>,
     /// Every stolen task and every result that was sent.
     pub thefts: BTreeMap<(Theft, TheftContent), TheftPath>,
     /// Every period of a process that a rollback undid.
-    pub undone: Vec<Undone>,
+    pub undone: Vec<UndonePeriod>,
     /// Every period of a permanently failed process that is not part of the state from which others continued.
     pub lost_permanently: Vec<(ProcessId, lost::Undone)>,
     /// Periods in which the user paused the federation.
@@ -60,7 +60,7 @@ pub struct Timeline {
     /// Task counts; `None` if processes exchange messages.
     pub tasks: Option<Tasks>,
     /// The cost of each recovery, if tasks are assigned in advance.
-    pub recoveries: Vec<(Incarnation, Recovery)>,
+    pub recoveries: Vec<(Incarnation, RecoveryCost)>,
     /// Processes whose facts are incomplete, so that their times and numbers are unknown.
     pub incomplete: BTreeSet<ProcessId>,
     /// Groups that could not be recovered, with the parts that were missing.
@@ -103,7 +103,7 @@ pub type Missing = Arc<[(ImageName, Vec<ProcessId>)]>;
 
 /// A checkpoint of a group.
 #[derive(Clone, Debug)]
-pub struct Checkpoint {
+pub struct TimelineCheckpoint {
     /// Whether a message from another cluster forced it, rather than the timer.
     pub forced: bool,
     /// The time at which each process committed it.
@@ -114,7 +114,7 @@ pub struct Checkpoint {
     pub frozen: Span,
 }
 
-impl Checkpoint {
+impl TimelineCheckpoint {
     /// Returns the time at which the last process committed the checkpoint.
     pub fn at(&self) -> Time {
         self.committed.values().copied().max().unwrap_or(Time::ZERO)
@@ -160,7 +160,7 @@ pub struct Injection {
 
 /// The rollback of a group, which is a cluster or a process, to one checkpoint.
 #[derive(Clone, Debug)]
-pub struct Rollback {
+pub struct TimelineRollback {
     /// The group.
     pub group: GroupId,
     /// The incarnation that it started.
@@ -188,7 +188,7 @@ pub struct Rollback {
     pub complete: bool,
 }
 
-impl Rollback {
+impl TimelineRollback {
     /// Returns the checkpoint's number; 0 is the initial state.
     pub fn sn(&self) -> Sn {
         self.checkpoint.map_or(Sn(0), |it| it.sn)
@@ -217,7 +217,7 @@ pub struct RestoredMember {
 
 /// A period of a process that a rollback undid.
 #[derive(Clone, Debug)]
-pub struct Undone {
+pub struct UndonePeriod {
     /// The process.
     pub process: ProcessId,
     /// The period, with its times.
@@ -228,7 +228,7 @@ pub struct Undone {
 
 /// The path of one message.
 #[derive(Clone, Debug, Default)]
-pub struct Message {
+pub struct MessagePath {
     /// The process that last sent it, which differs from the rank in its identity if the rank's partition had moved.
     /// `None` if no fact records the send.
     pub sender: Option<ProcessId>,
@@ -246,7 +246,7 @@ pub struct Message {
     pub stale: Vec<Time>,
 }
 
-impl Message {
+impl MessagePath {
     /// Returns the processes that sent and received the message with this identity, as far as facts record them.
     pub fn endpoints(&self, id: &MessageId) -> (ProcessId, ProcessId) {
         (self.sender.unwrap_or(id.from), self.receiver.unwrap_or(id.to))
@@ -271,7 +271,7 @@ pub struct TheftPath {
     /// The last process that received it.
     pub to: Option<ProcessId>,
     /// Its path.
-    pub way: Message,
+    pub way: MessagePath,
 }
 
 impl Timeline {
@@ -338,8 +338,8 @@ impl Timeline {
 
     /// Returns the number of the group's committed checkpoints that `rollback` undid, except those that earlier
     /// rollbacks had undone.
-    pub fn depth(&self, rollback: &Rollback) -> u64 {
-        let beyond = |it: &Rollback, position: Position| {
+    pub fn depth(&self, rollback: &TimelineRollback) -> u64 {
+        let beyond = |it: &TimelineRollback, position: Position| {
             it.group == rollback.group
                 && position.incarnation < it.incarnation
                 && it.checkpoint.is_none_or(|restored| position > restored)

@@ -20,7 +20,7 @@ use crate::secret::Keys;
 use crate::supervise::{
     Journal, JournalContents, Memory, Observer, RunError, RunOptions, RunOutcome, block_on, host,
 };
-pub use place_registry::{AgentPlace, PlaceRegistry, RegistryState, Request, Stale, Wanted};
+pub use place_registry::{AgentPlace, PlaceRegistry, PlaceRequest, RegistryState, Stale, Wanted};
 use places::Remote;
 
 /// Options of a remote run besides [`RunOptions`].

@@ -21,7 +21,7 @@ pub struct AgentPlace {
 
 /// An action that only the provider of the places can perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct PlaceRequest {
     /// Unique number of the request.
     pub id: u64,
     /// The requested action.
@@ -59,7 +59,7 @@ pub struct RegistryState {
     /// Processes whose agents are ready.
     pub hosted: BTreeSet<ProcessId>,
     /// Pending requests to the provider.
-    pub requests: Vec<Request>,
+    pub requests: Vec<PlaceRequest>,
     /// Link-emulation features of the kernels, by process. Contains only processes that have a shaper.
     pub abilities: BTreeMap<ProcessId, Abilities>,
     /// The reasons why agents are not connected, by process.
@@ -95,7 +95,7 @@ impl PlaceRegistry {
         if generation > registry_state.generation {
             registry_state.generation = generation;
             let is_there =
-                |request: &Request| places.get(&request.process).is_some_and(|it| it.uid == request.uid);
+                |request: &PlaceRequest| places.get(&request.process).is_some_and(|it| it.uid == request.uid);
             registry_state.requests.retain(is_there);
             registry_state.places = places;
             drop(registry_state);
@@ -158,7 +158,7 @@ impl PlaceRegistry {
             Some(known) if wanted == Wanted::Removal || known.wanted == wanted => {}
             known => {
                 registry_state.asked += 1;
-                let request = Request { id: registry_state.asked, wanted, process, uid };
+                let request = PlaceRequest { id: registry_state.asked, wanted, process, uid };
                 match known {
                     Some(known) => *known = request,
                     None => registry_state.requests.push(request),

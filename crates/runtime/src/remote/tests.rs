@@ -48,7 +48,7 @@ struct Watcher {
 }
 
 impl Observer for Watcher {
-    fn stated(&mut self, at: Time, _: ProcessId, _: Life, fact: &Fact) {
+    fn recorded(&mut self, at: Time, _: ProcessId, _: Life, fact: &Fact) {
         match fact {
             Fact::Begun => {
                 self.began = Some(at);

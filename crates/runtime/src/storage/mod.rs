@@ -19,12 +19,12 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::clock::{Clock, pause};
-pub(crate) use store::{Journal, StoreError};
+pub(crate) use store::{DurabilityLog, StoreError};
 use store::{Opened, Store};
 
 /// The medium on which a node stores images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StorageKind {
+pub enum StorageMedium {
     /// In memory: lost with the process.
     Memory,
     /// In files, with fsync.
@@ -36,7 +36,7 @@ pub enum StorageKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageOptions {
     /// The medium of the storage.
-    pub kind: StorageKind,
+    pub kind: StorageMedium,
     /// Limit on writes, in bytes per second; 0 means unlimited.
     pub write_bandwidth: u64,
     /// Least time per write, in addition to the transfer at `write_bandwidth`.
@@ -67,7 +67,7 @@ pub(crate) enum Request<P: Process> {
 pub(crate) struct Storage<P: Process> {
     requests: queue::Sender<Request<P>>,
     /// Journal of everything reported durable. Written by the engine, which makes the reports.
-    pub(crate) journal: Journal,
+    pub(crate) journal: DurabilityLog,
     /// The last record of any earlier life.
     pub(crate) record: Option<Arc<[u8]>>,
 }
@@ -83,8 +83,8 @@ impl<P: Process + 'static> Storage<P> {
         done: impl Fn(Result<In<P>, StoreError>) + Send + 'static,
     ) -> Result<Storage<P>, StoreError> {
         let Opened { store, journal, record } = match options.kind {
-            StorageKind::Memory => Store::in_memory(),
-            StorageKind::Disk => Store::on_disk(dir, life)?,
+            StorageMedium::Memory => Store::in_memory(),
+            StorageMedium::Disk => Store::on_disk(dir, life)?,
         };
         let (requests, inbox) = queue::channel();
         let worker = Worker::<P> { store, clock, options, fault: None, done: Box::new(done) };

@@ -63,7 +63,7 @@ pub(super) enum Store<H, V> {
 /// An opened storage, in the state that earlier lives left.
 pub(super) struct Opened<H, V> {
     pub(super) store: Store<H, V>,
-    pub(super) journal: Journal,
+    pub(super) journal: DurabilityLog,
     /// The last record of any earlier life.
     pub(super) record: Option<Arc<[u8]>>,
 }
@@ -79,13 +79,13 @@ pub(super) struct Disk<H> {
 }
 
 /// Lists everything that has been reported durable, in a file for the next life.
-pub(crate) struct Journal {
+pub(crate) struct DurabilityLog {
     life: Life,
     file: Option<File>,
     unwritten: String,
 }
 
-impl Journal {
+impl DurabilityLog {
     /// Adds an image that is about to be reported.
     pub(crate) fn image(&mut self, name: ImageName) {
         self.line(image_line(name));
@@ -116,7 +116,7 @@ impl Journal {
 impl<H: Wire, V: Wire> Store<H, V> {
     /// Creates storage that is lost with its process.
     pub(super) fn in_memory() -> Opened<H, V> {
-        let journal = Journal { life: Life(0), file: None, unwritten: String::new() };
+        let journal = DurabilityLog { life: Life(0), file: None, unwritten: String::new() };
         Opened { store: Store::Memory(BTreeMap::new()), journal, record: None }
     }
 
@@ -252,7 +252,7 @@ impl<H> Disk<H> {
 }
 
 /// Opens a directory, and removes everything that was never reported.
-fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journal)> {
+fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, DurabilityLog)> {
     fs::create_dir_all(dir)?;
     let journal = match fs::read_to_string(dir.join(JOURNAL)) {
         Ok(text) => text,
@@ -296,7 +296,7 @@ fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journa
     fs::write(&draft, &kept)?;
     fs::rename(&draft, dir.join(JOURNAL))?;
     let file = OpenOptions::new().append(true).open(dir.join(JOURNAL))?;
-    Ok((disk, Journal { life, file: Some(file), unwritten: String::new() }))
+    Ok((disk, DurabilityLog { life, file: Some(file), unwritten: String::new() }))
 }
 
 /// Returns the name and the head of the image in a file; `None` if the file is empty or damaged.
@@ -393,7 +393,7 @@ mod tests {
     }
 
     /// Stores images, and adds them to the journal.
-    fn report(store: &mut Probe, journal: &mut Journal, numbers: &[u32]) {
+    fn report(store: &mut Probe, journal: &mut DurabilityLog, numbers: &[u32]) {
         for &number in numbers {
             store.persist(image(number)).unwrap();
             journal.image(image(number).name);

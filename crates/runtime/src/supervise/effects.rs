@@ -22,7 +22,7 @@ pub(super) struct Effects {
 impl Effects {
     /// Records a fact reported by the supervisor. The orders of a fault follow the facts about it. `due`
     /// returns the time at which a fault was due.
-    pub(super) fn stated(&mut self, fact: &Fact, due: impl FnOnce(FaultNo) -> Option<Time>) {
+    pub(super) fn recorded(&mut self, fact: &Fact, due: impl FnOnce(FaultNo) -> Option<Time>) {
         match *fact {
             Fact::Injecting { no, ref fault } => {
                 let kills = matches!(**fault, Fault::Crash { .. } | Fault::LoseCluster { .. });
@@ -111,15 +111,15 @@ mod tests {
         let mut effects = Effects::default();
         let due = |_| Some(DUE);
         for fact in [injected(0), failed(0, 1, EndedBy::Fault(FaultNo(0)))] {
-            effects.stated(&fact, due);
+            effects.recorded(&fact, due);
         }
         for fact in
             [injected(1), failed(1, 1, EndedBy::Fault(FaultNo(1))), failed(2, 3, EndedBy::Fault(FaultNo(1)))]
         {
-            effects.stated(&fact, due);
+            effects.recorded(&fact, due);
         }
         // Not caused by a fault, or not the life that the fault ended.
-        effects.stated(&failed(3, 1, EndedBy::Silence), due);
+        effects.recorded(&failed(3, 1, EndedBy::Silence), due);
         assert_eq!(effects.stopped(&[seen(3, 1, 5), seen(2, 2, 5)]), None);
 
         let entry = effects.stopped(&[seen(1, 1, 200), seen(2, 3, 900)]).unwrap();
@@ -136,10 +136,10 @@ mod tests {
         let mut effects = Effects::default();
         let no = FaultNo(0);
         let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(3) };
-        effects.stated(&Fact::Injecting { no, fault: Box::new(fault) }, |_| Some(DUE));
+        effects.recorded(&Fact::Injecting { no, fault: Box::new(fault) }, |_| Some(DUE));
         effects.pausing(ProcessId(0), Life(1));
         assert!(effects.stopped(&[seen(0, 1, 300)]).is_some());
-        effects.stated(&failed(0, 1, EndedBy::Fault(no)), |_| None);
+        effects.recorded(&failed(0, 1, EndedBy::Fault(no)), |_| None);
         assert_eq!(effects.stopped(&[seen(0, 1, 2_000_000)]), None);
         assert_eq!(effects.into_entries()[0].latency(), Some(Span::from_micros(300)));
     }
@@ -147,9 +147,9 @@ mod tests {
     #[test]
     fn an_unobserved_end_leaves_skew_and_latency_unknown() {
         let mut effects = Effects::default();
-        effects.stated(&injected(0), |_| Some(DUE));
+        effects.recorded(&injected(0), |_| Some(DUE));
         for process in 0..2 {
-            effects.stated(&failed(process, 1, EndedBy::Fault(FaultNo(0))), |_| None);
+            effects.recorded(&failed(process, 1, EndedBy::Fault(FaultNo(0))), |_| None);
         }
         let entry = effects.stopped(&[seen(0, 1, 1), Seen { at: None, ..seen(1, 1, 0) }]).unwrap();
         assert_eq!((entry.skew(), entry.latency()), (None, None));

@@ -75,7 +75,7 @@ struct Host<'a, P> {
     journal: Journal,
     facts: FactsWriter<File>,
     /// Time of the last reported fact.
-    stated: Time,
+    recorded_at: Time,
     keys: Keys,
     places: P,
     host_events: HostEvents,
@@ -167,7 +167,7 @@ pub(crate) async fn host<P: PlaceBackend>(
         clock,
         journal,
         facts,
-        stated: Time::ZERO,
+        recorded_at: Time::ZERO,
         keys,
         places,
         host_events,
@@ -343,9 +343,9 @@ impl<P: PlaceBackend> Host<'_, P> {
                     let mut now = Time::ZERO;
                     for (at, report) in reports {
                         match &report {
-                            Report::Stated { process, life, fact, .. } => {
-                                self.totals.stated(at, *process, *life, fact);
-                                self.observer.stated(at, *process, *life, fact);
+                            Report::Fact { process, life, fact, .. } => {
+                                self.totals.recorded(at, *process, *life, fact);
+                                self.observer.recorded(at, *process, *life, fact);
                             }
                             Report::LinksMeasured => {
                                 self.begun = true;
@@ -400,13 +400,13 @@ impl<P: PlaceBackend> Host<'_, P> {
     ) -> Result<(), RunError> {
         for order in orders.drain(..) {
             match order {
-                Order::State(fact) => match memory.recorded.next() {
-                    None => self.state(at, &fact, supervisor)?,
+                Order::Record(fact) => match memory.recorded.next() {
+                    None => self.record(at, &fact, supervisor)?,
                     Some((at, recorded)) if recorded == fact => {
-                        self.stated = at;
-                        self.effects.stated(&fact, |no| supervisor.due(no));
-                        self.totals.stated(at, ProcessId::SUPERVISOR, Life(0), &fact);
-                        self.observer.stated(at, ProcessId::SUPERVISOR, Life(0), &fact);
+                        self.recorded_at = at;
+                        self.effects.recorded(&fact, |no| supervisor.due(no));
+                        self.totals.recorded(at, ProcessId::SUPERVISOR, Life(0), &fact);
+                        self.observer.recorded(at, ProcessId::SUPERVISOR, Life(0), &fact);
                     }
                     Some(_) => return Err(RunError::Journal),
                 },
@@ -573,10 +573,10 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.totals.heard(at, process, life, gauges, counts, delays);
                 vec![Report::Heartbeat { process, life, gauges }]
             }
-            ToSupervisor::Stated { fact, halted } => {
-                self.totals.stated(at, process, life, &fact);
-                self.observer.stated(at, process, life, &fact);
-                vec![Report::Stated { process, life, fact, halted }]
+            ToSupervisor::Fact { fact, halted } => {
+                self.totals.recorded(at, process, life, &fact);
+                self.observer.recorded(at, process, life, &fact);
+                vec![Report::Fact { process, life, fact, halted }]
             }
             ToSupervisor::Started => vec![Report::Started { process, life }],
             ToSupervisor::Held => vec![Report::Held { process, life }],
@@ -770,7 +770,7 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.note_storage(process, how);
                 self.order(|it| it == process, |_| how.is_some(), &ToNode::Storage(how));
             }
-            Order::State(fact) => self.state(self.clock.now(), &fact, supervisor)?,
+            Order::Record(fact) => self.record(self.clock.now(), &fact, supervisor)?,
             Order::End(outcome) => return Ok(Some(outcome)),
         }
         Ok(None)
@@ -788,13 +788,13 @@ impl<P: PlaceBackend> Host<'_, P> {
     }
 
     /// Reports a fact on behalf of the supervisor, no earlier than the last fact of its predecessors.
-    fn state(&mut self, at: Time, fact: &Fact, supervisor: &Supervisor) -> Result<(), RunError> {
-        self.effects.stated(fact, |no| supervisor.due(no));
-        let now = at.max(self.stated);
-        self.stated = now;
-        self.totals.stated(now, ProcessId::SUPERVISOR, Life(0), fact);
+    fn record(&mut self, at: Time, fact: &Fact, supervisor: &Supervisor) -> Result<(), RunError> {
+        self.effects.recorded(fact, |no| supervisor.due(no));
+        let now = at.max(self.recorded_at);
+        self.recorded_at = now;
+        self.totals.recorded(now, ProcessId::SUPERVISOR, Life(0), fact);
         self.facts.write(now, fact).and_then(|()| self.facts.flush()).map_err(RunError::Record)?;
-        self.observer.stated(now, ProcessId::SUPERVISOR, Life(0), fact);
+        self.observer.recorded(now, ProcessId::SUPERVISOR, Life(0), fact);
         Ok(())
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Incidents {
 
 impl Incidents {
     /// Records a fact reported by the supervisor or by a process.
-    pub(super) fn stated(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
+    pub(super) fn recorded(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
         match *fact {
             Fact::Injecting { no, .. } => drop(self.injected.insert(no, at)),
             Fact::Failed { process, life, by, .. } => {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     fn say(incidents: &mut Incidents, at: u64, fact: Fact) {
-        incidents.stated(millis(at), ProcessId::SUPERVISOR, Life(0), &fact);
+        incidents.recorded(millis(at), ProcessId::SUPERVISOR, Life(0), &fact);
     }
 
     fn restored() -> Fact {
@@ -81,12 +81,12 @@ mod tests {
         let mut incidents = Incidents::default();
         let fault = Fault::Crash { process: P, storage: StorageFate::Kept, returns: true };
         let no = FaultNo(0);
-        incidents.stated(millis(1), P, Life(1), &restored());
+        incidents.recorded(millis(1), P, Life(1), &restored());
         incidents.heard(millis(90), P, Life(1));
         say(&mut incidents, 100, Fact::Injecting { no, fault: Box::new(fault) });
         say(&mut incidents, 100, failed(1, EndedBy::Fault(no)));
         say(&mut incidents, 130, Fact::Detected { process: P, life: Life(1) });
-        incidents.stated(millis(400), P, Life(2), &restored());
+        incidents.recorded(millis(400), P, Life(2), &restored());
         assert_eq!(incidents.detections, [Span::from_millis(30)]);
         assert_eq!(incidents.recoveries, [Span::from_millis(300)]);
     }
@@ -100,7 +100,7 @@ mod tests {
         // The replacement also fails, before it has restored a state.
         say(&mut incidents, 3500, failed(2, EndedBy::PlaceLost));
         say(&mut incidents, 3600, Fact::Detected { process: P, life: Life(2) });
-        incidents.stated(millis(5000), P, Life(3), &restored());
+        incidents.recorded(millis(5000), P, Life(3), &restored());
         assert_eq!(incidents.detections, [Span::from_millis(2001), Span::from_millis(100)]);
         assert_eq!(incidents.recoveries, [Span::from_millis(4000)]);
     }

@@ -133,7 +133,7 @@ pub struct UnexpectedEnd {
 pub trait Observer {
     /// Called for every fact of the supervisor, and every fact of a process that the supervisor follows. The
     /// supervisor's life is 0.
-    fn stated(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact);
+    fn recorded(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact);
     /// Called with the current status, ten times per second.
     fn status(&mut self, now: Time, status: &Status);
     /// Called once all links have been measured, and again once links that changed have been measured.
@@ -151,7 +151,7 @@ pub trait Observer {
 
 /// An observer that ignores everything.
 impl Observer for () {
-    fn stated(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
+    fn recorded(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
     fn status(&mut self, _: Time, _: &Status) {}
     fn measured(&mut self, _: &[LinkEntry]) {}
 }

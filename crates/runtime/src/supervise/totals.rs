@@ -90,8 +90,8 @@ impl Totals {
     }
 
     /// Records a fact reported by the supervisor or by a process.
-    pub(super) fn stated(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact) {
-        self.incidents.stated(at, process, life, fact);
+    pub(super) fn recorded(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact) {
+        self.incidents.recorded(at, process, life, fact);
         match fact {
             Fact::Injecting { no, .. } => self.exposition.update(|page| {
                 if let Some(fault) = page.run().faults.get_mut(no) {

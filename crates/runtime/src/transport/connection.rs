@@ -67,7 +67,7 @@ enum ConnectionError {
     #[error("the other end closed the connection")]
     Closed,
     #[error("no message for {PATIENCE:?}")]
-    Silence,
+    IdleTimeout,
 }
 
 impl Transport {
@@ -76,7 +76,7 @@ impl Transport {
         let call = match tokio::time::timeout(PATIENCE, self.hear(&mut stream)).await {
             Ok(Ok(call)) => call,
             Ok(Err(error)) => return debug!(%error, "refused a connection"),
-            Err(_) => return debug!(error = %ConnectionError::Silence, "refused a connection"),
+            Err(_) => return debug!(error = %ConnectionError::IdleTimeout, "refused a connection"),
         };
         if let Err(error) = self.answer(call, stream).await {
             debug!(from = %call.from.0, %error, "refused a connection");

@@ -27,7 +27,7 @@ use crate::frame::{Body, Frame, FrameKind};
 use crate::links::Links;
 use crate::metrics::Delays;
 use crate::secret::Secret;
-use session::{Session, SessionError};
+use session::{PeerSession, SessionError};
 
 /// Time by which packets leave their delay line early: the time that they usually take to reach the other
 /// process.
@@ -101,7 +101,7 @@ struct Peer {
     /// Life and address of the process; `None` while it is not up.
     entry: Option<DirectoryEntry>,
     line: DelayLine<(FrameKind, Time, Body)>,
-    session: Session,
+    session: PeerSession,
     connection: Option<Connection>,
     /// Number of the newest connection with this peer.
     generation: u64,
@@ -399,7 +399,7 @@ impl Peer {
         Peer {
             entry: None,
             line,
-            session: Session::default(),
+            session: PeerSession::default(),
             connection: None,
             generation: 0,
             dialing: false,
@@ -410,7 +410,7 @@ impl Peer {
     /// Discards all state of the session with a life that has ended.
     fn forget(&mut self) {
         self.line.clear();
-        self.session = Session::default();
+        self.session = PeerSession::default();
         self.dialing = false;
         self.disconnect();
     }

@@ -21,7 +21,7 @@ const SLICES: usize = 64;
 
 /// One end of the session between two lives.
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub(super) struct PeerSession {
     /// Frames that the other end may not have, oldest first.
     unacknowledged: VecDeque<Outgoing>,
     /// Number of the oldest of these frames.
@@ -56,7 +56,7 @@ pub(super) enum SessionError {
     Unwritten { claimed: u64, written: u64 },
 }
 
-impl Session {
+impl PeerSession {
     /// Queues a frame.
     pub(super) fn push(&mut self, kind: FrameKind, sent: Time, body: Body) {
         let number = self.base + self.unacknowledged.len() as u64;
@@ -183,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Moves up to `limit` bytes from one end to the other. Returns the numbers of the new frames.
-    fn carry(from: &mut Session, to: &mut Session, buffer: &mut BytesMut, limit: usize) -> Vec<u8> {
+    fn carry(from: &mut PeerSession, to: &mut PeerSession, buffer: &mut BytesMut, limit: usize) -> Vec<u8> {
         let bytes: Vec<u8> = from.unwritten().iter().flat_map(|slice| slice.to_vec()).take(limit).collect();
         from.wrote(bytes.len());
         buffer.extend_from_slice(&bytes);
@@ -199,7 +199,7 @@ mod tests {
     /// Both ends, and the bytes in transit between them.
     #[derive(Default)]
     struct Pair {
-        ends: [Session; 2],
+        ends: [PeerSession; 2],
         wires: [BytesMut; 2],
         said: [Vec<u8>; 2],
         heard: [Vec<u8>; 2],
@@ -225,12 +225,12 @@ mod tests {
         }
 
         fn agree(&mut self) {
-            self.agreed = Some(self.ends.each_ref().map(Session::expected));
+            self.agreed = Some(self.ends.each_ref().map(PeerSession::expected));
         }
 
         /// Resumes on a new connection, on which the two ends may have agreed earlier.
         fn reconnect(&mut self) {
-            let wanted = self.agreed.take().unwrap_or(self.ends.each_ref().map(Session::expected));
+            let wanted = self.agreed.take().unwrap_or(self.ends.each_ref().map(PeerSession::expected));
             self.wires = Default::default();
             self.ends[0].resume(wanted[1]).unwrap();
             self.ends[1].resume(wanted[0]).unwrap();
@@ -254,7 +254,7 @@ mod tests {
                 }
             }
             pair.reconnect();
-            while pair.ends.iter().any(Session::has_unwritten) {
+            while pair.ends.iter().any(PeerSession::has_unwritten) {
                 pair.carry(0, 4096);
                 pair.carry(1, 4096);
             }
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn arrived_frames_are_dropped_and_a_gap_is_an_error() {
-        let (mut left, mut right) = (Session::default(), Session::default());
+        let (mut left, mut right) = (PeerSession::default(), PeerSession::default());
         let mut wire = BytesMut::new();
         for word in 0..3 {
             left.push(FrameKind::Control, Time(0), Body::new(vec![word]));

@@ -8,8 +8,8 @@ use faultline_catalog::Hosted;
 use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::fault::{MemoryContent, Outcome};
 use faultline_session::{
-    Backend, MemoryBound, Observer, PreparedRun, Recording, RunEnd, RunError, Session, SimulationView,
-    Simulator, UnjudgedRecording,
+    Backend, MemoryBound, PreparedRun, Recording, RunEnd, Session, SessionError, SimulationObserver,
+    SimulationView, Simulator, UnjudgedRecording,
 };
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, Manifest, Record, Trace};
@@ -83,13 +83,13 @@ struct Counting {
     most_looks: u32,
 }
 
-impl Observer for Counting {
+impl SimulationObserver for Counting {
     fn begins(&mut self, manifest: &Manifest) {
         assert_eq!((manifest.outcome.as_ref(), self.facts), (None, 0));
         self.begun += 1;
     }
 
-    fn stated(&mut self, _: &Record) {
+    fn recorded(&mut self, _: &Record) {
         self.facts += 1;
     }
 
@@ -209,7 +209,7 @@ fn an_abandoned_run_leaves_its_initial_manifest_and_can_be_resumed() {
     let dir = tempfile::tempdir().unwrap();
     let bundle = Bundle::create(dir.path()).unwrap();
     let given_up = session.record(&bundle, &mut Lazy { gives_up: true });
-    assert!(matches!(given_up, Err(RunError::Backend("the backend gave up"))));
+    assert!(matches!(given_up, Err(SessionError::Backend("the backend gave up"))));
     let begun = bundle.read_manifest().unwrap();
     assert_eq!(begun, session.draft(BackendKind::Local).unwrap());
 
@@ -229,7 +229,7 @@ fn a_failed_setup_leaves_no_files() {
     let dir = tempfile::tempdir().unwrap();
     let bundle = Bundle::create(dir.path()).unwrap();
     let refused = Session::new(&federation).record(&bundle, &mut Lazy { gives_up: false });
-    assert!(matches!(refused, Err(RunError::Setup(_))));
+    assert!(matches!(refused, Err(SessionError::Setup(_))));
     assert!(bundle.read_manifest().is_err());
 }
 

@@ -2,7 +2,7 @@
 //! behaviour shows in its file under `snapshots/`. `INSTA_UPDATE=always cargo test` rewrites the files.
 
 use faultline_api::Federation;
-use faultline_api::resource::{Family, Protocol};
+use faultline_api::resource::{Family, ProtocolSpec};
 use faultline_checker::Verdict;
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
@@ -72,7 +72,7 @@ fn golden(family: &str, name: &str, text_of_file: &str) {
 
 #[test]
 fn each_protocol_for_messages_does_what_its_transcript_says() {
-    for name in Protocol::compared(Family::Messages) {
+    for name in ProtocolSpec::compared(Family::Messages) {
         golden("messages", name, MESSAGES);
     }
 }
@@ -80,7 +80,7 @@ fn each_protocol_for_messages_does_what_its_transcript_says() {
 #[test]
 fn each_protocol_for_tasks_does_what_its_transcript_says() {
     let federation = faultline_api::parse("golden.yaml", TASKS.as_bytes()).unwrap();
-    for name in Protocol::compared_on(&federation.spec.application) {
+    for name in ProtocolSpec::compared_on(&federation.spec.application) {
         golden("tasks", name, TASKS);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use faultline_api::Federation;
-use faultline_api::resource::{Family, Protocol};
+use faultline_api::resource::{Family, ProtocolSpec};
 use faultline_checker::Verdict;
 use faultline_core::Fact;
 use faultline_session::{Session, Simulator};
@@ -38,7 +38,7 @@ fn every_protocol_computes_the_same_result_from_one_file() {
         ("sel", "{ sel: { tau: 100ms, replicateTo: otherCluster } }", CRASH),
         ("satin", "{ satin: {} }", CRASH),
     ];
-    let family: BTreeSet<&str> = Protocol::compared(Family::Tasks).into_iter().collect();
+    let family: BTreeSet<&str> = ProtocolSpec::compared(Family::Tasks).into_iter().collect();
     assert_eq!(protocols.map(|it| it.0).into_iter().collect::<BTreeSet<_>>(), family);
     let mut results = Vec::new();
     for (_, protocol, faults) in protocols {

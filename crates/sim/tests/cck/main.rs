@@ -11,7 +11,7 @@ use faultline_core::{FactKind, Fault, ProcessId, Span, StorageFate, Trigger};
 use faultline_dataflow::partition::RerunOptions;
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
-use faultline_dataflow::programs::graph::Graph;
+use faultline_dataflow::programs::graph::RandomGraph;
 use faultline_dataflow::programs::queens::Queens;
 use faultline_protocols::cck::{self, Cck, Coordination};
 use faultline_protocols::none::NoProtocol;
@@ -140,7 +140,7 @@ fn programs_whose_tasks_spawn_others_survive_whatever_fails() {
         let program = match seed % 3 {
             0 => Flow::Fibonacci(Fibonacci { n: 13, threshold: 5, task_time }),
             1 => Flow::Queens(Queens { n: 6, depth: 3, task_time }),
-            _ => Flow::Graph(Graph { seed, depth: 4, width: 4, task_time }),
+            _ => Flow::Graph(RandomGraph { seed, depth: 4, width: 4, task_time }),
         };
         let program = program.planned();
         if program.pieces() < federation.ranks() {

@@ -10,10 +10,10 @@ use faultline_core::{
 };
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
-use faultline_dataflow::programs::graph::Graph;
+use faultline_dataflow::programs::graph::RandomGraph;
 use faultline_dataflow::programs::qap::{Instance, Qap};
 use faultline_dataflow::programs::queens::Queens;
-use faultline_dataflow::{Program, Recovery, Stealing, TaskProcess, TaskProcessConfig, reference};
+use faultline_dataflow::{Program, Stealing, TaskProcess, TaskProcessConfig, TaskProtocol, reference};
 use faultline_protocols::placement::ReplicateTo;
 use faultline_sim::{Config, Links};
 use faultline_trace::Record;
@@ -116,7 +116,7 @@ impl Federation {
         let program = match rng.random_range(0..3) {
             0 => Flow::Fibonacci(Fibonacci { n: 14, threshold: 5, task_time }),
             1 => Flow::Queens(Queens { n: 6, depth: 3, task_time }),
-            _ => Flow::Graph(Graph { seed, depth: 4, width: 4, task_time }),
+            _ => Flow::Graph(RandomGraph { seed, depth: 4, width: 4, task_time }),
         };
         let mut federation = Federation::new(seed, clusters, program);
         for _ in 0..rng.random_range(0..=most_faults) {
@@ -178,12 +178,12 @@ impl Federation {
         Membership { version: MembershipVersion(0), members: members.into(), clusters: clusters.into() }
     }
 
-    pub(crate) fn run<P: Recovery + Send + 'static>(&self, protocol: P::Config) -> Ended {
+    pub(crate) fn run<P: TaskProtocol + Send + 'static>(&self, protocol: P::Config) -> Ended {
         self.run_program::<P, Flow>(self.program.clone(), protocol)
     }
 
     /// Returns the configuration of a simulation of `program` on this federation.
-    pub(crate) fn config<P: Recovery, G: Program>(
+    pub(crate) fn config<P: TaskProtocol, G: Program>(
         &self,
         program: G,
         protocol: P::Config,
@@ -228,7 +228,7 @@ impl Federation {
     /// Runs a program other than the federation's own.
     pub(crate) fn run_program<P, G>(&self, program: G, protocol: P::Config) -> Ended
     where
-        P: Recovery + Send + 'static,
+        P: TaskProtocol + Send + 'static,
         G: Program,
     {
         let config = self.config::<P, G>(program, protocol);

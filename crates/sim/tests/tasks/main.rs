@@ -51,12 +51,19 @@ impl Protocol {
 pub(crate) fn tic(federation: &Federation, defects: theft::Defects) -> theft::Config {
     let (replicas, replicate_to) = federation.copies;
     let before_asking = federation.seed.is_multiple_of(5);
-    theft::Config { tau: TAU, record: theft::Record::Graph, before_asking, replicas, replicate_to, defects }
+    theft::Config {
+        tau: TAU,
+        record: theft::StableState::Graph,
+        before_asking,
+        replicas,
+        replicate_to,
+        defects,
+    }
 }
 
 /// Returns parameters of SEL with the same replicas.
 pub(crate) fn sel(federation: &Federation, defects: theft::Defects) -> theft::Config {
-    theft::Config { record: theft::Record::Events, ..tic(federation, defects) }
+    theft::Config { record: theft::StableState::Events, ..tic(federation, defects) }
 }
 
 #[test]

@@ -103,8 +103,8 @@ fn at(no: u32, at: u64, process: ProcessId) -> PlannedFault {
     PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault }
 }
 
-fn stated(change: Change) -> Order {
-    Order::State(Fact::Changed(Box::new(change)))
+fn recorded(change: Change) -> Order {
+    Order::Record(Fact::Changed(Box::new(change)))
 }
 
 fn pause(process: ProcessId, paused: bool) -> Order {
@@ -112,7 +112,7 @@ fn pause(process: ProcessId, paused: bool) -> Order {
 }
 
 fn begins(orders: &[Order]) -> bool {
-    orders.contains(&Order::State(Fact::Begun))
+    orders.contains(&Order::Record(Fact::Begun))
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_change_of_a_link_is_reported_before_it_takes_effect() {
     let (from, to) = (ClusterId(0), ClusterId(1));
     let change = Change::Link { from, to, properties };
     let orders = TestDriver::begun().change(change.clone());
-    assert_eq!(orders, [stated(change), Order::Relink { from, to, properties }]);
+    assert_eq!(orders, [recorded(change), Order::Relink { from, to, properties }]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn an_added_fault_is_injected_at_its_time_and_a_late_one_is_ineffective() {
     driver.pass(BEGUN + 20);
     let orders = driver.change(Change::Fault(at(1, 10, P1)));
     assert!(
-        matches!(&orders[1], Order::State(Fact::Ineffective { no: FaultNo(1), reason })
+        matches!(&orders[1], Order::Record(Fact::Ineffective { no: FaultNo(1), reason })
         if reason.contains("after it was due")),
         "{orders:?}"
     );
@@ -162,13 +162,13 @@ fn a_pause_stops_processes_the_plan_and_failure_detection() {
     }
     driver.pass(BEGUN + 50);
     let orders = driver.change(Change::Pause(true));
-    assert_eq!(orders, [stated(Change::Pause(true)), pause(P0, true), pause(P1, true)]);
+    assert_eq!(orders, [recorded(Change::Pause(true)), pause(P0, true), pause(P1, true)]);
     assert!(driver.supervisor.status().paused);
     assert_eq!(driver.change(Change::Pause(true)), [], "a repeated pause has no effect");
     // Far beyond the limit for silence, the fault at 500, and the deadline.
     assert_eq!(driver.pass(10 * DEADLINE), []);
     let orders = driver.change(Change::Pause(false));
-    assert_eq!(orders, [stated(Change::Pause(false)), pause(P0, false), pause(P1, false)]);
+    assert_eq!(orders, [recorded(Change::Pause(false)), pause(P0, false), pause(P1, false)]);
     let resumed = 10 * DEADLINE;
     let beats = |driver: &mut TestDriver| {
         for process in [P0, P1] {
@@ -205,7 +205,11 @@ fn a_process_lost_during_a_pause_restarts_soon_after_it() {
     let launched = |orders: &[Order]| orders.iter().any(|it| matches!(it, Order::Launch { process: P1, .. }));
     assert!(!launched(&driver.pass(BEGUN + 2_000_000)), "nothing is launched during a pause");
     let orders = driver.change(Change::Pause(false));
-    assert_eq!(orders, [stated(Change::Pause(false)), pause(P0, false)], "failed processes are not resumed");
+    assert_eq!(
+        orders,
+        [recorded(Change::Pause(false)), pause(P0, false)],
+        "failed processes are not resumed"
+    );
     assert!(!launched(&driver.pass(BEGUN + 2_000_049)));
     assert!(launched(&driver.pass(BEGUN + 2_000_050)));
 }
@@ -239,7 +243,7 @@ fn a_process_paused_by_a_fault_stays_paused_for_its_span() {
 #[test]
 fn an_application_paused_from_the_start_starts_when_resumed() {
     let mut driver = TestDriver::new();
-    assert_eq!(driver.change(Change::Pause(true)).last(), Some(&stated(Change::Pause(true))));
+    assert_eq!(driver.change(Change::Pause(true)).last(), Some(&recorded(Change::Pause(true))));
     driver.register();
     assert!(!begins(&driver.pass(3 * DEADLINE)), "the application does not begin during the pause");
     assert_eq!(driver.supervisor.status().outcome, None, "the deadline does not apply during the pause");

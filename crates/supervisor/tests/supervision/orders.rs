@@ -132,14 +132,14 @@ impl TestDriver {
         self.report(Report::Heartbeat { process, life: Life(life), gauges: Gauges::default() });
     }
 
-    fn stated(&mut self, process: ProcessId, fact: Fact, halted: bool) {
-        self.report(Report::Stated { process, life: Life(1), fact, halted });
+    fn fact(&mut self, process: ProcessId, fact: Fact, halted: bool) {
+        self.report(Report::Fact { process, life: Life(1), fact, halted });
     }
 
     fn finished(&mut self, process: ProcessId, life: u32, sent: u64, delivered: u64) {
         let witness = Witness { life: Life(life), upto: FactNo(0), sent, delivered };
         let fact = Fact::Finished(Box::new((witness, Digest([0; 16]))));
-        self.report(Report::Stated { process, life: Life(life), fact, halted: false });
+        self.report(Report::Fact { process, life: Life(life), fact, halted: false });
     }
 
     fn fault(&self, no: usize) -> FaultState {
@@ -161,7 +161,7 @@ fn when(fact: FactKind, cluster: Option<ClusterId>, occurrence: u32) -> Trigger 
 
 fn launch(process: ProcessId, life: u32, boot: Boot) -> [Order; 2] {
     let life = Life(life);
-    [Order::State(Fact::LifeStarted { process, life, boot }), Order::Launch { process, life, boot }]
+    [Order::Record(Fact::LifeStarted { process, life, boot }), Order::Launch { process, life, boot }]
 }
 
 /// Returns the order to report that the first fault of the plan ended a life.
@@ -170,7 +170,7 @@ fn failed(process: ProcessId, life: u32, storage: StorageFate) -> Order {
 }
 
 fn ended(process: ProcessId, life: u32, storage: StorageFate, by: EndedBy) -> Order {
-    Order::State(Fact::Failed { process, life: Life(life), storage, by })
+    Order::Record(Fact::Failed { process, life: Life(life), storage, by })
 }
 
 fn kill(lives: &[(ProcessId, u32)], storage: StorageFate) -> Order {
@@ -178,7 +178,7 @@ fn kill(lives: &[(ProcessId, u32)], storage: StorageFate) -> Order {
 }
 
 fn detected(process: ProcessId, life: u32) -> Order {
-    Order::State(Fact::Detected { process, life: Life(life) })
+    Order::Record(Fact::Detected { process, life: Life(life) })
 }
 
 fn protected() -> Fact {
@@ -218,7 +218,7 @@ fn all_processes_are_launched_and_start_once_registered_and_measured() {
     assert_eq!(driver.take(), [], "one process has not registered");
     driver.registered(P2, 1);
     let orders = driver.take();
-    assert_eq!(orders[0], Order::State(Fact::Begun));
+    assert_eq!(orders[0], Order::Record(Fact::Begun));
     let [_, Order::Announce(membership)] = &orders[..] else { panic!("{orders:?}") };
     assert_eq!(membership.version, MembershipVersion(1));
     for process in [P0, P1, P2] {
@@ -304,7 +304,7 @@ fn a_life_without_heartbeats_is_watched_only_when_paused_or_killed() {
     driver.pass(BEGUN + Span(10) + DETECT_AFTER);
     let orders = driver.take();
     assert!(orders.contains(&detected(P0, 1)) && orders.contains(&detected(P1, 1)));
-    assert!(!orders.contains(&failed(P0, 1, StorageFate::Lost)), "a failure is stated once: {orders:?}");
+    assert!(!orders.contains(&failed(P0, 1, StorageFate::Lost)), "a failure is recorded once: {orders:?}");
     assert!(orders.contains(&kill(&[(P0, 1)], StorageFate::Lost)), "the kill is repeated");
     let of_pause = ended(P1, 1, StorageFate::Kept, EndedBy::Fault(FaultNo(1)));
     assert!(orders.contains(&of_pause), "this process is fenced because of the pause");
@@ -312,7 +312,7 @@ fn a_life_without_heartbeats_is_watched_only_when_paused_or_killed() {
     driver.registered(P1, 2);
     driver.pass(BEGUN + Span(10_000));
     let later = driver.take();
-    assert!(!later.iter().any(|order| matches!(order, Order::State(Fact::Detected { .. }))), "{later:?}");
+    assert!(!later.iter().any(|order| matches!(order, Order::Record(Fact::Detected { .. }))), "{later:?}");
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn reports_from_older_lives_change_nothing() {
     driver.exited(P0, 1);
     driver.registered(P0, 1);
     driver.heartbeat(P0, 1);
-    driver.stated(P0, protected(), true);
+    driver.fact(P0, protected(), true);
     driver.report(Report::Started { process: P0, life: Life(1) });
     let gauges = Gauges { progress: Progress { done: 100, total: 100 }, ..Gauges::default() };
     driver.report(Report::Gauges { process: P0, life: Life(1), gauges });
@@ -376,7 +376,7 @@ fn reports_from_older_lives_change_nothing() {
     assert_eq!(driver.supervisor.status().clusters[0].progress, Progress::default());
     // The same reports from the current life take effect.
     driver.finished(P0, 2, 0, 0);
-    assert_eq!(driver.take(), [Order::State(Fact::Completed), Order::End(Outcome::Completed)]);
+    assert_eq!(driver.take(), [Order::Record(Fact::Completed), Order::End(Outcome::Completed)]);
 }
 
 #[test]
@@ -494,7 +494,7 @@ fn faults_are_timed_from_the_start_and_reported_before_they_are_injected() {
     driver.pass(BEGUN + Span(9));
     assert_eq!(driver.take(), []);
     driver.pass(BEGUN + Span(10));
-    let injecting = Order::State(Fact::Injecting { no: FaultNo(0), fault: Box::new(crash(P2)) });
+    let injecting = Order::Record(Fact::Injecting { no: FaultNo(0), fault: Box::new(crash(P2)) });
     let expected = [injecting, failed(P2, 1, StorageFate::Kept), kill(&[(P2, 1)], StorageFate::Kept)];
     assert_eq!(driver.take(), expected);
     assert_eq!(driver.fault(0), FaultState::Effective);
@@ -708,28 +708,28 @@ fn the_end_of_a_storage_fault_does_not_end_a_later_one() {
 fn occurrences_count_in_order_of_arrival_and_release_other_processes() {
     let trigger = when(FactKind::Protected, Some(C0), 3);
     let mut driver = TestDriver::begun(vec![(trigger, crash(P1))]);
-    driver.stated(P0, protected(), true);
-    driver.stated(P1, protected(), true);
+    driver.fact(P0, protected(), true);
+    driver.fact(P1, protected(), true);
     assert_eq!(driver.take(), [go(P0), go(P1)]);
-    driver.stated(P2, protected(), true);
+    driver.fact(P2, protected(), true);
     assert_eq!(driver.take(), [go(P2)], "facts of other clusters do not count");
-    driver.stated(P0, protected(), false);
+    driver.fact(P0, protected(), false);
     assert_eq!(driver.take(), [], "facts at which no process is halted do not count either");
-    driver.stated(P0, protected(), true);
+    driver.fact(P0, protected(), true);
     let orders = driver.take();
     assert_eq!(orders[1], failed(P1, 1, StorageFate::Kept));
     assert_eq!(orders[2], kill(&[(P1, 1)], StorageFate::Kept));
     assert_eq!(orders[3], Order::Watch(Arc::new([])), "no trigger is left");
     assert_eq!(orders[4..], [go(P0)], "the fault is in effect before the halted process resumes");
-    driver.stated(P2, protected(), true);
+    driver.fact(P2, protected(), true);
     assert_eq!(driver.take(), [go(P2)], "a process that has halted in the meantime also resumes");
 }
 
 #[test]
 fn a_process_killed_at_its_own_fact_does_not_resume() {
     let mut driver = TestDriver::begun(vec![(when(FactKind::Protected, None, 1), crash(P0))]);
-    driver.stated(P1, protected(), false);
-    driver.stated(P0, protected(), true);
+    driver.fact(P1, protected(), false);
+    driver.fact(P0, protected(), true);
     assert!(!driver.take().contains(&go(P0)));
     driver.exited(P0, 1);
     driver.pass(BEGUN + RESTART_AFTER);
@@ -740,7 +740,7 @@ fn a_process_killed_at_its_own_fact_does_not_resume() {
 fn a_process_paused_at_its_own_fact_resumes_after_the_pause() {
     let pause = Fault::Pause { process: P0, span: Span(40) };
     let mut driver = TestDriver::begun(vec![(when(FactKind::Protected, None, 1), pause)]);
-    driver.stated(P0, protected(), true);
+    driver.fact(P0, protected(), true);
     assert!(!driver.take().contains(&go(P0)));
     driver.pass(BEGUN + Span(40));
     assert_eq!(driver.take(), [Order::Pause { process: P0, life: Life(1), paused: false }, go(P0)]);
@@ -750,7 +750,7 @@ fn a_process_paused_at_its_own_fact_resumes_after_the_pause() {
 fn one_fact_may_trigger_several_faults() {
     let trigger = when(FactKind::Protected, None, 1);
     let mut driver = TestDriver::begun(vec![(trigger.clone(), crash(P1)), (trigger, crash(P2))]);
-    driver.stated(P0, protected(), true);
+    driver.fact(P0, protected(), true);
     let orders = driver.take();
     assert!(orders.contains(&kill(&[(P1, 1)], StorageFate::Kept)));
     assert!(orders.contains(&kill(&[(P2, 1)], StorageFate::Kept)));
@@ -767,8 +767,8 @@ fn a_fault_without_a_live_target_is_ineffective() {
     driver.take();
     driver.pass(BEGUN + Span(22));
     let reason: Arc<str> = "no process of its target was alive".into();
-    let stated = |no| Order::State(Fact::Ineffective { no: FaultNo(no), reason: reason.clone() });
-    assert_eq!(driver.take(), [stated(1), stated(2), stated(3)]);
+    let recorded = |no| Order::Record(Fact::Ineffective { no: FaultNo(no), reason: reason.clone() });
+    assert_eq!(driver.take(), [recorded(1), recorded(2), recorded(3)]);
     assert_eq!(driver.fault(3), FaultState::Ineffective(reason.clone()));
 }
 
@@ -812,7 +812,7 @@ fn gauges_trigger_no_action() {
 fn a_fault_that_is_never_due_stays_pending() {
     let mut driver =
         TestDriver::begun(vec![(when(FactKind::Protected, None, 2), crash(P0)), (at(u64::MAX), crash(P0))]);
-    driver.stated(P0, protected(), true);
+    driver.fact(P0, protected(), true);
     driver.pass(BEGUN + DEADLINE);
     assert_eq!(driver.take().last(), Some(&Order::End(Outcome::Deadline)));
     assert_eq!((driver.fault(0), driver.fault(1)), (FaultState::Pending, FaultState::Pending));
@@ -829,7 +829,7 @@ fn a_run_is_complete_once_all_ranks_have_finished_without_messages_in_transit() 
     driver.finished(P2, 1, 5, 7);
     assert_eq!(driver.take(), [], "a message is in transit");
     driver.finished(P2, 1, 5, 9);
-    assert_eq!(driver.take(), [Order::State(Fact::Completed), Order::End(Outcome::Completed)]);
+    assert_eq!(driver.take(), [Order::Record(Fact::Completed), Order::End(Outcome::Completed)]);
     assert_eq!(driver.supervisor.status().outcome, Some(Outcome::Completed));
     driver.exited(P0, 1);
     driver.pass(BEGUN + DEADLINE);
@@ -842,13 +842,13 @@ fn a_process_that_rolls_back_is_not_finished() {
     let restored = Fact::Restored(Box::new((None, Incarnation(1), Witness::default())));
     let mut driver = TestDriver::begun(vec![]);
     driver.finished(P0, 1, 0, 0);
-    driver.stated(P0, restored.clone(), false);
+    driver.fact(P0, restored.clone(), false);
     driver.finished(P1, 1, 0, 0);
     driver.finished(P2, 1, 0, 0);
     assert_eq!(driver.take(), []);
     driver.finished(P0, 1, 0, 0);
     assert_eq!(driver.take(), [], "its cluster rolls back with it, so P1's earlier result is void");
-    driver.stated(P1, restored, false);
+    driver.fact(P1, restored, false);
     driver.finished(P1, 1, 0, 0);
     assert_eq!(driver.take().last(), Some(&Order::End(Outcome::Completed)));
 }
@@ -875,7 +875,7 @@ fn a_fault_at_the_last_fact_precedes_the_end() {
     driver.finished(P0, 1, 0, 0);
     driver.finished(P1, 1, 0, 0);
     let witness = Witness::default();
-    driver.stated(P2, Fact::Finished(Box::new((witness, Digest([0; 16])))), true);
+    driver.fact(P2, Fact::Finished(Box::new((witness, Digest([0; 16])))), true);
     let orders = driver.take();
     assert_eq!(
         orders.last(),
@@ -890,7 +890,7 @@ fn a_cluster_that_cannot_be_restored_ends_the_run() {
     let missing: Arc<[(ImageName, Vec<ProcessId>)]> = Arc::new([(name, vec![P0, P2])]);
     let claim = Claim::Unrecoverable { group: GroupId(1), missing: missing.clone() };
     let mut driver = TestDriver::begun(vec![(when(FactKind::Unrecoverable, None, 1), crash(P0))]);
-    driver.stated(P2, Fact::Claim(Box::new(claim)), true);
+    driver.fact(P2, Fact::Claim(Box::new(claim)), true);
     assert_eq!(driver.take(), [Order::End(Outcome::Unrecoverable { group: GroupId(1), missing })]);
 }
 
@@ -933,8 +933,8 @@ fn the_status_shows_processes_checkpoints_and_progress() {
         let attempt = Attempt(1);
         Fact::Claim(Box::new(Claim::Committed { position, attempt, forced, frozen: Span(1), vectors }))
     };
-    driver.stated(P0, committed(Position::new(0, 3), false), false);
-    driver.stated(P1, committed(Position::new(0, 2), true), false);
+    driver.fact(P0, committed(Position::new(0, 3), false), false);
+    driver.fact(P1, committed(Position::new(0, 2), true), false);
     for (process, done) in [(P0, 4), (P1, 5), (P2, 6)] {
         let gauges = Gauges { progress: Progress { done, total: 10 }, ..Gauges::default() };
         driver.report(Report::Gauges { process, life: Life(1), gauges });
@@ -992,7 +992,7 @@ fn a_silent_process_is_announced_only_after_its_exit_is_reported() {
         let is = |what: fn(&Order) -> bool| orders.iter().filter(|it| what(it)).count();
         (
             is(|it| matches!(it, Order::Kill { .. })),
-            is(|it| matches!(it, Order::State(Fact::Detected { .. }))),
+            is(|it| matches!(it, Order::Record(Fact::Detected { .. }))),
         )
     };
     assert_eq!(ordered(driver.take()), (2, 0), "both are killed at once, and neither is known to have ended");

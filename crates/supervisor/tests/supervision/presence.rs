@@ -90,7 +90,7 @@ impl TestDriver {
     }
 
     fn state(&mut self, process: ProcessId, fact: Fact) {
-        self.report(Report::Stated { process, life: Life(1), fact, halted: false });
+        self.report(Report::Fact { process, life: Life(1), fact, halted: false });
     }
 
     fn finish(&mut self, process: ProcessId) {
@@ -113,7 +113,7 @@ fn announced(orders: &[Order]) -> Option<(Vec<bool>, Presence)> {
 }
 
 fn leaves(orders: &[Order]) -> bool {
-    orders.contains(&Order::State(Fact::Left(GUEST)))
+    orders.contains(&Order::Record(Fact::Left(GUEST)))
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_cluster_joins_at_its_scheduled_time_with_all_its_processes() {
     let mut driver = TestDriver::begun(Vec::new());
     assert_eq!(announced(&driver.pass(JOINS - 1)), Some((vec![true, false, false], Presence::Awaited)));
     let orders = driver.pass(JOINS);
-    assert!(orders.contains(&Order::State(Fact::Joined(GUEST))));
+    assert!(orders.contains(&Order::Record(Fact::Joined(GUEST))));
     assert_eq!(announced(&orders), Some((vec![true, true, true], Presence::Present)));
 }
 
@@ -173,7 +173,7 @@ fn a_cluster_with_a_failed_process_stays() {
     driver.pass(JOINS + 100);
     driver.report(Report::Registered { process: GUESTS[1], life: Life(2) });
     driver.finish(GUESTS[0]);
-    driver.report(Report::Stated {
+    driver.report(Report::Fact {
         process: GUESTS[1],
         life: Life(2),
         fact: Fact::Finished(Box::new((Witness::default(), Digest([0; 16])))),
@@ -209,7 +209,7 @@ fn a_cluster_whose_departure_was_announced_leaves_once_released() {
     let mut driver = TestDriver::leaving(Vec::new());
     driver.pass(JOINS - 1);
     let orders = driver.pass(JOINS);
-    assert!(orders.contains(&Order::State(Fact::Leaving(GUEST))));
+    assert!(orders.contains(&Order::Record(Fact::Leaving(GUEST))));
     assert_eq!(announced(&orders), Some((vec![true, true, true], Presence::Leaving)));
     driver.state(HOST, Fact::Claim(Box::new(Claim::Released { cluster: GUEST })));
     let orders = driver.pass(JOINS + 1);
@@ -218,7 +218,7 @@ fn a_cluster_whose_departure_was_announced_leaves_once_released() {
     assert!(orders.contains(&Order::Kill { lives, storage: StorageFate::Lost }));
     assert_eq!(announced(&orders), Some((vec![true, false, false], Presence::Left)));
     driver.finish(HOST);
-    assert!(driver.pass(JOINS + 2).contains(&Order::State(Fact::Completed)), "the others finish alone");
+    assert!(driver.pass(JOINS + 2).contains(&Order::Record(Fact::Completed)), "the others finish alone");
 }
 
 #[test]
@@ -227,9 +227,9 @@ fn a_cluster_that_joins_after_it_was_due_to_leave_leaves_at_once() {
     let mut driver = TestDriver::with(Vec::new(), Presence::Awaited, joins, vec![(GUEST, Span(1))]);
     driver.pass(1);
     let orders = driver.pass(JOINS);
-    let stated = |fact: Fact| orders.iter().position(|it| *it == Order::State(fact.clone()));
-    assert!(stated(Fact::Joined(GUEST)).is_some());
-    assert!(stated(Fact::Joined(GUEST)) < stated(Fact::Leaving(GUEST)));
+    let recorded = |fact: Fact| orders.iter().position(|it| *it == Order::Record(fact.clone()));
+    assert!(recorded(Fact::Joined(GUEST)).is_some());
+    assert!(recorded(Fact::Joined(GUEST)) < recorded(Fact::Leaving(GUEST)));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_process_that_cedes_a_partition_has_to_finish_again() {
     driver.finish(GUESTS[0]);
     driver.state(GUESTS[0], Fact::Ceded { partition: GUESTS[0], epoch: Incarnation(5) });
     driver.finish(GUESTS[1]);
-    assert!(!driver.pass(1).contains(&Order::State(Fact::Completed)));
+    assert!(!driver.pass(1).contains(&Order::Record(Fact::Completed)));
     driver.finish(GUESTS[0]);
-    assert!(driver.pass(2).contains(&Order::State(Fact::Completed)));
+    assert!(driver.pass(2).contains(&Order::Record(Fact::Completed)));
 }

@@ -15,7 +15,7 @@ mod supervisors;
 use std::process::ExitCode;
 
 use clap::Parser;
-use faultline_e2e::{Cluster, Failure, KUBECONFIG, kubeconfig};
+use faultline_e2e::{Failure, KUBECONFIG, KubernetesCluster, kubeconfig};
 
 /// Measure the operator.
 #[derive(Parser)]
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 async fn take(figures: Figures) -> Result<(), Failure> {
     let kubeconfig =
         kubeconfig().ok_or_else(|| format!("{KUBECONFIG} is not set; set it to the path of a kubeconfig"))?;
-    let cluster = Cluster::connect(&kubeconfig).await?;
+    let cluster = KubernetesCluster::connect(&kubeconfig).await?;
     match figures {
         Figures::Startup(it) => it.take(&cluster).await,
         Figures::Scale(it) => it.take(&cluster).await,

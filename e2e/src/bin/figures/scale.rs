@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use faultline_api::Federation;
 use faultline_api::resource::{FederationStatus, Phase};
-use faultline_e2e::{Cluster, Failure, Operators, TestNamespace};
+use faultline_e2e::{Failure, KubernetesCluster, Operators, TestNamespace};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -45,8 +45,8 @@ pub(super) struct Scale {
     operator: Option<PathBuf>,
 }
 
-/// Measurements of one wave of federations.
-struct Wave {
+/// Measurements of one batch of federations.
+struct Batch {
     federations: u32,
     pods: u32,
     /// Time from the first `apply` until all run.
@@ -60,7 +60,7 @@ struct Wave {
 }
 
 impl Scale {
-    pub(super) async fn take(self, cluster: &Cluster) -> Result<(), Failure> {
+    pub(super) async fn take(self, cluster: &KubernetesCluster) -> Result<(), Failure> {
         let program = match &self.operator {
             Some(program) => program.clone(),
             None => std::env::current_exe()?.with_file_name("faultline-operator"),
@@ -108,15 +108,15 @@ impl Scale {
             alone.as_secs_f64()
         );
         let operator = Operator::start(program).await?;
-        let mut waves = Vec::new();
+        let mut batches = Vec::new();
         for share in [4, 2, 1] {
-            let wave = self.wave(ns, &operator, &supervisors, self.federations.div_ceil(share)).await?;
-            println!("{}", wave.row());
-            waves.push(wave);
+            let batch = self.batch(ns, &operator, &supervisors, self.federations.div_ceil(share)).await?;
+            println!("{}", batch.row());
+            batches.push(batch);
         }
-        let Some(last) = waves.last() else { return Ok(()) };
-        println!("\n{}", Wave::HEAD);
-        waves.iter().for_each(|it| println!("{}", it.row()));
+        let Some(last) = batches.last() else { return Ok(()) };
+        println!("\n{}", Batch::HEAD);
+        batches.iter().for_each(|it| println!("{}", it.row()));
         println!(
             "\n{} federations: {:.1} s; the same sets of pods without an operator: {:.1} s; ratio {:.2}",
             last.federations,
@@ -184,13 +184,13 @@ impl Scale {
     }
 
     /// Runs `federations` federations in parallel, from `apply` to their deletion.
-    async fn wave(
+    async fn batch(
         &self,
         ns: &TestNamespace,
         operator: &Operator,
         supervisors: &Supervisors,
         federations: u32,
-    ) -> Result<Wave, Failure> {
+    ) -> Result<Batch, Failure> {
         let before = operator.used().await?;
         let begun = Instant::now();
         let names: Vec<String> = (0..federations).map(|it| format!("f{federations}-{it}")).collect();
@@ -221,7 +221,7 @@ impl Scale {
         until("all federations are deleted", gone).await?;
         let whole = operator.used().await?.since(&before);
         let pods = federations * (self.processes + 1);
-        Ok(Wave { federations, pods, converged, starting, whole, writes })
+        Ok(Batch { federations, pods, converged, starting, whole, writes })
     }
 
     /// Returns the number of writes per second of the most frequently written status.
@@ -240,7 +240,7 @@ impl Scale {
     }
 }
 
-impl Wave {
+impl Batch {
     const HEAD: &str = "| federations | pods | all running after | requests per pod until then | in total \
                         | CPU time until then | peak rate of status writes |\n\
                         | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use faultline_api::Federation;
 use faultline_api::resource::{Emulation, FederationStatus, Kubernetes, Resources, condition};
-use faultline_e2e::{Cluster, Failure, QUICK_START, TestNamespace};
+use faultline_e2e::{Failure, KubernetesCluster, QUICK_START, TestNamespace};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec, Secret};
 use kube::ResourceExt;
@@ -54,7 +54,7 @@ struct Times {
 }
 
 impl Startup {
-    pub(super) async fn take(self, cluster: &Cluster) -> Result<(), Failure> {
+    pub(super) async fn take(self, cluster: &KubernetesCluster) -> Result<(), Failure> {
         let ns = cluster.create_namespace("startup").await?;
         let taken = self.compare(&ns).await;
         if taken.is_err() {

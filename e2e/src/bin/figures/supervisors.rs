@@ -12,7 +12,9 @@ use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::{get, put};
-use faultline_api::supervision::{Cluster, ClusterState, PLACES, Places, RunPhase, STATUS, Status, Verdict};
+use faultline_api::supervision::{
+    ClusterReport, ClusterState, PLACES, Places, RunPhase, RunStatus, RunVerdict, STATUS,
+};
 use faultline_e2e::Failure;
 use tokio::net::TcpListener;
 
@@ -61,30 +63,30 @@ impl Supervisors {
         act(self.all.lock().unwrap_or_else(PoisonError::into_inner).entry(address).or_default())
     }
 
-    fn status(&self, address: IpAddr, run: &Run) -> Status {
+    fn status(&self, address: IpAddr, run: &Run) -> RunStatus {
         let done = run.begun.map_or(0, |it| (it.elapsed().as_millis() as u64 * PACE / 1000).min(STEPS));
         let (phase, state) = match run {
             Run { over: true, .. } => (RunPhase::Completed, ClusterState::Finished),
             Run { begun: Some(_), .. } => (RunPhase::Running, ClusterState::Running),
             _ => (RunPhase::Gathering, ClusterState::Starting),
         };
-        let cluster = |(name, processes): &(String, u32)| Cluster {
+        let cluster = |(name, processes): &(String, u32)| ClusterReport {
             name: name.clone(),
             state,
             processes: *processes,
             up: if run.begun.is_some() { *processes } else { 0 },
             steps_done: done * u64::from(*processes),
             steps: STEPS * u64::from(*processes),
-            ..Cluster::default()
+            ..ClusterReport::default()
         };
-        Status {
+        RunStatus {
             supervisor: address.to_string(),
             phase,
             generation: run.generation,
             elapsed_seconds: run.begun.map(|it| it.elapsed().as_secs_f64()),
             clusters: self.clusters.iter().map(cluster).collect(),
-            verdict: run.over.then_some(Verdict::Pass),
-            ..Status::default()
+            verdict: run.over.then_some(RunVerdict::Pass),
+            ..RunStatus::default()
         }
     }
 }

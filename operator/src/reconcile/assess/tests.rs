@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_api::supervision::{self, Amendment, Cluster, Event, Faults, RunPhase};
+use faultline_api::supervision::{self, Amendment, ClusterReport, Faults, RunEvent, RunPhase};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -32,13 +32,13 @@ fn condition_of<'a>(status: &'a FederationStatus, kind: &str) -> &'a Condition {
     status.condition(kind).unwrap_or_else(|| panic!("no {kind} in {status:#?}"))
 }
 
-fn event(number: u64, reason: &str) -> Event {
+fn event(number: u64, reason: &str) -> RunEvent {
     let text = format!("event {number}");
-    Event { number, at_seconds: Some(1.5), reason: reason.into(), warning: false, text }
+    RunEvent { number, at_seconds: Some(1.5), reason: reason.into(), warning: false, text }
 }
 
-fn link(from: &str, to: &str, requested: u64, measured: u64) -> Link {
-    Link {
+fn link(from: &str, to: &str, requested: u64, measured: u64) -> LinkReport {
+    LinkReport {
         from: from.into(),
         to: to.into(),
         requested_micros: requested,
@@ -123,13 +123,13 @@ fn the_linked_condition_says_what_emulates_links_and_what_kernels_lack() {
     ];
     for (shaping, word, reason, says) in cases {
         let links = vec![link("paris", "rennes", 5000, 5040)];
-        let said = Status { phase: RunPhase::Running, links, shaping, ..Status::default() };
+        let said = RunStatus { phase: RunPhase::Running, links, shaping, ..RunStatus::default() };
         let (status, _) = look(&mut running(said.clone()), &accepted(None), 1);
         let linked = condition_of(&status, condition::LINKED);
         assert_eq!((status.shaping.as_deref(), &*linked.reason), (Some(word), reason));
         assert!(linked.message.contains(says), "{}", linked.message);
 
-        let before = Status { phase: RunPhase::Gathering, links: vec![], ..said };
+        let before = RunStatus { phase: RunPhase::Gathering, links: vec![], ..said };
         let (status, _) = look(&mut running(before), &accepted(None), 1);
         let linked = condition_of(&status, condition::LINKED);
         assert_eq!((&*linked.status, &*linked.reason), ("Unknown", "NotMeasured"));
@@ -138,9 +138,10 @@ fn the_linked_condition_says_what_emulates_links_and_what_kernels_lack() {
 
 #[test]
 fn a_changed_link_counts_as_requested_only_once_measured() {
-    let changed = Link { measured_micros: None, as_requested: None, ..link("rennes", "paris", 9000, 0) };
+    let changed =
+        LinkReport { measured_micros: None, as_requested: None, ..link("rennes", "paris", 9000, 0) };
     let links = vec![link("paris", "rennes", 5000, 5040), changed];
-    let said = Status { phase: RunPhase::Running, links, ..Status::default() };
+    let said = RunStatus { phase: RunPhase::Running, links, ..RunStatus::default() };
     let (status, _) = look(&mut running(said), &accepted(None), 1);
     let linked = condition_of(&status, condition::LINKED);
     assert!(linked.message.contains("1 of 1 links have the requested delay"), "{}", linked.message);
@@ -154,9 +155,10 @@ fn a_changed_link_counts_as_requested_only_once_measured() {
 #[test]
 fn a_cluster_that_has_failed_is_not_ready_though_its_pods_run() {
     let ready = |state| {
-        let cluster = |name: &str, state| Cluster { name: name.into(), up: 3, state, ..Cluster::default() };
+        let cluster =
+            |name: &str, state| ClusterReport { name: name.into(), up: 3, state, ..ClusterReport::default() };
         let clusters = vec![cluster("paris", state), cluster("rennes", supervision::ClusterState::Running)];
-        let said = Status { phase: RunPhase::Running, clusters, ..Status::default() };
+        let said = RunStatus { phase: RunPhase::Running, clusters, ..RunStatus::default() };
         look(&mut running(said), &accepted(None), 1).0.clusters_ready
     };
     assert_eq!(ready(supervision::ClusterState::Running).as_deref(), Some("2/2"));
@@ -166,7 +168,7 @@ fn a_cluster_that_has_failed_is_not_ready_though_its_pods_run() {
 
 #[test]
 fn a_pod_whose_shaper_does_not_run_is_not_ready_but_stays_a_place() {
-    let mut observed = running(Status { phase: RunPhase::Running, ..Status::default() });
+    let mut observed = running(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
     let name = "quickstart-paris-0";
     let mut pod = (*observed.pods[name]).clone();
     let shaper = json!({
@@ -225,7 +227,7 @@ fn a_federation_whose_object_names_are_taken_is_refused() {
 
 #[test]
 fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
-    let cluster = |name: &str, up| Cluster {
+    let cluster = |name: &str, up| ClusterReport {
         name: name.into(),
         state: supervision::ClusterState::Running,
         processes: 3,
@@ -236,9 +238,9 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
         steps_done: 10,
         steps: 30,
     };
-    let mut said = Status { missing: vec!["paris-0".into()], ..Status::default() };
+    let mut said = RunStatus { missing: vec!["paris-0".into()], ..RunStatus::default() };
     let mut observed = running(said.clone());
-    let mut next = |said: &Status, seconds| {
+    let mut next = |said: &RunStatus, seconds| {
         observed.supervision = Supervision::Known(Box::new(said.clone()));
         look(&mut observed, &accepted(None), seconds)
     };
@@ -283,7 +285,7 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
     assert_eq!((again, reasons(&new_events)), (status, vec![]), "events are reported once");
 
     said.phase = RunPhase::Completed;
-    said.verdict = Some(Verdict::Pass);
+    said.verdict = Some(RunVerdict::Pass);
     said.events = vec![event(3, "Completed")];
     let (status, new_events) = next(&said, 4);
     assert_eq!(status.phase, Phase::Completed);
@@ -296,7 +298,7 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
 
 #[test]
 fn a_run_that_could_not_be_carried_out_is_completed_and_unknown() {
-    let said = Status { phase: RunPhase::Failed, reasons: vec!["no room".into()], ..Status::default() };
+    let said = RunStatus { phase: RunPhase::Failed, reasons: vec!["no room".into()], ..RunStatus::default() };
     let (status, _) = look(&mut running(said), &accepted(None), 1);
     let completed = condition_of(&status, condition::COMPLETED);
     assert_eq!(
@@ -308,7 +310,7 @@ fn a_run_that_could_not_be_carried_out_is_completed_and_unknown() {
 
 #[test]
 fn a_silent_supervisor_is_reported_and_changes_no_phase() {
-    let mut observed = running(Status { phase: RunPhase::Running, ..Status::default() });
+    let mut observed = running(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
     look(&mut observed, &accepted(None), 1);
     observed.supervision = Supervision::Silent("no response within 2s".into());
     let (status, new_events) = look(&mut observed, &accepted(None), 2);
@@ -319,12 +321,13 @@ fn a_silent_supervisor_is_reported_and_changes_no_phase() {
 
 #[test]
 fn a_supervisor_without_the_record_of_a_started_run_ends_it() {
-    let first = Status { supervisor: "first".into(), phase: RunPhase::Running, ..Status::default() };
+    let first = RunStatus { supervisor: "first".into(), phase: RunPhase::Running, ..RunStatus::default() };
     let mut observed = running(first);
     let (status, _) = look(&mut observed, &accepted(None), 1);
     assert_eq!(status.supervisor.as_deref(), Some("first"));
     assert!(!observed.has_lost_record());
-    let second = Status { supervisor: "second".into(), phase: RunPhase::Gathering, ..Status::default() };
+    let second =
+        RunStatus { supervisor: "second".into(), phase: RunPhase::Gathering, ..RunStatus::default() };
     observed.supervision = Supervision::Known(Box::new(second));
     assert!(observed.has_lost_record());
     let (status, new_events) = look(&mut observed, &accepted(None), 2);
@@ -337,11 +340,11 @@ fn a_supervisor_without_the_record_of_a_started_run_ends_it() {
 
 #[test]
 fn a_restarted_supervisor_numbers_its_events_anew() {
-    let said = |supervisor: &str, phase, events| Status {
+    let said = |supervisor: &str, phase, events| RunStatus {
         supervisor: supervisor.into(),
         phase,
         events,
-        ..Status::default()
+        ..RunStatus::default()
     };
     let mut observed =
         running(said("first", RunPhase::Running, vec![event(1, "Started"), event(2, "RolledBack")]));
@@ -372,8 +375,8 @@ fn equal_events_have_equal_names() {
 
 #[test]
 fn a_long_list_of_events_is_shortened_in_the_middle() {
-    let events: Vec<Event> = (1..=1000).map(|it| event(it, "RolledBack")).collect();
-    let said = Status { phase: RunPhase::Completed, events, ..Status::default() };
+    let events: Vec<RunEvent> = (1..=1000).map(|it| event(it, "RolledBack")).collect();
+    let said = RunStatus { phase: RunPhase::Completed, events, ..RunStatus::default() };
     let (status, new_events) = look(&mut running(said), &accepted(None), 1);
     let told: Vec<&NewEvent> = new_events.iter().filter(|it| it.reason == "RolledBack").collect();
     assert_eq!(told.len() as u64, MAX_EVENTS + LAST_EVENTS);
@@ -391,8 +394,11 @@ fn long_text_is_truncated_between_characters() {
 #[test]
 fn a_refused_change_is_reported_once_and_the_run_continues() {
     let refused = |why: &str| Some(Amendment { generation: 1, refused: Some(why.into()) });
-    let said =
-        Status { phase: RunPhase::Running, amendment: refused("spec.faults: gone"), ..Status::default() };
+    let said = RunStatus {
+        phase: RunPhase::Running,
+        amendment: refused("spec.faults: gone"),
+        ..RunStatus::default()
+    };
     let mut observed = Observed::of(Arc::new(quickstart()));
     observed.supervision = Supervision::Known(Box::new(said.clone()));
     let (status, new_events) = look(&mut observed, &accepted(None), 1);
@@ -421,7 +427,7 @@ fn a_refused_change_is_reported_once_and_the_run_continues() {
 #[test]
 fn a_paused_federation_is_reported_as_paused() {
     let mut observed = Observed::of(Arc::new(quickstart()));
-    let mut said = Status { phase: RunPhase::Paused, ..Status::default() };
+    let mut said = RunStatus { phase: RunPhase::Paused, ..RunStatus::default() };
     observed.supervision = Supervision::Known(Box::new(said.clone()));
     let (status, _) = look(&mut observed, &accepted(None), 1);
     assert_eq!(status.phase, Phase::Paused);
@@ -435,7 +441,7 @@ fn a_paused_federation_is_reported_as_paused() {
 
 #[test]
 fn a_run_that_must_not_start_yet_reports_the_reason() {
-    let mut observed = running(Status { phase: RunPhase::Measuring, ..Status::default() });
+    let mut observed = running(RunStatus { phase: RunPhase::Measuring, ..RunStatus::default() });
     let mut federation = (*observed.federation).clone();
     federation.spec.pause = true;
     observed.federation = Arc::new(federation);

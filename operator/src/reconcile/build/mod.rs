@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
-use faultline_api::supervision::{Action, Amended, Place, Places, RunPhase};
+use faultline_api::supervision::{Amended, Place, Places, RequestedAction, RunPhase};
 use faultline_client::ports;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -226,7 +226,7 @@ fn orders(validated: &Validated, observed: &Observed) -> Vec<SupervisorRequest> 
             None => Some(SupervisorRequest::Done { request: request.id }),
             Some(pod) if pod.metadata.deletion_timestamp.is_some() => None,
             Some(pod) => {
-                let claim = request.action == Action::DeleteVolume && has_volume;
+                let claim = request.action == RequestedAction::DeleteVolume && has_volume;
                 Some(SupervisorRequest::Delete {
                     pod: pod.name_any(),
                     uid: request.uid.clone(),

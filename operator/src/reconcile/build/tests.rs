@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_api::resource::{Emulation, Federation, FederationStatus, Kubernetes, Placement, Site, Volume};
 use faultline_api::samples::SAMPLES;
-use faultline_api::supervision::{Amendment, Request, Status};
+use faultline_api::supervision::{Amendment, Request, RunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub(crate) fn pod(name: &str, group: Option<&str>, uid: &str, running: bool) -> 
 }
 
 /// The quick start with all its pods, and with this status of its supervisor.
-pub(crate) fn running(status: Status) -> Observed {
+pub(crate) fn running(status: RunStatus) -> Observed {
     let mut observed = Observed::of(Arc::new(quickstart()));
     for (group, nodes) in [("paris", 3), ("rennes", 3)] {
         for node in 0..nodes {
@@ -328,7 +328,7 @@ fn after_the_run_only_the_supervisor_stays() {
 
 #[test]
 fn places_are_those_of_running_pods_and_announced_once() {
-    let mut observed = running(Status { generation: 4, ..Status::default() });
+    let mut observed = running(RunStatus { generation: 4, ..RunStatus::default() });
     let name = "quickstart-paris-1";
     observed.pods.insert(name.into(), pod(name, Some("paris"), "uid of paris-1", false));
     let places = built(&observed).places.expect("they are new");
@@ -339,7 +339,7 @@ fn places_are_those_of_running_pods_and_announced_once() {
     assert_eq!(places.places[0].uid, "uid of paris-0");
 
     observed.pushed = Some(places.clone());
-    observed.supervision = Supervision::Known(Box::new(Status { generation: 5, ..Status::default() }));
+    observed.supervision = Supervision::Known(Box::new(RunStatus { generation: 5, ..RunStatus::default() }));
     assert_eq!(built(&observed).places, None);
 
     observed.supervision = Supervision::Known(Box::default());
@@ -349,7 +349,7 @@ fn places_are_those_of_running_pods_and_announced_once() {
 
 #[test]
 fn a_pod_that_is_being_deleted_is_not_a_place() {
-    let mut observed = running(Status::default());
+    let mut observed = running(RunStatus::default());
     let mut going = (*observed.pods["quickstart-rennes-0"]).clone();
     going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     observed.pods.insert("quickstart-rennes-0".into(), Arc::new(going));
@@ -365,13 +365,13 @@ fn requests_apply_only_to_the_pod_with_their_uid() {
         process: process.into(),
         uid: uid.into(),
     };
-    let status = Status {
+    let status = RunStatus {
         requests: vec![
-            request(1, Action::DeletePod, "paris-0", "uid of paris-0"),
-            request(2, Action::DeleteVolume, "rennes-2", "uid of rennes-2"),
-            request(3, Action::DeletePod, "paris-1", "uid of one before"),
+            request(1, RequestedAction::DeletePod, "paris-0", "uid of paris-0"),
+            request(2, RequestedAction::DeleteVolume, "rennes-2", "uid of rennes-2"),
+            request(3, RequestedAction::DeletePod, "paris-1", "uid of one before"),
         ],
-        ..Status::default()
+        ..RunStatus::default()
     };
     let delete = |pod: &str, uid: &str, claim: Option<&str>| SupervisorRequest::Delete {
         pod: pod.into(),
@@ -412,7 +412,7 @@ fn yaml(object: &impl serde::Serialize) -> String {
 
 #[test]
 fn a_change_is_sent_until_the_supervisor_confirms_it() {
-    let look = |generation: i64, status: Status| {
+    let look = |generation: i64, status: RunStatus| {
         let mut federation = quickstart();
         federation.metadata.generation = Some(generation);
         federation.spec.pause = true;
@@ -420,13 +420,15 @@ fn a_change_is_sent_until_the_supervisor_confirms_it() {
         observed.supervision = Supervision::Known(Box::new(status));
         built(&observed).amended
     };
-    let knows =
-        |generation| Status { amendment: Some(Amendment { generation, refused: None }), ..Status::default() };
-    assert_eq!(look(1, Status::default()), None, "its file contains this spec");
-    let told = look(2, Status::default()).expect("it is told");
+    let knows = |generation| RunStatus {
+        amendment: Some(Amendment { generation, refused: None }),
+        ..RunStatus::default()
+    };
+    assert_eq!(look(1, RunStatus::default()), None, "its file contains this spec");
+    let told = look(2, RunStatus::default()).expect("it is told");
     assert!(told.generation == 2 && told.spec.pause);
     assert_eq!(look(2, knows(2)), None);
     assert!(look(3, knows(2)).is_some());
-    let over = Status { phase: faultline_api::supervision::RunPhase::Judging, ..Status::default() };
+    let over = RunStatus { phase: faultline_api::supervision::RunPhase::Judging, ..RunStatus::default() };
     assert_eq!(look(2, over), None, "a run that has ended cannot change");
 }

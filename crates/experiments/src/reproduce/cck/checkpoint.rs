@@ -5,16 +5,16 @@ use super::{Planned, times, watch};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// Returns the number of channels between the blocks of a grid, where each block sends to its neighbours.
 fn channels([rows, columns]: [u32; 2]) -> u64 {
     2 * u64::from((rows - 1) * columns + rows * (columns - 1))
 }
 
-pub(super) fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn messages(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let grids: &[[u32; 2]] =
-        if lab.is_quick() { &[[3, 4], [6, 8]] } else { &[[3, 4], [6, 8], [9, 10], [12, 13], [15, 16]] };
+        if runner.is_quick() { &[[3, 4], [6, 8]] } else { &[[3, 4], [6, 8], [9, 10], [12, 13], [15, 16]] };
     let (mut rows, mut is_exact, mut last) = (Vec::new(), true, [0; 2]);
     let mut series = ["neighbours", "global"].map(|it| Series { name: it.into(), points: Vec::new() });
     for &grid in grids {
@@ -24,7 +24,7 @@ pub(super) fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
         for (index, coordination) in ["neighbours", "global"].into_iter().enumerate() {
             let options = format!("replicas: 1, coordination: {coordination}");
             let planned = Planned { options, tau: Some(0.5), iterations: 30, ..Planned::new("jacobi", grid) };
-            let runs = watch(lab, &format!("messages of {n} processes, {coordination}"), &planned)?;
+            let runs = watch(runner, &format!("messages of {n} processes, {coordination}"), &planned)?;
             let found = Spread::of(runs.iter().flat_map(|it| &it.checkpoints).map(|it| it.1 as f64));
             is_exact &= found.runs > 0 && [found.least, found.most] == [expected[index] as f64; 2];
             last[index] = found.mean as u64;
@@ -80,10 +80,10 @@ fn rectangle(processes: u32) -> [u32; 2] {
     [rows, processes / rows]
 }
 
-pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn one_server(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     /// The bandwidth of Fast Ethernet, in megabytes per second.
     const WIRE: f64 = 12.5;
-    let counts: &[u32] = if lab.is_quick() { &[2, 6] } else { &[4, 8, 16, 24, 32, 40] };
+    let counts: &[u32] = if runner.is_quick() { &[2, 6] } else { &[4, 8, 16, 24, 32, 40] };
     let (mut series, mut rows, mut findings) = (Vec::new(), Vec::new(), Vec::new());
     // Two tasks of each block in each of two iterations.
     for (tasks, blocks) in [(500, [25, 5]), (2000, [25, 20])] {
@@ -98,7 +98,7 @@ pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrup
                 bandwidth: WIRE,
                 ..Planned::new("cloth", rectangle(count))
             };
-            let runs = watch(lab, &format!("cloth, {tasks} tasks, {count} processes"), &planned)?;
+            let runs = watch(runner, &format!("cloth, {tasks} tasks, {count} processes"), &planned)?;
             let bytes = Spread::of(runs.iter().flat_map(|it| &it.state_bytes).map(|it| *it as f64));
             last = times(&runs);
             last_bytes = bytes.mean;
@@ -186,15 +186,16 @@ fn break_at(processes: u32, points: &[(f64, Spread)]) -> (String, Agreement) {
     }
 }
 
-pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn many_servers(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     /// The bandwidth of Gigabit Ethernet, in megabytes per second.
     const WIRE: f64 = 125.0;
-    let counts: &[u32] = if lab.is_quick() { &[10, 20, 40] } else { &[20, 40, 60, 80, 120, 160, 200, 240] };
-    let servers: [u32; 2] = if lab.is_quick() { [5, 10] } else { [20, 60] };
+    let counts: &[u32] =
+        if runner.is_quick() { &[10, 20, 40] } else { &[20, 40, 60, 80, 120, 160, 200, 240] };
+    let servers: [u32; 2] = if runner.is_quick() { [5, 10] } else { [20, 60] };
     // A block contains 2 MB of numbers of 8 bytes each.
-    let size = if lab.is_quick() { 64 } else { 500 };
+    let size = if runner.is_quick() { 64 } else { 500 };
     let (mut series, mut rows) = (Vec::new(), Vec::new());
-    let mut at = |servers: u32, lab: &mut Lab<'_, '_>| {
+    let mut at = |servers: u32, runner: &mut ExperimentRunner<'_, '_>| {
         let mut points = Vec::new();
         for &count in counts {
             let planned = Planned {
@@ -206,7 +207,7 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
                 bandwidth: WIRE,
                 ..Planned::new("jacobi", rectangle(count))
             };
-            let runs = watch(lab, &format!("{count} processes, {servers} servers"), &planned)?;
+            let runs = watch(runner, &format!("{count} processes, {servers} servers"), &planned)?;
             let found = times(&runs);
             let bytes = Spread::of(runs.iter().flat_map(|it| &it.state_bytes).map(|it| *it as f64));
             let clients = count.div_ceil(servers);
@@ -224,8 +225,8 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
         series.push(Series { name: format!("{servers} servers"), points: points.clone() });
         Ok(points)
     };
-    let few = at(servers[0], lab)?;
-    let many = at(servers[1], lab)?;
+    let few = at(servers[0], runner)?;
+    let many = at(servers[1], runner)?;
     let last = |points: &[(f64, Spread)]| points[points.len() - 1].1.mean;
     let ratio = last(&few) / last(&many);
     let expected = f64::from(servers[1]) / f64::from(servers[0]);
@@ -248,7 +249,7 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
                 what: format!("{greatest} processes, {} servers", servers[1]),
                 published: "less than 230 ms (240 processes, 60 servers)".into(),
                 ours: format!("{} ms", short(last(&many))),
-                agreement: if lab.is_quick() {
+                agreement: if runner.is_quick() {
                     Agreement::UnderSpecified
                 } else {
                     Agreement::of(last(&many) < 230.0)
@@ -286,7 +287,7 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
                 x: "processes".into(),
                 y: "milliseconds".into(),
                 series,
-                stated: if lab.is_quick() { Vec::new() } else { vec![("240 processes, 60 servers".into(), 230.0)] },
+                stated: if runner.is_quick() { Vec::new() } else { vec![("240 processes, 60 servers".into(), 230.0)] },
             },
         }],
         tables: vec![Table {

@@ -11,7 +11,7 @@ use crate::compare::Made;
 use crate::measures::{Spread, short};
 use crate::reproduce::hydee::parse;
 use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab, RunRequest};
+use crate::reproduce::{ExperimentRunner, Interrupted, RunRequest};
 
 /// The programs whose tasks are measured. One process runs all blocks, so that no task waits for another process.
 const PROGRAMS: [MeasuredProgram; 2] = [
@@ -95,7 +95,7 @@ fn median_interval(trace: &Trace) -> Option<f64> {
 /// Simulates the measured programs with the measured times, and checkpoints of Jacobi with tasks that take this time.
 /// `made` contains the results of each of the [`runs`].
 pub(super) fn measured(
-    lab: &mut Lab<'_, '_>,
+    runner: &mut ExperimentRunner<'_, '_>,
     made: &[Vec<MeasuredTasks>],
 ) -> Result<Vec<Section>, Interrupted> {
     let task_us = |made: &[MeasuredTasks]| Spread::of(made.iter().map(|it| it.task_us));
@@ -103,7 +103,7 @@ pub(super) fn measured(
     for (program, made) in PROGRAMS.iter().zip(made) {
         let task = task_us(made);
         let federation = parse(&program.text(task.mean.round() as u64));
-        let runs = lab.costs(&format!("{} with measured task times", program.name), &federation)?;
+        let runs = runner.costs(&format!("{} with measured task times", program.name), &federation)?;
         let simulated = Spread::of(runs.iter().map(|it| it.seconds));
         let real = Spread::of(made.iter().map(|it| it.seconds));
         let off = 100.0 * (simulated.mean / real.mean - 1.0);
@@ -127,11 +127,11 @@ pub(super) fn measured(
         tau,
         ..Planned::new("jacobi", [2, 2])
     };
-    let calm = watch(lab, "measured task times, without checkpoints", &setting(None))?;
+    let calm = watch(runner, "measured task times, without checkpoints", &setting(None))?;
     let mut checkpoints = Vec::new();
     for tau in TAUS {
         let runs =
-            watch(lab, &format!("measured task times, a checkpoint every {tau} s"), &setting(Some(tau)))?;
+            watch(runner, &format!("measured task times, a checkpoint every {tau} s"), &setting(Some(tau)))?;
         let longer =
             Spread::of(runs.iter().zip(&calm).map(|(run, calm)| 100.0 * (run.seconds / calm.seconds - 1.0)));
         let taken = Spread::of(runs.iter().map(|it| it.checkpoints.len() as f64));

@@ -4,7 +4,7 @@ use super::{Planned, watch};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// The duration of a task, in milliseconds. It is short because a process saves its state only after the tasks that it
 /// is running, so saving cannot overlap with them.
@@ -17,9 +17,9 @@ const PUBLISHED: f64 = 1.0;
 /// take no processor time here.
 const GOAL: f64 = 0.5;
 
-pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let taus: &[f64] = if lab.is_quick() { &[1.0, 5.0] } else { &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0] };
-    let (size, iterations) = if lab.is_quick() { (32, 300) } else { (125, 3_000) };
+pub(super) fn frequency(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let taus: &[f64] = if runner.is_quick() { &[1.0, 5.0] } else { &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0] };
+    let (size, iterations) = if runner.is_quick() { (32, 300) } else { (125, 3_000) };
     // The bandwidth at which writing the state takes as long as writing 2 MB at 125 MB/s. The state is smaller than 2
     // MB so that the simulation ends sooner: each task computes the whole state.
     let bandwidth = 125.0 * f64::from(size * size) / 250_000.0;
@@ -32,10 +32,10 @@ pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
         bandwidth,
         ..Planned::new("jacobi", [4, 8])
     };
-    let calm = watch(lab, "without checkpoints", &setting(None))?;
+    let calm = watch(runner, "without checkpoints", &setting(None))?;
     let (mut points, mut rows) = (Vec::new(), Vec::new());
     for &tau in taus {
-        let runs = watch(lab, &format!("a checkpoint every {tau} s"), &setting(Some(tau)))?;
+        let runs = watch(runner, &format!("a checkpoint every {tau} s"), &setting(Some(tau)))?;
         let longer =
             |(run, calm): (&super::Watched, &super::Watched)| 100.0 * (run.seconds / calm.seconds - 1.0);
         let overhead = Spread::of(runs.iter().zip(&calm).map(longer));
@@ -45,7 +45,7 @@ pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
     }
     points.reverse();
     let (finding, missed) = judge(&points);
-    missed.into_iter().for_each(|it| lab.miss(it));
+    missed.into_iter().for_each(|it| runner.miss(it));
     Ok(vec![Section {
         id: "frequency",
         title: "Run time by the frequency of checkpoints".into(),

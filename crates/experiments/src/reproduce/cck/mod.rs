@@ -22,7 +22,7 @@ use std::fmt::Write;
 use faultline_api::Federation;
 
 use super::hydee::parse;
-use super::{Experiment, Interrupted, Lab, Paper, Reproduction, Settings, all};
+use super::{Experiment, ExperimentRunner, Interrupted, Paper, Reproduction, Settings, all};
 use crate::measures::Spread;
 use crate::stored::ResultStore;
 use costs::MeasuredTasks;
@@ -57,7 +57,9 @@ pub fn reproduce(
     tasks: Option<&[Vec<MeasuredTasks>]>,
     store: &mut ResultStore<'_>,
 ) -> Reproduction {
-    let measured = |lab: &mut Lab<'_, '_>| tasks.map_or(Ok(Vec::new()), |it| costs::measured(lab, it));
+    let measured = |runner: &mut ExperimentRunner<'_, '_>| {
+        tasks.map_or(Ok(Vec::new()), |it| costs::measured(runner, it))
+    };
     let all_of_them: [&Experiment<'_>; 7] = [
         &checkpoint::messages,
         &checkpoint::one_server,
@@ -162,9 +164,13 @@ spec:
 }
 
 /// Runs one setting with every seed, and observes each run. Every run should pass.
-fn watch(lab: &mut Lab<'_, '_>, what: &str, planned: &Planned) -> Result<Vec<Watched>, Interrupted> {
-    let interrupted = lab.store.interrupted();
-    lab.observed("watched", what, &planned.federation(), || Watch::new(interrupted), Watch::close)
+fn watch(
+    runner: &mut ExperimentRunner<'_, '_>,
+    what: &str,
+    planned: &Planned,
+) -> Result<Vec<Watched>, Interrupted> {
+    let interrupted = runner.store.interrupted();
+    runner.observed("watched", what, &planned.federation(), || Watch::new(interrupted), Watch::close)
 }
 
 /// Returns the durations of complete checkpoints, in milliseconds.

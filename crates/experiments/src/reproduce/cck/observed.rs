@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_core::{Claim, Fact, Position, ProcessId, Time};
-use faultline_session::Observer;
+use faultline_session::SimulationObserver;
 use faultline_trace::{Manifest, Record};
 use serde::{Deserialize, Serialize};
 
@@ -166,14 +166,14 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Observer for Watch<'_> {
+impl SimulationObserver for Watch<'_> {
     fn begins(&mut self, manifest: &Manifest) {
         self.ranks = manifest.ranks().count();
         self.ran = vec![0; self.ranks];
         self.again = vec![0; self.ranks];
     }
 
-    fn stated(&mut self, record: &Record) {
+    fn recorded(&mut self, record: &Record) {
         self.note(record);
     }
 

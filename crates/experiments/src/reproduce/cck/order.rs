@@ -8,15 +8,15 @@ use super::{Planned, watch};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 
-pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let side = if lab.is_quick() { 8 } else { 16 };
+pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let side = if runner.is_quick() { 8 } else { 16 };
     // The numbers of iterations that are unrolled as a whole: one that is small relative to the width of a partition,
     // and one that is large.
     let windows = [side / 4, 2 * side];
     let moments: &[u32] =
-        if lab.is_quick() { &[30, 95] } else { &[5, 15, 25, 30, 35, 45, 50, 55, 65, 70, 75, 85, 90, 95] };
+        if runner.is_quick() { &[30, 95] } else { &[5, 15, 25, 30, 35, 45, 50, 55, 65, 70, 75, 85, 90, 95] };
     let (mut figures, mut rows, mut findings) = (Vec::new(), Vec::new(), Vec::new());
     for window in windows {
         let seconds = 100.0;
@@ -40,7 +40,7 @@ pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
                 let after = seconds * f64::from(at) / 100.0 - tau;
                 let planned = with_failure(&base, ProcessId(4), tau, after);
                 let runs = watch(
-                    lab,
+                    runner,
                     &format!("{window} iterations unrolled, {name}, a failure at {at} %"),
                     &planned,
                 )?;

@@ -7,7 +7,7 @@ use super::{Planned, Watched, watch};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// The number of iterations from one checkpoint to the next.
 const PERIOD: u32 = 10;
@@ -39,12 +39,12 @@ pub(super) fn spread(all: &[Redone], of: impl Fn(&Redone) -> f64) -> Spread {
     Spread::of(all.iter().map(of))
 }
 
-pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let grid = if lab.is_quick() { [6, 8] } else { [15, 16] };
+pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let grid = if runner.is_quick() { [6, 8] } else { [15, 16] };
     // The duration of a task in seconds: long relative to the time until the failed process runs again.
     let task = 1.0;
     let tau = f64::from(PERIOD) * task;
-    let iterations: &[u32] = if lab.is_quick() { &[2, 5] } else { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] };
+    let iterations: &[u32] = if runner.is_quick() { &[2, 5] } else { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] };
     let middle = ProcessId(grid[0] / 2 * grid[1] + grid[1] / 2);
     let base = Planned { iterations: 3 * PERIOD, task_ms: task * 1e3, ..Planned::new("jacobi", grid) };
     let ways = [("from the checkpoint", ""), ("and from values in memory", ", fromMemory: true")];
@@ -62,7 +62,7 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
                 tau,
                 (f64::from(after) + 0.5) * task,
             );
-            let runs = watch(lab, &format!("a failure after {after} iterations, {name}"), &planned)?;
+            let runs = watch(runner, &format!("a failure after {after} iterations, {name}"), &planned)?;
             let all = redone(&runs);
             let (share, none) = (spread(&all, Redone::share), spread(&all, Redone::idle));
             shares.push((f64::from(after), share));
@@ -76,7 +76,7 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
         series.push(Series { name: format!("processes without re-execution, {name}"), points: idle });
     }
     let n = grid[0] * grid[1];
-    let is_quick = lab.is_quick();
+    let is_quick = runner.is_quick();
     // With few processes, all of them are near the failed one.
     let judged = |agrees| if is_quick { Agreement::Measured } else { Agreement::of(agrees) };
     let section = Section {
@@ -139,13 +139,13 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
             rows,
         }],
     };
-    Ok(vec![section, neighbours(lab)?])
+    Ok(vec![section, neighbours(runner)?])
 }
 
 /// Counts the tasks that neighbours of the failed process re-execute, with the cloth program, as in the short paper.
-fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
+fn neighbours(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> {
     let (blocks, iterations): ([u32; 2], &[u32]) =
-        if lab.is_quick() { ([3, 3], &[1, 3]) } else { ([10, 12], &[0, 1, 2, 3, 4, 5, 6, 8]) };
+        if runner.is_quick() { ([3, 3], &[1, 3]) } else { ([10, 12], &[0, 1, 2, 3, 4, 5, 6, 8]) };
     let tasks = 2 * blocks[0] * blocks[1];
     let step = 2.4;
     let tau = f64::from(PERIOD) * step;
@@ -164,7 +164,8 @@ fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
         for &after in iterations {
             let planned = with_failure(&base, failed, tau, (f64::from(after) + 0.5) * step);
             let order = if sends_first { "tasks that others wait for first" } else { "oldest first" };
-            let runs = watch(lab, &format!("cloth, a failure after {after} iterations, {order}"), &planned)?;
+            let runs =
+                watch(runner, &format!("cloth, a failure after {after} iterations, {order}"), &planned)?;
             let all = redone(&runs);
             let mean = |it: &Redone, of: &dyn Fn(&(ProcessId, u64, u64)) -> u64| {
                 it.live.iter().map(of).sum::<u64>() as f64 / it.live.len() as f64

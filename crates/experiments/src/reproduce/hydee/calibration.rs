@@ -7,7 +7,7 @@ use faultline_clustering::patterns::Pattern;
 use crate::compare::Costs;
 use crate::measures::{Spread, short};
 use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 
 use super::ping_pong::{CROWD, HalfRoundTrips, SIZES, Setting, median};
 use super::real::{CLUSTER, PROCESSES, RealRuns, head};
@@ -144,7 +144,7 @@ pub(super) fn settings() -> usize {
 
 /// Predicts the measured runs, with the message costs of many processes that share the cores.
 pub(super) fn section(
-    lab: &mut Lab<'_, '_>,
+    runner: &mut ExperimentRunner<'_, '_>,
     alone: &Calibration,
     crowded: &Calibration,
     real: &RealRuns,
@@ -152,7 +152,8 @@ pub(super) fn section(
     let seconds = |runs: &[Costs]| Spread::of(runs.iter().map(|it| it.seconds));
     let mut predicted = Vec::new();
     for run in Predicted::ALL {
-        let runs = lab.costs(&format!("{}, predicted", run.name()), &run.simulated(crowded, real.cores))?;
+        let runs =
+            runner.costs(&format!("{}, predicted", run.name()), &run.simulated(crowded, real.cores))?;
         predicted.push(seconds(&runs));
     }
     let real: Vec<Spread> = real.predicted().map(|it| seconds(&it)).collect();

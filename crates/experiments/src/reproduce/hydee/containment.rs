@@ -7,7 +7,7 @@ use crate::compare::Costs;
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 use crate::simulate::simulate;
 
 use super::phases::Phases;
@@ -99,19 +99,19 @@ pub(super) fn settings(quick: bool) -> usize {
     contained.sum::<usize>() + DEEP.len() * iterations(quick).len() * PROTOCOLS.len() * 2
 }
 
-pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let sizes = sizes(lab.is_quick());
+pub(super) fn containment(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let sizes = sizes(runner.is_quick());
     let mut rows = Vec::new();
     let mut failures = Vec::new();
     let mut contained = true;
     for (&(processes, positions), pattern) in
         sizes.iter().flat_map(|size| Pattern::ALL.map(|pattern| (size, pattern)))
     {
-        let kernel = Kernel::new(pattern, processes, lab.is_quick());
+        let kernel = Kernel::new(pattern, processes, runner.is_quick());
         let what = |way: &str| format!("{} on {processes} processes, {way}", pattern.name());
         let calm = [
-            lab.costs(&what("HydEE without failure"), &kernel.federation(HYDEE, "[]"))?,
-            lab.costs(&what("global without failure"), &kernel.federation(GLOBAL, "[]"))?,
+            runner.costs(&what("HydEE without failure"), &kernel.federation(HYDEE, "[]"))?,
+            runner.costs(&what("global without failure"), &kernel.federation(GLOBAL, "[]"))?,
         ];
         let clusters: Vec<usize> = kernel.clusters().iter().map(Vec::len).collect();
         for &(position, at) in positions {
@@ -121,8 +121,8 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
                 Position::Last => clusters.len() - 1,
             };
             let fault = crash(cluster, at);
-            let hydee = lab.costs(&what("HydEE, a failure"), &kernel.federation(HYDEE, &fault))?;
-            let global = lab.costs(&what("global, a failure"), &kernel.federation(GLOBAL, &fault))?;
+            let hydee = runner.costs(&what("HydEE, a failure"), &kernel.federation(HYDEE, &fault))?;
+            let global = runner.costs(&what("global, a failure"), &kernel.federation(GLOBAL, &fault))?;
             let (hydee, global) = (Effect::of(&hydee, &calm[0]), Effect::of(&global, &calm[1]));
             contained &= hydee.always(clusters[cluster]);
             let mut row = vec![
@@ -225,23 +225,23 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
             rows,
         }],
     };
-    Ok(vec![contained, depth(lab)?])
+    Ok(vec![contained, depth(runner)?])
 }
 
 /// Measures how the duration of a recovery grows with the number of phases.
-fn depth(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
+fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> {
     const PROCESSES: usize = 64;
     /// The largest ratio to the time under global checkpoints that counts as no slower.
     const NO_SLOWER: f64 = 1.05;
     let (_, at) = POSITIONS[2];
     let failure = Span::from_millis(at.into());
-    let iterations = iterations(lab.is_quick());
+    let iterations = iterations(runner.is_quick());
     let mut rows = Vec::new();
     let mut series = Vec::new();
     // Ratios to the time under global checkpoints, for HydEE and SPBC.
     let mut times: [Vec<f64>; 2] = Default::default();
     for pattern in DEEP {
-        let mut kernel = Kernel::new(pattern, PROCESSES, lab.is_quick());
+        let mut kernel = Kernel::new(pattern, PROCESSES, runner.is_quick());
         let cluster = kernel.clusters().len() - 1;
         let mut lines: [Vec<(f64, Spread)>; PROTOCOLS.len()] = Default::default();
         for &iterations in iterations {
@@ -254,8 +254,8 @@ fn depth(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
             let mut row = vec![pattern.name().into(), f64::from(iterations).into(), depth.into()];
             for ((name, protocol), line) in PROTOCOLS.iter().zip(&mut lines) {
                 let what = format!("{} in {iterations} iterations, {name}", pattern.name());
-                let calm = lab.costs(&what, &kernel.federation(protocol, "[]"))?;
-                let failed = lab.costs(&what, &kernel.federation(protocol, &fault))?;
+                let calm = runner.costs(&what, &kernel.federation(protocol, "[]"))?;
+                let failed = runner.costs(&what, &kernel.federation(protocol, &fault))?;
                 let longer = Effect::of(&failed, &calm).longer;
                 line.push((depth, longer));
                 row.push(Cell::from(longer));

@@ -23,7 +23,7 @@ use faultline_api::Federation;
 use faultline_clustering::patterns::Pattern;
 use faultline_clustering::{Constraints, Division, find};
 
-use super::{Experiment, Judged, Lab, Paper, Reproduction, Settings, all};
+use super::{Experiment, ExperimentRunner, Judged, Paper, Reproduction, Settings, all};
 use crate::stored::ResultStore;
 use calibration::Calibration;
 use ping_pong::{CROWD, HalfRoundTrips, PAIR, Setting};
@@ -64,11 +64,12 @@ pub struct Measured {
 pub fn reproduce(settings: Settings, measured: &Measured, store: &mut ResultStore<'_>) -> Reproduction {
     let calibration = Calibration::of(&measured.played, PAIR, measured.real.cores);
     let crowded = Calibration::of(&measured.crowded, CROWD, measured.real.cores);
-    let ping_pong = |_: &mut Lab<'_, '_>| Ok(vec![ping_pong::section(&measured.played)]);
-    let predicted =
-        |lab: &mut Lab<'_, '_>| Ok(vec![calibration::section(lab, &calibration, &crowded, &measured.real)?]);
-    let overhead = |lab: &mut Lab<'_, '_>| overhead::overhead(lab, &calibration);
-    let real = |lab: &mut Lab<'_, '_>| Ok(vec![real::section(lab, &measured.real)?]);
+    let ping_pong = |_: &mut ExperimentRunner<'_, '_>| Ok(vec![ping_pong::section(&measured.played)]);
+    let predicted = |runner: &mut ExperimentRunner<'_, '_>| {
+        Ok(vec![calibration::section(runner, &calibration, &crowded, &measured.real)?])
+    };
+    let overhead = |runner: &mut ExperimentRunner<'_, '_>| overhead::overhead(runner, &calibration);
+    let real = |runner: &mut ExperimentRunner<'_, '_>| Ok(vec![real::section(runner, &measured.real)?]);
     let all_of_them: [&Experiment<'_>; 5] =
         [&ping_pong, &predicted, &overhead, &containment::containment, &real];
     all(&PAPER, &all_of_them, simulated(settings.quick), settings, store)

@@ -5,7 +5,7 @@ use faultline_clustering::patterns::Pattern;
 use crate::compare::Costs;
 use crate::measures::{Spread, short};
 use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 
 use super::calibration::Calibration;
 use super::ping_pong::Setting;
@@ -51,16 +51,16 @@ pub(super) fn settings(quick: bool) -> usize {
 }
 
 pub(super) fn overhead(
-    lab: &mut Lab<'_, '_>,
+    runner: &mut ExperimentRunner<'_, '_>,
     calibration: &Calibration,
 ) -> Result<Vec<Section>, Interrupted> {
-    let sizes = sizes(lab.is_quick());
+    let sizes = sizes(runner.is_quick());
     let mut rows = Vec::new();
     // By protocol, over all kernels.
     let mut longer: [Vec<f64>; WAYS.len()] = Default::default();
     for &processes in sizes {
         for pattern in Pattern::ALL {
-            let mut kernel = Kernel::new(pattern, processes, lab.is_quick());
+            let mut kernel = Kernel::new(pattern, processes, runner.is_quick());
             if pattern != Pattern::Ft && processes == 256 {
                 kernel.iterations = ITERATIONS;
             }
@@ -70,7 +70,7 @@ pub(super) fn overhead(
             };
             let what = |way: &str| format!("{} on {processes} processes, {way}", pattern.name());
             let seconds = |runs: &[Costs]| Spread::of(runs.iter().map(|it| it.seconds));
-            let native = lab.costs(&what(NATIVE.name), &federation(&NATIVE))?;
+            let native = runner.costs(&what(NATIVE.name), &federation(&NATIVE))?;
             let messages =
                 Spread::of(native.iter().map(|it| it.messages as f64 / it.seconds / processes as f64));
             let native = seconds(&native);
@@ -78,7 +78,7 @@ pub(super) fn overhead(
                 vec![Cell::from(pattern.name()), (processes as f64).into(), native.into(), messages.into()];
             let mut logged = Cell::Nothing;
             for (way, longer) in WAYS.iter().zip(&mut longer) {
-                let runs = lab.costs(&what(way.name), &federation(way))?;
+                let runs = runner.costs(&what(way.name), &federation(way))?;
                 let percent = runs.iter().map(|it| 100.0 * (it.seconds / native.mean - 1.0));
                 let percent = Spread::of(percent);
                 longer.push(percent.mean);

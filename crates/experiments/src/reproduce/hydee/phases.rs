@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use faultline_core::{ClusterId, Fact, MessageId, ProcessId, Span, Time};
-use faultline_session::{Observer, SimulationView};
+use faultline_session::{SimulationObserver, SimulationView};
 use faultline_trace::{Manifest, Record};
 
 /// Counts phases during a run.
@@ -62,13 +62,13 @@ impl Phases {
     }
 }
 
-impl Observer for Phases {
+impl SimulationObserver for Phases {
     fn begins(&mut self, manifest: &Manifest) {
         self.cluster_of = manifest.ranks().map(|(_, it)| it.cluster).collect();
         self.phases = vec![1; self.cluster_of.len()];
     }
 
-    fn stated(&mut self, record: &Record) {
+    fn recorded(&mut self, record: &Record) {
         if record.fact == Fact::Begun {
             self.begun = Some(record.at);
         }

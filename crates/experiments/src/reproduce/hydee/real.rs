@@ -5,7 +5,7 @@
 use crate::compare::{Costs, Made};
 use crate::measures::short;
 use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab, RunRequest};
+use crate::reproduce::{ExperimentRunner, Interrupted, RunRequest};
 
 use super::calibration::Predicted;
 use super::containment::Effect;
@@ -111,10 +111,13 @@ pub(super) fn settings() -> usize {
 }
 
 /// Compares the failure on real processes and in the simulator.
-pub(super) fn section(lab: &mut Lab<'_, '_>, real: &RealRuns) -> Result<Section, Interrupted> {
+pub(super) fn section(
+    runner: &mut ExperimentRunner<'_, '_>,
+    real: &RealRuns,
+) -> Result<Section, Interrupted> {
     let mut simulated = Vec::new();
     for run in Failing::ALL {
-        simulated.push(lab.costs(&run.name(), &parse(&run.text()))?);
+        simulated.push(runner.costs(&run.name(), &parse(&run.text()))?);
     }
     let real: Vec<Vec<Costs>> = real.failing().collect();
     let mut rows = Vec::new();

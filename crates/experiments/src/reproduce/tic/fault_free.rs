@@ -4,7 +4,7 @@ use super::{Program, UNPROTECTED, longer, of, sel, tic};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// The largest difference between protocols in the paper, in percent, on [`PROCESSORS`].
 const PUBLISHED_PERCENT: f64 = 7.6;
@@ -33,8 +33,8 @@ pub(super) fn settings(quick: bool) -> usize {
     sizes(quick).len() * (TAUS.len() + 2)
 }
 
-pub(super) fn fault_free(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let sizes = sizes(lab.is_quick());
+pub(super) fn fault_free(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let sizes = sizes(runner.is_quick());
     let way = |name: String, protocol: String| Way {
         name,
         protocol,
@@ -46,11 +46,11 @@ pub(super) fn fault_free(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrup
     ways.extend(TAUS.map(|tau| way(format!("TIC, {tau} s"), tic(tau))));
     ways.push(way("SEL".into(), sel()));
     for &places in sizes {
-        let program = Program::new(lab, places);
+        let program = Program::new(runner, places);
         let mut unprotected = Vec::new();
         for way in &mut ways {
             let what = format!("{} on {places} places", way.name);
-            let runs = lab.costs(&what, &program.federation(&way.protocol, &[]))?;
+            let runs = runner.costs(&what, &program.federation(&way.protocol, &[]))?;
             if unprotected.is_empty() {
                 unprotected.clone_from(&runs);
             }

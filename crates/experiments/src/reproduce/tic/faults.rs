@@ -4,7 +4,7 @@ use super::{OUTAGE_SECONDS, Program, UNPROTECTED, again, fit, longer, of, sel, t
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// Places of the program. The paper does not say how many it used.
 const PLACES: u32 = 30;
@@ -43,11 +43,11 @@ pub(super) fn settings(quick: bool) -> usize {
     1 + 2 * counts(quick).len()
 }
 
-pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let counts = counts(lab.is_quick());
-    let program = Program::new(lab, PLACES);
+pub(super) fn faults(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let counts = counts(runner.is_quick());
+    let program = Program::new(runner, PLACES);
     let unprotected =
-        lab.costs("crashes, unprotected without crashes", &program.federation(UNPROTECTED, &[]))?;
+        runner.costs("crashes, unprotected without crashes", &program.federation(UNPROTECTED, &[]))?;
     let mut ways = Vec::new();
     for (name, protocol) in [("TIC", tic(1)), ("SEL", sel())] {
         let mut way = Way { name, over_own: Vec::new(), over_unprotected: Vec::new(), again: Vec::new() };
@@ -58,7 +58,7 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
                 format!("{{ at: {at:.3}s, crash: {{}} }}")
             };
             let crashes: Vec<String> = (1..=count).map(crash).collect();
-            let runs = lab
+            let runs = runner
                 .costs(&format!("{count} crashes under {name}"), &program.federation(&protocol, &crashes))?;
             if count == 0 {
                 calm.clone_from(&runs);

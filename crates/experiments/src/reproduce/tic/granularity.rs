@@ -4,7 +4,7 @@ use super::{UNPROTECTED, of, parse};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// Returns the numbers of facilities whose locations are chosen by separate tasks.
 fn thresholds(quick: bool) -> &'static [u32] {
@@ -16,8 +16,8 @@ pub(super) fn settings(quick: bool) -> usize {
     thresholds(quick).len()
 }
 
-pub(super) fn granularity(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let thresholds = thresholds(lab.is_quick());
+pub(super) fn granularity(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let thresholds = thresholds(runner.is_quick());
     let mut points: Vec<(f64, Spread)> = Vec::new();
     let mut rows = Vec::new();
     for &threshold in thresholds {
@@ -33,7 +33,7 @@ spec:
   deadline: 1h
 "
         ));
-        let runs = lab.costs(&format!("tasks at threshold {threshold}"), &federation)?;
+        let runs = runner.costs(&format!("tasks at threshold {threshold}"), &federation)?;
         let tasks = of(&runs, |it| it.tasks.map_or(0.0, |it| it.tasks as f64));
         points.push((threshold.into(), tasks));
         rows.push(vec![Cell::from(f64::from(threshold)), tasks.into()]);

@@ -5,7 +5,7 @@ use crate::compare::Costs;
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// Speeds of the clusters in percent. The last one has a quarter of the power.
 const SPEEDS: [u32; 3] = [150, 150, 100];
@@ -36,21 +36,21 @@ fn ideal_percent(run: &Costs, at: f64) -> f64 {
     100.0 * ((at + rest) / run.seconds - 1.0)
 }
 
-pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let together = Program { clusters: SPEEDS.map(|it| (NODES, it)).to_vec(), ..Program::new(lab, 0) };
+pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let together = Program { clusters: SPEEDS.map(|it| (NODES, it)).to_vec(), ..Program::new(runner, 0) };
     let mut rows = Vec::new();
     for (cluster, speed) in SPEEDS.into_iter().enumerate() {
         let alone = Program { clusters: vec![(3 * NODES, speed)], ..together.clone() };
-        let runs = lab.costs(&format!("cluster {cluster} alone"), &alone.federation(UNPROTECTED, &[]))?;
+        let runs = runner.costs(&format!("cluster {cluster} alone"), &alone.federation(UNPROTECTED, &[]))?;
         let name = format!("30 nodes with speed {speed}, unprotected");
         rows.push(vec![Cell::Word(name), of(&runs, |it| it.seconds).into(), Cell::Nothing, Cell::Nothing]);
     }
-    let unprotected = lab.costs("three clusters, unprotected", &together.federation(UNPROTECTED, &[]))?;
-    let tic = lab.costs("three clusters under TIC", &together.federation(TIC, &[]))?;
+    let unprotected = runner.costs("three clusters, unprotected", &together.federation(UNPROTECTED, &[]))?;
+    let tic = runner.costs("three clusters under TIC", &together.federation(TIC, &[]))?;
     // Half of the run time of a run without failures.
     let at = of(&tic, |it| it.seconds).mean / 2.0;
     let fault = format!("{{ at: {at:.3}s, loseCluster: {{ cluster: c2, storage: lost, returns: false }} }}");
-    let lost = lab.costs("three clusters under TIC, one is lost", &together.federation(TIC, &[fault]))?;
+    let lost = runner.costs("three clusters under TIC, one is lost", &together.federation(TIC, &[fault]))?;
     let seconds = [&unprotected, &tic, &lost].map(|runs| of(runs, |it| it.seconds));
     let longer = super::longer(&lost, &tic);
     let ideal = of(&tic, |it| ideal_percent(it, at));
@@ -75,7 +75,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
     let is_long = tic.iter().all(|it| it.seconds >= GATE_SECONDS);
     let (agreement, gate) = gate(is_long, beyond.most);
     if agreement == Agreement::Differs {
-        lab.miss(format!(
+        runner.miss(format!(
             "the loss of a cluster costs up to {} % of the run time beyond the lost power; the goal is at most \
              {GATE_PERCENT} %",
             short(beyond.most)

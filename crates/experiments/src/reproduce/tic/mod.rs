@@ -17,7 +17,7 @@ mod satin;
 use faultline_api::Federation;
 
 use super::hydee::parse;
-use super::{Experiment, Lab, Paper, Reproduction, Settings, all};
+use super::{Experiment, ExperimentRunner, Paper, Reproduction, Settings, all};
 use crate::compare::Costs;
 use crate::measures::Spread;
 use crate::stored::ResultStore;
@@ -83,8 +83,8 @@ struct Program {
 
 impl Program {
     /// Creates a program on one cluster of `places` nodes.
-    fn new(lab: &Lab<'_, '_>, places: u32) -> Program {
-        Program { clusters: vec![(places, 100)], levels: if lab.is_quick() { 17 } else { 21 } }
+    fn new(runner: &ExperimentRunner<'_, '_>, places: u32) -> Program {
+        Program { clusters: vec![(places, 100)], levels: if runner.is_quick() { 17 } else { 21 } }
     }
 
     /// Returns the number of leaf tasks, which are the only ones that take time.

@@ -4,7 +4,7 @@ use super::{Program, SATIN, TASK_SECONDS, again, longer, of, tic};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
-use crate::reproduce::{Interrupted, Lab};
+use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// The number of places of the program, as in the paper.
 const PLACES: u32 = 32;
@@ -30,12 +30,12 @@ struct Way {
     longer: Vec<Spread>,
 }
 
-pub(super) fn satin(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    let program = Program::new(lab, PLACES);
+pub(super) fn satin(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let program = Program::new(runner, PLACES);
     let mut ways = Vec::new();
     let mut calm_seconds = Vec::new();
     for (name, protocol) in [("TIC", tic(TAU)), ("Satin", SATIN.to_owned())] {
-        let calm = lab.costs(&format!("{name} without a failure"), &program.federation(&protocol, &[]))?;
+        let calm = runner.costs(&format!("{name} without a failure"), &program.federation(&protocol, &[]))?;
         let seconds = of(&calm, |it| it.seconds);
         for (victim, node) in VICTIMS {
             let mut way = Way {
@@ -48,7 +48,7 @@ pub(super) fn satin(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
                 let at = seconds.mean * f64::from(moment) / 100.0;
                 let fault = format!("{{ at: {at:.3}s, crash: {{ cluster: c0, node: {node} }} }}");
                 let what = format!("{} after {moment} %", way.name);
-                let runs = lab.costs(&what, &program.federation(&protocol, &[fault]))?;
+                let runs = runner.costs(&what, &program.federation(&protocol, &[fault]))?;
                 way.again.push((moment.into(), of(&runs, again)));
                 way.longer.push(longer(&runs, &calm));
             }

@@ -8,7 +8,7 @@ use faultline_core::{
     Scope, Span, Time, To,
 };
 
-use super::message::Message;
+use super::message::GroupMessage;
 use super::restore::{MemberAttempt, Resumed, Round};
 use super::store::{Answers, Store};
 use super::view::View;
@@ -41,7 +41,7 @@ pub(crate) struct Group<P: Grouped> {
 }
 
 /// Parameters of a new [`Group`]: the process, its membership, and the placement of replicas.
-pub(crate) struct Membership {
+pub(crate) struct GroupParameters {
     pub(crate) me: ProcessId,
     pub(crate) boot: Boot,
     pub(crate) view: View,
@@ -51,8 +51,8 @@ pub(crate) struct Membership {
 
 impl<P: Grouped> Group<P> {
     /// Begins a life of a member.
-    pub(crate) fn new(membership: Membership, host: &mut dyn Machine<P>) -> Group<P> {
-        let Membership { me, boot, view, placement, rules } = membership;
+    pub(crate) fn new(membership: GroupParameters, host: &mut dyn Machine<P>) -> Group<P> {
+        let GroupParameters { me, boot, view, placement, rules } = membership;
         let number = view.group_of(me);
         Group {
             me,
@@ -108,7 +108,7 @@ impl<P: Grouped> Group<P> {
     }
 
     /// Sends a message of this sub-machine to any process, which may be this one.
-    pub(super) fn send_to(&mut self, receiver: ProcessId, message: Message, host: &mut dyn Machine<P>) {
+    pub(super) fn send_to(&mut self, receiver: ProcessId, message: GroupMessage, host: &mut dyn Machine<P>) {
         if receiver == self.me {
             self.handle(receiver, message, host);
         } else {
@@ -214,7 +214,7 @@ impl<P: Grouped> Group<P> {
     pub(crate) fn update_holder(&self, holder: ProcessId, host: &mut dyn Machine<P>) {
         let name = self.kept.map(|it| it.part(self.me));
         let incarnation = self.incarnation;
-        host.control(To::One(holder), Message::Hold { incarnation, name }.into());
+        host.control(To::One(holder), GroupMessage::Hold { incarnation, name }.into());
     }
 
     /// Reports that a part is lost, and that no other process can supply it.

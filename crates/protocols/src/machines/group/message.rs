@@ -19,7 +19,7 @@ pub struct RestoreNo {
 
 /// A message of the sub-machine that keeps a group's checkpoints and restores them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Message {
+pub enum GroupMessage {
     // Restoring a group.
     /// From the coordinator to the members: freeze, and report what you have, once you know the lives involved.
     Gather {
@@ -35,7 +35,8 @@ pub enum Message {
         /// The recovering group.
         group: GroupId,
     },
-    /// Answers [`Message::Gather`] and [`Message::Inquire`]: the group's parts that are durable at the sender.
+    /// Answers [`GroupMessage::Gather`] and [`GroupMessage::Inquire`]: the group's parts that are durable at the
+    /// sender.
     Stock {
         /// The attempt to restore.
         restore: RestoreNo,

@@ -37,14 +37,14 @@ use alloc::vec::Vec;
 
 use faultline_core::{ImageName, ProcessId, ProtocolTypes};
 
-pub(crate) use member::{Group, Membership};
-pub use message::{Message, RestoreNo};
+pub(crate) use member::{Group, GroupParameters};
+pub use message::{GroupMessage, RestoreNo};
 pub(crate) use restore::Resumed;
 pub(crate) use server::Server;
 pub(crate) use view::View;
 
 /// A protocol whose groups roll back together after a failure.
-pub(crate) trait Grouped: ProtocolTypes<Control: From<Message>, Head: Default> {
+pub(crate) trait Grouped: ProtocolTypes<Control: From<GroupMessage>, Head: Default> {
     /// Returns the images, other than parts, that every storage with this part of a checkpoint must also contain.
     fn companions(_owner: ProcessId, _head: &Self::Head) -> Vec<ImageName> {
         Vec::new()

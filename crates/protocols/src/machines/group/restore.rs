@@ -13,7 +13,7 @@ use faultline_core::{Attempt, Claim, ImageName, Incarnation, Machine, Position, 
 
 use super::Grouped;
 use super::member::Group;
-use super::message::{Message, RestoreNo};
+use super::message::{GroupMessage, RestoreNo};
 use super::view::View;
 use crate::machines::{Checkpoint, ImageOf, Survey};
 
@@ -57,33 +57,35 @@ pub(super) struct Round {
 impl<P: Grouped> Group<P> {
     /// Returns whether the sender of a message learned of a failure before this process did. The message must then
     /// wait for the next change of the membership.
-    pub(crate) fn is_early(&self, message: &Message) -> bool {
+    pub(crate) fn is_early(&self, message: &GroupMessage) -> bool {
         match message {
-            Message::Gather { membership, .. } => *membership > self.view.membership.version,
-            Message::Inquire { restore, group } => restore.incarnation > self.view.incarnation(*group),
+            GroupMessage::Gather { membership, .. } => *membership > self.view.membership.version,
+            GroupMessage::Inquire { restore, group } => restore.incarnation > self.view.incarnation(*group),
             _ => false,
         }
     }
 
     /// Handles a message that is not early.
-    pub(crate) fn handle(&mut self, from: ProcessId, message: Message, host: &mut dyn Machine<P>) {
+    pub(crate) fn handle(&mut self, from: ProcessId, message: GroupMessage, host: &mut dyn Machine<P>) {
         match message {
-            Message::Gather { restore, .. } => self.gather(from, restore, host),
-            Message::Inquire { restore, group } => {
+            GroupMessage::Gather { restore, .. } => self.gather(from, restore, host),
+            GroupMessage::Inquire { restore, group } => {
                 let answers = self.store.inquired(from, restore, group, &self.view);
                 self.send_answers(answers, host);
             }
-            Message::Stock { restore, parts } => self.stock_reported(from, restore, &parts, host),
-            Message::Restore { restore, target, sources } => self.restore(restore, target, &sources, host),
-            Message::Ready(restore) => self.ready(from, restore, host),
-            Message::Vanished(restore) => self.vanished(restore, host),
-            Message::Resume(restore) => self.resume(restore),
-            Message::Stored(name) => self.copy_stored(from, name, host),
-            Message::Fetch(name) => self.store.read_for(from, name, host),
-            Message::Refused(name) if name.owner == self.me => self.fetch_refused(name, host),
-            Message::Refused(name) => self.store.refused(name, host),
-            Message::Hold { incarnation, name } => self.store.hold(from, incarnation, name, host),
-            Message::Secure(name) => self.store.secure(from, name, host),
+            GroupMessage::Stock { restore, parts } => self.stock_reported(from, restore, &parts, host),
+            GroupMessage::Restore { restore, target, sources } => {
+                self.restore(restore, target, &sources, host)
+            }
+            GroupMessage::Ready(restore) => self.ready(from, restore, host),
+            GroupMessage::Vanished(restore) => self.vanished(restore, host),
+            GroupMessage::Resume(restore) => self.resume(restore),
+            GroupMessage::Stored(name) => self.copy_stored(from, name, host),
+            GroupMessage::Fetch(name) => self.store.read_for(from, name, host),
+            GroupMessage::Refused(name) if name.owner == self.me => self.fetch_refused(name, host),
+            GroupMessage::Refused(name) => self.store.refused(name, host),
+            GroupMessage::Hold { incarnation, name } => self.store.hold(from, incarnation, name, host),
+            GroupMessage::Secure(name) => self.store.secure(from, name, host),
         }
     }
 
@@ -132,10 +134,10 @@ impl<P: Grouped> Group<P> {
         let awaited = self.members.iter().chain(outside.iter().take(asked)).copied().collect();
         self.round = Some(Round { restore, awaited, parts: Survey::default(), target: None });
         let membership = self.view.membership.version;
-        self.broadcast(Message::Gather { restore, membership }.into(), host);
+        self.broadcast(GroupMessage::Gather { restore, membership }.into(), host);
         let group = self.number;
         for holder in outside {
-            host.control(To::One(holder), Message::Inquire { restore, group }.into());
+            host.control(To::One(holder), GroupMessage::Inquire { restore, group }.into());
         }
         self.gather(self.me, restore, host);
     }
@@ -193,7 +195,7 @@ impl<P: Grouped> Group<P> {
         round.target = Some(target);
         round.awaited = members.iter().copied().collect();
         let sources: Arc<[_]> = target.into_iter().flat_map(|it| parts.sources(it)).collect();
-        self.broadcast(Message::Restore { restore, target, sources: sources.clone() }.into(), host);
+        self.broadcast(GroupMessage::Restore { restore, target, sources: sources.clone() }.into(), host);
         self.restore(restore, target, &sources, host);
     }
 
@@ -237,7 +239,7 @@ impl<P: Grouped> Group<P> {
         };
         let name = checkpoint.part(self.me);
         match sources.iter().find(|&&(part, _)| part == name) {
-            Some(&(_, source)) => self.send_to(source, Message::Fetch(name), host),
+            Some(&(_, source)) => self.send_to(source, GroupMessage::Fetch(name), host),
             None => self.store.read_for(self.me, name, host),
         }
     }
@@ -278,7 +280,7 @@ impl<P: Grouped> Group<P> {
     /// lack some, but a restored one must not, since other groups remove the data that it makes obsolete.
     fn ask_holders(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         for &holder in &self.holders {
-            host.control(To::One(holder), Message::Secure(name).into());
+            host.control(To::One(holder), GroupMessage::Secure(name).into());
         }
         self.announce_ready(host);
     }
@@ -318,7 +320,7 @@ impl<P: Grouped> Group<P> {
             && let Some(attempt) = &self.attempt
         {
             let restore = attempt.restore;
-            self.send_to(self.coordinator(), Message::Vanished(restore), host);
+            self.send_to(self.coordinator(), GroupMessage::Vanished(restore), host);
         }
     }
 
@@ -327,7 +329,7 @@ impl<P: Grouped> Group<P> {
         let is_safe = attempt.image.is_some() && attempt.awaited.is_empty();
         if (attempt.target == Some(None) || is_safe) && !core::mem::replace(&mut attempt.is_ready, true) {
             let restore = attempt.restore;
-            self.send_to(self.coordinator(), Message::Ready(restore), host);
+            self.send_to(self.coordinator(), GroupMessage::Ready(restore), host);
         }
     }
 
@@ -361,7 +363,7 @@ impl<P: Grouped> Group<P> {
             return;
         }
         self.round = None;
-        self.broadcast(Message::Resume(restore).into(), host);
+        self.broadcast(GroupMessage::Resume(restore).into(), host);
         self.resume(restore);
     }
 

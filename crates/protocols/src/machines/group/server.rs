@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use faultline_core::{Input, Machine, ProcessId, Protocol, Span, Time, To};
 
 use super::Grouped;
-use super::member::Membership;
-use super::message::Message;
+use super::member::GroupParameters;
+use super::message::GroupMessage;
 use super::store::{Answers, Store};
 use super::view::View;
 
@@ -16,12 +16,16 @@ pub(crate) struct Server<P: Grouped> {
     store: Store<P>,
     retry_every: Span,
     /// Inquiries from groups whose failures are not known here yet.
-    early: Vec<(ProcessId, Message)>,
+    early: Vec<(ProcessId, GroupMessage)>,
 }
 
 impl<P: Grouped> Server<P> {
-    pub(crate) fn new(membership: Membership, retry_every: Span, host: &mut dyn Machine<P>) -> Server<P> {
-        let Membership { me, boot, view, placement, rules } = membership;
+    pub(crate) fn new(
+        membership: GroupParameters,
+        retry_every: Span,
+        host: &mut dyn Machine<P>,
+    ) -> Server<P> {
+        let GroupParameters { me, boot, view, placement, rules } = membership;
         let store = Store::new(placement, rules, &view, me, boot, host);
         Server { view, store, retry_every, early: Vec::new() }
     }
@@ -54,19 +58,26 @@ impl<P: Grouped> Server<P> {
     }
 
     /// Handles a message of the sub-machine.
-    pub(crate) fn handle_message(&mut self, from: ProcessId, message: Message, host: &mut dyn Machine<P>) {
+    pub(crate) fn handle_message(
+        &mut self,
+        from: ProcessId,
+        message: GroupMessage,
+        host: &mut dyn Machine<P>,
+    ) {
         match message {
-            Message::Inquire { restore, group } if restore.incarnation > self.view.incarnation(group) => {
+            GroupMessage::Inquire { restore, group }
+                if restore.incarnation > self.view.incarnation(group) =>
+            {
                 self.early.push((from, message));
             }
-            Message::Inquire { restore, group } => {
+            GroupMessage::Inquire { restore, group } => {
                 let answers = self.store.inquired(from, restore, group, &self.view);
                 self.send_answers(answers, host);
             }
-            Message::Fetch(name) => self.store.read_for(from, name, host),
-            Message::Refused(name) => self.store.refused(name, host),
-            Message::Hold { incarnation, name } => self.store.hold(from, incarnation, name, host),
-            Message::Secure(name) => self.store.secure(from, name, host),
+            GroupMessage::Fetch(name) => self.store.read_for(from, name, host),
+            GroupMessage::Refused(name) => self.store.refused(name, host),
+            GroupMessage::Hold { incarnation, name } => self.store.hold(from, incarnation, name, host),
+            GroupMessage::Secure(name) => self.store.secure(from, name, host),
             _ => {}
         }
     }

@@ -14,14 +14,14 @@ use alloc::vec::Vec;
 
 use faultline_core::{Boot, GroupId, ImageName, Incarnation, Machine, ProcessId, Role, Time, To};
 
-use super::message::{Message, RestoreNo};
+use super::message::{GroupMessage, RestoreNo};
 use super::view::View;
 use super::{Grouped, Rules};
 use crate::machines::{Checkpoint, ImageOf, Reads, Refill, Writes};
 use crate::placement::Placement;
 
 /// Messages that result from operations on the storage. The receiver may be this process itself.
-pub(crate) type Answers = Vec<(ProcessId, Message)>;
+pub(crate) type Answers = Vec<(ProcessId, GroupMessage)>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Store<P: Grouped> {
@@ -34,7 +34,7 @@ pub(crate) struct Store<P: Grouped> {
     pub(crate) writes: Writes<P>,
     /// Inquiries that wait for writes.
     inquiries: Vec<(ProcessId, RestoreNo, GroupId)>,
-    /// Owners' [`Message::Hold`] messages that arrived before the listing.
+    /// Owners' [`GroupMessage::Hold`] messages that arrived before the listing.
     holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
     secures: Vec<(ProcessId, ImageName)>,
     reads: Reads<ProcessId>,
@@ -102,7 +102,7 @@ impl<P: Grouped> Store<P> {
             return;
         }
         for name in lacking.into_iter().filter(|&name| !self.writes.contains(name)) {
-            host.control(To::One(from), Message::Fetch(name).into());
+            host.control(To::One(from), GroupMessage::Fetch(name).into());
         }
         self.pending.insert(image.name, (image, from));
     }
@@ -142,7 +142,7 @@ impl<P: Grouped> Store<P> {
         }
         let mut answers = self.answer(view);
         if name.owner != self.me {
-            answers.push((name.owner, Message::Stored(name)));
+            answers.push((name.owner, GroupMessage::Stored(name)));
         }
         if let Some(Some(incarnation)) = self.wanted.remove(&name) {
             self.remove_older(name.owner, incarnation, Some(name), host);
@@ -196,7 +196,7 @@ impl<P: Grouped> Store<P> {
         let answer = |(from, restore, group): (ProcessId, RestoreNo, GroupId)| {
             let is_asked_for = |name: &&ImageName| name.is_part() && view.group_of(name.owner) == group;
             let parts = self.here.keys().filter(is_asked_for).copied();
-            (from, Message::Stock { restore, parts: parts.collect() })
+            (from, GroupMessage::Stock { restore, parts: parts.collect() })
         };
         due.into_iter().map(answer).collect()
     }
@@ -227,7 +227,7 @@ impl<P: Grouped> Store<P> {
         for receiver in readers.into_iter().filter(|&it| it != self.me) {
             match image {
                 Some(image) => host.send_image(receiver, image.clone()),
-                None => answers.push((receiver, Message::Refused(name))),
+                None => answers.push((receiver, GroupMessage::Refused(name))),
             }
         }
         (own, answers)
@@ -258,14 +258,14 @@ impl<P: Grouped> Store<P> {
         let name = image.name;
         let is_present = name.incarnation >= view.incarnation(view.group_of(name.owner));
         if self.here.contains_key(&name) {
-            return Vec::from([(name.owner, Message::Stored(name))]);
+            return Vec::from([(name.owner, GroupMessage::Stored(name))]);
         }
         let belongs = |(part, _): &(Arc<ImageOf<P>>, ProcessId)| self.lacking(part).any(|it| it == name);
         let is_wanted = self.wanted.contains_key(&name) || self.pending.values().any(belongs);
         if (is_present || is_wanted) && !self.is_write_pending(name) {
             self.write_whole(from, image, host);
             if !self.rules.confirms_durable {
-                return Vec::from([(name.owner, Message::Stored(name))]);
+                return Vec::from([(name.owner, GroupMessage::Stored(name))]);
             }
         }
         Vec::new()
@@ -294,7 +294,7 @@ impl<P: Grouped> Store<P> {
             Some(name) if !self.here.contains_key(&name) => {
                 self.wanted.insert(name, Some(incarnation));
                 if !self.is_write_pending(name) {
-                    host.control(To::One(owner), Message::Fetch(name).into());
+                    host.control(To::One(owner), GroupMessage::Fetch(name).into());
                 }
             }
             _ => self.remove_older(owner, incarnation, name, host),
@@ -309,11 +309,11 @@ impl<P: Grouped> Store<P> {
         if !self.is_listed {
             self.secures.push((owner, name));
         } else if self.here.contains_key(&name) {
-            host.control(To::One(owner), Message::Stored(name).into());
+            host.control(To::One(owner), GroupMessage::Stored(name).into());
         } else {
             self.wanted.entry(name).or_insert(None);
             if !self.is_write_pending(name) {
-                host.control(To::One(owner), Message::Fetch(name).into());
+                host.control(To::One(owner), GroupMessage::Fetch(name).into());
             }
         }
     }

@@ -10,7 +10,7 @@ use faultline_core::{
     Membership, MembershipVersion, NodeId, Position, ProcessId, ProtocolTypes, Role, Scope, Sn, To,
 };
 
-use super::{Group, Grouped, Message, Resumed, Rules, View};
+use super::{Group, GroupMessage, Grouped, Resumed, Rules, View};
 use crate::machines::{Checkpoint, testing};
 use crate::placement::{Placement, ReplicateTo};
 
@@ -18,7 +18,7 @@ use crate::placement::{Placement, ReplicateTo};
 struct Plain;
 
 impl ProtocolTypes for Plain {
-    type Control = Message;
+    type Control = GroupMessage;
     type Head = ();
     type Saved = ();
 }
@@ -30,7 +30,7 @@ type Part = Arc<Image<(), ()>>;
 /// An action of a process that the test has to carry out.
 #[derive(Debug)]
 enum Act {
-    Message(ProcessId, Message),
+    Message(ProcessId, GroupMessage),
     Image(ProcessId, Part),
     Persist(Part),
     Read(ImageName),
@@ -49,7 +49,7 @@ struct Actions {
 const ALL: [ProcessId; 3] = [ProcessId(0), ProcessId(1), ProcessId(2)];
 
 impl Machine<Plain> for Actions {
-    fn control(&mut self, to: To, message: Message) {
+    fn control(&mut self, to: To, message: GroupMessage) {
         match to {
             To::One(to) => self.acts.push(Act::Message(to, message)),
             To::Cluster(_) => self.acts.extend(ALL.map(|to| Act::Message(to, message.clone()))),
@@ -126,7 +126,7 @@ impl Federation {
 
     fn begin_life(&self, me: ProcessId, boot: Boot) -> Group<Plain> {
         let placement = Placement { replicas: 1, to: ReplicateTo::SameCluster };
-        let membership = super::Membership { me, boot, view: self.view(), placement, rules: Rules::ALL };
+        let membership = super::GroupParameters { me, boot, view: self.view(), placement, rules: Rules::ALL };
         let mut group = Group::new(membership, &mut Actions::default());
         let images = self.storages[me.index()].keys().map(|&name| (name, Arc::default())).collect();
         group.listed(images, &mut Actions::default());

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use faultline_core::Payload;
 use serde::{Deserialize, Serialize};
 
-use super::SegmentNo;
+use super::LogSegmentNo;
 
 /// A message that its sender keeps in its log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub enum Content {
     /// On stable storage, in a segment of the log.
     Spilled {
         /// The segment that contains the message.
-        segment: SegmentNo,
+        segment: LogSegmentNo,
         /// Length of the payload, in bytes.
         bytes: u32,
     },
@@ -44,7 +44,7 @@ impl Content {
     }
 
     /// Returns the segment that contains the message; `None` if it is in memory.
-    pub fn segment(&self) -> Option<SegmentNo> {
+    pub fn segment(&self) -> Option<LogSegmentNo> {
         match self {
             Content::Here(_) => None,
             Content::Spilled { segment, .. } => Some(*segment),
@@ -137,7 +137,7 @@ mod tests {
         let mut channel = Channel { sent: 4, received: 3, ..Channel::default() };
         let here = Logged { tag: 1, content: Content::Here(Payload::Virtual(10)) };
         channel.log = (0..4).map(|it| (it, here.clone())).collect();
-        let segment = SegmentNo { incarnation: Incarnation(0), number: 1 };
+        let segment = LogSegmentNo { incarnation: Incarnation(0), number: 1 };
         channel.log.insert(0, Logged { tag: 1, content: Content::Spilled { segment, bytes: 10 } });
         let gone = LogSize { messages: 3, bytes: 30, spilled: 10 };
         assert_eq!(channel.settle(Covered { sent: 1, received: 3 }), gone);

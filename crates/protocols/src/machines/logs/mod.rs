@@ -35,10 +35,10 @@ use faultline_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::group::{Group, Grouped, Message};
+use super::group::{Group, GroupMessage, Grouped};
 pub use channel::{Channel, Content, Covered, LogSize, Logged};
 use segments::Spill;
-pub use segments::{Head, SegmentNo};
+pub use segments::{Head, LogSegmentNo};
 
 /// A protocol whose processes log the messages that they send to other groups.
 pub(crate) trait Logging:
@@ -46,7 +46,7 @@ pub(crate) trait Logging:
         Head = Head,
         Saved = Saved<Self::Tag, Self::Own>,
         Stamp = Stamp<Self::Tag>,
-        Control: From<Message> + From<Settled>,
+        Control: From<GroupMessage> + From<Settled>,
     >
 {
     /// The data that a message carries in addition to its number. The sender's log keeps it as well.
@@ -61,7 +61,7 @@ impl<P: Logging> Grouped for P {
     }
 
     fn is_covered(image: ImageName, by: &Head) -> bool {
-        SegmentNo::of(image).is_some_and(|it| it.number < by.next)
+        LogSegmentNo::of(image).is_some_and(|it| it.number < by.next)
     }
 }
 

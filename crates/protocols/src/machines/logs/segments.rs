@@ -16,38 +16,38 @@ use faultline_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{Channel, Content, Logging, Logs, Saved};
-use crate::machines::group::{Group, Message};
+use crate::machines::group::{Group, GroupMessage};
 use crate::machines::{ImageOf, Replication, Requires};
 
 /// Header of an image. Storage listings contain it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// For a part: the log segments that belong to it.
-    pub segments: Arc<[SegmentNo]>,
+    pub segments: Arc<[LogSegmentNo]>,
     /// For a part: number of the first segment of its incarnation that it does not cover.
     pub next: u32,
 }
 
 /// Name of a segment of a process's log: messages that were removed from its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SegmentNo {
+pub struct LogSegmentNo {
     /// Incarnation of the group when the segment was written.
     pub incarnation: Incarnation,
     /// Number of the segment, from 1.
     pub number: u32,
 }
 
-impl SegmentNo {
+impl LogSegmentNo {
     /// Returns the name of the image that stores this segment of `owner`'s log.
     pub fn image(self, owner: ProcessId) -> ImageName {
-        let SegmentNo { incarnation, number } = self;
+        let LogSegmentNo { incarnation, number } = self;
         ImageName { owner, incarnation, sn: Sn(0), attempt: Attempt(number) }
     }
 
     /// Returns the segment that an image stores; `None` for a part of a checkpoint.
-    pub fn of(name: ImageName) -> Option<SegmentNo> {
+    pub fn of(name: ImageName) -> Option<LogSegmentNo> {
         let ImageName { incarnation, attempt, .. } = name;
-        (!name.is_part()).then_some(SegmentNo { incarnation, number: attempt.0 })
+        (!name.is_part()).then_some(LogSegmentNo { incarnation, number: attempt.0 })
     }
 }
 
@@ -59,15 +59,15 @@ pub(super) struct Spill<P: Logging> {
     /// Logged messages in memory, oldest first. Some may have been removed from the log since.
     order: VecDeque<(ProcessId, u32)>,
     writing: Option<Writing<P>>,
-    wanted: BTreeMap<SegmentNo, Wanted>,
+    wanted: BTreeMap<LogSegmentNo, Wanted>,
     /// Segments that were read but may not have been sent completely. The newest is last.
-    fetched: Vec<(SegmentNo, Arc<ImageOf<P>>)>,
+    fetched: Vec<(LogSegmentNo, Arc<ImageOf<P>>)>,
 }
 
 /// A segment that is not durable everywhere yet.
 #[derive(Clone, Debug)]
 struct Writing<P: Logging> {
-    segment: SegmentNo,
+    segment: LogSegmentNo,
     written: Replication<P>,
 }
 
@@ -94,7 +94,7 @@ impl<P: Logging> Spill<P> {
     }
 
     /// Returns the content of a message in a segment, if the segment has been read.
-    pub(super) fn fetched(&self, segment: SegmentNo, to: ProcessId, number: u32) -> Option<Payload> {
+    pub(super) fn fetched(&self, segment: LogSegmentNo, to: ProcessId, number: u32) -> Option<Payload> {
         let (_, image) = self.fetched.iter().find(|(it, _)| *it == segment)?;
         match &image.saved.channels.get(&to)?.log.get(&number)?.content {
             Content::Here(payload) => Some(payload.clone()),
@@ -135,7 +135,7 @@ impl<P: Logging> Logs<P> {
             return;
         }
         self.spill.begun += 1;
-        let segment = SegmentNo { incarnation: group.incarnation, number: self.spill.begun };
+        let segment = LogSegmentNo { incarnation: group.incarnation, number: self.spill.begun };
         let image = Arc::new(Image {
             name: segment.image(group.me),
             head: Arc::default(),
@@ -224,17 +224,17 @@ impl<P: Logging> Logs<P> {
             writing.written.repeat(holder, host);
         }
         for segment in self.segments() {
-            host.control(To::One(holder), Message::Secure(segment.image(me)).into());
+            host.control(To::One(holder), GroupMessage::Secure(segment.image(me)).into());
         }
         for (segment, wanted) in &self.spill.wanted {
             if wanted.asked.last() == Some(&holder) {
-                host.control(To::One(holder), Message::Fetch(segment.image(me)).into());
+                host.control(To::One(holder), GroupMessage::Fetch(segment.image(me)).into());
             }
         }
     }
 
     /// Returns the segments that contain part of the log.
-    fn segments(&self) -> BTreeSet<SegmentNo> {
+    fn segments(&self) -> BTreeSet<LogSegmentNo> {
         if self.limit.is_none() {
             return BTreeSet::new();
         }
@@ -253,7 +253,7 @@ impl<P: Logging> Logs<P> {
     pub(super) fn want_segment(
         &mut self,
         group: &mut Group<P>,
-        segment: SegmentNo,
+        segment: LogSegmentNo,
         peer: ProcessId,
         host: &mut dyn Host<P>,
     ) {
@@ -268,7 +268,7 @@ impl<P: Logging> Logs<P> {
     pub(super) fn segment_read(
         &mut self,
         group: &Group<P>,
-        segment: SegmentNo,
+        segment: LogSegmentNo,
         image: Option<Arc<ImageOf<P>>>,
         host: &mut dyn Host<P>,
     ) -> BTreeSet<ProcessId> {
@@ -284,7 +284,7 @@ impl<P: Logging> Logs<P> {
     pub(super) fn segment_arrived(
         &mut self,
         group: &mut Group<P>,
-        segment: SegmentNo,
+        segment: LogSegmentNo,
         image: Arc<ImageOf<P>>,
         host: &mut dyn Host<P>,
     ) -> BTreeSet<ProcessId> {
@@ -300,7 +300,7 @@ impl<P: Logging> Logs<P> {
         name: ImageName,
         host: &mut dyn Host<P>,
     ) {
-        if let Some(segment) = SegmentNo::of(name)
+        if let Some(segment) = LogSegmentNo::of(name)
             && self.spill.wanted.get(&segment).is_some_and(|it| it.asked.last() == Some(&from))
         {
             self.ask_for_segment(group, segment, host);
@@ -312,7 +312,7 @@ impl<P: Logging> Logs<P> {
     fn ask_for_segment(
         &mut self,
         group: &Group<P>,
-        segment: SegmentNo,
+        segment: LogSegmentNo,
         host: &mut dyn Host<P>,
     ) -> BTreeSet<ProcessId> {
         let name = segment.image(group.me);
@@ -320,7 +320,7 @@ impl<P: Logging> Logs<P> {
         match group.holders.iter().find(|holder| !wanted.asked.contains(holder)) {
             Some(&holder) => {
                 wanted.asked.push(holder);
-                host.control(To::One(holder), Message::Fetch(name).into());
+                host.control(To::One(holder), GroupMessage::Fetch(name).into());
             }
             None => {
                 let asked = core::iter::once(group.me).chain(group.holders.iter().copied()).collect();
@@ -331,13 +331,13 @@ impl<P: Logging> Logs<P> {
     }
 
     /// Returns the peers whose channels were waiting for the segment and can now continue.
-    fn segment_available(&mut self, segment: SegmentNo, image: Arc<ImageOf<P>>) -> BTreeSet<ProcessId> {
+    fn segment_available(&mut self, segment: LogSegmentNo, image: Arc<ImageOf<P>>) -> BTreeSet<ProcessId> {
         let Some(wanted) = self.spill.wanted.remove(&segment) else {
             return BTreeSet::new();
         };
         self.spill.fetched.push((segment, image));
         let limit = self.limit.unwrap_or(0);
-        let len = |(_, image): &(SegmentNo, Arc<ImageOf<P>>)| image.snapshot.len();
+        let len = |(_, image): &(LogSegmentNo, Arc<ImageOf<P>>)| image.snapshot.len();
         while self.spill.fetched.len() > 1 && self.spill.fetched.iter().map(len).sum::<u64>() > limit {
             self.spill.fetched.remove(0);
         }

@@ -4,8 +4,8 @@ use alloc::collections::BTreeSet;
 
 use faultline_core::{Host, Input, ProcessId, Span, Time};
 
-use super::{Logging, Logs, SegmentNo};
-use crate::machines::group::{Group, Message};
+use super::{LogSegmentNo, Logging, Logs};
+use crate::machines::group::{Group, GroupMessage};
 
 /// Consequences of an input that concerns the storage, which the protocol must handle.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl<P: Logging> Logs<P> {
     ) -> Stored {
         let mut stored = Stored::default();
         match input {
-            Input::Image { from, image } => match SegmentNo::of(image.name) {
+            Input::Image { from, image } => match LogSegmentNo::of(image.name) {
                 Some(segment) if image.name.owner == group.me => {
                     stored.peers = self.segment_arrived(group, segment, image, host);
                 }
@@ -50,7 +50,7 @@ impl<P: Logging> Logs<P> {
                 let is_own = group.read(name, image.as_ref(), host);
                 // An image that turns out to be lost while it is read for a holder may also be needed here.
                 if is_own || image.is_none() {
-                    match SegmentNo::of(name) {
+                    match LogSegmentNo::of(name) {
                         None => group.own_part_read(name, image, host),
                         Some(segment) if name.owner == group.me => {
                             stored.peers = self.segment_read(group, segment, image, host);
@@ -72,12 +72,12 @@ impl<P: Logging> Logs<P> {
         &mut self,
         group: &mut Group<P>,
         from: ProcessId,
-        message: Message,
+        message: GroupMessage,
         host: &mut dyn Host<P>,
     ) {
         match message {
-            Message::Stored(name) => self.confirmed(group, from, name, host),
-            Message::Refused(name) if name.owner == group.me => {
+            GroupMessage::Stored(name) => self.confirmed(group, from, name, host),
+            GroupMessage::Refused(name) if name.owner == group.me => {
                 self.segment_refused(group, from, name, host);
             }
             _ => {}

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Boot, Claim, Cluster, ClusterId, Gauges, Host, Image, ImageName, Incarnation, Input, Life,
+    Boot, Claim, Cluster, ClusterId, Gauges, Host, Image, ImageName, Incarnation, Input, Life, LifeStart,
     Machine, Member, Membership, MembershipVersion, MessageId, NodeId, Payload, Position, ProcessId,
     Promises, Protocol, ProtocolTypes, Role, Scope, Time, To,
 };
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Covered, Head, LogRules, Logging, Logs, Saved, Settled, Stamp};
 use crate::machines::group::{self, Group, Rules, View};
-use crate::machines::{Meet, PairRules, Pairs};
+use crate::machines::{ChannelReport, PairRules, Pairs};
 use crate::placement::{Placement, ReplicateTo};
 
 pub(crate) const ME: ProcessId = ProcessId(0);
@@ -23,13 +23,13 @@ pub(crate) struct Talk;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Control {
-    Group(group::Message),
+    Group(group::GroupMessage),
     Settled(Settled),
-    Meet(Meet),
+    ChannelReport(ChannelReport),
 }
 
-impl From<group::Message> for Control {
-    fn from(message: group::Message) -> Control {
+impl From<group::GroupMessage> for Control {
+    fn from(message: group::GroupMessage) -> Control {
         Control::Group(message)
     }
 }
@@ -40,9 +40,9 @@ impl From<Settled> for Control {
     }
 }
 
-impl From<Meet> for Control {
-    fn from(meet: Meet) -> Control {
-        Control::Meet(meet)
+impl From<ChannelReport> for Control {
+    fn from(report: ChannelReport) -> Control {
+        Control::ChannelReport(report)
     }
 }
 
@@ -68,7 +68,7 @@ impl Protocol for Talk {
     fn extra_processes((): &()) -> Vec<Role> {
         Vec::new()
     }
-    fn start(_: Birth<()>, _: Time, _: &mut dyn Host<Self>) -> Self {
+    fn start(_: LifeStart<()>, _: Time, _: &mut dyn Host<Self>) -> Self {
         Talk
     }
     fn handle(&mut self, _: Input<Self>, _: Time, _: &mut dyn Host<Self>) {}
@@ -172,7 +172,7 @@ fn view(peer: u32) -> View {
 pub(crate) fn group() -> Group<Talk> {
     let placement = Placement { replicas: 1, to: ReplicateTo::OtherCluster };
     let membership =
-        group::Membership { me: ME, boot: Boot::Fresh, view: view(1), placement, rules: Rules::ALL };
+        group::GroupParameters { me: ME, boot: Boot::Fresh, view: view(1), placement, rules: Rules::ALL };
     Group::new(membership, &mut Actions::default())
 }
 
@@ -200,16 +200,16 @@ impl Process {
     /// Makes the peer fail and begin its next life.
     fn peer_fails(&mut self, life: u32) -> Vec<Act> {
         self.group.view = view(life);
-        self.pairs.meet(&self.group, &self.logs, &mut self.host);
+        self.pairs.report(&self.group, &self.logs, &mut self.host);
         self.host.take()
     }
 
     /// Handles the peer's report that it has received this many messages, in this life.
-    fn meet(&mut self, life: u32, received: u32) -> Vec<Act> {
+    fn peer_reports(&mut self, life: u32, received: u32) -> Vec<Act> {
         let present = Covered { sent: 0, received };
         let (from, committed) = (Incarnation(life - 1), Covered::default());
-        let meet = Meet { from, to: Incarnation(0), present, committed };
-        if self.pairs.met(&self.group, &mut self.logs, PEER, meet, &mut self.host) {
+        let report = ChannelReport { from, to: Incarnation(0), present, committed };
+        if self.pairs.reported(&self.group, &mut self.logs, PEER, report, &mut self.host) {
             self.logs.pump(&mut self.group, PEER, Position::new(0, 1), |()| true, &mut self.host);
         }
         self.host.take()
@@ -249,7 +249,7 @@ fn a_restored_process_suppresses_messages_that_its_peer_has() {
     process.pairs.restore(&process.logs);
     assert_eq!(process.send(1), [], "it is not known whether the peer has the message");
     process.peer_fails(1);
-    assert_eq!(process.meet(1, 2), [Act::Suppress(1)], "the peer has both");
+    assert_eq!(process.peer_reports(1, 2), [Act::Suppress(1)], "the peer has both");
     assert_eq!(process.send(2), [Act::Transmit(2)]);
     assert_eq!(process.logs.size().messages, 3, "a suppressed message is logged");
 }
@@ -260,12 +260,12 @@ fn messages_that_a_failed_peer_lacks_are_re_sent() {
     (0..3).for_each(|it| drop(process.send(it)));
     let present = Covered { sent: 3, received: 0 };
     let (from, committed) = (Incarnation(0), Covered::default());
-    let report = Meet { from, to: Incarnation(1), present, committed };
-    assert_eq!(process.peer_fails(2), [Act::Say(Control::Meet(report))]);
+    let report = ChannelReport { from, to: Incarnation(1), present, committed };
+    assert_eq!(process.peer_fails(2), [Act::Say(Control::ChannelReport(report))]);
     assert_eq!(process.send(3), [], "until both ends have reported");
-    assert_eq!(process.meet(1, 3), [], "a report from before the failure");
+    assert_eq!(process.peer_reports(1, 3), [], "a report from before the failure");
     let again = [Act::Resent(1), Act::Transmit(1), Act::Resent(2), Act::Transmit(2), Act::Transmit(3)];
-    assert_eq!(process.meet(2, 1), again, "the last message is sent for the first time");
+    assert_eq!(process.peer_reports(2, 1), again, "the last message is sent for the first time");
 }
 
 /// A third group's failure makes the peer report the state of the channel once more, before the message has arrived.

@@ -50,7 +50,7 @@ pub struct Orphan {
 
 /// A message of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Message {
+pub enum RoundMessage {
     /// From the recovery process: a round begins for these groups (R1).
     Begin {
         /// Number of the round.

@@ -6,11 +6,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Boot, Claim, ClusterId, GroupId, Host, Incarnation, Life, Membership, MessageId, ProcessId,
+    Boot, Claim, ClusterId, GroupId, Host, Incarnation, Life, LifeStart, Membership, MessageId, ProcessId,
     Protocol, Scope, To,
 };
 
-use super::{Message, Orphan, Phase, view};
+use super::{Orphan, Phase, RoundMessage, view};
 use crate::machines::group::View;
 
 #[derive(Clone, Debug)]
@@ -68,24 +68,24 @@ struct Round {
 impl RecoveryProcess {
     /// Begins a life of the recovery process for groups of this scope.
     pub(crate) fn start<P, C>(
-        birth: &Birth<C>,
+        start: &LifeStart<C>,
         scope: Scope,
         rules: RecoveryRules,
         host: &mut dyn Host<P>,
     ) -> RecoveryProcess
     where
-        P: Protocol<Control: From<Message>>,
+        P: Protocol<Control: From<RoundMessage>>,
     {
-        let view = view(scope, rules.replaced_begins, birth.membership.clone());
+        let view = view(scope, rules.replaced_begins, start.membership.clone());
         // A record that cannot be decoded counts as lost: more groups than necessary are then treated as failed.
-        let recorded = birth.record.as_ref().and_then(|bytes| postcard::from_bytes(bytes).ok());
+        let recorded = start.record.as_ref().and_then(|bytes| postcard::from_bytes(bytes).ok());
         let nothing = view.incarnations().iter().map(|_| Incarnation(0)).collect();
         let handled = recorded.unwrap_or(nothing);
         let mut this = RecoveryProcess { rules, view, begun: 0, handled, round: None, record: 0 };
-        if birth.boot == Boot::Replaced {
+        if start.boot == Boot::Replaced {
             host.held();
         }
-        if birth.life > Life(1) && !rules.replaced_begins {
+        if start.life > Life(1) && !rules.replaced_begins {
             this.begun = this.view.epoch;
         }
         this.maybe_begin(host);
@@ -95,7 +95,7 @@ impl RecoveryProcess {
     /// Handles a change of the membership.
     pub(crate) fn membership_changed<P>(&mut self, membership: Arc<Membership>, host: &mut dyn Host<P>)
     where
-        P: Protocol<Control: From<Message>>,
+        P: Protocol<Control: From<RoundMessage>>,
     {
         self.view = view(self.view.scope(), self.rules.replaced_begins, membership);
         self.maybe_begin(host);
@@ -105,7 +105,7 @@ impl RecoveryProcess {
     /// the announcement, and the round would have to wait for it in any case.
     fn maybe_begin<P>(&mut self, host: &mut dyn Host<P>)
     where
-        P: Protocol<Control: From<Message>>,
+        P: Protocol<Control: From<RoundMessage>>,
     {
         let all_up = self.view.ranks().all(|rank| self.view.is_up(rank));
         let epoch = self.view.epoch;
@@ -131,26 +131,26 @@ impl RecoveryProcess {
         });
         let membership = self.view.membership.version;
         for index in 0..self.view.membership.clusters.len() {
-            let begin = Message::Begin { epoch, membership, failed: failed.clone() };
+            let begin = RoundMessage::Begin { epoch, membership, failed: failed.clone() };
             host.control(To::Cluster(ClusterId(index as u16)), begin.into());
         }
     }
 
     /// Handles a message from a rank.
-    pub(crate) fn handle_message<P>(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<P>)
+    pub(crate) fn handle_message<P>(&mut self, from: ProcessId, message: RoundMessage, host: &mut dyn Host<P>)
     where
-        P: Protocol<Control: From<Message>>,
+        P: Protocol<Control: From<RoundMessage>>,
     {
         let Some(round) = &mut self.round else {
             return;
         };
         match message {
-            Message::Report { epoch, orphans } if epoch == round.epoch => {
+            RoundMessage::Report { epoch, orphans } if epoch == round.epoch => {
                 round.awaited.remove(&from);
                 round.orphans.extend(orphans.iter().map(|it| (it.id, it.phase)));
                 self.announce(host);
             }
-            Message::Replayed { epoch, orphan } if epoch == round.epoch => {
+            RoundMessage::Replayed { epoch, orphan } if epoch == round.epoch => {
                 self.replayed(orphan, host);
             }
             _ => {}
@@ -161,7 +161,7 @@ impl RecoveryProcess {
     /// original execution, the recovery cannot continue (R14).
     fn replayed<P>(&mut self, orphan: Orphan, host: &mut dyn Host<P>)
     where
-        P: Protocol<Control: From<Message>>,
+        P: Protocol<Control: From<RoundMessage>>,
     {
         let round = self.round.as_mut().expect("a round is in progress");
         let Some(recorded) = round.orphans.remove(&orphan.id) else {
@@ -183,7 +183,7 @@ impl RecoveryProcess {
     /// changes (R11). If all messages may be sent, the round is closed (R12).
     fn announce<P>(&mut self, host: &mut dyn Host<P>)
     where
-        P: Protocol<Control: From<Message>>,
+        P: Protocol<Control: From<RoundMessage>>,
     {
         let RecoveryRules { waits_for_reports, announces_first, .. } = self.rules;
         let round = self.round.as_mut().expect("a round is in progress");
@@ -201,7 +201,7 @@ impl RecoveryProcess {
         round.level = Some(level);
         let epoch = round.epoch;
         for index in 0..self.view.membership.clusters.len() {
-            host.control(To::Cluster(ClusterId(index as u16)), Message::Level { epoch, level }.into());
+            host.control(To::Cluster(ClusterId(index as u16)), RoundMessage::Level { epoch, level }.into());
         }
         let round = self.round.as_ref().expect("a round is in progress");
         if level.is_none() && round.awaited.is_empty() {

@@ -11,26 +11,26 @@ use alloc::vec::Vec;
 
 use faultline_core::{Claim, GroupId, Host, MessageId, ProcessId, To};
 
-use super::{Message, Orphan, Phase, Phases};
+use super::{Orphan, Phase, Phases, RoundMessage};
 use crate::machines::group::{Group, View};
 use crate::machines::logs::{Covered, Logging, Logs};
 
 /// Which messages may be sent (R3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
+enum Admission {
     /// No round is in progress.
-    Open,
+    All,
     /// A round is in progress, and no orphan with a smaller phase is outstanding.
     UpTo(Phase),
     /// A round is in progress, and no level has been announced.
-    Closed,
+    None,
 }
 
 /// The round, as this process knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rounds {
     recovery_process: ProcessId,
-    gate: Gate,
+    admission: Admission,
     round: Round,
     rules: RoundRules,
 }
@@ -81,47 +81,47 @@ impl RoundRules {
 impl Rounds {
     /// Begins a life. A process that knows of failures waits for the round that handles them.
     pub(crate) fn new(view: &View, recovery_process: ProcessId, rules: RoundRules) -> Rounds {
-        let gate = if view.epoch > 0 { Gate::Closed } else { Gate::Open };
-        Rounds { recovery_process, gate, round: Round::default(), rules }
+        let admission = if view.epoch > 0 { Admission::None } else { Admission::All };
+        Rounds { recovery_process, admission, round: Round::default(), rules }
     }
 
     /// Returns whether a message of this phase may be sent (R3, R4).
     #[inline]
     pub(crate) fn admits(&self, phase: Phase) -> bool {
-        let is_admitted = match self.gate {
-            Gate::Open => true,
-            Gate::UpTo(level) => phase <= level,
-            Gate::Closed => false,
+        let is_admitted = match self.admission {
+            Admission::All => true,
+            Admission::UpTo(level) => phase <= level,
+            Admission::None => false,
         };
         is_admitted || !self.rules.waits_for_phase
     }
 
     /// Returns whether no round is in progress.
     pub(crate) fn is_open(&self) -> bool {
-        self.gate == Gate::Open
+        self.admission == Admission::All
     }
 
     /// Stops sending after a failure, until a new round announces what may be sent (R9, R13).
     pub(crate) fn await_next(&mut self) {
         self.round = Round::default();
-        self.gate = Gate::Closed;
+        self.admission = Admission::None;
     }
 
     /// Returns whether the sender of a message learned of a failure before this process did.
-    pub(crate) fn is_early(view: &View, message: &Message) -> bool {
+    pub(crate) fn is_early(view: &View, message: &RoundMessage) -> bool {
         match message {
-            Message::Begin { membership, .. } => *membership > view.membership.version,
-            Message::Sync { epoch, .. } | Message::Level { epoch, .. } => *epoch > view.epoch,
-            Message::Report { .. } | Message::Replayed { .. } => false,
+            RoundMessage::Begin { membership, .. } => *membership > view.membership.version,
+            RoundMessage::Sync { epoch, .. } | RoundMessage::Level { epoch, .. } => *epoch > view.epoch,
+            RoundMessage::Report { .. } | RoundMessage::Replayed { .. } => false,
         }
     }
 
     /// Tells the recovery process that the application has repeated a message that the receiver already has (R3).
     pub(crate) fn replayed<P>(&self, view: &View, id: MessageId, phase: Phase, host: &mut dyn Host<P>)
     where
-        P: Logging<Tag = Phase, Control: From<Message>>,
+        P: Logging<Tag = Phase, Control: From<RoundMessage>>,
     {
-        let message = Message::Replayed { epoch: view.epoch, orphan: Orphan { id, phase } };
+        let message = RoundMessage::Replayed { epoch: view.epoch, orphan: Orphan { id, phase } };
         host.control(To::One(self.recovery_process), message.into());
     }
 
@@ -135,7 +135,7 @@ impl Rounds {
         phases: &mut Phases,
         host: &mut dyn Host<P>,
     ) where
-        P: Logging<Tag = Phase, Control: From<Message>>,
+        P: Logging<Tag = Phase, Control: From<RoundMessage>>,
     {
         if epoch == group.view.epoch {
             self.round.failed = Some(failed);
@@ -152,7 +152,7 @@ impl Rounds {
         phases: &mut Phases,
         host: &mut dyn Host<P>,
     ) where
-        P: Logging<Tag = Phase, Control: From<Message>>,
+        P: Logging<Tag = Phase, Control: From<RoundMessage>>,
     {
         if group.is_recovering() || self.round.is_synchronising {
             return;
@@ -174,7 +174,7 @@ impl Rounds {
                 continue;
             }
             let (present, committed) = (logs.present(peer), logs.committed(peer));
-            host.control(To::One(peer), Message::Sync { epoch, present, committed }.into());
+            host.control(To::One(peer), RoundMessage::Sync { epoch, present, committed }.into());
         }
         self.round.awaited = peers.into_iter().collect();
         for (peer, present, committed) in core::mem::take(&mut self.round.early) {
@@ -196,7 +196,7 @@ impl Rounds {
         phases: &mut Phases,
         host: &mut dyn Host<P>,
     ) where
-        P: Logging<Tag = Phase, Control: From<Message>>,
+        P: Logging<Tag = Phase, Control: From<RoundMessage>>,
     {
         if epoch < group.view.epoch && self.rules.drops_older_sync {
             return;
@@ -227,7 +227,7 @@ impl Rounds {
     /// Reports the orphans once all peers have reported (R10).
     fn maybe_report<P>(&mut self, group: &Group<P>, host: &mut dyn Host<P>)
     where
-        P: Logging<Tag = Phase, Control: From<Message>>,
+        P: Logging<Tag = Phase, Control: From<RoundMessage>>,
     {
         let round = &mut self.round;
         if round.is_synchronising && round.awaited.is_empty() && !round.is_reported {
@@ -236,7 +236,7 @@ impl Rounds {
             for &Orphan { id, phase } in orphans.iter() {
                 host.claim(Claim::Orphaned { id, phase });
             }
-            let report = Message::Report { epoch: group.view.epoch, orphans };
+            let report = RoundMessage::Report { epoch: group.view.epoch, orphans };
             host.control(To::One(self.recovery_process), report.into());
         }
     }
@@ -247,7 +247,7 @@ impl Rounds {
         if epoch < view.epoch && self.rules.drops_older_levels {
             return false;
         }
-        self.gate = level.map_or(Gate::Open, Gate::UpTo);
+        self.admission = level.map_or(Admission::All, Admission::UpTo);
         true
     }
 }

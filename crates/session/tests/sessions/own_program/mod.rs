@@ -3,13 +3,13 @@
 
 mod merge_sort;
 
-use faultline_api::resource::Protocol;
+use faultline_api::resource::ProtocolSpec;
 use faultline_api::{Federation, parse};
 use faultline_catalog::{TasksSetup, TasksVisitor, with_tasks};
 use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::fault::Outcome;
 use faultline_dataflow::program::{Program, chunk};
-use faultline_dataflow::{Recovery, reference};
+use faultline_dataflow::{TaskProtocol, reference};
 use faultline_session::{Session, Simulator};
 use faultline_trace::manifest::Expected;
 use merge_sort::{MergeSort, scrambled};
@@ -24,7 +24,7 @@ impl TasksVisitor for RunMergeSort<'_> {
 
     fn visit<P>(self, setup: TasksSetup<P>) -> Judgement
     where
-        P: Recovery<Config: Send + Sync> + 'static,
+        P: TaskProtocol<Config: Send + Sync> + 'static,
     {
         let setup = setup.running(EXAMPLE);
         let expected = || {
@@ -61,7 +61,7 @@ fn the_example_is_judged_under_every_protocol_with_stealing_and_with_failures() 
     let faults = "[{ at: 150ms, crash: { cluster: a, node: 1 } }, \
                    { at: 300ms, loseCluster: { cluster: b, storage: lost, returns: false } }]";
     let unprotected = federation("none: {}", "[]").spec;
-    let names = Protocol::compared_on(&unprotected.application).into_iter();
+    let names = ProtocolSpec::compared_on(&unprotected.application).into_iter();
     // Planned programs are not set up by `with_tasks`.
     let names: Vec<&str> =
         names.filter(|it| !unprotected.protocol.or_instead(it).is_some_and(|it| it.plans())).collect();

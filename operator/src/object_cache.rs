@@ -1,4 +1,4 @@
-//! Mirrors of the sets and pods of federations, kept up to date by watches, and the federation that an object belongs
+//! Caches of the sets and pods of federations, kept up to date by watches, and the federation that an object belongs
 //! to.
 //!
 //! Labels only narrow down which objects are watched: any user who may create a pod in some namespace can set any label
@@ -23,19 +23,19 @@ use crate::naming;
 use crate::reconcile::validate;
 
 /// All watched objects of a kind, by namespace and name.
-pub struct Mirror<K: Resource<DynamicType = ()> + Clone + 'static> {
+pub struct ObjectCache<K: Resource<DynamicType = ()> + Clone + 'static> {
     store: Store<K>,
     writer: Mutex<Writer<K>>,
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + 'static> Default for Mirror<K> {
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Default for ObjectCache<K> {
     fn default() -> Self {
         let writer = Writer::default();
-        Mirror { store: writer.as_reader(), writer: Mutex::new(writer) }
+        ObjectCache { store: writer.as_reader(), writer: Mutex::new(writer) }
     }
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
+impl<K: Resource<DynamicType = ()> + Clone + 'static> ObjectCache<K> {
     /// Returns the object with this name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.store.get(&ObjectRef::new(name).within(namespace))
@@ -81,8 +81,12 @@ pub struct OwnedObjects {
 }
 
 impl OwnedObjects {
-    /// Returns the objects of `federation` in the mirrors.
-    pub fn of(federation: &Federation, sets: &Mirror<StatefulSet>, pods: &Mirror<Pod>) -> OwnedObjects {
+    /// Returns the objects of `federation` in the caches.
+    pub fn of(
+        federation: &Federation,
+        sets: &ObjectCache<StatefulSet>,
+        pods: &ObjectCache<Pod>,
+    ) -> OwnedObjects {
         let namespace = federation.namespace().unwrap_or_default();
         let groups = validate::groups(federation).into_iter();
         let groups = groups.map(|it| (naming::set(federation, &it.name), it.nodes));
@@ -103,12 +107,12 @@ impl OwnedObjects {
         owned_objects
     }
 
-    /// Returns the objects in the mirrors whose chain of controllers leads to `federation`, regardless of its current
+    /// Returns the objects in the caches whose chain of controllers leads to `federation`, regardless of its current
     /// and earlier specs.
     pub fn by_owner<F: Resource>(
         federation: &F,
-        sets: &Mirror<StatefulSet>,
-        pods: &Mirror<Pod>,
+        sets: &ObjectCache<StatefulSet>,
+        pods: &ObjectCache<Pod>,
     ) -> OwnedObjects {
         let sets = sets.all().into_iter().filter(|it| belongs(&**it, federation));
         let sets: BTreeMap<String, Arc<StatefulSet>> = sets.map(|it| (it.name_any(), it)).collect();
@@ -140,7 +144,7 @@ pub fn owner_of_set(set: &StatefulSet) -> Option<ObjectRef<Federation>> {
 }
 
 /// Returns the federation that the set of a pod claims to belong to.
-pub fn owner_of_pod(pod: &Pod, sets: &Mirror<StatefulSet>) -> Option<ObjectRef<Federation>> {
+pub fn owner_of_pod(pod: &Pod, sets: &ObjectCache<StatefulSet>) -> Option<ObjectRef<Federation>> {
     let set = sets.get(&pod.namespace()?, &controller(pod)?.name)?;
     is_controlled(pod, set.uid().as_deref()).then(|| owner_of_set(&set)).flatten()
 }
@@ -171,13 +175,17 @@ mod tests {
 
     struct World {
         federation: Federation,
-        sets: Mirror<StatefulSet>,
-        pods: Mirror<Pod>,
+        sets: ObjectCache<StatefulSet>,
+        pods: ObjectCache<Pod>,
     }
 
     impl World {
         fn new() -> World {
-            let world = World { federation: quickstart(), sets: Mirror::default(), pods: Mirror::default() };
+            let world = World {
+                federation: quickstart(),
+                sets: ObjectCache::default(),
+                pods: ObjectCache::default(),
+            };
             world.set(Event::Apply(set("experiments", PARIS, &world.uid())));
             world
         }

@@ -2,7 +2,7 @@
 //!
 //! A process runs its own partition, and takes over those of processes that fail permanently, and of processes whose
 //! clusters join later or leave. The states of a partition therefore continue in the streams of other processes, in
-//! *stints*. A life may have several stints of a partition that moves away and returns. The stints of a partition are
+//! *hosting periods*. A life may have several hosting periods of a partition that moves away and returns. The periods of a partition are
 //! ordered by the recovery with which each of them begins.
 
 use std::collections::BTreeMap;
@@ -11,25 +11,25 @@ use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId};
 use faultline_trace::{Stream, Trace};
 
 /// Consecutive facts of one life that are about one partition, or about the process itself.
-pub(super) struct Stint<'a> {
+pub(super) struct HostingPeriod<'a> {
     /// The partition, or the process if it runs none.
     pub(super) partition: ProcessId,
     /// The process that reports the facts.
     pub(super) host: ProcessId,
     pub(super) life: Life,
     pub(super) stream: &'a Stream,
-    /// The recovery with which the stint begins: the one that moved the partition to the process, or in which the
+    /// The recovery with which the period begins: the one that moved the partition to the process, or in which the
     /// process restored its own partition. If the process did neither, it is the newest recovery that the process's
     /// earlier lives joined.
     begins: Incarnation,
-    /// The position in the stream at which the stint begins.
+    /// The position in the stream at which the period begins.
     pub(super) begin: u32,
     /// The positions of the facts in the stream; `None` means all.
     pub(super) facts: Option<Vec<u32>>,
 }
 
-/// Returns the stints of a run, partition by partition; `None` if its program is not planned.
-pub(super) fn of(trace: &Trace) -> Option<Vec<Stint<'_>>> {
+/// Returns the periods of a run, partition by partition; `None` if its program is not planned.
+pub(super) fn of(trace: &Trace) -> Option<Vec<HostingPeriod<'_>>> {
     let is_planned = |stream: &Stream| {
         let is_of_tasks = |fact: &Fact| {
             matches!(fact, Fact::Planned(_) | Fact::Ran { .. } | Fact::Sent { .. } | Fact::Theft { .. })
@@ -38,41 +38,46 @@ pub(super) fn of(trace: &Trace) -> Option<Vec<Stint<'_>>> {
         first.is_some_and(|it| matches!(it, Fact::Planned(_)))
     };
     trace.streams.values().any(is_planned).then(|| {
-        let mut stints: Vec<Stint<'_>> = Vec::new();
+        let mut periods: Vec<HostingPeriod<'_>> = Vec::new();
         // The newest recovery that each process has joined in its lives so far.
         let mut newest: BTreeMap<ProcessId, Incarnation> = BTreeMap::new();
         for (&(host, life), stream) in &trace.streams {
             if host != ProcessId::SUPERVISOR && !stream.is_empty() {
-                stints.extend(split(host, life, stream, newest.entry(host).or_default()));
+                periods.extend(split(host, life, stream, newest.entry(host).or_default()));
             }
         }
         // A process that has no state of its own partition yet may report facts about itself while another process runs
         // the partition.
-        stints.sort_by_key(|it| (it.partition, it.begins, it.host != it.partition, it.host, it.life));
-        stints
+        periods.sort_by_key(|it| (it.partition, it.begins, it.host != it.partition, it.host, it.life));
+        periods
     })
 }
 
-/// The facts of a stint, while a stream is being split.
+/// The facts of a period, while a stream is being split.
 struct Open {
     partition: ProcessId,
-    /// The recovery with which the stint begins, if a fact states it.
+    /// The recovery with which the period begins, if a fact states it.
     begins: Option<Incarnation>,
     begin: u32,
     facts: Vec<u32>,
 }
 
-/// Splits a stream into its stints. `newest` is the newest recovery that the process has joined, and is updated.
-fn split<'a>(host: ProcessId, life: Life, stream: &'a Stream, newest: &mut Incarnation) -> Vec<Stint<'a>> {
+/// Splits a stream into its periods. `newest` is the newest recovery that the process has joined, and is updated.
+fn split<'a>(
+    host: ProcessId,
+    life: Life,
+    stream: &'a Stream,
+    newest: &mut Incarnation,
+) -> Vec<HostingPeriod<'a>> {
     let before = *newest;
-    let mut stints: Vec<Open> = Vec::new();
-    // The current or last stint of each partition.
+    let mut periods: Vec<Open> = Vec::new();
+    // The current or last period of each partition.
     let mut current: BTreeMap<ProcessId, usize> = BTreeMap::new();
-    let open = |stints: &mut Vec<Open>, partition, begins, begin| {
-        stints.push(Open { partition, begins, begin, facts: Vec::new() });
-        stints.len() - 1
+    let open = |periods: &mut Vec<Open>, partition, begins, begin| {
+        periods.push(Open { partition, begins, begin, facts: Vec::new() });
+        periods.len() - 1
     };
-    current.insert(host, open(&mut stints, host, None, 0));
+    current.insert(host, open(&mut periods, host, None, 0));
     // For each partition that has moved to this process and has not moved away, the recovery that moved it.
     let mut absorbed: BTreeMap<ProcessId, Incarnation> = BTreeMap::new();
     let mut executing = host;
@@ -90,13 +95,13 @@ fn split<'a>(host: ProcessId, life: Life, stream: &'a Stream, newest: &mut Incar
                 *partition
             }
             Fact::Restored(restored) => {
-                let begins = &mut stints[current[&host]].begins;
+                let begins = &mut periods[current[&host]].begins;
                 *begins = begins.or(Some(restored.1));
                 host
             }
             Fact::Absorbed(of) => {
                 absorbed.insert(of.0, of.3);
-                current.insert(of.0, open(&mut stints, of.0, Some(of.3), place));
+                current.insert(of.0, open(&mut periods, of.0, Some(of.3), place));
                 of.0
             }
             // Other images, and those saved before the takeover, are replicas that the process holds.
@@ -111,11 +116,11 @@ fn split<'a>(host: ProcessId, life: Life, stream: &'a Stream, newest: &mut Incar
             },
             _ => host,
         };
-        let index = *current.entry(partition).or_insert_with(|| open(&mut stints, partition, None, place));
-        stints[index].facts.push(place);
+        let index = *current.entry(partition).or_insert_with(|| open(&mut periods, partition, None, place));
+        periods[index].facts.push(place);
     }
-    let is_alone = stints.len() == 1;
-    let stint = |Open { partition, begins, begin, facts }| Stint {
+    let is_alone = periods.len() == 1;
+    let period = |Open { partition, begins, begin, facts }| HostingPeriod {
         partition,
         host,
         life,
@@ -124,7 +129,7 @@ fn split<'a>(host: ProcessId, life: Life, stream: &'a Stream, newest: &mut Incar
         begin,
         facts: (!is_alone).then_some(facts),
     };
-    stints.into_iter().map(stint).collect()
+    periods.into_iter().map(period).collect()
 }
 
 /// Returns whether the process saved this image itself, for a partition that had moved to it.

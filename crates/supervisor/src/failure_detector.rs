@@ -6,7 +6,7 @@ use faultline_core::{ProcessId, Span, Time};
 
 /// Watches processes for silence. A heartbeat costs O(1): the queue is corrected when an entry falls due.
 #[derive(Debug)]
-pub(crate) struct Silence {
+pub(crate) struct FailureDetector {
     limit: Span,
     /// Time of each watched process's last heartbeat, indexed by process; `None` for other processes.
     heard: Vec<Option<Time>>,
@@ -14,9 +14,9 @@ pub(crate) struct Silence {
     queue: BTreeSet<(Time, ProcessId)>,
 }
 
-impl Silence {
-    pub(crate) fn new(limit: Span, processes: usize) -> Silence {
-        Silence { limit, heard: vec![None; processes], queue: BTreeSet::new() }
+impl FailureDetector {
+    pub(crate) fn new(limit: Span, processes: usize) -> FailureDetector {
+        FailureDetector { limit, heard: vec![None; processes], queue: BTreeSet::new() }
     }
 
     /// Records a heartbeat of `process`, and starts to watch it if necessary.
@@ -72,23 +72,23 @@ mod tests {
 
     #[test]
     fn silence_is_detected_exactly_at_the_limit() {
-        let mut silence = Silence::new(Span(10), 1);
-        silence.heartbeat(P, Time(5));
-        silence.heartbeat(P, Time(8));
-        assert_eq!(silence.pop(Time(17)), None);
-        assert_eq!(silence.pop(Time(18)), Some(P));
-        assert_eq!(silence.pop(Time(100)), None, "silence is reported once");
+        let mut detector = FailureDetector::new(Span(10), 1);
+        detector.heartbeat(P, Time(5));
+        detector.heartbeat(P, Time(8));
+        assert_eq!(detector.pop(Time(17)), None);
+        assert_eq!(detector.pop(Time(18)), Some(P));
+        assert_eq!(detector.pop(Time(100)), None, "silence is reported once");
     }
 
     #[test]
     fn a_process_is_watched_from_its_first_heartbeat_until_it_is_forgotten() {
-        let mut silence = Silence::new(Span(10), 2);
-        silence.heartbeat(P, Time(0));
-        silence.forget(P);
-        assert_eq!(silence.pop(Time(100)), None);
-        silence.heartbeat(P, Time(100));
-        silence.watch(P, Time(105));
-        assert_eq!(silence.pop(Time(109)), None);
-        assert_eq!(silence.pop(Time(110)), Some(P), "watching it again does not extend its limit");
+        let mut detector = FailureDetector::new(Span(10), 2);
+        detector.heartbeat(P, Time(0));
+        detector.forget(P);
+        assert_eq!(detector.pop(Time(100)), None);
+        detector.heartbeat(P, Time(100));
+        detector.watch(P, Time(105));
+        assert_eq!(detector.pop(Time(109)), None);
+        assert_eq!(detector.pop(Time(110)), Some(P), "watching it again does not extend its limit");
     }
 }

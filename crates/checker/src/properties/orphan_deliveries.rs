@@ -4,15 +4,15 @@
 use faultline_history::{History, Message, Point};
 
 /// States that contain the delivery of a message from another group whose send was undone, or may have been.
-pub(super) struct Dirt {
+pub(super) struct OrphanDeliveries {
     /// The first such delivery in each segment.
     first: Vec<Option<u32>>,
     /// Whether each segment continues a state that contains such a delivery.
     inherited: Vec<bool>,
 }
 
-impl Dirt {
-    pub(super) fn of(history: &History<'_>) -> Dirt {
+impl OrphanDeliveries {
+    pub(super) fn of(history: &History<'_>) -> OrphanDeliveries {
         let mut first = vec![None; history.segments.len()];
         let repeats = history.context.repeats();
         for delivery in history.between.iter().filter(|_| !repeats) {
@@ -21,13 +21,13 @@ impl Dirt {
                 *slot = Some(delivery.at.fact);
             }
         }
-        let mut dirt = Dirt { first, inherited: Vec::with_capacity(history.segments.len()) };
+        let mut orphans = OrphanDeliveries { first, inherited: Vec::with_capacity(history.segments.len()) };
         for segment in &history.segments {
             // A parent has a smaller number, so its entry already exists.
-            let inherited = segment.is_rootless || segment.parent.is_some_and(|parent| dirt.is_in(parent));
-            dirt.inherited.push(inherited);
+            let inherited = segment.is_rootless || segment.parent.is_some_and(|parent| orphans.is_in(parent));
+            orphans.inherited.push(inherited);
         }
-        dirt
+        orphans
     }
 
     pub(super) fn is_in(&self, cut: Point) -> bool {

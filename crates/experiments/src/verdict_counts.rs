@@ -11,7 +11,7 @@ const REASONS: usize = 3;
 /// The outcomes of several runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Tally {
+pub struct VerdictCounts {
     /// The number of runs.
     pub runs: usize,
     /// Runs whose application finished.
@@ -37,27 +37,27 @@ pub(crate) struct Ending {
     pub(crate) without_fault: bool,
 }
 
-impl Tally {
+impl VerdictCounts {
     /// Counts runs, each with its seed and the reasons why it did not pass.
-    pub(crate) fn of<'a>(runs: impl IntoIterator<Item = (u64, Ending, &'a [String])>) -> Tally {
-        let (mut tally, mut seen) = (Tally::default(), BTreeSet::new());
+    pub(crate) fn of<'a>(runs: impl IntoIterator<Item = (u64, Ending, &'a [String])>) -> VerdictCounts {
+        let (mut counts, mut seen) = (VerdictCounts::default(), BTreeSet::new());
         for (seed, Ending { completed, verdict, without_fault }, reasons) in runs {
-            tally.runs += 1;
-            tally.completed += usize::from(completed);
+            counts.runs += 1;
+            counts.completed += usize::from(completed);
             let count = match verdict {
-                _ if without_fault => &mut tally.without_fault,
-                Verdict::Pass => &mut tally.pass,
-                Verdict::Unknown => &mut tally.unknown,
-                Verdict::Fail => &mut tally.fail,
+                _ if without_fault => &mut counts.without_fault,
+                Verdict::Pass => &mut counts.pass,
+                Verdict::Unknown => &mut counts.unknown,
+                Verdict::Fail => &mut counts.fail,
             };
             *count += 1;
             for reason in reasons {
-                if tally.reasons.len() < REASONS && seen.insert(reason) {
-                    tally.reasons.push(format!("seed {seed}: {reason}"));
+                if counts.reasons.len() < REASONS && seen.insert(reason) {
+                    counts.reasons.push(format!("seed {seed}: {reason}"));
                 }
             }
         }
-        tally
+        counts
     }
 
     /// Formats the verdicts, such as `1 fail, 5 pass`. Returns `None` if there are no runs.
