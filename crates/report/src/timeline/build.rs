@@ -284,11 +284,11 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
     let (retransmitted, resent) = (again(&history.retransmitted), again(&history.resent));
     let mut messages: BTreeMap<_, Message> = BTreeMap::new();
     for message in history.messages.iter() {
-        let sent = message.sent.iter().last().copied();
+        let sent = message.sent().iter().last().copied();
         let mut way = Message {
             sent: sent.map(|at| history.time(at)),
             send_undone: sent.and_then(undoer),
-            delivered: message.delivered.iter().map(|&at| (history.time(at), undoer(at))).collect(),
+            delivered: message.delivered().iter().map(|&at| (history.time(at), undoer(at))).collect(),
             ..Message::default()
         };
         let (more, claimed) = (retransmitted.get(&message.id), resent.get(&message.id));
