@@ -26,10 +26,9 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     for claimed in &history.claims {
         let Claim::Orphaned { id, .. } = *claimed.claim else { continue };
         finding.instances += 1;
-        let has_it = history
-            .messages
-            .find(id)
-            .is_some_and(|it| it.delivered().iter().any(|&delivered| history.contains(claimed.at, delivered)));
+        let has_it = history.messages.find(id).is_some_and(|it| {
+            it.delivered().iter().any(|&delivered| history.contains(claimed.at, delivered))
+        });
         if !has_it && history.ending(id.to) != Ending::Incomplete {
             finding.violated([history.source(claimed.at)], Breach::NotAnOrphan { message: id });
         }
