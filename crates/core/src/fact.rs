@@ -479,8 +479,10 @@ impl Fact {
     #[inline]
     pub fn kind(&self) -> FactKind {
         // Handled outside the `match`, so that the compiler turns the remaining arms into a table.
-        if let Fact::Claim(claim) = self {
-            return claim.kind();
+        match self {
+            Fact::Claim(claim) => return claim.kind(),
+            Fact::Theft { step, .. } => return step.kind(),
+            _ => {}
         }
         match self {
             Fact::Sent { .. } => FactKind::Sent,
@@ -499,10 +501,9 @@ impl Fact {
             Fact::Planned(_) => FactKind::Planned,
             Fact::Rerun { .. } => FactKind::Rerun,
             Fact::CheckpointMessage { .. } => FactKind::CheckpointMessage,
-            Fact::Theft { step, .. } => step.kind(),
             Fact::Absorbed(_) => FactKind::Absorbed,
             Fact::Ceded { .. } => FactKind::Ceded,
-            Fact::Claim(_) => unreachable!("handled above"),
+            Fact::Claim(_) | Fact::Theft { .. } => unreachable!("handled above"),
             Fact::LifeStarted { .. } => FactKind::LifeStarted,
             Fact::Begun => FactKind::Begun,
             Fact::Injecting { .. } => FactKind::Injecting,

@@ -126,8 +126,8 @@ impl Account {
                 continue;
             };
             let (from, to) = (usize::from(from.0), usize::from(to.0));
-            self.messages[from][to] += u64::from(!message.sent.is_empty());
-            let delivered = message.delivered.len() as u64;
+            self.messages[from][to] += u64::from(!message.sent().is_empty());
+            let delivered = message.delivered().len() as u64;
             let counted = &mut self.groups[to];
             *(if from == to { &mut counted.delivered_within } else { &mut counted.delivered_between }) +=
                 delivered;

@@ -70,21 +70,21 @@ impl Delivery {
 
 /// Deliveries in pieces: a single piece would be copied whenever it grew, and would take twice the memory.
 #[derive(Default)]
-struct Deliveries(Vec<Vec<Delivery>>);
+struct Deliveries {
+    last: Vec<Delivery>,
+    full: Vec<Vec<Delivery>>,
+}
 
 impl Deliveries {
     const PIECE: usize = 128;
 
+    #[inline]
     fn push(&mut self, delivery: Delivery) {
-        match self.0.last_mut() {
-            Some(piece) if piece.len() < Deliveries::PIECE => piece.push(delivery),
-            None => self.0.push(vec![delivery]),
-            Some(_) => {
-                let mut piece = Vec::with_capacity(Deliveries::PIECE);
-                piece.push(delivery);
-                self.0.push(piece);
-            }
+        if self.last.len() == Deliveries::PIECE {
+            let full = std::mem::replace(&mut self.last, Vec::with_capacity(Deliveries::PIECE));
+            self.full.push(full);
         }
+        self.last.push(delivery);
     }
 }
 
@@ -217,25 +217,27 @@ impl<'a> Builder<'a> {
         Cursor { process, host, life, stream, group, segment: initial, sums, ran, moves, is_shared, vectors }
     }
 
+    /// Reads a fact. The facts about messages are by far the most frequent.
+    #[inline(always)]
     fn read_fact(&mut self, cursor: &mut Cursor<'a>, fact: u32, time: Time, what: &'a Fact) {
         let history = &mut self.history;
         let at = Point { segment: SegmentNo(history.segments.len() as u32), fact };
         match what {
             Fact::Sent { id, .. } => {
-                let (message, entry) = history.messages.entry(*id);
-                entry.sent.push(at);
+                let number = history.messages.entry(id);
+                history.messages.get_mut(number).send(at);
                 if let Some(task) = cursor.ran {
-                    self.planned.sent_by.insert(message, task);
+                    self.planned.sent_by.insert(number, task);
                 }
                 cursor.sums.sent = cursor.sums.sent.wrapping_add(id.mix());
                 self.moved(cursor, fact, time);
             }
             Fact::Transmitted { id, position } => {
-                let (number, message) = history.messages.entry(*id);
+                let number = history.messages.entry_transmitted(id);
                 if !self.planned.is_empty() {
                     self.planned.transmitted.entry(number).or_default().push(at);
                 }
-                if message.transmit(*position, at) {
+                if history.messages.get_mut(number).transmit(*position, at) {
                     history.retransmitted.push((*id, at));
                 }
             }
@@ -251,6 +253,14 @@ impl<'a> Builder<'a> {
                 cursor.sums.delivered = cursor.sums.delivered.wrapping_add(id.mix());
                 self.moved(cursor, fact, time);
             }
+            _ => self.read_other(cursor, at, time, what),
+        }
+    }
+
+    #[inline(never)]
+    fn read_other(&mut self, cursor: &mut Cursor<'a>, at: Point, time: Time, what: &'a Fact) {
+        let history = &mut self.history;
+        match what {
             Fact::Consumed(_) => history.consumed += 1,
             Fact::Suppressed(id) => history.suppressed.push((*id, at)),
             Fact::DroppedStale(id) => history.stale.push((*id, at)),
@@ -505,12 +515,19 @@ impl<'a> Builder<'a> {
 
     fn enter_deliveries(&mut self) {
         let history = &mut self.history;
-        let pieces = self.deliveries.drain(..).flat_map(|it| it.0);
-        for Delivery { message, at, between } in pieces.flatten() {
-            let (number, entry) = history.messages.entry(message);
-            entry.delivered.push(at);
-            if between != Delivery::WITHIN {
-                history.between[between as usize].message = number;
+        let mut numbers = Vec::with_capacity(Deliveries::PIECE);
+        for Deliveries { last, full } in self.deliveries.drain(..) {
+            for piece in full.into_iter().chain([last]) {
+                // Two loops, because the second mostly waits for memory: a short loop waits for several messages at a
+                // time.
+                numbers.clear();
+                numbers.extend(piece.iter().map(|it| history.messages.entry(&it.message)));
+                for (delivery, &number) in piece.iter().zip(&numbers) {
+                    history.messages.get_mut(number).deliver(delivery.at);
+                    if delivery.between != Delivery::WITHIN {
+                        history.between[delivery.between as usize].message = number;
+                    }
+                }
             }
         }
     }

@@ -408,7 +408,8 @@ impl<'a> History<'a> {
     fn first_cut_with(&self, point: Point) -> Option<&CheckpointCut> {
         let segment = point.segment.0 as usize;
         let own = &self.cuts[self.cuts_of[segment] as usize..self.cuts_of[segment + 1] as usize];
-        own.get(own.partition_point(|it| it.cut <= point))
+        // All of them are cuts of this segment.
+        own.get(own.partition_point(|it| it.cut.fact <= point.fact))
     }
 
     /// Returns the cut that a witness of `owner` names; `None` if facts before it are missing.
@@ -451,7 +452,7 @@ impl<'a> History<'a> {
     /// unknown.
     pub fn send_survives(&self, message: &Message) -> Option<bool> {
         match self.ending(message.id.from) {
-            Ending::Known(_) => Some(message.sent.iter().any(|&at| self.survives(at))),
+            Ending::Known(_) => Some(message.sent().iter().any(|&at| self.survives(at))),
             Ending::Silent | Ending::Gone => Some(false),
             Ending::Unsettled | Ending::Incomplete => None,
         }

@@ -537,9 +537,20 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Performs actions in order, up to a fact at which the process halts.
     fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
         for place in 0..actions.len() {
-            // A trivial action replaces it, so that it can be moved out of the list.
-            let action = mem::replace(&mut actions[place], Action::List);
-            if self.act(process, action) {
+            // Something trivial replaces what is moved out of the list. Facts are moved on their own, directly to the
+            // sink: each copy of a value that was just written in pieces makes the processor wait.
+            let halts = match &mut actions[place] {
+                Action::Fact(fact) => {
+                    let fact = mem::replace(fact, Fact::Begun);
+                    self.record_fact(process, fact)
+                }
+                action => {
+                    let action = mem::replace(action, Action::List);
+                    self.act(process, action);
+                    false
+                }
+            };
+            if halts {
                 self.sim_processes[process.index()].backlog().rest.extend(actions.drain(place + 1..));
                 break;
             }
@@ -547,15 +558,13 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         actions.clear();
     }
 
-    /// Performs one action. Returns `true` if the process halts after it.
+    /// Performs one action other than a fact.
     #[inline(always)]
-    fn act(&mut self, process: ProcessId, action: ActionOf<P>) -> bool {
+    fn act(&mut self, process: ProcessId, action: ActionOf<P>) {
         match action {
-            Action::Fact(fact) => return self.record_fact(process, fact),
             Action::Send { to: To::One(to), packet } => self.send(process, to, packet),
             other => self.act_otherwise(process, other),
         }
-        false
     }
 
     /// Performs an action other than the most frequent ones.

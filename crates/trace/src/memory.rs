@@ -72,9 +72,6 @@ impl Sink for Trace {
     }
 }
 
-/// Once a stream has this many facts, its space is quadrupled whenever it is full.
-const GROWS_FROM: usize = 512;
-
 /// Collects the facts of a run in memory. Finds the streams of the newest lives quickly, by index.
 #[derive(Debug, Default)]
 pub struct Recorder {
@@ -99,6 +96,8 @@ impl Recorder {
     }
 
     /// Records a fact that is not the next one of its process's newest life.
+    #[cold]
+    #[inline(never)]
     fn record_other(&mut self, record: Record) {
         let index = record.process.index();
         if record.process != ProcessId::SUPERVISOR && record.number == FactNo(0) {
@@ -129,16 +128,13 @@ impl Recorder {
 impl Sink for Recorder {
     #[inline]
     fn record(&mut self, record: Record) {
-        match self.newest.get_mut(record.process.index()) {
-            Some((life, stream)) if *life == record.life && stream.len() as u64 == record.number.0 => {
-                // This copies less than doubling the space would. Space that is never written takes no
-                // memory.
-                if stream.len() == stream.capacity() && stream.len() >= GROWS_FROM {
-                    stream.reserve_exact(3 * stream.len());
-                }
-                stream.push((record.at, record.fact));
-            }
-            _ => self.record_other(record),
+        if let Some((life, stream)) = self.newest.get_mut(record.process.index())
+            && *life == record.life
+            && stream.len() as u64 == record.number.0
+        {
+            stream.push((record.at, record.fact));
+        } else {
+            self.record_other(record);
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn writes(history: &History<'_>, found: &mut Vec<Contradiction>) {
 /// Requires that each delivered message was transmitted.
 pub(super) fn transmissions(history: &History<'_>, found: &mut Vec<Contradiction>) {
     for message in history.messages.iter().filter(|it| it.stamp().is_none()) {
-        if !message.delivered.is_empty() && !history.trace.has_gap_of(message.id.from) {
+        if !message.delivered().is_empty() && !history.trace.has_gap_of(message.id.from) {
             found.push(Contradiction::NeverTransmitted(message.id));
         }
     }

@@ -16,7 +16,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         if sender.0 != receiver.0 {
             continue;
         }
-        for &delivered in message.delivered.iter() {
+        for &delivered in message.delivered().iter() {
             // A later checkpoint on the same line also contains this delivery, with a later part of the sender.
             let Some((name, parts)) = history.first_line_with(delivered) else { continue };
             let Some(cut) = parts[sender.1] else {
@@ -24,7 +24,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 continue;
             };
             finding.instances += 1;
-            if !message.sent.iter().any(|&sent| history.contains(cut, sent)) {
+            if !message.sent().iter().any(|&sent| history.contains(cut, sent)) {
                 finding.violated(
                     [history.source(delivered)],
                     Breach::DeliveryWithoutSend {

@@ -13,9 +13,9 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         return finding;
     }
     for_each_message(history, |CrossingMessage { position, message, sender, receiver }| {
-        let Some(&sent) = message.sent.iter().find(|it| history.contains(sender, **it)) else { return };
+        let Some(&sent) = message.sent().iter().find(|it| history.contains(sender, **it)) else { return };
         finding.instances += 1;
-        if !message.delivered.iter().any(|it| history.contains(receiver, *it)) {
+        if !message.delivered().iter().any(|it| history.contains(receiver, *it)) {
             finding.violated(
                 [history.source(sent)],
                 Breach::SentAndNotReceived { position, message: message.id },

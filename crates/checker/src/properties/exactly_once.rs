@@ -9,20 +9,20 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::ExactlyOnce);
     let mut places = Vec::new();
     for (number, message) in (0u32..).zip(history.messages.iter()) {
-        if message.sent.len() > 1
-            && let Some((first, second)) = same_identity(history, &message.sent)
+        if message.sent().len() > 1
+            && let Some((first, second)) = same_identity(history, message.sent())
         {
             finding.violated(
                 [history.source(first), history.source(second)],
                 Breach::SameIdentity { message: message.id },
             );
         }
-        let deliveries: Vec<_> = match message.delivered.len() {
+        let deliveries: Vec<_> = match message.delivered().len() {
             0 => continue,
             1 => Vec::new(),
-            _ => message.delivered.iter().copied().collect(),
+            _ => message.delivered().iter().copied().collect(),
         };
-        finding.instances += message.delivered.len() as u64;
+        finding.instances += message.delivered().len() as u64;
         for (index, &later) in deliveries.iter().enumerate() {
             if let Some(&earlier) = deliveries[..index].iter().find(|&&it| history.contains(later, it)) {
                 finding.violated(
@@ -34,7 +34,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         // Within one incarnation, messages of a channel with the same number have the same identity, so only messages
         // of different incarnations can share a position.
         if history.messages.has_other_incarnations(message.id)
-            && message.delivered.iter().any(|&at| history.survives(at))
+            && message.delivered().iter().any(|&at| history.survives(at))
         {
             places.push(((message.id.from, message.id.to, message.id.number), number));
         }
@@ -43,7 +43,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     for pair in places.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         let messages =
             [pair[0].1, pair[1].1].map(|number| history.messages.get(faultline_history::MessageNo(number)));
-        let [one, other] = messages.map(|it| it.delivered.first().expect("the message was delivered"));
+        let [one, other] = messages.map(|it| it.delivered().first().expect("the message was delivered"));
         finding.violated(
             [history.source(one), history.source(other)],
             Breach::DeliveredBoth { one: messages[0].id, other: messages[1].id },
@@ -54,7 +54,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
 
 /// Returns two sends that should not share an identity: any two sends or, if re-execution repeats messages, two in one
 /// line of history.
-fn same_identity(history: &History<'_>, sends: &Points) -> Option<(Point, Point)> {
+fn same_identity(history: &History<'_>, sends: Points<'_>) -> Option<(Point, Point)> {
     let repeats = history.context.repeats();
     let sends: Vec<Point> = sends.iter().copied().collect();
     let is_same = |earlier, later| !repeats || history.contains(later, earlier);

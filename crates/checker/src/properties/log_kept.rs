@@ -39,7 +39,7 @@ fn held_in_checkpoints(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
     for message in history.messages.iter() {
         let (from, to) = (history.group_of(message.id.from), history.group_of(message.id.to));
         let is_held = |&at: &Point| history.first_line_with(at).is_some();
-        if from != to && message.delivered.iter().any(is_held) {
+        if from != to && message.delivered().iter().any(is_held) {
             *held.entry(message.id.from).or_default() += 1;
         }
     }

@@ -65,10 +65,10 @@ fn due(history: &History<'_>, line: &RecoveryLine) -> BTreeMap<ProcessId, u64> {
         let Some(cut) = cut else { continue };
         let is_before = |&at: &Point| history.contains(cut, at);
         // A re-execution may send a message that it no longer has to log.
-        let is_sent_once = message.sent.len() == 1;
+        let is_sent_once = message.sent().len() == 1;
         if is_sent_once
             && history.send_survives(message) == Some(true)
-            && message.delivered.iter().any(is_before)
+            && message.delivered().iter().any(is_before)
         {
             *due.entry(message.id.from).or_default() += 1;
         }

@@ -125,7 +125,7 @@ impl Judge<'_> {
     /// undid it.
     fn is_consequence(&self, message: &Message) -> bool {
         let history = self.history;
-        let (Some(sent), Ending::Known(_)) = (message.sent.first(), history.ending(message.id.from)) else {
+        let (Some(sent), Ending::Known(_)) = (message.sent().first(), history.ending(message.id.from)) else {
             return false;
         };
         let Some((group, place)) = history.member(message.id.from) else { return false };

@@ -13,7 +13,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::NoGhost);
     let mut unjudged = 0u64;
     for message in history.messages.iter() {
-        for &at in message.delivered.iter().filter(|&&at| history.survives(at)) {
+        for &at in message.delivered().iter().filter(|&&at| history.survives(at)) {
             if !is_due(history, message) {
                 unjudged += 1;
                 continue;
@@ -22,7 +22,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             if history.send_survives(message) == Some(true) {
                 continue;
             }
-            match message.sent.first() {
+            match message.sent().first() {
                 Some(sent) => finding.violated(
                     [history.source(at), history.source(sent)],
                     Breach::SendUndone { message: message.id },
@@ -47,8 +47,8 @@ fn is_due(history: &History<'_>, message: &Message) -> bool {
         return history.ending(message.id.from) == Ending::Silent;
     };
     let incarnation = |cut: Point| history.segment(cut.segment).incarnation;
-    let together = history.group_of(message.id.from) == history.group_of(message.id.to);
-    history.is_settled || together && incarnation(sender) == incarnation(receiver)
+    let together = || history.group_of(message.id.from) == history.group_of(message.id.to);
+    history.is_settled || together() && incarnation(sender) == incarnation(receiver)
 }
 
 #[cfg(test)]

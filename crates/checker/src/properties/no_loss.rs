@@ -20,7 +20,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         if !history.is_settled && !one_left() {
             continue;
         }
-        let Some(&sent) = message.sent.iter().find(|&&at| history.survives(at)) else { continue };
+        let Some(&sent) = message.sent().iter().find(|&&at| history.survives(at)) else { continue };
         match history.ending(message.id.to) {
             Ending::Known(_) | Ending::Silent | Ending::Gone => {}
             Ending::Unsettled | Ending::Incomplete => {
@@ -29,8 +29,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             }
         }
         finding.instances += 1;
-        if !message.delivered.iter().any(|&at| history.survives(at)) {
-            match message.delivered.first() {
+        if !message.delivered().iter().any(|&at| history.survives(at)) {
+            match message.delivered().first() {
                 None => {
                     finding.violated([history.source(sent)], Breach::NeverDelivered { message: message.id })
                 }

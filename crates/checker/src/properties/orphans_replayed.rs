@@ -17,7 +17,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     for &(id, at) in &history.suppressed {
         replayed.insert(id);
         finding.instances += 1;
-        let is_there = history.messages.find(id).is_some_and(|message| !message.delivered.is_empty());
+        let is_there = history.messages.find(id).is_some_and(|message| !message.delivered().is_empty());
         // The last fact of the receiver may be missing.
         if !is_there && history.ending(id.to) != Ending::Incomplete {
             finding.violated([history.source(at)], Breach::SuppressedUndelivered { message: id });
@@ -26,10 +26,9 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     for claimed in &history.claims {
         let Claim::Orphaned { id, .. } = *claimed.claim else { continue };
         finding.instances += 1;
-        let has_it = history
-            .messages
-            .find(id)
-            .is_some_and(|it| it.delivered.iter().any(|&delivered| history.contains(claimed.at, delivered)));
+        let has_it = history.messages.find(id).is_some_and(|it| {
+            it.delivered().iter().any(|&delivered| history.contains(claimed.at, delivered))
+        });
         if !has_it && history.ending(id.to) != Ending::Incomplete {
             finding.violated([history.source(claimed.at)], Breach::NotAnOrphan { message: id });
         }
@@ -39,7 +38,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         let waits = || {
             history.messages.find(id).is_some_and(|message| {
                 let mut left = message.stamp().into_iter().chain(message.restamped());
-                message.sent.iter().any(|&sent| history.survives(sent))
+                message.sent().iter().any(|&sent| history.survives(sent))
                     && !left.any(|(_, at)| history.survives(at))
             })
         };

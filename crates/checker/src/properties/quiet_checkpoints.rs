@@ -13,10 +13,10 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         return finding;
     }
     for_each_message(history, |CrossingMessage { position, message, sender, receiver }| {
-        let received = message.delivered.iter().find(|it| history.contains(receiver, **it));
+        let received = message.delivered().iter().find(|it| history.contains(receiver, **it));
         let Some(&received) = received else { return };
         finding.instances += 1;
-        if !message.sent.iter().any(|sent| *sent < sender) {
+        if !message.sent().iter().any(|sent| *sent < sender) {
             finding.violated(
                 [history.source(received)],
                 Breach::SentAfterPart { position, message: message.id },

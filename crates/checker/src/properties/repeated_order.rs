@@ -103,7 +103,7 @@ fn deliveries(history: &History<'_>, cut: Point, end: Point) -> Vec<Delivery> {
 }
 
 fn was_delivered(history: &History<'_>, id: MessageId) -> bool {
-    history.messages.find(id).is_some_and(|message| !message.delivered.is_empty())
+    history.messages.find(id).is_some_and(|message| !message.delivered().is_empty())
 }
 
 #[cfg(test)]

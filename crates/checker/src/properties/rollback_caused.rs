@@ -179,7 +179,7 @@ fn part_of_target(
 
 /// Returns the rollback that undid the send of a message; `None` if no fact states it.
 fn undoing(history: &History<'_>, message: &Message) -> Option<RollbackOf> {
-    let sent = message.sent.first()?;
+    let sent = message.sent().first()?;
     let (group, place) = history.member(message.id.from)?;
     let mut rollbacks = history.groups[group].rollbacks.iter();
     let undoes = |rollback: &Rollback| {

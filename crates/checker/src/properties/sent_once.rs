@@ -72,7 +72,7 @@ fn receiver_had(history: &History<'_>, id: MessageId, segment: SegmentNo) -> boo
         return false;
     };
     let restored = history.time(Point { segment, fact: state.begin });
-    message.delivered.iter().any(|it| history.time(*it) < restored && history.survives(*it))
+    message.delivered().iter().any(|it| history.time(*it) < restored && history.survives(*it))
 }
 
 /// Counts, by receiver, the events that may have lost messages to it.

@@ -136,8 +136,8 @@ impl Needed<'_> {
             let (from, to) = (message.id.from, message.id.to);
             let Some(&drained) = planned.drained.get(&(epoch, from, to)) else { continue };
             let Some(sender) = states.get(&from) else { continue };
-            let is_sent = message.sent.iter().any(|it| history.contains(sender.joined, *it));
-            let is_there = message.delivered.iter().any(|it| history.contains(drained, *it));
+            let is_sent = message.sent().iter().any(|it| history.contains(sender.joined, *it));
+            let is_there = message.delivered().iter().any(|it| history.contains(drained, *it));
             if is_sent && !is_there {
                 open.extend(planned.sent_by.get(&number));
             }

@@ -296,14 +296,14 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
     let (retransmitted, resent) = (again(&history.retransmitted), again(&history.resent));
     let mut messages: BTreeMap<_, MessagePath> = BTreeMap::new();
     for message in history.messages.iter() {
-        let sent = message.sent.iter().last().copied();
+        let sent = message.sent().iter().last().copied();
         let host = |at: Point| history.segment(at.segment).host;
         let mut way = MessagePath {
             sender: sent.map(host),
-            receiver: message.delivered.iter().last().copied().map(host),
+            receiver: message.delivered().iter().last().copied().map(host),
             sent: sent.map(|at| history.time(at)),
             send_undone: sent.and_then(undoer),
-            delivered: message.delivered.iter().map(|&at| (history.time(at), undoer(at))).collect(),
+            delivered: message.delivered().iter().map(|&at| (history.time(at), undoer(at))).collect(),
             ..MessagePath::default()
         };
         let (more, claimed) = (retransmitted.get(&message.id), resent.get(&message.id));
