@@ -78,6 +78,19 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             "{fault} ended {}, but the supervisor's facts do not state that it was injected",
             life_of(process, life)
         ),
+        Contradiction::InjectedAtOtherTime(fault) => {
+            format!("{fault} was not injected at its planned time")
+        }
+        Contradiction::InjectedWithoutCause(fault) => {
+            format!("{fault} was injected before the facts that it waits for")
+        }
+        Contradiction::OtherFate { fault, process, life } => {
+            format!(
+                "according to the plan, {fault} had another effect on the storage of {}",
+                life_of(process, life)
+            )
+        }
+        Contradiction::ChangedInVirtualTime => "a user changed the simulated federation".to_owned(),
         Contradiction::EndedNothing(fault) => format!("{fault} was injected, but ended no process"),
         Contradiction::OtherOutcome(fault) => {
             format!("the manifest and the supervisor's facts disagree about the outcome of {fault}")
