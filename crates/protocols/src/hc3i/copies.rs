@@ -184,7 +184,7 @@ impl Copies {
         for &name in confirm.iter().filter(|name| here(name)) {
             host.control(To::One(owner), Control::Stored(name));
         }
-        self.refill.wants(missing.iter().copied());
+        self.refill.wants(owner, missing.iter().copied());
         if !missing.is_empty() {
             host.control(To::One(owner), Control::Want { names: missing.into() });
         }
@@ -249,6 +249,9 @@ impl Hc3i {
         for purpose in self.copies.reads.finished(name) {
             match (purpose, &image) {
                 (ReadFor::Copy(receiver), Some(image)) => host.send_image(receiver, image.clone()),
+                // An owner that has lost its storage may get the image back, and then offers it again. If it refused
+                // the image now, the holder would report its own storage as complete.
+                (ReadFor::Copy(_), None) if name.owner == self.me && self.copies.refill.lacks_own() => {}
                 (ReadFor::Copy(receiver), None) => self.send_to(receiver, Control::Refused(name), now, host),
                 (ReadFor::Target(epoch), image) => self.target_read(epoch, image.clone(), now, host),
             }
