@@ -375,6 +375,15 @@ impl Breach {
             Breach::NoProgress { still } => {
                 format!("the application made no progress for {still} before the deadline")
             }
+            Breach::DeliveryOverdue { message: id, waited } => format!(
+                "{} was not delivered in the last {waited} before the deadline, although nothing delayed it",
+                names.message(id)
+            ),
+            Breach::NotResumed { process: by, still } => format!(
+                "{} restored its state, but its application did nothing in the last {still} before the deadline; after \
+                 the same state, it had continued by itself before",
+                process(by)
+            ),
             Breach::WasDurable { owner, position, holder } => format!(
                 "the part of {} in checkpoint {position} was reported missing, but was durable at {}",
                 process(owner),
