@@ -192,3 +192,13 @@ fn a_run_ends_only_once_undone_results_are_stated_again() {
     println!("{found:?}");
     assert!(found.is_some());
 }
+
+/// While other processes continue, no message counts as lost until the run has settled: only the progress of the
+/// receiver's group shows that it is not delivered.
+#[test]
+fn a_message_that_is_lost_while_others_continue_is_found() {
+    let lossy = Defect::Hc3i(hc3i::Defect::ReceivedOutsideCheckpoint);
+    let found = first_in("message-lost-while-others-continue.yaml", 0..3, lossy, Property::Progress);
+    println!("{found:?}");
+    assert!(found.is_some());
+}
