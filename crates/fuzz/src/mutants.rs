@@ -203,6 +203,10 @@ pub const DIRECTED: &[(&str, &str)] = &[
         "protocols/tests/hc3i/mutations.rs: an_alert_is_confirmed_once_all_members_have_recorded_it",
     ),
     (
+        "refuses-while-refilling",
+        "fuzz/tests/searches/mutations.rs: an_owner_that_has_lost_its_storage_does_not_refuse_its_images",
+    ),
+    (
         "supervisor-result-undone-counts",
         "fuzz/tests/searches/mutations.rs: a_run_ends_only_once_undone_results_are_stated_again",
     ),
