@@ -66,7 +66,7 @@ fn held(
         |it: &Checkpoint<'_>| it.parts[place].copies.iter().any(|it| it.holder == holder && it.time < lost);
     match joined {
         None => all.any(|(it, _)| has_copy(it)),
-        Some(joined) => all.last().is_some_and(|(it, at)| joined < at && has_copy(it)),
+        Some(joined) => all.next_back().is_some_and(|(it, at)| joined < at && has_copy(it)),
     }
 }
 
