@@ -90,6 +90,20 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
                 life_of(process, life)
             )
         }
+        Contradiction::EndedAtOtherTime { fault, process, life } => {
+            format!("{} did not fail when {fault} was injected", life_of(process, life))
+        }
+        Contradiction::EffectsMeasured => {
+            "the effects of faults were measured, although they are simulated".to_owned()
+        }
+        Contradiction::LinkNeverChanged { from, to } => format!(
+            "the supervisor's facts do not state that the link {} to {} changed",
+            names.cluster(from),
+            names.cluster(to)
+        ),
+        Contradiction::MovedAgain(cluster) => {
+            format!("{} joined or left more than once", names.cluster(cluster))
+        }
         Contradiction::ChangedInVirtualTime => "a user changed the simulated federation".to_owned(),
         Contradiction::EndedNothing(fault) => format!("{fault} was injected, but ended no process"),
         Contradiction::OtherOutcome(fault) => {

@@ -1,5 +1,7 @@
 //! The times, the causes and the consequences of injected faults, which follow from the plan.
 
+use std::collections::BTreeSet;
+
 use faultline_core::fault::Change;
 use faultline_core::{EndedBy, Fact, Fault, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
 
@@ -53,15 +55,20 @@ fn count(history: &History<'_>, planned: &PlannedFault, upto: Time) -> u64 {
 }
 
 /// Requires that a process that a fault ended lost its storage if and only if the plan, or the kind of storage, states
-/// so.
+/// so. In virtual time, the process failed exactly when the fault was injected.
 pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
-    for (_, fact) in history.trace.supervisor() {
+    for (at, fact) in history.trace.supervisor() {
         let Fact::Failed { process, life, storage, by: EndedBy::Fault(no) } = *fact else { continue };
         let injected = history.supervision.injected.iter().find(|(it, ..)| *it == no);
-        let planned = match injected.map(|(_, fault, ..)| *fault) {
-            Some(Fault::Crash { storage, .. } | Fault::LoseCluster { storage, .. }) => *storage,
+        let (planned, injected) = match injected {
+            Some((_, Fault::Crash { storage, .. } | Fault::LoseCluster { storage, .. }, at, _)) => {
+                (*storage, at)
+            }
             _ => continue,
         };
+        if history.context.common_clock && at != injected {
+            found.push(Contradiction::EndedAtOtherTime { fault: no, process, life });
+        }
         let expected = if history.context.volatile_storage { StorageFate::Lost } else { planned };
         if storage != expected {
             found.push(Contradiction::OtherFate { fault: no, process, life });
@@ -69,10 +76,29 @@ pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
     }
 }
 
-/// Requires that no user changed a federation in virtual time.
+/// Requires that only a user of real processes changed a federation, that each changed link was changed by a user, and
+/// that each cluster joined and left at most once.
 pub(super) fn changes(history: &History<'_>, found: &mut Vec<Contradiction>) {
-    if !history.context.measures_links && !history.supervision.changes.is_empty() {
+    let (context, supervision) = (history.context, &history.supervision);
+    if !context.measures_links && !supervision.changes.is_empty() {
         found.push(Contradiction::ChangedInVirtualTime);
+    }
+    if !context.measures_links && !context.effects.is_empty() {
+        found.push(Contradiction::EffectsMeasured);
+    }
+    for link in context.links.iter().filter(|it| it.since.is_some()) {
+        let is_it = |change: &Change| match change {
+            Change::Link { from, to, .. } => (*from, *to) == (link.from, link.to),
+            _ => false,
+        };
+        if !supervision.changes.iter().any(|(_, change)| is_it(change)) {
+            found.push(Contradiction::LinkNeverChanged { from: link.from, to: link.to });
+        }
+    }
+    for moves in [&supervision.joined, &supervision.leaving, &supervision.left] {
+        let mut clusters = BTreeSet::new();
+        let again = moves.iter().find(|(_, cluster)| !clusters.insert(*cluster));
+        found.extend(again.map(|(_, cluster)| Contradiction::MovedAgain(*cluster)));
     }
 }
 
@@ -80,7 +106,9 @@ pub(super) fn changes(history: &History<'_>, found: &mut Vec<Contradiction>) {
 mod tests {
     use super::*;
     use crate::testing::{Run, p};
-    use faultline_core::{FactKind, FaultNo, Life};
+    use faultline_core::fault::LinkProperties;
+    use faultline_core::{ClusterId, FactKind, FaultNo, Life};
+    use faultline_trace::manifest::{EffectEntry, LinkEntry};
 
     /// p0 is killed a second after the start, at its second fact `begun`.
     fn run(trigger: Trigger) -> Run {
@@ -165,11 +193,53 @@ mod tests {
     }
 
     #[test]
+    fn a_process_fails_when_the_fault_is_injected() {
+        let mut run = run(at(1000));
+        let (process, life, fault) = (p(0), Life(1), FaultNo(0));
+        let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
+        let failed = facts.iter_mut().find(|(_, fact)| matches!(fact, Fact::Failed { .. })).unwrap();
+        failed.0 += Span(1);
+        assert_eq!(found(&run, Span::ZERO), [Contradiction::EndedAtOtherTime { fault, process, life }]);
+        run.context.common_clock = false;
+        assert_eq!(found(&run, Span::ZERO), []);
+    }
+
+    #[test]
     fn no_user_changes_a_simulated_federation() {
         let mut run = run(at(1000));
         run.supervisor(Fact::Changed(Box::new(Change::Pause(true))));
         assert_eq!(found(&run, Span::ZERO), [Contradiction::ChangedInVirtualTime]);
         run.context.measures_links = true;
         assert_eq!(found(&run, Span::ZERO), []);
+        let (no, due, on) = (FaultNo(0), Time(0), Vec::new());
+        run.context.effects = vec![EffectEntry { no, due, on }];
+        assert_eq!(found(&run, Span::ZERO), []);
+        run.context.measures_links = false;
+        let wrong = [Contradiction::ChangedInVirtualTime, Contradiction::EffectsMeasured];
+        assert_eq!(found(&run, Span::ZERO), wrong);
+    }
+
+    #[test]
+    fn a_link_changes_only_if_a_user_changed_it() {
+        let mut run = run(at(1000));
+        run.context.measures_links = true;
+        let (from, to, since) = (ClusterId(0), ClusterId(1), Some(Time(1)));
+        let requested = LinkProperties { latency: Span(5), ..LinkProperties::default() };
+        run.context.links = vec![LinkEntry { from, to, requested, measured: None, observed: None, since }];
+        assert_eq!(found(&run, Span::ZERO), [Contradiction::LinkNeverChanged { from, to }]);
+        let properties = requested;
+        run.supervisor(Fact::Changed(Box::new(Change::Link { from, to, properties })));
+        assert_eq!(found(&run, Span::ZERO), []);
+    }
+
+    #[test]
+    fn a_cluster_joins_and_leaves_once() {
+        let mut run = run(at(1000));
+        for fact in [Fact::Joined(ClusterId(1)), Fact::Leaving(ClusterId(1)), Fact::Left(ClusterId(1))] {
+            run.supervisor(fact);
+        }
+        assert_eq!(found(&run, Span::ZERO), []);
+        run.supervisor(Fact::Left(ClusterId(1)));
+        assert_eq!(found(&run, Span::ZERO), [Contradiction::MovedAgain(ClusterId(1))]);
     }
 }
