@@ -8,7 +8,7 @@
 //!
 //! A process that fails permanently or leaves restores no part and sends none, so neither its own parts nor its copies
 //! of others' parts are expected. Other processes may replace it as a holder, but do not become holders instead of a
-//! process that stays. When a cluster joins, replicas may move to it; from then on, a holder is expected to have an
+//! process that stays. When a cluster joins, replicas may move to it; afterwards, a holder is expected to have an
 //! owner's part again only if it held the newest one that the owner had committed since.
 //!
 //! This property is judged if all processes read one clock.

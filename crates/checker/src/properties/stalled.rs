@@ -1,4 +1,4 @@
-//! Progress of each group: a group that stands still while others continue.
+//! Progress of each group: a group that stalls while others continue.
 //!
 //! A group may be idle because its program waits for another group or has finished, so being idle alone proves nothing.
 //! Two observations prove that a group has stalled. A message that its sender has sent is not delivered, although
