@@ -4,6 +4,7 @@
 //! every started life has a stream, every failure is detected, and no process acts before the application begins. They
 //! apply to the record of a whole run, not to facts assembled by a test.
 
+mod injections;
 mod preceding;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +40,9 @@ fn contradictions(history: &History<'_>) -> Vec<Contradiction> {
     demands.faults(&mut found);
     demands.links(&mut found);
     demands.results(&mut found);
+    injections::are_due(history, demands.late, &mut found);
+    injections::fates(history, &mut found);
+    injections::changes(history, &mut found);
     preceding::writes(history, &mut found);
     preceding::transmissions(history, &mut found);
     found

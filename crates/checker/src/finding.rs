@@ -222,6 +222,14 @@ pub enum Breach {
     NoProgress {
         still: Span,
     },
+    DeliveryOverdue {
+        message: MessageId,
+        waited: Span,
+    },
+    NotResumed {
+        process: ProcessId,
+        still: Span,
+    },
     // Unrecoverable groups.
     WasDurable {
         owner: ProcessId,

@@ -80,6 +80,33 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             "{fault} ended {}, but the supervisor's facts do not state that it was injected",
             life_of(process, life)
         ),
+        Contradiction::InjectedAtOtherTime(fault) => {
+            format!("{fault} was not injected at its planned time")
+        }
+        Contradiction::InjectedWithoutCause(fault) => {
+            format!("{fault} was injected before the facts that it waits for")
+        }
+        Contradiction::OtherFate { fault, process, life } => {
+            format!(
+                "according to the plan, {fault} had another effect on the storage of {}",
+                life_of(process, life)
+            )
+        }
+        Contradiction::EndedAtOtherTime { fault, process, life } => {
+            format!("{} did not fail when {fault} was injected", life_of(process, life))
+        }
+        Contradiction::EffectsMeasured => {
+            "the effects of faults were measured, although they are simulated".to_owned()
+        }
+        Contradiction::LinkNeverChanged { from, to } => format!(
+            "the supervisor's facts do not state that the link {} to {} changed",
+            names.cluster(from),
+            names.cluster(to)
+        ),
+        Contradiction::MovedAgain(cluster) => {
+            format!("{} joined or left more than once", names.cluster(cluster))
+        }
+        Contradiction::ChangedInVirtualTime => "a user changed the simulated federation".to_owned(),
         Contradiction::EndedNothing(fault) => format!("{fault} was injected, but ended no process"),
         Contradiction::OtherOutcome(fault) => {
             format!("the manifest and the supervisor's facts disagree about the outcome of {fault}")
@@ -364,6 +391,15 @@ impl Breach {
             Breach::NoProgress { still } => {
                 format!("the application made no progress for {still} before the deadline")
             }
+            Breach::DeliveryOverdue { message: id, waited } => format!(
+                "{} was not delivered in the last {waited} before the deadline, although nothing delayed it",
+                names.message(id)
+            ),
+            Breach::NotResumed { process: by, still } => format!(
+                "{} restored its state, but its application did nothing in the last {still} before the deadline; after \
+                 the same state, it had continued by itself before",
+                process(by)
+            ),
             Breach::WasDurable { owner, position, holder } => format!(
                 "the part of {} in checkpoint {position} was reported missing, but was durable at {}",
                 process(owner),

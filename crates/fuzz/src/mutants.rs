@@ -68,14 +68,15 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
          which requires the reports of all restored processes. Messages sent earlier are stale, so they are dropped.",
     ),
     (
+        "cck-promise-ignored",
+        "A process receives a survey only once it knows the life of the coordinator that asks. It has then begun every \
+         recovery that an earlier life announced, because these belong to older memberships, and it receives nothing \
+         more from an earlier life. A coordinator asks only before the first recovery of its life.",
+    ),
+    (
         "composite-unseen-not-cleared",
         "The composite passes every send to the protocol in the step in which the application acts, and no \
          protocol restores in such a step after the application has acted.",
-    ),
-    (
-        "composite-not-held-for-snapshot",
-        "Between an application's snapshot and the commit, protocols hold back everything that the application \
-         sends, and deliver nothing.",
     ),
     (
         "supervisor-refill-unawaited",
@@ -196,6 +197,18 @@ pub const DIRECTED: &[(&str, &str)] = &[
     (
         "cck-failed-writes-forgotten",
         "fuzz/tests/searches/mutations.rs: a_partition_repeats_a_write_that_failed",
+    ),
+    (
+        "one-member-confirms",
+        "protocols/tests/hc3i/mutations.rs: an_alert_is_confirmed_once_all_members_have_recorded_it",
+    ),
+    (
+        "refuses-while-refilling",
+        "fuzz/tests/searches/mutations.rs: an_owner_that_has_lost_its_storage_does_not_refuse_its_images",
+    ),
+    (
+        "supervisor-result-undone-counts",
+        "fuzz/tests/searches/mutations.rs: a_run_ends_only_once_undone_results_are_stated_again",
     ),
 ];
 

@@ -88,6 +88,41 @@ pub enum Contradiction {
         /// The life that ended.
         life: Life,
     },
+    /// A fault was injected at another time than planned.
+    InjectedAtOtherTime(FaultNo),
+    /// A fault was injected before the facts that it waits for.
+    InjectedWithoutCause(FaultNo),
+    /// The storage of a process that a fault ended had another fate than planned.
+    OtherFate {
+        /// The fault.
+        fault: FaultNo,
+        /// The process that ended.
+        process: ProcessId,
+        /// The life that ended.
+        life: Life,
+    },
+    /// A process that a fault ended at once failed at another time.
+    EndedAtOtherTime {
+        /// The fault.
+        fault: FaultNo,
+        /// The process that ended.
+        process: ProcessId,
+        /// The life that ended.
+        life: Life,
+    },
+    /// A user changed a federation in virtual time.
+    ChangedInVirtualTime,
+    /// The effects of faults were measured in virtual time.
+    EffectsMeasured,
+    /// According to the manifest, a link changed, but no fact states this.
+    LinkNeverChanged {
+        /// The sending cluster.
+        from: ClusterId,
+        /// The receiving cluster.
+        to: ClusterId,
+    },
+    /// A cluster joined or left several times.
+    MovedAgain(ClusterId),
     /// A fault that should have ended a life did not.
     EndedNothing(FaultNo),
     /// The manifest and the facts state different outcomes of a fault.

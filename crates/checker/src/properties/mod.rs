@@ -50,6 +50,7 @@ mod rollback_caused;
 mod safe_collection;
 mod same_result;
 mod sent_once;
+mod stalled;
 mod strictly_required;
 mod tasks_once;
 mod unplanned_failure;

@@ -4,7 +4,8 @@
 //! This property is judged if all processes read the same clock, for runs that their deadline ended; a run that
 //! completed has made progress. The limit follows from the federation: ten seconds plus a hundred times the delay of
 //! its slowest link. A program of tasks counts as stalled only if, in addition, its longest task would have ended. An
-//! application that had longer pauses before counts as stalled only after ten times its longest pause.
+//! application that had longer pauses before counts as stalled only after ten times its longest pause. Single groups
+//! are judged as well, while others continue (`stalled`).
 //!
 //! It is judged for protocols that promise it; for others, a violation is only reported as a remark. Independent
 //! checkpoints do not promise it, because their groups may make each other roll back for as long as they exchange
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
 
+use super::stalled;
 use crate::finding::{Breach, Findings, Round};
 use crate::judgement::Property;
 use faultline_history::{Group, GroupId, History};
@@ -51,6 +53,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     }
     finding.instances += 1;
     judge.movement(&mut finding);
+    stalled::check(history, calm, bound, &mut finding);
     finding.promised(context)
 }
 

@@ -6,29 +6,35 @@
 //! a part. An owner whose storage was lost as well is no excuse while another holder has a part, because the owner
 //! restores that part first.
 //!
-//! This property is judged if all processes read one clock, and if no process failed permanently and no cluster joined
-//! or left, because other processes then become holders.
+//! A process that fails permanently or leaves restores no part and sends none, so neither its own parts nor its copies
+//! of others' parts are expected. Other processes may replace it as a holder, but do not become holders instead of a
+//! process that stays. When a cluster joins, replicas may move to it; afterwards, a holder is expected to have an
+//! owner's part again only if it held the newest one that the owner had committed since.
+//!
+//! This property is judged if all processes read one clock.
 
 use faultline_core::fault::StorageFault;
 use faultline_core::{Claim, Fault, ProcessId, Time};
 
 use crate::finding::{Breach, Findings};
-use faultline_history::{Group, History, StoredCopy};
+use faultline_history::{Checkpoint, Group, History, StoredCopy};
 
 /// Adds the violations to the finding of `durableBeforeCommit`.
 pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
     let supervision = &history.supervision;
-    let is_fixed = supervision.joined.is_empty() && supervision.left.is_empty();
-    if !history.context.common_clock || !is_fixed || !supervision.gone(&history.context.clusters).is_empty() {
+    if !history.context.common_clock {
         return;
     }
+    let departing = supervision.departing(&history.context.clusters);
+    let stays = |process: ProcessId| !departing.contains(&process) && !history.has_left(process);
     for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::Protected)) {
         let (holder, by) = (history.process_of(claimed.at), claimed.time);
         let losses = supervision.ends.iter().filter(|it| it.process == holder && it.is_storage_lost);
         let Some(lost) = losses.map(|it| it.at).filter(|at| *at <= by).max() else { continue };
         for (_, group) in history.groups.numbered() {
             for (place, &owner) in group.members.iter().enumerate() {
-                if !held(group, place, holder, lost) || !may_be_sent(history, group, place, holder, by) {
+                let is_expected = stays(owner) && held(history, group, place, holder, lost, by);
+                if !is_expected || !may_be_sent(history, (group, place), (holder, by), stays) {
                     continue;
                 }
                 finding.instances += 1;
@@ -43,19 +49,35 @@ pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
     }
 }
 
-/// Returns whether `holder` held a part that had been committed before `lost`.
-fn held(group: &Group<'_>, place: usize, holder: ProcessId, lost: Time) -> bool {
-    group.checkpoints.values().any(|checkpoint| {
-        let is_committed = checkpoint.commits.iter().any(|it| it.time < lost);
-        let mut copies = checkpoint.parts[place].copies.iter();
-        is_committed && copies.any(|it| it.holder == holder && it.time < lost)
-    })
+/// Returns whether `holder` held a part that had been committed before `lost`. If a cluster has joined before `by`, this
+/// must be the newest such part, and its commit must follow the join.
+fn held(
+    history: &History<'_>,
+    group: &Group<'_>,
+    place: usize,
+    holder: ProcessId,
+    lost: Time,
+    by: Time,
+) -> bool {
+    let joined = history.supervision.joined.iter().map(|it| it.0).filter(|at| *at <= by).max();
+    let committed = |it: &Checkpoint<'_>| it.commits.iter().map(|it| it.time).filter(|at| *at < lost).min();
+    let mut all = group.checkpoints.values().filter_map(|it| Some((it, committed(it)?)));
+    let has_copy =
+        |it: &Checkpoint<'_>| it.parts[place].copies.iter().any(|it| it.holder == holder && it.time < lost);
+    match joined {
+        None => all.any(|(it, _)| has_copy(it)),
+        Some(joined) => all.next_back().is_some_and(|(it, at)| joined < at && has_copy(it)),
+    }
 }
 
-/// Returns whether an owner can still send a part to `holder`: its storage was never corrupted, and a process other
-/// than
-/// `holder` has an intact part.
-fn may_be_sent(history: &History<'_>, group: &Group<'_>, place: usize, holder: ProcessId, by: Time) -> bool {
+/// Returns whether a part of an owner can still be sent to `holder` by the time `by`: the owner's storage was never
+/// corrupted, and a process other than `holder` that stays has an intact part.
+fn may_be_sent(
+    history: &History<'_>,
+    (group, place): (&Group<'_>, usize),
+    (holder, by): (ProcessId, Time),
+    stays: impl Fn(ProcessId) -> bool,
+) -> bool {
     let owner = group.members[place];
     let corrupts = |fault: &Fault| match fault {
         Fault::Storage { process, how: StorageFault::Corrupt, .. } => *process == owner,
@@ -65,7 +87,8 @@ fn may_be_sent(history: &History<'_>, group: &Group<'_>, place: usize, holder: P
     let is_corrupted = supervision.injected.iter().any(|(_, fault, at, _)| *at <= by && corrupts(fault));
     let before = history.trace.supervisor().partition_point(|(at, _)| *at <= by);
     let is_intact = |it: &StoredCopy| {
-        it.holder != holder && it.time <= by && !supervision.may_have_lost(it.holder, it.life, before)
+        let is_kept = !supervision.may_have_lost(it.holder, it.life, before);
+        it.holder != holder && stays(it.holder) && it.time <= by && is_kept
     };
     !is_corrupted && copies(group, place).any(is_intact)
 }
@@ -81,7 +104,7 @@ mod tests {
     use super::*;
     use crate::finding::Breach;
     use crate::testing::{Run, check_alone, finds};
-    use faultline_core::Span;
+    use faultline_core::{ClusterId, Fact, Span};
 
     /// p1 holds p0's part, and loses its storage.
     fn run() -> Run {
@@ -162,5 +185,71 @@ mod tests {
         run.kill(1, true);
         run.claim(1, Claim::Protected);
         assert_eq!(check_alone(durable_before_commit::check, &run).violation_count(), 0);
+    }
+
+    #[test]
+    fn a_part_of_a_process_that_departs_is_not_expected() {
+        let found = |happens: fn(&mut Run)| {
+            let mut run = run();
+            happens(&mut run);
+            run.wait(Span(1));
+            run.claim(1, Claim::Protected);
+            check_alone(durable_before_commit::check, &run).violation_count()
+        };
+        assert_eq!(found(|run| run.lose_for_good(0)), 0, "the owner failed permanently");
+        assert_eq!(found(|run| run.supervisor(Fact::Left(ClusterId(0)))), 0, "the owner's cluster left");
+    }
+
+    /// p1 holds p0's part, and loses its storage; p2 leaves or fails permanently.
+    #[test]
+    fn other_departures_do_not_excuse_a_holder() {
+        let found = |happens: fn(&mut Run), copy_at_third: bool| {
+            let mut run = Run::new(&[&[0], &[1], &[2]]);
+            run.context.common_clock = true;
+            run.durable(1, run.image(0, 0, 1));
+            if copy_at_third {
+                run.durable(2, run.image(0, 0, 1));
+            }
+            run.commit_all(0, &[0]);
+            run.wait(Span(1));
+            run.kill(1, true);
+            happens(&mut run);
+            run.wait(Span(1));
+            run.claim(1, Claim::Protected);
+            check_alone(durable_before_commit::check, &run).violation_count()
+        };
+        assert_eq!(found(|run| run.lose_for_good(2), false), 1);
+        assert_eq!(found(|run| run.supervisor(Fact::Left(ClusterId(2))), false), 1);
+        let loses_both: fn(&mut Run) = |run| {
+            run.kill(0, true);
+            run.lose_for_good(2);
+        };
+        assert_eq!(found(loses_both, true), 0, "only a process that departed has a copy");
+    }
+
+    #[test]
+    fn a_join_may_move_replicas_until_the_next_commit() {
+        let found = |commits_later: bool, to: Option<u32>| {
+            let mut run = Run::new(&[&[0], &[1], &[2]]);
+            run.context.common_clock = true;
+            run.durable(1, run.image(0, 0, 1));
+            run.commit_all(0, &[0]);
+            run.wait(Span(1));
+            run.supervisor(Fact::Joined(ClusterId(2)));
+            run.wait(Span(1));
+            if commits_later {
+                to.into_iter().for_each(|it| run.durable(it, run.image(0, 0, 2)));
+                run.commit_all(0, &[0]);
+                run.wait(Span(1));
+            }
+            run.kill(1, true);
+            run.wait(Span(1));
+            run.claim(1, Claim::Protected);
+            let found = check_alone(durable_before_commit::check, &run).wrong();
+            found.iter().filter(|it| matches!(it, Breach::ProtectedWithoutCopy { .. })).count()
+        };
+        assert_eq!(found(false, None), 0, "p0 has committed nothing since the join");
+        assert_eq!(found(true, Some(2)), 0, "p2 has become the holder");
+        assert_eq!(found(true, Some(1)), 1, "p1 is still the holder");
     }
 }

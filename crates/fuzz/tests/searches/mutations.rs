@@ -1,5 +1,9 @@
 //! Small mistakes in the code of protocols, each of which the corresponding property must detect.
 
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+
 use faultline_api::quantity::Duration;
 use faultline_api::resource::{BadStorage, FaultSpec};
 use faultline_catalog::Defect;
@@ -8,6 +12,7 @@ use faultline_core::Span;
 use faultline_core::fault::Outcome;
 use faultline_fuzz::{ProtocolName, Scenario, run};
 use faultline_protocols::{cck, chandy_lamport, hc3i, hydee, theft};
+use faultline_supervisor as supervisor;
 
 /// Returns the first of 60 seeds at which the property is violated.
 fn first(defect: Defect, protocol: &str, property: Property) -> Option<u64> {
@@ -161,4 +166,49 @@ fn a_restarted_coordinator_uses_the_newest_map() {
         .collect();
     println!("{found:?}");
     assert!(!found.is_empty());
+}
+
+/// Returns the first of these seeds at which a federation with a mutation violates this property. Without the mutation,
+/// it violates nothing.
+fn first_in(name: &str, seeds: Range<u64>, mutation: Defect, property: Property) -> Option<u64> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutations").join(name);
+    let federation = faultline_api::parse(name, &fs::read(path).unwrap()).unwrap();
+    let violated = |seed: u64, defect: Option<Defect>| -> Vec<Property> {
+        run(Scenario { seed, federation: federation.clone(), defect }).unwrap().violated().collect()
+    };
+    let mut seeds = seeds;
+    seeds.find(|&seed| {
+        assert_eq!(violated(seed, None), [], "seed {seed}");
+        violated(seed, Some(mutation)).contains(&property)
+    })
+}
+
+/// The first process of a cluster fails just after another process of the cluster has finished. The whole cluster rolls
+/// back, so the other process has to finish again.
+#[test]
+fn a_run_ends_only_once_undone_results_are_stated_again() {
+    let mutation = Defect::Supervisor(supervisor::Defect::ResultUndoneCounts);
+    let found = first_in("result-undone-before-the-end.yaml", 44..52, mutation, Property::Completed);
+    println!("{found:?}");
+    assert!(found.is_some());
+}
+
+/// While other processes continue, no message counts as lost until the run has settled: only the progress of the
+/// receiver's group shows that it is not delivered.
+#[test]
+fn a_message_that_is_lost_while_others_continue_is_found() {
+    let lossy = Defect::Hc3i(hc3i::Defect::ReceivedOutsideCheckpoint);
+    let found = first_in("message-lost-while-others-continue.yaml", 0..3, lossy, Property::Progress);
+    println!("{found:?}");
+    assert!(found.is_some());
+}
+
+/// An owner and its holder lose their storage one after the other, and the holder asks the owner for its images before
+/// the owner has got them back from another holder.
+#[test]
+fn an_owner_that_has_lost_its_storage_does_not_refuse_its_images() {
+    let (name, mutation) =
+        ("../found/owner-lost-its-storage-as-well.yaml", hc3i::Defect::RefusesWhileRefilling);
+    let found = first_in(name, 6..7, Defect::Hc3i(mutation), Property::DurableBeforeCommit);
+    assert_eq!(found, Some(6));
 }

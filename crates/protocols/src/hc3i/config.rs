@@ -328,4 +328,6 @@ rules! {
     FailedWritesForgotten,
     /// A replica is confirmed on arrival, before it is durable.
     StoredOnArrival,
+    /// An owner that has lost its storage refuses its images to a holder before it has restored its state.
+    RefusesWhileRefilling,
 }

@@ -184,7 +184,7 @@ impl Copies {
         for &name in confirm.iter().filter(|name| here(name)) {
             host.control(To::One(owner), Control::Stored(name));
         }
-        self.refill.wants(missing.iter().copied());
+        self.refill.wants(owner, missing.iter().copied());
         if !missing.is_empty() {
             host.control(To::One(owner), Control::Want { names: missing.into() });
         }
@@ -249,10 +249,19 @@ impl Hc3i {
         for purpose in self.copies.reads.finished(name) {
             match (purpose, &image) {
                 (ReadFor::Copy(receiver), Some(image)) => host.send_image(receiver, image.clone()),
+                // An owner that has lost its storage may get the image back, and then offers it again. If it refused
+                // the image now, the holder would report its own storage as complete.
+                (ReadFor::Copy(_), None) if self.may_get_back(name) => {}
                 (ReadFor::Copy(receiver), None) => self.send_to(receiver, Control::Refused(name), now, host),
                 (ReadFor::Target(epoch), image) => self.target_read(epoch, image.clone(), now, host),
             }
         }
+    }
+
+    /// Returns whether an image is this process's own, and it has not restored its state since it lost its storage.
+    fn may_get_back(&self, name: ImageName) -> bool {
+        let lacks_own = self.copies.refill.lacks_own() && !self.has(Defect::RefusesWhileRefilling);
+        name.owner == self.me && lacks_own
     }
 
     pub(super) fn listed(&mut self, images: Vec<(ImageName, Arc<Head>)>, now: Time, host: &mut ProtocolHost) {

@@ -50,9 +50,16 @@ impl Refill {
         }
     }
 
-    /// Records that these images should be stored here but are missing.
-    pub(crate) fn wants(&mut self, names: impl IntoIterator<Item = ImageName>) {
+    /// Returns whether the process still lacks its own images.
+    pub(crate) fn lacks_own(&self) -> bool {
+        self.lacks.as_ref().is_some_and(|it| it.own)
+    }
+
+    /// Records which of the images that an owner has named are missing here. They replace those that the owner named
+    /// before.
+    pub(crate) fn wants(&mut self, owner: ProcessId, names: impl IntoIterator<Item = ImageName>) {
         if let Some(lacks) = &mut self.lacks {
+            lacks.wanted.retain(|it| it.owner != owner);
             lacks.wanted.extend(names);
         }
     }
@@ -101,7 +108,7 @@ mod tests {
         let mut host = Recorder::default();
         let mut refill = Refill::new(Boot::Replaced, true, [ProcessId(2), ProcessId(3)]);
         refill.owner_reported(ProcessId(2));
-        refill.wants([name(2, 1), name(2, 2)]);
+        refill.wants(ProcessId(2), [name(2, 1), name(2, 2)]);
         refill.has_own();
         refill.settled(name(2, 1));
         refill.owner_reported(ProcessId(3));
@@ -118,11 +125,28 @@ mod tests {
         let mut host = Recorder::default();
         let mut refill = Refill::new(Boot::Replaced, false, [ProcessId(2), ProcessId(3)]);
         refill.owner_reported(ProcessId(2));
-        refill.wants([name(2, 1)]);
+        refill.wants(ProcessId(2), [name(2, 1)]);
         refill.forget(|owner| owner == ProcessId(2));
         refill.report(&mut host);
         assert_eq!(host.take(), []);
         refill.forget(|owner| owner == ProcessId(3));
+        refill.report(&mut host);
+        assert_eq!(host.take(), [Act::Held, Act::Protected]);
+    }
+
+    #[test]
+    fn an_owner_may_name_other_images_later() {
+        let mut host = Recorder::default();
+        let mut refill = Refill::new(Boot::Replaced, true, [ProcessId(2)]);
+        assert!(refill.lacks_own());
+        refill.has_own();
+        assert!(!refill.lacks_own());
+        refill.wants(ProcessId(2), [name(2, 1), name(2, 2)]);
+        refill.wants(ProcessId(2), [name(2, 3)]);
+        refill.owner_reported(ProcessId(2));
+        refill.report(&mut host);
+        assert_eq!(host.take(), []);
+        refill.settled(name(2, 3));
         refill.report(&mut host);
         assert_eq!(host.take(), [Act::Held, Act::Protected]);
     }

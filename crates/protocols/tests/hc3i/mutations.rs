@@ -62,3 +62,24 @@ fn a_member_that_was_ready_for_an_older_round_is_not_ready() {
         federation
     });
 }
+
+/// p0 rolls back and undoes a message that p2 has delivered, but the alert reaches only p1 of the other cluster. If p1's
+/// confirmation sufficed, p0 would deliver a message that p2 sent in the meantime, and would have to roll back again with
+/// it.
+#[test]
+fn an_alert_is_confirmed_once_all_members_have_recorded_it() {
+    let rollbacks = |defects| {
+        let mut federation = running(&[1, 2], config(defects));
+        federation.exchange(p(0), p(2), "undone");
+        let learn = federation.hold(to(p(2), says!(Control::Learn { .. })));
+        federation.crash(p(0), Kept);
+        federation.settle();
+        federation.exchange(p(2), p(0), "depends on what was undone");
+        federation.release(learn);
+        federation.retry();
+        assert_eq!(federation.violations(), [""; 0]);
+        federation.claims(p(0)).filter(|it| matches!(it, Claim::RolledBack { .. })).count()
+    };
+    assert_eq!(rollbacks(Defects::default()), 1);
+    assert_eq!(rollbacks(Defects::only(Defect::OneMemberConfirms)), 2);
+}

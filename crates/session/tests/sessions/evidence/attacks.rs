@@ -6,9 +6,11 @@
 use std::fs;
 use std::path::Path;
 
-use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{Fact, Fault, Life, ProcessId, Promises, Role, Scope, Span, Time};
-use faultline_trace::manifest::BackendKind;
+use faultline_core::fault::{Change, FaultState, Outcome};
+use faultline_core::{
+    Boot, Fact, Fault, FaultNo, Life, ProcessId, Promises, Role, Scope, Span, StorageFate, Time, Trigger,
+};
+use faultline_trace::manifest::{BackendKind, EffectEntry};
 use faultline_trace::{Bundle, Manifest, Trace, split_body};
 use serde_json::Value;
 
@@ -349,6 +351,23 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
             facts.insert(at, facts[at].clone());
         });
     }
+    attacks.resealed(
+        "storage that was kept said to be lost",
+        &["another effect on the storage"],
+        |_, trace| {
+            for (_, fact) in trace.streams.get_mut(&SUPERVISOR).unwrap() {
+                match fact {
+                    Fact::Failed { storage, .. } => *storage = other_fate(*storage),
+                    Fact::LifeStarted { boot, .. } if *boot == Boot::Restarted => *boot = Boot::Replaced,
+                    Fact::LifeStarted { boot, .. } if *boot == Boot::Replaced => *boot = Boot::Restarted,
+                    _ => {}
+                }
+            }
+        },
+    );
+    attacks.resealed("a link said to have changed", &["do not state that the link"], |manifest, _| {
+        manifest.links[0].since = Some(Time(1));
+    });
     attacks.resealed("a part reported as durable once more", &["had not saved it"], move |_, trace| {
         let facts = trace.streams.get_mut(&other).unwrap();
         let durable = facts.iter().find(|(_, fact)| matches!(fact, Fact::Durable(_))).unwrap().1.clone();
@@ -534,6 +553,37 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     });
     if manifest.backend == BackendKind::Simulate {
         attacks.resealed("`backend` changed", &["was not measured"], |it, _| it.backend = BackendKind::Local);
+        attacks.resealed(
+            "the federation said to have been paused",
+            &["a user changed the simulated federation"],
+            |_, trace| {
+                let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
+                let at = facts.iter().position(|(_, fact)| *fact == Fact::Begun).unwrap();
+                for pauses in [false, true] {
+                    let change = Fact::Changed(Box::new(Change::Pause(pauses)));
+                    facts.insert(at + 1, (facts[at].0, change));
+                }
+            },
+        );
+        if matches!(manifest.plan[0].trigger, Trigger::At(_)) {
+            attacks.resealed(
+                "a fault injected later than planned",
+                &["was not injected at its planned time"],
+                |_, trace| {
+                    let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
+                    let is_later = |(_, fact): &(Time, Fact)| {
+                        matches!(fact, Fact::Failed { .. } | Fact::Injecting { .. })
+                    };
+                    let first = facts.iter().position(is_later).unwrap();
+                    let next = first + facts[first..].iter().position(|it| !is_later(it)).unwrap();
+                    let time = facts[next].0;
+                    facts[first..next].iter_mut().for_each(|it| it.0 = time);
+                },
+            );
+        }
+        attacks.resealed("`effects` of faults added", &["the effects of faults were measured"], |it, _| {
+            it.effects = vec![EffectEntry { no: FaultNo(0), due: Time(0), on: Vec::new() }];
+        });
         attacks.resealed("`duration` lengthened", &["the run ended after"], |it, _| it.duration.0 *= 10);
         attacks.resealed(
             "the start of a second life moved to the end",
@@ -569,6 +619,14 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         attacks.entry("a measurement changed", EDITED, |it| it["links"][0]["measured"]["latency"] = 1.into());
     }
     attacks.0
+}
+
+/// Returns the other fate of a storage.
+fn other_fate(storage: StorageFate) -> StorageFate {
+    match storage {
+        StorageFate::Kept => StorageFate::Lost,
+        StorageFate::Lost => StorageFate::Kept,
+    }
 }
 
 /// Returns promises with the same scope and nothing else.

@@ -1,0 +1,245 @@
+//! The times, the causes and the consequences of injected faults, which follow from the plan.
+
+use std::collections::BTreeSet;
+
+use faultline_core::fault::Change;
+use faultline_core::{EndedBy, Fact, Fault, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
+
+use faultline_history::{Contradiction, History};
+
+/// The difference that is tolerated on real processes between the time of a fault and the time at which the supervisor
+/// stated it: the clock is read again for each fact.
+const EARLY: Span = Span::from_secs(1);
+
+/// Requires that each injected fault was due: at its planned time, or after as many of the facts that it waits for as
+/// the plan requires. In virtual time, a fault with a planned time is injected exactly then.
+pub(super) fn are_due(history: &History<'_>, late: Span, found: &mut Vec<Contradiction>) {
+    let (context, supervision) = (history.context, &history.supervision);
+    let Some(begun) = supervision.begun else { return };
+    let is_paused = supervision.changes.iter().any(|(_, it)| matches!(it, Change::Pause(_)));
+    for &(no, _, at, _) in &supervision.injected {
+        let Some(planned) = context.plan.iter().find(|it| it.no == no) else { continue };
+        match planned.trigger {
+            Trigger::At(due) => {
+                let due = begun + due.since(Time::ZERO);
+                let (early, late) =
+                    if context.common_clock { (Span::ZERO, Span::ZERO) } else { (EARLY, late) };
+                if at + early < due || at > due + late && !is_paused {
+                    found.push(Contradiction::InjectedAtOtherTime(no));
+                }
+            }
+            Trigger::When { occurrence, .. } if context.common_clock => {
+                if count(history, planned, at) < u64::from(occurrence) {
+                    found.push(Contradiction::InjectedWithoutCause(no));
+                }
+            }
+            Trigger::When { .. } => {}
+        }
+    }
+}
+
+/// Counts the facts for which a fault waits, up to a time.
+fn count(history: &History<'_>, planned: &PlannedFault, upto: Time) -> u64 {
+    let matches = |process: ProcessId, fact: &Fact| {
+        let cluster = history.context.clusters.iter().position(|it| it.contains(&process));
+        let cluster =
+            cluster.map_or(faultline_core::ClusterId::OUTSIDE, |it| faultline_core::ClusterId(it as u16));
+        planned.trigger.matches(fact.kind(), process, cluster)
+    };
+    let streams = history.trace.streams.iter().filter(|((process, _), _)| *process != ProcessId::SUPERVISOR);
+    let count = |(process, facts): (ProcessId, &[(Time, Fact)])| {
+        facts.iter().take_while(|(at, _)| *at <= upto).filter(|(_, fact)| matches(process, fact)).count()
+            as u64
+    };
+    streams.map(|((process, _), facts)| count((*process, facts))).sum()
+}
+
+/// Requires that a process that a fault ended lost its storage if and only if the plan, or the kind of storage, states
+/// so. In virtual time, the process failed exactly when the fault was injected.
+pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
+    for (at, fact) in history.trace.supervisor() {
+        let Fact::Failed { process, life, storage, by: EndedBy::Fault(no) } = *fact else { continue };
+        let injected = history.supervision.injected.iter().find(|(it, ..)| *it == no);
+        let (planned, injected) = match injected {
+            Some((_, Fault::Crash { storage, .. } | Fault::LoseCluster { storage, .. }, at, _)) => {
+                (*storage, at)
+            }
+            _ => continue,
+        };
+        if history.context.common_clock && at != injected {
+            found.push(Contradiction::EndedAtOtherTime { fault: no, process, life });
+        }
+        let expected = if history.context.volatile_storage { StorageFate::Lost } else { planned };
+        if storage != expected {
+            found.push(Contradiction::OtherFate { fault: no, process, life });
+        }
+    }
+}
+
+/// Requires that only a user of real processes changed a federation, that each changed link was changed by a user, and
+/// that each cluster joined and left at most once.
+pub(super) fn changes(history: &History<'_>, found: &mut Vec<Contradiction>) {
+    let (context, supervision) = (history.context, &history.supervision);
+    if !context.measures_links && !supervision.changes.is_empty() {
+        found.push(Contradiction::ChangedInVirtualTime);
+    }
+    if !context.measures_links && !context.effects.is_empty() {
+        found.push(Contradiction::EffectsMeasured);
+    }
+    for link in context.links.iter().filter(|it| it.since.is_some()) {
+        let is_it = |change: &Change| match change {
+            Change::Link { from, to, .. } => (*from, *to) == (link.from, link.to),
+            _ => false,
+        };
+        if !supervision.changes.iter().any(|(_, change)| is_it(change)) {
+            found.push(Contradiction::LinkNeverChanged { from: link.from, to: link.to });
+        }
+    }
+    for moves in [&supervision.joined, &supervision.leaving, &supervision.left] {
+        let mut clusters = BTreeSet::new();
+        let again = moves.iter().find(|(_, cluster)| !clusters.insert(*cluster));
+        found.extend(again.map(|(_, cluster)| Contradiction::MovedAgain(*cluster)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, p};
+    use faultline_core::fault::LinkProperties;
+    use faultline_core::{ClusterId, FactKind, FaultNo, Life};
+    use faultline_trace::manifest::{EffectEntry, LinkEntry};
+
+    /// p0 is killed a second after the start, at its second fact `begun`.
+    fn run(trigger: Trigger) -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.context.common_clock = true;
+        run.supervisor(Fact::Begun);
+        (0..2).for_each(|_| run.state(0, Fact::Begun));
+        run.wait(Span::from_secs(1));
+        let fault = Fault::Crash { process: p(0), storage: StorageFate::Kept, returns: true };
+        run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: fault.clone() }];
+        run.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
+        let (life, storage, by) = (Life(1), StorageFate::Kept, EndedBy::Fault(FaultNo(0)));
+        run.supervisor(Fact::Failed { process: p(0), life, storage, by });
+        run
+    }
+
+    fn found(run: &Run, late: Span) -> Vec<Contradiction> {
+        let (history, mut found) = (run.history(), Vec::new());
+        are_due(&history, late, &mut found);
+        fates(&history, &mut found);
+        changes(&history, &mut found);
+        found
+    }
+
+    fn at(millis: u64) -> Trigger {
+        Trigger::At(Time::ZERO + Span::from_millis(millis))
+    }
+
+    #[test]
+    fn a_fault_is_injected_when_it_is_due() {
+        let late = Span::from_secs(1);
+        let wrong = [Contradiction::InjectedAtOtherTime(FaultNo(0))];
+        assert_eq!(found(&run(at(1000)), late), []);
+        for other in [999, 1001] {
+            assert_eq!(found(&run(at(other)), late), wrong, "{other} ms");
+        }
+        let real = |millis| {
+            let mut run = run(at(millis));
+            run.context.common_clock = false;
+            run
+        };
+        for near in [10, 1000, 1999] {
+            assert_eq!(found(&real(near), late), [], "{near} ms");
+        }
+        assert_eq!(found(&real(2001), late), wrong, "early");
+        let mut run = real(0);
+        assert_eq!(found(&run, Span::from_millis(999)), wrong, "late");
+        run.supervisor(Fact::Changed(Box::new(Change::Pause(true))));
+        run.context.measures_links = true;
+        assert_eq!(found(&run, Span::from_millis(999)), [], "paused");
+    }
+
+    #[test]
+    fn a_fault_that_waits_for_facts_is_injected_after_them() {
+        let when = |fact, occurrence| {
+            let (cluster, process) = (None, Some(p(0)));
+            found(&run(Trigger::When { fact, cluster, process, occurrence }), Span::ZERO)
+        };
+        assert_eq!(when(FactKind::Begun, 2), []);
+        let wrong = [Contradiction::InjectedWithoutCause(FaultNo(0))];
+        assert_eq!(when(FactKind::Begun, 3), wrong);
+        assert_eq!(when(FactKind::Sent, 1), wrong);
+    }
+
+    #[test]
+    fn the_storage_has_the_planned_fate() {
+        let mut run = run(at(1000));
+        let (process, life, fault) = (p(0), Life(1), FaultNo(0));
+        let other = |run: &mut Run, to| {
+            for (_, fact) in run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap() {
+                if let Fact::Failed { storage, .. } = fact {
+                    *storage = to;
+                }
+            }
+            found(run, Span::ZERO)
+        };
+        let wrong = [Contradiction::OtherFate { fault, process, life }];
+        assert_eq!(other(&mut run, StorageFate::Lost), wrong);
+        run.context.volatile_storage = true;
+        assert_eq!(other(&mut run, StorageFate::Lost), []);
+        assert_eq!(other(&mut run, StorageFate::Kept), wrong);
+    }
+
+    #[test]
+    fn a_process_fails_when_the_fault_is_injected() {
+        let mut run = run(at(1000));
+        let (process, life, fault) = (p(0), Life(1), FaultNo(0));
+        let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
+        let failed = facts.iter_mut().find(|(_, fact)| matches!(fact, Fact::Failed { .. })).unwrap();
+        failed.0 += Span(1);
+        assert_eq!(found(&run, Span::ZERO), [Contradiction::EndedAtOtherTime { fault, process, life }]);
+        run.context.common_clock = false;
+        assert_eq!(found(&run, Span::ZERO), []);
+    }
+
+    #[test]
+    fn no_user_changes_a_simulated_federation() {
+        let mut run = run(at(1000));
+        run.supervisor(Fact::Changed(Box::new(Change::Pause(true))));
+        assert_eq!(found(&run, Span::ZERO), [Contradiction::ChangedInVirtualTime]);
+        run.context.measures_links = true;
+        assert_eq!(found(&run, Span::ZERO), []);
+        let (no, due, on) = (FaultNo(0), Time(0), Vec::new());
+        run.context.effects = vec![EffectEntry { no, due, on }];
+        assert_eq!(found(&run, Span::ZERO), []);
+        run.context.measures_links = false;
+        let wrong = [Contradiction::ChangedInVirtualTime, Contradiction::EffectsMeasured];
+        assert_eq!(found(&run, Span::ZERO), wrong);
+    }
+
+    #[test]
+    fn a_link_changes_only_if_a_user_changed_it() {
+        let mut run = run(at(1000));
+        run.context.measures_links = true;
+        let (from, to, since) = (ClusterId(0), ClusterId(1), Some(Time(1)));
+        let requested = LinkProperties { latency: Span(5), ..LinkProperties::default() };
+        run.context.links = vec![LinkEntry { from, to, requested, measured: None, observed: None, since }];
+        assert_eq!(found(&run, Span::ZERO), [Contradiction::LinkNeverChanged { from, to }]);
+        let properties = requested;
+        run.supervisor(Fact::Changed(Box::new(Change::Link { from, to, properties })));
+        assert_eq!(found(&run, Span::ZERO), []);
+    }
+
+    #[test]
+    fn a_cluster_joins_and_leaves_once() {
+        let mut run = run(at(1000));
+        for fact in [Fact::Joined(ClusterId(1)), Fact::Leaving(ClusterId(1)), Fact::Left(ClusterId(1))] {
+            run.supervisor(fact);
+        }
+        assert_eq!(found(&run, Span::ZERO), []);
+        run.supervisor(Fact::Left(ClusterId(1)));
+        assert_eq!(found(&run, Span::ZERO), [Contradiction::MovedAgain(ClusterId(1))]);
+    }
+}
