@@ -33,6 +33,7 @@ use faultline_protocols::coordinated::{Coordinated, Coordination};
 use faultline_protocols::full_logging::FullLogging;
 use faultline_protocols::hc3i::Hc3i;
 use faultline_protocols::hydee::Hydee;
+use faultline_protocols::independent::Independent;
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::pessimistic_logging::PessimisticLogging;
 use faultline_protocols::spbc::Spbc;
@@ -391,8 +392,8 @@ pub fn with_valid_messages<V: MessagesVisitor>(
             visitor.visit(MessagesSetup::<PessimisticLogging>::of_messages(federation, seed, config, defect)?)
         }
         Asked::Independent(_) => {
-            let config = protocol::hc3i(spec, Scope::Process, defect)?;
-            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
+            let config = protocol::independent(spec, defect)?;
+            visitor.visit(MessagesSetup::<Independent>::of_messages(federation, seed, config, defect)?)
         }
         Asked::Coordinated(_) => {
             let config = protocol::coordinated(spec, Coordination::Direct, defect)?;

@@ -8,7 +8,7 @@ use faultline_dataflow::partition::RerunOptions;
 use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_protocols::{
-    LoggingOptions, Options, cck, chandy_lamport, coordinated, full_logging, hydee, pessimistic_logging,
+    LoggingOptions, Options, cck, chandy_lamport, coordinated, full_logging, hydee, independent, pessimistic_logging,
     satin, spbc, theft,
 };
 
@@ -66,11 +66,25 @@ pub(crate) fn hc3i(
             Protocol::Hc3i(resource::Hc3i { forcing: Some(resource::Forcing::EveryMessage), .. }) => {
                 Forcing::EveryMessage
             }
-            Protocol::Independent(_) => Forcing::Never,
             _ => Forcing::News,
         },
         retry_every: retry_every(spec),
         defects: defects!(messages, defect, hc3i, Hc3i),
+    })
+}
+
+/// Returns the parameters of independent checkpoints.
+pub(crate) fn independent(
+    spec: &FederationSpec,
+    defect: Option<Defect>,
+) -> Result<independent::Config, SetupError> {
+    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
+    Ok(independent::Config {
+        checkpoint_every: checkpoint_every(spec, checkpointing.every),
+        collect_every: checkpointing.collect_every,
+        placement: placement(checkpointing),
+        retry_every: retry_every(spec),
+        defects: defects!(messages, defect, independent, Independent),
     })
 }
 

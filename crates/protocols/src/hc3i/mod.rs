@@ -16,7 +16,6 @@
 //! | `collection` | removing what no recovery needs (3.5) |
 //! | `presence` | clusters that join and leave (7) |
 //! | `placement` | which processes hold replicas |
-//! | `history`, `log`, `received` | the three tables that the rules refer to |
 //! | `message` | stamps, protocol messages, and the contents of a part |
 //! | `config` | parameters, rules and known defects |
 //!
@@ -30,12 +29,9 @@ mod collection;
 mod config;
 mod copies;
 mod delivery;
-mod history;
-mod log;
 mod message;
 mod placement;
 mod presence;
-mod received;
 mod recovery;
 mod refilling;
 mod round;
@@ -52,10 +48,10 @@ use faultline_core::{
     ProtocolTypes, Role, Sn, Time, To, Vectors,
 };
 
-pub use crate::machines::Checkpoint;
+pub use crate::machines::{Checkpoint, GroupHistory, History};
+use crate::machines::Received;
 pub use crate::placement::ReplicateTo;
 pub use config::{CollectBy, Config, Defect, Defects, Forcing, Piggyback, Rule, Scope};
-pub use history::{ClusterHistory, History};
 pub use message::{Control, Epoch, Saved, Stamp};
 pub use placement::holders;
 
@@ -64,10 +60,8 @@ use checkpoint::{Gathering, Part};
 use collection::Collecting;
 use copies::Copies;
 use delivery::{Arrival, Early};
-use log::Log;
-use message::{Head, RestorableCheckpoint};
+use message::{Head, Log, RestorableCheckpoint};
 use presence::Leaving;
-use received::Received;
 use recovery::Recovery;
 use refilling::{Refilling, Unconfirmed};
 use round::Round;
