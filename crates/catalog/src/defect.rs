@@ -13,7 +13,8 @@ use std::str::FromStr;
 
 use faultline_core::node as composite;
 use faultline_protocols::{
-    cck, chandy_lamport, coordinated, full_logging, hc3i, hydee, independent, pessimistic_logging, satin, spbc, theft,
+    cck, chandy_lamport, coordinated, full_logging, hc3i, hydee, independent, pessimistic_logging, satin,
+    spbc, theft,
 };
 use faultline_supervisor as supervisor;
 use serde::Serialize;
@@ -153,8 +154,11 @@ impl Defect {
         let of_composite = composite::Defect::MUTATIONS.iter().copied().map(Defect::Composite);
         let of_supervisor = supervisor::Defect::MUTATIONS.iter().copied().map(Defect::Supervisor);
         let of_clusters = of_hc3i.chain(of_hydee).chain(of_spbc);
-        let of_baselines =
-            of_full_logging.chain(of_pessimistic).chain(of_independent).chain(of_coordinated).chain(of_chandy_lamport);
+        let of_baselines = of_full_logging
+            .chain(of_pessimistic)
+            .chain(of_independent)
+            .chain(of_coordinated)
+            .chain(of_chandy_lamport);
         // Mutations of TIC exist in SEL, too.
         let of_theft = theft::Defect::MUTATIONS.iter().copied().map(Defect::Tic);
         let of_satin = satin::Defect::MUTATIONS.iter().copied().map(Defect::Satin);

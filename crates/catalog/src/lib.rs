@@ -25,7 +25,7 @@ use faultline_api::{Federation, Names, Problem, plan_among, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
     Application, Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, Node, NodeConfig,
-    NodeId, Presence, Process, ProcessId, Promises, Protocol, Role, Scope,
+    NodeId, Presence, Process, ProcessId, Promises, Protocol, Role,
 };
 use faultline_dataflow::Recovery as TaskRecovery;
 use faultline_protocols::chandy_lamport::ChandyLamport;
@@ -372,7 +372,7 @@ pub fn with_valid_messages<V: MessagesVisitor>(
     let seed = seed.unwrap_or_else(|| spec.seed());
     Ok(match &spec.protocol {
         Asked::Hc3i(_) => {
-            let config = protocol::hc3i(spec, Scope::Cluster, defect)?;
+            let config = protocol::hc3i(spec, defect)?;
             visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
         }
         Asked::Hydee(_) => {

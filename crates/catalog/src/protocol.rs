@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use faultline_api::resource::{self, Checkpointing, FederationSpec, Protocol};
-use faultline_core::{Scope, Span};
+use faultline_core::Span;
 use faultline_dataflow::partition::RerunOptions;
 use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_protocols::{
-    LoggingOptions, Options, cck, chandy_lamport, coordinated, full_logging, hydee, independent, pessimistic_logging,
-    satin, spbc, theft,
+    LoggingOptions, Options, cck, chandy_lamport, coordinated, full_logging, hydee, independent,
+    pessimistic_logging, satin, spbc, theft,
 };
 
 use crate::defect::{AVAILABLE, Rule};
@@ -36,13 +36,8 @@ macro_rules! defects {
     };
 }
 
-/// Returns the parameters of HC3I. With the scope `process` and without forcing, they are those of independent
-/// checkpoints.
-pub(crate) fn hc3i(
-    spec: &FederationSpec,
-    scope: Scope,
-    defect: Option<Defect>,
-) -> Result<Config, SetupError> {
+/// Returns the parameters of HC3I.
+pub(crate) fn hc3i(spec: &FederationSpec, defect: Option<Defect>) -> Result<Config, SetupError> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
     Ok(Config {
         checkpoint_every: checkpoint_every(spec, checkpointing.every),
@@ -55,7 +50,6 @@ pub(crate) fn hc3i(
         },
         replicas: checkpointing.replicas as u16,
         replicate_to: replicate_to(checkpointing.replicate_to),
-        scope,
         piggyback: match &spec.protocol {
             Protocol::Hc3i(resource::Hc3i { piggyback: Some(resource::Piggyback::Ddv), .. }) => {
                 Piggyback::Ddv

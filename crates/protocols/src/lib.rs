@@ -21,6 +21,6 @@ pub mod theft;
 
 pub use machines::logs::{Channel, Content, Covered, Head, LogSize, Logged, SegmentNo, Settled};
 pub use machines::{
-    Checkpoint, Delivered, GroupHistory, History, InTransit, Interval, Log, LogEntry, LoggingOptions, Meet, Options,
-    Received,
+    Checkpoint, Delivered, GroupHistory, History, InTransit, Interval, Log, LogEntry, LoggingOptions, Meet,
+    Options, Received,
 };

@@ -165,7 +165,6 @@ impl Hc3i {
                 position >= self.dependency(cluster)
             }
             Forcing::News => position > self.dependency(cluster),
-            Forcing::Never => false,
             Forcing::EveryMessage => arrival.asked.is_none_or(|asked| !self.has_saved_since(asked)),
         };
         if forces && self.obeys(Rule::Forces) {

@@ -48,7 +48,7 @@ impl Rank {
             host.control(To::One(other), Control::Ask(round));
         }
         if let Some(inventory) = self.inventory() {
-            self.stock_arrived(self.me, round, inventory, now, host);
+            self.stock_arrived(self.me, round, inventory, host);
         }
     }
 
@@ -77,7 +77,6 @@ impl Rank {
         from: ProcessId,
         round: u32,
         inventory: Arc<Inventory>,
-        _: Time,
         host: &mut ProtocolHost,
     ) {
         let processes = self.membership.with_role(Role::RANK).count();

@@ -148,5 +148,4 @@ impl Control {
     }
 }
 
-
 const _: () = assert!(size_of::<Control>() <= 48, "control messages are passed by value");

@@ -30,8 +30,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Footprint, Gauges, Host, Input, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role, Scope,
-    Span, Time,
+    Birth, Footprint, Gauges, Host, Input, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role,
+    Scope, Span, Time,
 };
 
 use crate::machines::rules;

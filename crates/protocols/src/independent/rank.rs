@@ -67,6 +67,8 @@ pub(super) struct Part {
     /// The image, once the application has returned its state.
     written: Option<Replication<Independent>>,
     is_durable: bool,
+    /// Messages that the application sent after it had returned its state.
+    unsent: Vec<(MessageId, Payload)>,
 }
 
 /// A message from the network.
@@ -204,7 +206,7 @@ impl Rank {
                 self.confirmed(from, incarnation, &history, now, host);
             }
             Control::Ask(round) => self.asked(from, round, host),
-            Control::Stock { round, inventory } => self.stock_arrived(from, round, inventory, now, host),
+            Control::Stock { round, inventory } => self.stock_arrived(from, round, inventory, host),
             Control::Collect { round, incarnations, line } => {
                 self.collect(round, &incarnations, &line, host);
             }
@@ -248,8 +250,7 @@ impl Rank {
         };
         self.maybe_commit(now, host);
         self.advance(now, host);
-        let reborn: Vec<ProcessId> =
-            self.holders.iter().copied().filter(|&it| is_reborn(self, it)).collect();
+        let reborn: Vec<ProcessId> = self.holders.iter().copied().filter(|&it| is_reborn(self, it)).collect();
         if self.is_recovering() {
             if !reborn.is_empty() {
                 self.recover_again(now, host); // Its answer may be lost.
@@ -275,8 +276,13 @@ impl Rank {
     /// to be replaced.
     #[inline]
     fn sent(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
-        if self.is_recovering() {
-            return;
+        match &mut self.phase {
+            Phase::Recovering(_) => return,
+            Phase::Checkpointing(part) if part.written.is_some() => {
+                part.unsent.push((id, payload)); // The message belongs to the next interval.
+                return;
+            }
+            Phase::Running | Phase::Checkpointing(_) => {}
         }
         let stamp = Stamp(self.position);
         let entry = LogEntry { id, stamp, payload: payload.clone(), acknowledged: None };
@@ -373,7 +379,7 @@ impl Rank {
         let position = Position { sn: self.position.sn.next(), ..self.position };
         let checkpoint = Checkpoint { position, attempt: Attempt(self.attempts) };
         host.claim(Claim::CheckpointRequested { position, attempt: checkpoint.attempt, forced: false });
-        let part = Part { checkpoint, since: now, written: None, is_durable: false };
+        let part = Part { checkpoint, since: now, written: None, is_durable: false, unsent: Vec::new() };
         self.phase = Phase::Checkpointing(Box::new(part));
         host.request_snapshot();
     }
@@ -429,14 +435,22 @@ impl Rank {
 
     fn commit(&mut self, now: Time, host: &mut ProtocolHost) {
         let Phase::Checkpointing(part) = core::mem::replace(&mut self.phase, Phase::Running) else { return };
-        let Part { checkpoint, since, written, .. } = *part;
+        let Part { checkpoint, since, written, unsent, .. } = *part;
         let Checkpoint { position, attempt } = checkpoint;
-        let delivered = written.expect("a durable checkpoint has been written").image().head.delivered.clone();
+        let delivered =
+            written.expect("a durable checkpoint has been written").image().head.delivered.clone();
         self.position = position;
         self.kept.push((checkpoint, delivered.clone()));
         let frozen = now.since(since);
-        host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors: vectors(delivered) });
+        host.claim(Claim::Committed {
+            position,
+            attempt,
+            forced: false,
+            frozen,
+            vectors: vectors(delivered),
+        });
         host.release();
+        unsent.into_iter().for_each(|(id, payload)| self.sent(id, payload, host));
         self.schedule.restart(now);
         self.replay_waiting(host);
         if self.has(Defect::RollsBackUnasked) && position.sn.0.is_multiple_of(3) {

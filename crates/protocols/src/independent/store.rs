@@ -156,13 +156,7 @@ impl Store {
 
     /// Handles an owner's list: removes what the owner no longer needs, confirms the replicas that are here, and requests
     /// the others.
-    fn hold(
-        &mut self,
-        owner: ProcessId,
-        past: &GroupHistory,
-        names: &[ImageName],
-        host: &mut ProtocolHost,
-    ) {
+    fn hold(&mut self, owner: ProcessId, past: &GroupHistory, names: &[ImageName], host: &mut ProtocolHost) {
         self.notes.extend(group_of(owner), past);
         let notes = self.notes.of(group_of(owner));
         self.remove_useless(owner, &notes, host);

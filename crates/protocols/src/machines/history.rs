@@ -58,10 +58,7 @@ impl History {
 
     /// Returns the history of `group`.
     pub fn of(&self, group: GroupId) -> Arc<GroupHistory> {
-        Arc::new(GroupHistory {
-            rollbacks: self.rollbacks(group).into(),
-            collected: self.collected(group),
-        })
+        Arc::new(GroupHistory { rollbacks: self.rollbacks(group).into(), collected: self.collected(group) })
     }
 
     /// Returns the rollbacks of `group`, ascending by incarnation.
@@ -241,8 +238,7 @@ pub(crate) fn recovery_line<D>(
     delivered: impl Fn(&D) -> &[(GroupId, Position)],
 ) -> Vec<Checkpoint> {
     let checkpoint_at = |group: usize, place: usize| place.checked_sub(1).map(|it| &checkpoints[group][it]);
-    let line_at =
-        |group: usize, place: usize| checkpoint_at(group, place).map(|it| it.0).unwrap_or_default();
+    let line_at = |group: usize, place: usize| checkpoint_at(group, place).map(|it| it.0).unwrap_or_default();
     let mut line: Vec<usize> = checkpoints.iter().map(|of| of.len()).collect();
     let mut moved = true;
     while moved {
