@@ -143,7 +143,7 @@ impl Hc3i {
         };
         let is_for_good = self.kept.first().is_some_and(|kept| kept.position.sn >= left_at);
         if (is_for_good || !self.obeys(Rule::LeavesForGood))
-            && (self.log.len() == 0 || !self.obeys(Rule::LeavesUnlogged))
+            && (self.log.is_empty() || !self.obeys(Rule::LeavesUnlogged))
         {
             let incarnation = self.position.incarnation;
             self.send_to_coordinator(Control::Unwanted { incarnation }, now, host);

@@ -13,34 +13,32 @@ use crate::machines::{GroupHistory, History};
 
 /// Alerts that are not confirmed yet: the receiver, and the time at which the alert is sent again.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Alerts(Vec<(ProcessId, Time)>);
+pub(super) struct Alerts(Vec<(ProcessId, Option<Time>)>);
 
 impl Alerts {
     #[inline]
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.0.iter().map(|&(_, at)| at).min()
+        self.0.iter().filter_map(|&(_, at)| at).min()
     }
 }
 
 impl Rank {
     /// Alerts all others after a rollback.
     pub(super) fn send_alerts(&mut self, now: Time, host: &mut ProtocolHost) {
-        self.alerts = Alerts(self.others().map(|other| (other, now)).collect());
+        self.alerts = Alerts(self.others().map(|other| (other, Some(now))).collect());
         self.send_due_alerts(now, host);
-        if !self.obeys(Rule::RetriesAlerts) {
-            self.alerts = Alerts::default();
-        }
         self.maybe_settle(host);
     }
 
     /// Sends the alerts that are due, unless their receivers are down.
     pub(super) fn send_due_alerts(&mut self, now: Time, host: &mut ProtocolHost) {
         let past = self.store.history.of(group_of(self.me));
-        for (receiver, at) in self.alerts.0.iter_mut().filter(|(_, at)| *at <= now) {
+        let again = Some(now + self.config.retry_every).filter(|_| self.obeys(Rule::RetriesAlerts));
+        for (receiver, at) in self.alerts.0.iter_mut().filter(|(_, at)| at.is_some_and(|at| at <= now)) {
             if self.membership.member(*receiver).up {
                 host.control(To::One(*receiver), Control::Alert(past.clone()));
             }
-            *at = now + self.config.retry_every;
+            *at = again;
         }
     }
 
@@ -59,7 +57,7 @@ impl Rank {
     /// Confirms an alert, unless this process still has to roll back because of it: the alert is then repeated.
     pub(super) fn confirm(&mut self, from: ProcessId, incarnation: Incarnation, host: &mut ProtocolHost) {
         let is_clean = !self.is_recovering() && self.undone_in(&self.delivered).is_none();
-        if is_clean || !self.obeys(Rule::WaitsForSettled) {
+        if is_clean {
             let history = Arc::new(self.store.history.clone());
             host.control(To::One(from), Control::Confirm { incarnation, history });
         }
@@ -108,8 +106,8 @@ impl Rank {
             host.claim(Claim::Alerted { from: group, position: Position { incarnation, sn } });
         }
         // A process that rolled back can most likely confirm an alert now.
-        for (_, at) in self.alerts.0.iter_mut().filter(|(other, _)| news.contains(&group_of(*other))) {
-            *at = now;
+        for (other, at) in &mut self.alerts.0 {
+            *at = at.map(|at| if news.contains(&group_of(*other)) { now } else { at });
         }
         // A recovery reads the table before it resumes.
         if news.is_empty() || self.is_recovering() {

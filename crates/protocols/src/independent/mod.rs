@@ -116,10 +116,6 @@ rules! {
     RetriesAlerts, without
         /// Alerts are sent only once (I6).
         AlertsNotRetried;
-    /// After a rollback, messages from others wait until all have handled its alert (I7).
-    WaitsForSettled, without
-        /// After a rollback, messages from others are delivered before those have handled its alert (I7).
-        DeliversUnsettled;
     /// A collection keeps the recovery line (I8).
     KeepsLine, without
         /// A collection also removes the checkpoints on the recovery line (I8).

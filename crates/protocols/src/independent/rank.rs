@@ -302,7 +302,7 @@ impl Rank {
             host.drop_stale(id);
             return;
         }
-        let is_settled = self.is_settled || id.from == self.me || !self.obeys(Rule::WaitsForSettled);
+        let is_settled = self.is_settled || id.from == self.me;
         let is_running = matches!(self.phase, Phase::Running) && self.position.sn.0 > 0;
         if sent_at.incarnation > known || !is_settled || !is_running {
             self.waiting.push_back(arrival);

@@ -110,6 +110,11 @@ impl<S: Clone> Log<S> {
         self.entries.len() as u64
     }
 
+    /// Returns whether there are no messages.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Returns the payload of all messages, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
