@@ -1,7 +1,8 @@
 //! The known defects of all protocols, by name. Builds with debug assertions can enable them.
 //!
 //! Two protocols may share a rule, and therefore a defect of the same name. A prefix distinguishes them: `hydee-` for
-//! HydEE, `spbc-` for SPBC, `full-logging-` for full logging, `pessimistic-` for pessimistic logging, `coordinated-` for
+//! HydEE, `spbc-` for SPBC, `full-logging-` for full logging, `pessimistic-` for pessimistic logging, `independent-` for independent
+//! checkpoints, `coordinated-` for
 //! coordinated checkpoints, `hierarchical-` for the hierarchical ones, `chandy-lamport-` for Chandy and Lamport's
 //! snapshot, and `tic-`, `sel-`, `satin-` and `cck-` for the protocols of programs of tasks. Full logging, the composite
 //! of protocol and application, and the supervisor have only mutations; the names of the last two begin with
@@ -12,7 +13,8 @@ use std::str::FromStr;
 
 use faultline_core::node as composite;
 use faultline_protocols::{
-    cck, chandy_lamport, coordinated, full_logging, hc3i, hydee, pessimistic_logging, satin, spbc, theft,
+    cck, chandy_lamport, coordinated, full_logging, hc3i, hydee, independent, pessimistic_logging, satin,
+    spbc, theft,
 };
 use faultline_supervisor as supervisor;
 use serde::Serialize;
@@ -20,7 +22,7 @@ use serde::Serialize;
 /// A rule, grouped by the code that contains it. Several protocols may share the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A rule of HC3I, which independent checkpoints share.
+    /// A rule of HC3I.
     Hc3i(hc3i::Defect),
     /// A rule of coordinated checkpoints, with or without leaders.
     Coordinated(coordinated::Defect),
@@ -34,6 +36,8 @@ pub enum Rule {
     FullLogging(full_logging::Defect),
     /// A rule of pessimistic logging.
     Pessimistic(pessimistic_logging::Defect),
+    /// A rule of independent checkpoints.
+    Independent(independent::Defect),
     /// A rule of TIC and SEL.
     Theft(theft::Defect),
     /// A rule of Satin.
@@ -106,6 +110,8 @@ defects! {
     FullLogging(full_logging, FullLogging) "fullLogging" "full-logging-" full_logging::Defect::ALL.iter().copied();
     /// Defects of pessimistic logging.
     Pessimistic(pessimistic_logging, Pessimistic) "pessimisticLogging" "pessimistic-" pessimistic_logging::Defect::ALL.iter().copied();
+    /// Defects of independent checkpoints.
+    Independent(independent, Independent) "independent" "independent-" independent::Defect::ALL.iter().copied();
     /// Defects of Chandy and Lamport's snapshot.
     ChandyLamport(chandy_lamport, ChandyLamport) "chandyLamport" "chandy-lamport-" chandy_lamport::Defect::ALL.iter().copied();
     /// Defects of coordinated checkpoints.
@@ -142,13 +148,17 @@ impl Defect {
         let of_spbc = spbc::Defect::MUTATIONS.iter().copied().map(Defect::Spbc);
         let of_full_logging = full_logging::Defect::MUTATIONS.iter().copied().map(Defect::FullLogging);
         let of_pessimistic = pessimistic_logging::Defect::MUTATIONS.iter().copied().map(Defect::Pessimistic);
+        let of_independent = independent::Defect::MUTATIONS.iter().copied().map(Defect::Independent);
         let of_coordinated = coordinated::Defect::MUTATIONS.iter().copied().map(Defect::Coordinated);
         let of_chandy_lamport = chandy_lamport::Defect::MUTATIONS.iter().copied().map(Defect::ChandyLamport);
         let of_composite = composite::Defect::MUTATIONS.iter().copied().map(Defect::Composite);
         let of_supervisor = supervisor::Defect::MUTATIONS.iter().copied().map(Defect::Supervisor);
         let of_clusters = of_hc3i.chain(of_hydee).chain(of_spbc);
-        let of_baselines =
-            of_full_logging.chain(of_pessimistic).chain(of_coordinated).chain(of_chandy_lamport);
+        let of_baselines = of_full_logging
+            .chain(of_pessimistic)
+            .chain(of_independent)
+            .chain(of_coordinated)
+            .chain(of_chandy_lamport);
         // Mutations of TIC exist in SEL, too.
         let of_theft = theft::Defect::MUTATIONS.iter().copied().map(Defect::Tic);
         let of_satin = satin::Defect::MUTATIONS.iter().copied().map(Defect::Satin);
@@ -161,13 +171,14 @@ impl Defect {
     /// come first.
     pub fn run_by(self) -> &'static [&'static str] {
         match self.rule() {
-            Rule::Hc3i(_) => &["hc3i", "independent"],
+            Rule::Hc3i(_) => &["hc3i"],
             Rule::Coordinated(_) => &["coordinated", "hierarchicalCoordinated"],
             Rule::ChandyLamport(_) => &["chandyLamport"],
             Rule::Hydee(_) => &["hydee"],
             Rule::Spbc(_) => &["spbc"],
             Rule::FullLogging(_) => &["fullLogging"],
             Rule::Pessimistic(_) => &["pessimisticLogging"],
+            Rule::Independent(_) => &["independent"],
             Rule::Theft(_) => &["tic", "sel"],
             Rule::Satin(_) => &["satin"],
             Rule::Cck(_) => &["cck"],
@@ -217,6 +228,7 @@ impl fmt::Display for Defect {
             Rule::Spbc(defect) => defect.serialize(f),
             Rule::FullLogging(defect) => defect.serialize(f),
             Rule::Pessimistic(defect) => defect.serialize(f),
+            Rule::Independent(defect) => defect.serialize(f),
             Rule::Theft(defect) => defect.serialize(f),
             Rule::Satin(defect) => defect.serialize(f),
             Rule::Cck(defect) => defect.serialize(f),

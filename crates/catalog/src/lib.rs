@@ -23,7 +23,7 @@ use faultline_api::{Federation, Names, Problem, plan_among, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
     Application, Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, Node, NodeConfig,
-    NodeId, Presence, Process, ProcessId, Promises, Protocol, Role, Scope,
+    NodeId, Presence, Process, ProcessId, Promises, Protocol, Role,
 };
 use faultline_dataflow::TaskProtocol;
 use faultline_protocols::chandy_lamport::ChandyLamport;
@@ -31,6 +31,7 @@ use faultline_protocols::coordinated::{Coordinated, Coordination};
 use faultline_protocols::full_logging::FullLogging;
 use faultline_protocols::hc3i::Hc3i;
 use faultline_protocols::hydee::Hydee;
+use faultline_protocols::independent::Independent;
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::pessimistic_logging::PessimisticLogging;
 use faultline_protocols::spbc::Spbc;
@@ -369,7 +370,7 @@ pub fn with_valid_messages<V: MessagesVisitor>(
     let seed = seed.unwrap_or_else(|| spec.seed());
     Ok(match &spec.protocol {
         ProtocolSpec::Hc3i(_) => {
-            let config = protocol::hc3i(spec, Scope::Cluster, defect)?;
+            let config = protocol::hc3i(spec, defect)?;
             visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
         }
         ProtocolSpec::Hydee(_) => {
@@ -389,8 +390,8 @@ pub fn with_valid_messages<V: MessagesVisitor>(
             visitor.visit(MessagesSetup::<PessimisticLogging>::of_messages(federation, seed, config, defect)?)
         }
         ProtocolSpec::Independent(_) => {
-            let config = protocol::hc3i(spec, Scope::Process, defect)?;
-            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
+            let config = protocol::independent(spec, defect)?;
+            visitor.visit(MessagesSetup::<Independent>::of_messages(federation, seed, config, defect)?)
         }
         ProtocolSpec::Coordinated(_) => {
             let config = protocol::coordinated(spec, Coordination::Direct, defect)?;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use faultline_api::resource::{self, Checkpointing, FederationSpec, ProtocolSpec};
-use faultline_core::{Scope, Span};
+use faultline_core::Span;
 use faultline_dataflow::partition::RerunOptions;
 use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_protocols::{
-    LoggingOptions, Options, cck, chandy_lamport, coordinated, full_logging, hydee, pessimistic_logging,
-    satin, spbc, theft,
+    LoggingOptions, Options, cck, chandy_lamport, coordinated, full_logging, hydee, independent,
+    pessimistic_logging, satin, spbc, theft,
 };
 
 use crate::defect::{AVAILABLE, Rule};
@@ -36,13 +36,8 @@ macro_rules! defects {
     };
 }
 
-/// Returns the parameters of HC3I. With the scope `process` and without forcing, they are those of independent
-/// checkpoints.
-pub(crate) fn hc3i(
-    spec: &FederationSpec,
-    scope: Scope,
-    defect: Option<Defect>,
-) -> Result<Config, SetupError> {
+/// Returns the parameters of HC3I.
+pub(crate) fn hc3i(spec: &FederationSpec, defect: Option<Defect>) -> Result<Config, SetupError> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
     Ok(Config {
         checkpoint_every: checkpoint_every(spec, checkpointing.every),
@@ -56,7 +51,6 @@ pub(crate) fn hc3i(
         },
         replicas: checkpointing.replicas as u16,
         replicate_to: replicate_to(checkpointing.replicate_to),
-        scope,
         piggyback: match &spec.protocol {
             ProtocolSpec::Hc3i(resource::Hc3i { piggyback: Some(resource::Piggyback::Ddv), .. }) => {
                 Piggyback::Ddv
@@ -67,11 +61,25 @@ pub(crate) fn hc3i(
             ProtocolSpec::Hc3i(resource::Hc3i { forcing: Some(resource::Forcing::EveryMessage), .. }) => {
                 Forcing::EveryMessage
             }
-            ProtocolSpec::Independent(_) => Forcing::Never,
             _ => Forcing::News,
         },
         retry_every: retry_every(spec),
         defects: defects!(messages, defect, hc3i, Hc3i),
+    })
+}
+
+/// Returns the parameters of independent checkpoints.
+pub(crate) fn independent(
+    spec: &FederationSpec,
+    defect: Option<Defect>,
+) -> Result<independent::Config, SetupError> {
+    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
+    Ok(independent::Config {
+        checkpoint_every: checkpoint_every(spec, checkpointing.every),
+        collect_every: checkpointing.collect_every,
+        placement: placement(checkpointing),
+        retry_every: retry_every(spec),
+        defects: defects!(messages, defect, independent, Independent),
     })
 }
 

@@ -13,7 +13,7 @@ use faultline_core::{
     LifeStart, Member, Membership, MembershipVersion, Node, NodeConfig, NodeId, Outbox, Payload, Process,
     ProcessId, Progress, Protocol, Role, Span, Time, To,
 };
-use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo};
 use faultline_protocols::none::NoProtocol;
 
 const MESSAGES: u64 = 1_000_000;
@@ -42,7 +42,6 @@ fn protocol() -> hc3i::Config {
         collect_by: hc3i::CollectBy::Initiator,
         replicas: 1,
         replicate_to: ReplicateTo::SameCluster,
-        scope: Scope::Cluster,
         piggyback: hc3i::Piggyback::Sn,
         forcing: hc3i::Forcing::News,
         retry_every: Span::from_secs(1),

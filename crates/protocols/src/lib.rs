@@ -9,6 +9,7 @@ pub mod coordinated;
 pub mod full_logging;
 pub mod hc3i;
 pub mod hydee;
+pub mod independent;
 mod machines;
 pub mod none;
 pub mod pessimistic_logging;
@@ -19,4 +20,7 @@ pub mod spbc;
 pub mod theft;
 
 pub use machines::logs::{Channel, Content, Covered, Head, LogSegmentNo, LogSize, Logged, Settled};
-pub use machines::{ChannelReport, InTransit, Interval, LoggingOptions, Options};
+pub use machines::{
+    ChannelReport, Checkpoint, Delivered, GroupHistory, History, InTransit, Interval, Log, LogEntry,
+    LoggingOptions, Options, Received,
+};

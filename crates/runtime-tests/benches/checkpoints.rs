@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Instant;
 
 use faultline_core::{Claim, Fact, Life, Node, NodeConfig, ProcessId, Span, Time};
-use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo};
 use faultline_protocols::none::NoProtocol;
 use faultline_runtime::{NodeOptions, Observer, local, node};
 use faultline_runtime_tests::undisturbed;
@@ -214,7 +214,6 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
             collect_by: hc3i::CollectBy::Initiator,
             replicas: 1,
             replicate_to: if steps > 0 { ReplicateTo::OtherCluster } else { ReplicateTo::SameCluster },
-            scope: Scope::Cluster,
             piggyback: hc3i::Piggyback::Sn,
             forcing: hc3i::Forcing::News,
             retry_every: Span::from_millis(500),

@@ -9,7 +9,9 @@ use faultline_api::samples::SAMPLES;
 use faultline_checker::{Context, judge};
 use faultline_core::{FactKind, Promise, Promises, Scope};
 use faultline_protocols::hc3i::Defect;
-use faultline_protocols::{cck, chandy_lamport, coordinated, hydee, pessimistic_logging, spbc, theft};
+use faultline_protocols::{
+    cck, chandy_lamport, coordinated, hydee, independent, pessimistic_logging, spbc, theft,
+};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
@@ -41,6 +43,11 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
             "docs/baselines.md",
             "Defect switches of pessimistic logging",
             pessimistic_logging::Defect::ALL.iter().map(name).collect(),
+        ),
+        (
+            "docs/baselines.md",
+            "Defect switches of independent checkpoints",
+            independent::Defect::ALL.iter().map(name).collect(),
         ),
         ("docs/baselines.md", "Defect switches of SPBC", spbc::Defect::ALL.iter().map(name).collect()),
         ("docs/hydee.md", "Defect switches", hydee::Defect::ALL.iter().map(name).collect()),

@@ -107,6 +107,11 @@ fn each_defect_of_pessimistic_logging_is_found_within_the_bound() {
 }
 
 #[test]
+fn each_defect_of_independent_checkpoints_is_found_within_the_bound() {
+    found_within_the_bound("independent");
+}
+
+#[test]
 fn each_defect_of_coordinated_checkpoints_is_found_within_the_bound() {
     found_within_the_bound("coordinated");
 }

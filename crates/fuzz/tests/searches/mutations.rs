@@ -11,7 +11,7 @@ use faultline_checker::Property;
 use faultline_core::Span;
 use faultline_core::fault::Outcome;
 use faultline_fuzz::{ProtocolName, Scenario, run};
-use faultline_protocols::{cck, chandy_lamport, hc3i, hydee, theft};
+use faultline_protocols::{cck, chandy_lamport, hc3i, hydee, independent, theft};
 use faultline_supervisor as supervisor;
 
 /// Returns the first of 60 seeds at which the property is violated.
@@ -25,8 +25,9 @@ fn first(defect: Defect, protocol: &str, property: Property) -> Option<u64> {
 
 #[test]
 fn a_rollback_that_the_protocol_calls_a_failure_is_found_if_no_process_failed() {
-    let defect = Defect::Hc3i(hc3i::Defect::RollsBackUnasked);
-    for protocol in ["hc3i", "independent"] {
+    let of_hc3i = Defect::Hc3i(hc3i::Defect::RollsBackUnasked);
+    let of_independent = Defect::Independent(independent::Defect::RollsBackUnasked);
+    for (defect, protocol) in [(of_hc3i, "hc3i"), (of_independent, "independent")] {
         let found = first(defect, protocol, Property::RollbackCaused);
         assert!(found.is_some_and(|it| it < 20), "{protocol}: {found:?}");
     }

@@ -7,9 +7,9 @@ use faultline_core::{Cause, Claim, GroupId, Incarnation, Membership, Position, P
 
 use super::config::{Defect, Rule};
 use super::delivery::Early;
-use super::history::{ClusterHistory, History};
 use super::message::Control;
 use super::{Hc3i, Phase, ProtocolHost, Waiter};
+use crate::machines::{GroupHistory, History};
 
 /// Alerts that this process has sent or is passing on to its cluster.
 #[derive(Clone, Debug, Default)]
@@ -89,11 +89,11 @@ impl Hc3i {
 
     /// Returns the history to announce in an alert: all rollbacks of this process's cluster, because a receiver may
     /// have missed earlier alerts.
-    fn past_to_announce(&self) -> Arc<ClusterHistory> {
+    fn past_to_announce(&self) -> Arc<GroupHistory> {
         let past = self.history.of(self.cluster);
         match past.rollbacks.last() {
             Some(&last) if !self.obeys(Rule::AlertsAll) => {
-                Arc::new(ClusterHistory { rollbacks: Vec::from([last]), collected: past.collected })
+                Arc::new(GroupHistory { rollbacks: Vec::from([last]), collected: past.collected })
             }
             _ => past,
         }
@@ -105,7 +105,7 @@ impl Hc3i {
         &mut self,
         from: ProcessId,
         cluster: GroupId,
-        past: &Arc<ClusterHistory>,
+        past: &Arc<GroupHistory>,
         now: Time,
         host: &mut ProtocolHost,
     ) {

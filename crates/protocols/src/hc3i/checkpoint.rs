@@ -16,11 +16,9 @@ use faultline_core::{
 
 use super::config::{Defect, Rule};
 use super::delivery::Early;
-use super::log::Log;
-use super::message::{Control, Head, RestorableCheckpoint, Saved};
-use super::received::Received;
+use super::message::{Control, Head, Log, RestorableCheckpoint, Saved};
 use super::{Hc3i, Image, Phase, ProtocolHost, merge_vectors, placement};
-use crate::machines::{Replication, Requires};
+use crate::machines::{Received, Replication, Requires};
 
 /// A member's part of the checkpoint in progress.
 #[derive(Clone, Debug)]

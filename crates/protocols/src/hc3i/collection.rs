@@ -20,7 +20,7 @@ use faultline_core::{Attempt, Claim, GroupId, Position, Presence, ProcessId, Spa
 use super::config::{CollectBy, Rule};
 use super::message::{Collection, Control, Inventory, RestorableCheckpoint};
 use super::{Coordination, Hc3i, Phase, ProtocolHost, placement};
-use crate::machines::Checkpoint;
+use crate::machines::{Checkpoint, recovery_line};
 
 /// The lists that a coordinator has received for a collection.
 #[derive(Clone, Debug, Default)]
@@ -232,7 +232,8 @@ impl Hc3i {
             let same = |it: GroupId| told.incarnations[it.place()] == incarnations[it.place()];
             told.incarnations == incarnations || self.clusters().filter(counts).all(same)
         });
-        let mut worst = worst_line(stock);
+        let stored: Vec<_> = stock.iter().map(|it| &it.checkpoints[..]).collect();
+        let mut worst = recovery_line(&stored, |vectors| &vectors.delivered);
         // A cluster that never rolls back has left, and needs no entry.
         worst.iter_mut().filter(|it| **it == NEVER_ROLLS_BACK).for_each(|it| *it = Checkpoint::default());
         (agree || !self.obeys(Rule::CollectsOnAgreement))
@@ -310,34 +311,4 @@ const NEVER_ROLLS_BACK: Checkpoint = Checkpoint { position: Position::new(0, u32
 /// Returns the list entry of a cluster that never rolls back.
 fn never_rolling_back() -> (Checkpoint, Arc<Vectors>) {
     (NEVER_ROLLS_BACK, Arc::default())
-}
-
-/// Returns the checkpoint that each cluster would restore if all failed at the same time. Starting from its newest
-/// checkpoint, a cluster moves back while its checkpoint contains a message that the line undoes. Before the oldest
-/// usable checkpoint comes SN 0, about which nothing is known.
-fn worst_line(stock: &[Arc<Inventory>]) -> Vec<Checkpoint> {
-    let checkpoint_at =
-        |cluster: usize, place: usize| place.checked_sub(1).map(|it| &stock[cluster].checkpoints[it]);
-    let line_at =
-        |cluster: usize, place: usize| checkpoint_at(cluster, place).map(|it| it.0).unwrap_or_default();
-    let mut line: Vec<usize> = stock.iter().map(|inventory| inventory.checkpoints.len()).collect();
-    let mut moved = true;
-    while moved {
-        moved = false;
-        for cluster in 0..stock.len() {
-            let undone = |&(from, position): &(GroupId, Position)| {
-                from.place() != cluster
-                    && position.sn >= line_at(from.place(), line[from.place()]).position.sn
-            };
-            let clean = |place: &usize| {
-                checkpoint_at(cluster, *place)
-                    .is_none_or(|(_, vectors)| !vectors.delivered.iter().any(undone))
-            };
-            let place =
-                (0..=line[cluster]).rev().find(clean).expect("nothing before the first checkpoint is undone");
-            moved |= place != line[cluster];
-            line[cluster] = place;
-        }
-    }
-    line.iter().enumerate().map(|(cluster, &place)| line_at(cluster, place)).collect()
 }

@@ -2,8 +2,6 @@
 
 use alloc::sync::Arc;
 use faultline_core::Span;
-
-pub use faultline_core::Scope;
 use serde::{Deserialize, Serialize};
 
 use crate::machines::rules;
@@ -24,8 +22,6 @@ pub struct Config {
     pub replicas: u16,
     /// Where the replicas are kept.
     pub replicate_to: ReplicateTo,
-    /// The unit that the protocol treats as a cluster: a cluster, or a process.
-    pub scope: Scope,
     /// Dependencies that a message to another cluster carries.
     pub piggyback: Piggyback,
     /// Which messages from another cluster force a checkpoint.
@@ -67,8 +63,6 @@ pub enum Forcing {
     News,
     /// All messages: the baseline of communication-induced checkpointing that section 3.2 improves on.
     EveryMessage,
-    /// No messages. Checkpoints are independent of each other, and a rollback may propagate back to the first.
-    Never,
 }
 
 rules! {

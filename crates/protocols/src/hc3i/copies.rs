@@ -9,10 +9,9 @@ use alloc::vec::Vec;
 use faultline_core::{Boot, GroupId, ImageName, Membership, ProcessId, Role, Time, To};
 
 use super::config::{Config, Defect, Rule};
-use super::history::{ClusterHistory, History};
 use super::message::{Control, Epoch, Head, RecoveryReport};
 use super::{Hc3i, Image, Phase, ProtocolHost, Waiter, placement};
-use crate::machines::{Checkpoint, Reads, Refill, Writes};
+use crate::machines::{Checkpoint, GroupHistory, History, Reads, Refill, Writes};
 
 /// A process's view of its own storage.
 #[derive(Clone, Debug)]
@@ -42,7 +41,7 @@ enum ListFor {
     },
     Offer {
         owner: ProcessId,
-        past: Arc<ClusterHistory>,
+        past: Arc<GroupHistory>,
         names: Arc<[ImageName]>,
         confirm: Arc<[ImageName]>,
     },
@@ -113,7 +112,7 @@ impl Copies {
     pub(super) fn list_for_offer(
         &mut self,
         owner: ProcessId,
-        past: Arc<ClusterHistory>,
+        past: Arc<GroupHistory>,
         names: Arc<[ImageName]>,
         confirm: Arc<[ImageName]>,
         host: &mut ProtocolHost,
@@ -163,7 +162,7 @@ impl Copies {
     fn compare(
         &mut self,
         owner: ProcessId,
-        past: &ClusterHistory,
+        past: &GroupHistory,
         names: &[ImageName],
         confirm: &[ImageName],
         images: &[(ImageName, Arc<Head>)],
@@ -325,7 +324,7 @@ impl Hc3i {
         from: ProcessId,
         epoch: Epoch,
         cluster: GroupId,
-        past: &ClusterHistory,
+        past: &GroupHistory,
         now: Time,
         host: &mut ProtocolHost,
     ) {
@@ -348,7 +347,7 @@ impl Hc3i {
     pub(super) fn offered(
         &mut self,
         owner: ProcessId,
-        past: Arc<ClusterHistory>,
+        past: Arc<GroupHistory>,
         names: Arc<[ImageName]>,
         confirm: Arc<[ImageName]>,
         host: &mut ProtocolHost,
@@ -363,7 +362,7 @@ impl Hc3i {
     pub(super) fn discarded(
         &mut self,
         owner: ProcessId,
-        past: &ClusterHistory,
+        past: &GroupHistory,
         names: &[ImageName],
         now: Time,
         host: &mut ProtocolHost,

@@ -11,9 +11,9 @@ use faultline_core::{
 };
 
 use super::config::{Defect, Forcing, Piggyback, Rule};
-use super::log::LogEntry;
-use super::message::{Control, Stamp};
+use super::message::{Control, LogEntry, Stamp};
 use super::{Hc3i, Phase, ProtocolHost};
+use crate::machines::raise;
 
 /// A message from another cluster that cannot be delivered yet.
 #[derive(Clone, Debug)]
@@ -165,7 +165,6 @@ impl Hc3i {
                 position >= self.dependency(cluster)
             }
             Forcing::News => position > self.dependency(cluster),
-            Forcing::Never => false,
             Forcing::EveryMessage => arrival.asked.is_none_or(|asked| !self.has_saved_since(asked)),
         };
         if forces && self.obeys(Rule::Forces) {
@@ -265,23 +264,5 @@ impl Hc3i {
                 self.history.undid_checkpoint(cluster, position)
             }
         })
-    }
-}
-
-/// Raises the greatest position delivered from `cluster` in the incarnation of `position`.
-fn raise(delivered: &mut Arc<[(GroupId, Position)]>, cluster: GroupId, position: Position) {
-    let key = (cluster, position.incarnation);
-    match delivered.binary_search_by_key(&key, |&(it, at)| (it, at.incarnation)) {
-        Ok(place) if delivered[place].1 >= position => {}
-        Ok(place) => {
-            let mut raised = delivered.to_vec();
-            raised[place].1 = position;
-            *delivered = raised.into();
-        }
-        Err(place) => {
-            let mut raised = delivered.to_vec();
-            raised.insert(place, (cluster, position));
-            *delivered = raised.into();
-        }
     }
 }

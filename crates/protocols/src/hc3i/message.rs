@@ -9,10 +9,7 @@ use faultline_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::history::{ClusterHistory, History};
-use super::log::Log;
-use super::received::Received;
-use crate::machines::Checkpoint;
+use crate::machines::{self, Checkpoint, GroupHistory, History, Received};
 
 /// The stamp of an application message (section 3.2: "the current cluster's sequence number is piggy-backed"). The
 /// paper's messages carry no incarnation. A re-sent message keeps its stamp.
@@ -30,6 +27,11 @@ impl faultline_core::Stamp for Stamp {
     }
 }
 
+/// The log of the messages that a process has sent to other clusters.
+pub(super) type Log = machines::Log<Stamp>;
+/// A message in the log.
+pub(super) type LogEntry = machines::LogEntry<Stamp>;
+
 /// Header of a part. Storage listings contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
@@ -37,7 +39,7 @@ pub struct Head {
     pub vectors: Vectors,
     /// The history of the part's cluster when the part was taken, since a part may outlive the tables of members and
     /// holders.
-    pub past: Arc<ClusterHistory>,
+    pub past: Arc<GroupHistory>,
 }
 
 /// The protocol's own state in a part of a checkpoint.
@@ -213,7 +215,7 @@ pub enum Control {
         /// The cluster that rolled back.
         cluster: GroupId,
         /// All rollbacks of that cluster.
-        past: Arc<ClusterHistory>,
+        past: Arc<GroupHistory>,
     },
     /// All members have recorded the alert up to this incarnation, and none still has to roll back because of it.
     /// Carries the tables of the cluster that answers.
@@ -290,7 +292,7 @@ pub enum Control {
         /// The recovering cluster.
         cluster: GroupId,
         /// Rollbacks of that cluster, including the new one.
-        past: Arc<ClusterHistory>,
+        past: Arc<GroupHistory>,
     },
     /// Answers [`Control::Restore`] and [`Control::Note`]: everything is recorded, and the sender is ready to resume.
     Ready {
@@ -331,7 +333,7 @@ pub enum Control {
     /// older incarnations, or older than the collected checkpoint.
     Offer {
         /// The history of the owner's cluster.
-        past: Arc<ClusterHistory>,
+        past: Arc<GroupHistory>,
         /// Names of the parts to hold, newest first.
         names: Arc<[ImageName]>,
         /// Names of the parts that the holder must confirm even if it already has them.
@@ -353,7 +355,7 @@ pub enum Control {
     /// From an owner: these parts are no longer needed.
     Discard {
         /// The history of the owner's cluster, which records that the parts were collected.
-        past: Arc<ClusterHistory>,
+        past: Arc<GroupHistory>,
         /// Names of the parts to remove.
         names: Arc<[ImageName]>,
     },

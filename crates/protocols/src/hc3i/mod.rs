@@ -16,13 +16,10 @@
 //! | `collection` | removing what no recovery needs (3.5) |
 //! | `presence` | clusters that join and leave (7) |
 //! | `placement` | which processes hold replicas |
-//! | `history`, `log`, `received` | the three tables that the rules refer to |
 //! | `message` | stamps, protocol messages, and the contents of a part |
 //! | `config` | parameters, rules and known defects |
 //!
-//! The *coordinator* of a cluster is its lowest-numbered process. With [`Scope::Process`], each rank counts as a
-//! cluster. If [`Forcing::Never`] is set as well, checkpoints are independent, and only rollback propagation with logs
-//! remains: the baseline that shows the domino effect.
+//! The *coordinator* of a cluster is its lowest-numbered process.
 
 mod alert;
 mod checkpoint;
@@ -30,12 +27,9 @@ mod collection;
 mod config;
 mod copies;
 mod delivery;
-mod history;
-mod log;
 mod message;
 mod placement;
 mod presence;
-mod received;
 mod recovery;
 mod refilling;
 mod round;
@@ -49,13 +43,13 @@ use alloc::vec::Vec;
 use faultline_core::{
     Boot, ClusterId, Counters, Footprint, Gauges, GroupId, Host, ImageName, Incarnation, Input, Life,
     LifeStart, Membership, MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises,
-    Protocol, ProtocolTypes, Role, Sn, Time, To, Vectors,
+    Protocol, ProtocolTypes, Role, Scope, Sn, Time, To, Vectors,
 };
 
-pub use crate::machines::Checkpoint;
+use crate::machines::Received;
+pub use crate::machines::{Checkpoint, GroupHistory, History};
 pub use crate::placement::ReplicateTo;
-pub use config::{CollectBy, Config, Defect, Defects, Forcing, Piggyback, Rule, Scope};
-pub use history::{ClusterHistory, History};
+pub use config::{CollectBy, Config, Defect, Defects, Forcing, Piggyback, Rule};
 pub use message::{Control, Epoch, Saved, Stamp};
 pub use placement::holders;
 
@@ -64,10 +58,8 @@ use checkpoint::{Gathering, Part};
 use collection::Collecting;
 use copies::Copies;
 use delivery::{Arrival, Early};
-use log::Log;
-use message::{Head, RestorableCheckpoint};
+use message::{Head, Log, RestorableCheckpoint};
 use presence::Leaving;
-use received::Received;
 use recovery::Recovery;
 use refilling::{Refilling, Unconfirmed};
 use round::Round;
@@ -207,19 +199,17 @@ impl Protocol for Hc3i {
     const FIFO: bool = false;
 
     fn promises(config: &Config) -> Promises {
-        let promises = Promises::of_scope(config.scope).with(&[
+        let promises = Promises::of_scope(Scope::Cluster).with(&[
             Promise::Checkpoints,
             Promise::DenseNumbering,
             Promise::MaximalLine,
             Promise::DurableRestore,
+            Promise::ForcedBeforeDelivery,
+            Promise::Progress,
         ]);
         match config.forcing {
-            // Groups that take independent checkpoints may undo each other's messages endlessly.
-            Forcing::Never => promises,
-            Forcing::EveryMessage => promises.with(&[Promise::ForcedBeforeDelivery, Promise::Progress]),
-            Forcing::News => {
-                promises.with(&[Promise::ForcedBeforeDelivery, Promise::Progress, Promise::ForcedByNews])
-            }
+            Forcing::EveryMessage => promises,
+            Forcing::News => promises.with(&[Promise::ForcedByNews]),
         }
     }
 
@@ -233,9 +223,9 @@ impl Protocol for Hc3i {
     fn start(start: LifeStart<Config>, now: Time, host: &mut ProtocolHost) -> Self {
         let LifeStart { me, life, boot, membership, config, record, .. } = start;
         let is_rank = membership.member(me).role == Role::RANK;
-        let cluster = config.scope.group_of(&membership, me);
-        let members = if is_rank { config.scope.members(&membership, cluster) } else { Arc::from([]) };
-        let clusters = config.scope.groups(&membership);
+        let cluster = Scope::Cluster.group_of(&membership, me);
+        let members = if is_rank { Scope::Cluster.members(&membership, cluster) } else { Arc::from([]) };
+        let clusters = Scope::Cluster.groups(&membership);
         let first_life = life == Life(1);
         let coordinates = members.first() == Some(&me);
         let mut this = Hc3i {
@@ -466,11 +456,7 @@ impl Hc3i {
 
     /// Sends a message to all other members.
     fn broadcast(&self, message: Control, host: &mut ProtocolHost) {
-        match self.config.scope {
-            Scope::Process => {}
-            Scope::Cluster => host.control(To::Cluster(ClusterId(self.cluster.0)), message),
-            Scope::Federation => unreachable!("HC3I never treats the whole federation as one cluster"),
-        }
+        host.control(To::Cluster(ClusterId(self.cluster.0)), message);
     }
 
     /// Sends a message to the coordinator, which may be this process.
@@ -491,14 +477,14 @@ impl Hc3i {
         }
     }
 
-    /// Returns the cluster of a process, in the protocol's own numbering of clusters.
+    /// Returns the cluster of a process.
     #[inline]
     fn cluster_of(&self, process: ProcessId) -> GroupId {
-        self.config.scope.group_of(&self.membership, process)
+        Scope::Cluster.group_of(&self.membership, process)
     }
 
     fn members_of(&self, cluster: GroupId) -> Arc<[ProcessId]> {
-        self.config.scope.members(&self.membership, cluster)
+        Scope::Cluster.members(&self.membership, cluster)
     }
 
     fn clusters(&self) -> impl Iterator<Item = GroupId> + use<> {

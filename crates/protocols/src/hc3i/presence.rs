@@ -12,7 +12,7 @@
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
-use faultline_core::{Claim, ClusterId, GroupId, Incarnation, Membership, Presence, ProcessId, Scope, Time};
+use faultline_core::{Claim, ClusterId, GroupId, Incarnation, Membership, Presence, ProcessId, Time};
 
 use super::config::Rule;
 use super::message::Control;
@@ -39,10 +39,7 @@ impl Leaving {
 
 impl Hc3i {
     pub(super) fn presence(&self, cluster: GroupId) -> Presence {
-        match self.config.scope {
-            Scope::Cluster => self.membership.presence(ClusterId(cluster.0)),
-            Scope::Process | Scope::Federation => Presence::Permanent,
-        }
+        self.membership.presence(ClusterId(cluster.0))
     }
 
     /// Iterates over the other clusters that are present.
@@ -52,7 +49,7 @@ impl Hc3i {
 
     /// Detects clusters that have joined or left.
     pub(super) fn watch_presence(&mut self, old: &Membership, now: Time, host: &mut ProtocolHost) {
-        if self.config.scope != Scope::Cluster || Arc::ptr_eq(&old.clusters, &self.membership.clusters) {
+        if Arc::ptr_eq(&old.clusters, &self.membership.clusters) {
             return;
         }
         let mut purges = false;
@@ -146,7 +143,7 @@ impl Hc3i {
         };
         let is_permanent = self.kept.first().is_some_and(|kept| kept.position.sn >= left_at);
         if (is_permanent || !self.obeys(Rule::LeavesPermanently))
-            && (self.log.len() == 0 || !self.obeys(Rule::LeavesUnlogged))
+            && (self.log.is_empty() || !self.obeys(Rule::LeavesUnlogged))
         {
             let incarnation = self.position.incarnation;
             self.send_to_coordinator(Control::Unwanted { incarnation }, now, host);

@@ -12,8 +12,7 @@ use faultline_core::{
 
 use super::checkpoint::Part;
 use super::config::{Defect, Rule};
-use super::log::Log;
-use super::message::{Control, Epoch, Head, RecoveryReport, RollbackTarget};
+use super::message::{Control, Epoch, Head, Log, RecoveryReport, RollbackTarget};
 use super::presence::Leaving;
 use super::{Hc3i, Image, Phase, ProtocolHost, Waiter, placement};
 

@@ -3,6 +3,8 @@
 //!
 //! | file | purpose |
 //! | --- | --- |
+//! | `history` | the rollbacks of all groups, what a state depends on, and the recovery line |
+//! | `sender_log`, `received` | the messages that a process has sent to other groups and received from them, if rollbacks propagate |
 //! | `writes` | writes images to this process's storage until they are durable |
 //! | `reads` | reads each image once for all requesters |
 //! | `replication` | makes an image durable here and at its holders: the owner's side of a replica |
@@ -29,15 +31,18 @@ mod draining;
 mod frozen;
 mod gathering;
 pub(crate) mod group;
+mod history;
 pub(crate) mod logs;
 mod options;
 mod pairs;
 pub(crate) mod phases;
 mod reads;
+mod received;
 mod refill;
 mod replication;
 mod rule;
 mod schedule;
+mod sender_log;
 mod solo;
 mod survey;
 #[cfg(test)]
@@ -52,15 +57,19 @@ pub(crate) use draining::{DrainRules, Draining};
 pub(crate) use frozen::{Frozen, FrozenRules};
 pub use frozen::{InTransit, Interval};
 pub(crate) use gathering::Gathering;
+pub use history::{Delivered, GroupHistory, History};
+pub(crate) use history::{raise, recovery_line};
 pub use options::{LoggingOptions, Options};
 pub(crate) use options::{promises, view};
 pub use pairs::ChannelReport;
 pub(crate) use pairs::{PairRules, Pairs};
 pub(crate) use reads::Reads;
+pub use received::Received;
 pub(crate) use refill::Refill;
 pub(crate) use replication::{Replication, Requires};
 pub(crate) use rule::rules;
 pub(crate) use schedule::Schedule;
+pub use sender_log::{Log, LogEntry};
 pub(crate) use solo::Solo;
 pub(crate) use survey::{Parts, Survey};
 pub(crate) use writes::Writes;

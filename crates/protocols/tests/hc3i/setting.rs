@@ -2,7 +2,7 @@
 
 use faultline_checker::Property;
 use faultline_core::{Claim, ClusterId, Packet, ProcessId, Sn, Span};
-use faultline_protocols::hc3i::{CollectBy, Config, Defects, Forcing, Hc3i, Piggyback, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{CollectBy, Config, Defects, Forcing, Hc3i, Piggyback, ReplicateTo};
 
 use crate::harness::{Federation as AnyFederation, Flight, p};
 
@@ -22,7 +22,6 @@ pub(crate) fn config(defects: Defects) -> Config {
         collect_by: CollectBy::Initiator,
         replicas: 1,
         replicate_to: ReplicateTo::OtherCluster,
-        scope: Scope::Cluster,
         piggyback: Piggyback::Sn,
         forcing: Forcing::News,
         retry_every: RETRY,

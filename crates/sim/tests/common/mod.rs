@@ -7,7 +7,7 @@ use faultline_core::{
     Cluster, ClusterId, Fault, FaultNo, Life, Member, Membership, MembershipVersion, Node, NodeConfig,
     NodeId, PlannedFault, ProcessId, Role, Span, Trigger,
 };
-use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo};
 use faultline_sim::{Config, Links};
 use faultline_workloads::Workload;
 
@@ -55,7 +55,6 @@ pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
         collect_by: hc3i::CollectBy::Initiator,
         replicas: 1,
         replicate_to: ReplicateTo::OtherCluster,
-        scope: Scope::Cluster,
         piggyback: hc3i::Piggyback::Sn,
         forcing: hc3i::Forcing::News,
         retry_every: Span::from_millis(100),

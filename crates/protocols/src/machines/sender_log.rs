@@ -1,28 +1,28 @@
-//! The sender's log of messages between clusters (section 3.3). Part of every checkpoint.
+//! The sender's log of messages to other groups, if receivers acknowledge each delivery with the position at which it
+//! happened (HC3I, section 3.3). Part of every checkpoint.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use faultline_core::{Footprint, MessageId, Payload, Position, ProcessId};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::message::Stamp;
 use crate::shared_list::{ItemIndex, Keyed, SharedList};
 
-/// One logged message to another cluster.
+/// One logged message to another group, with the stamp `S`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LogEntry {
+pub struct LogEntry<S> {
     /// Identity of the message.
     pub id: MessageId,
     /// The stamp of the first send. Re-sends carry the same stamp.
-    pub stamp: Stamp,
+    pub stamp: S,
     /// Content of the message.
     pub payload: Payload,
-    /// Position of the receiver's cluster when it delivered the message; `None` if it is not known.
+    /// Position of the receiver's group when it delivered the message; `None` if it is not known.
     pub acknowledged: Option<Position>,
 }
 
-impl Keyed for LogEntry {
+impl<S: Clone> Keyed for LogEntry<S> {
     type Key = (ProcessId, u32);
     fn key(&self) -> (ProcessId, u32) {
         (self.id.to, self.id.number)
@@ -31,16 +31,23 @@ impl Keyed for LogEntry {
 
 /// All messages that may have to be re-sent, by receiver and number. This key is unique within one branch of history.
 /// Logs of successive checkpoints share the entries that they have in common.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Log {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound(serialize = "S: Serialize + Clone", deserialize = "S: Deserialize<'de> + Clone"))]
+pub struct Log<S: Clone> {
     #[serde(serialize_with = "as_map", deserialize_with = "from_map")]
-    entries: SharedList<LogEntry>,
+    entries: SharedList<LogEntry<S>>,
     bytes: u64,
 }
 
-impl Log {
+impl<S: Clone> Default for Log<S> {
+    fn default() -> Self {
+        Log { entries: SharedList::default(), bytes: 0 }
+    }
+}
+
+impl<S: Clone> Log<S> {
     /// Adds a message to the log.
-    pub fn push(&mut self, entry: LogEntry) {
+    pub fn push(&mut self, entry: LogEntry<S>) {
         self.bytes += entry.payload.len() as u64;
         let key = entry.key();
         match self.entries.last_up_to(key) {
@@ -49,7 +56,7 @@ impl Log {
         }
     }
 
-    /// Records the position of the receiver's cluster at which a message was delivered. Ignores messages that are not
+    /// Records the position of the receiver's group at which a message was delivered. Ignores messages that are not
     /// in the log.
     pub fn acknowledge(&mut self, id: MessageId, position: Position) {
         if let Some(place) = self.entries.last_up_to((id.to, id.number))
@@ -60,7 +67,7 @@ impl Log {
     }
 
     /// Clears the acknowledgements of the entries for which `is_wanted` returns `true`, and returns these entries.
-    pub fn take_back(&mut self, is_wanted: impl Fn(&LogEntry) -> bool) -> Vec<LogEntry> {
+    pub fn take_back(&mut self, is_wanted: impl Fn(&LogEntry<S>) -> bool) -> Vec<LogEntry<S>> {
         let wanted: Vec<ItemIndex> =
             self.entries.places().filter(|(_, entry)| is_wanted(entry)).map(|(place, _)| place).collect();
         let forget = |place| {
@@ -84,7 +91,7 @@ impl Log {
     }
 
     /// Removes the entries for which `needed` returns `false`. Returns the number of entries removed.
-    pub fn retain(&mut self, needed: impl Fn(&LogEntry) -> bool) -> u32 {
+    pub fn retain(&mut self, needed: impl Fn(&LogEntry<S>) -> bool) -> u32 {
         let before = self.entries.len();
         let mut removed = 0;
         self.entries.retain(|entry| {
@@ -103,19 +110,28 @@ impl Log {
         self.entries.len() as u64
     }
 
+    /// Returns whether there are no messages.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Returns the payload of all messages, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Adds the log to a footprint, without contents that are too long to be stored in place.
-    pub(super) fn add_to(&self, footprint: &mut Footprint) {
+    pub(crate) fn add_to(&self, footprint: &mut Footprint) {
         self.entries.add_to(footprint);
     }
 }
 
 /// Serializes the entries in the form of a `BTreeMap`.
-fn as_map<S: Serializer>(entries: &SharedList<LogEntry>, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_map<S, Z>(entries: &SharedList<LogEntry<S>>, serializer: Z) -> Result<Z::Ok, Z::Error>
+where
+    S: Serialize + Clone,
+    Z: Serializer,
+{
     use serde::ser::SerializeMap;
     let mut map = serializer.serialize_map(Some(entries.len()))?;
     for entry in entries.iter() {
@@ -124,7 +140,11 @@ fn as_map<S: Serializer>(entries: &SharedList<LogEntry>, serializer: S) -> Resul
     map.end()
 }
 
-fn from_map<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SharedList<LogEntry>, D::Error> {
-    let entries = BTreeMap::<(ProcessId, u32), LogEntry>::deserialize(deserializer)?;
+fn from_map<'de, S, D>(deserializer: D) -> Result<SharedList<LogEntry<S>>, D::Error>
+where
+    S: Deserialize<'de> + Clone,
+    D: Deserializer<'de>,
+{
+    let entries = BTreeMap::<(ProcessId, u32), LogEntry<S>>::deserialize(deserializer)?;
     Ok(entries.into_values().collect())
 }

@@ -1,4 +1,4 @@
-//! The delivered messages from other clusters, and the position of each delivery. The table prevents duplicate
+//! The delivered messages from other groups, and the position of each delivery. The table prevents duplicate
 //! delivery, and provides the acknowledgement of a repeated message. Part of every checkpoint.
 
 use alloc::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Returns the position of the cluster when it delivered the message; `None` if it has not.
+    /// Returns the position of the group when it delivered the message; `None` if it has not.
     pub fn position(&self, id: MessageId) -> Option<Position> {
         let last = self.runs.last_up_to(id.from)?;
         let newest = self.runs.at(last);
@@ -70,7 +70,7 @@ impl Received {
     }
 
     /// Adds the table to a footprint.
-    pub(super) fn add_to(&self, footprint: &mut Footprint) {
+    pub(crate) fn add_to(&self, footprint: &mut Footprint) {
         self.runs.add_to(footprint);
     }
 }

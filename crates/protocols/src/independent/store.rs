@@ -1,0 +1,325 @@
+//! A process's storage: its own checkpoints, the replicas that it keeps for others, and the tables of rollbacks.
+//!
+//! The content is known from a single listing at the start of the life, and afterwards from the outcome of every
+//! operation. A holder answers whether or not it is recovering itself, since recovering processes may depend on each
+//! other.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Birth, Boot, ImageName, Incarnation, Input, ProcessId, Role, Time, To};
+
+use super::message::{Control, Epoch, Head};
+use super::{Config, Defect, Image, Independent, ProtocolHost, Rule, group_of, placement};
+use crate::machines::{GroupHistory, History, Reads, Refill, Writes};
+
+/// A result that concerns the process itself.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    /// One of its own checkpoints is durable here.
+    Durable(ImageName),
+    /// A checkpoint that it wanted to read; `None` if it is lost.
+    Read(ImageName, Option<Arc<Image>>),
+    /// Its own checkpoints that are durable here.
+    Listed(Epoch, Vec<(ImageName, Arc<Head>)>),
+    /// The tables are durable.
+    Recorded(Waiter),
+}
+
+/// What waits until the tables are durable.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Waiter {
+    /// This process's own rollback into this incarnation.
+    Rollback(Incarnation),
+    /// The confirmation of an alert: its sender, and its newest incarnation.
+    Alert(ProcessId, Incarnation),
+    /// An owner's rollbacks, recorded by a holder.
+    Hold(ProcessId, Incarnation),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    me: ProcessId,
+    /// The rollbacks that this process has carried out or been alerted to, and the collections.
+    pub(super) history: History,
+    /// The rollbacks of the owners whose checkpoints are kept here. They are kept separate from `history`, where they
+    /// would mask the alerts that follow.
+    notes: History,
+    /// Number of times that the tables were recorded in this life.
+    version: u64,
+    waiters: Vec<(u64, Waiter)>,
+    is_listed: bool,
+    here: BTreeMap<ImageName, Arc<Head>>,
+    pub(super) writes: Writes<Independent>,
+    reads: Reads<ProcessId>,
+    /// Inquiries that wait for writes.
+    inquiries: Vec<(ProcessId, Epoch)>,
+    /// Requests that arrived before the listing.
+    early: Vec<(ProcessId, Control)>,
+    refill: Refill,
+    confirms_on_arrival: bool,
+    refuses_refill: bool,
+}
+
+impl Store {
+    pub(super) fn new(birth: &Birth<Config>, host: &mut ProtocolHost) -> Store {
+        let Birth { me, boot, membership, config, record, .. } = birth;
+        host.list();
+        // A record that cannot be decoded counts as lost: holders and others supply the tables.
+        let tables = record.as_deref().and_then(|it| postcard::from_bytes(it).ok()).unwrap_or_default();
+        let (history, notes): (History, History) = tables;
+        let owns = membership.member(*me).role == Role::RANK;
+        let owners = placement(config).owners(membership, *me);
+        let mut store = Store {
+            me: *me,
+            history,
+            notes,
+            version: 0,
+            waiters: Vec::new(),
+            is_listed: false,
+            here: BTreeMap::new(),
+            writes: Writes::default(),
+            reads: Reads::default(),
+            inquiries: Vec::new(),
+            early: Vec::new(),
+            refill: Refill::new(*boot, owns, owners),
+            confirms_on_arrival: config.defects.has(Defect::StoredOnArrival),
+            refuses_refill: !config.defects.obeys(Rule::RefillsHolders),
+        };
+        if *boot == Boot::Replaced {
+            store.refill.report(host);
+        }
+        store
+    }
+
+    /// Records the tables durably. Returns through [`Event::Recorded`] once they are.
+    pub(super) fn record(&mut self, waiter: Option<Waiter>, host: &mut ProtocolHost) {
+        self.version += 1;
+        self.waiters.extend(waiter.map(|it| (self.version, it)));
+        let tables = (&self.history, &self.notes);
+        let bytes = postcard::to_allocvec(&tables).expect("tables of numbers can be encoded");
+        host.record(self.version, bytes.into());
+    }
+
+    /// Handles an input that concerns the storage. Ignores other inputs. `retry_at` is the time at which a refused write
+    /// is repeated.
+    pub(super) fn handle(
+        &mut self,
+        input: Input<Independent>,
+        retry_at: Time,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) -> Vec<Event> {
+        match input {
+            Input::Image { image, .. } => self.replica_arrived(image, host),
+            Input::Persisted(name) => return self.persisted(name, host),
+            Input::PersistFailed(name) => {
+                self.writes.refused(name, retry_at);
+                return self.answer_inquiries(host);
+            }
+            Input::Read { name, image } => return self.image_read(name, image, host),
+            Input::Listed(images) => {
+                self.is_listed = true;
+                self.here.extend(images);
+                for (from, message) in core::mem::take(&mut self.early) {
+                    self.handle_message(from, message, host);
+                }
+                return self.answer_inquiries(host);
+            }
+            Input::Recorded { version } => return self.recorded(version, host),
+            Input::Timeout => self.writes.retry(now, host),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    /// Handles a message to a holder, or to an owner from its holder.
+    pub(super) fn handle_message(
+        &mut self,
+        from: ProcessId,
+        message: Control,
+        host: &mut ProtocolHost,
+    ) -> Vec<Event> {
+        match message {
+            Control::Hold { .. } if !self.is_listed => self.early.push((from, message)),
+            Control::Hold { past, names } => self.hold(from, &past, &names, host),
+            Control::Inquire(epoch) => return self.inquire(from, epoch, host),
+            Control::Fetch(name) => self.reads.request(name, from, host),
+            Control::Refused(name) => self.settled(name, host),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    // ---- Replicas.
+
+    /// Handles an owner's list: removes what the owner no longer needs, confirms the replicas that are here, and requests
+    /// the others.
+    fn hold(&mut self, owner: ProcessId, past: &GroupHistory, names: &[ImageName], host: &mut ProtocolHost) {
+        self.notes.extend(group_of(owner), past);
+        let notes = self.notes.of(group_of(owner));
+        self.remove_useless(owner, &notes, host);
+        // An older list may arrive after a newer one.
+        for &name in names.iter().filter(|name| !is_useless(**name, &notes)) {
+            if self.here.contains_key(&name) {
+                host.control(To::One(owner), Control::Stored(name));
+            } else if !self.refuses_refill {
+                self.refill.wants([name]);
+                if !self.writes.contains(name) {
+                    host.control(To::One(owner), Control::Fetch(name));
+                }
+            }
+        }
+        self.record(Some(Waiter::Hold(owner, past.known())), host);
+    }
+
+    /// Handles a replica from its owner.
+    fn replica_arrived(&mut self, image: Arc<Image>, host: &mut ProtocolHost) {
+        let name = image.name;
+        if self.here.contains_key(&name) {
+            host.control(To::One(name.owner), Control::Stored(name));
+        } else if is_useless(name, &self.notes.of(group_of(name.owner))) {
+            self.settled(name, host); // A newer list has overtaken it.
+        } else {
+            if self.confirms_on_arrival {
+                host.control(To::One(name.owner), Control::Stored(name));
+            }
+            self.write(image, host);
+        }
+    }
+
+    /// Writes an image, unless it is here or being written.
+    pub(super) fn write(&mut self, image: Arc<Image>, host: &mut ProtocolHost) {
+        if !self.here.contains_key(&image.name) && !self.writes.contains(image.name) {
+            self.writes.write(image, host);
+        }
+    }
+
+    fn persisted(&mut self, name: ImageName, host: &mut ProtocolHost) -> Vec<Event> {
+        let mut events = Vec::new();
+        if let Some(image) = self.writes.finished(name) {
+            self.here.insert(name, image.head.clone());
+            if name.owner == self.me {
+                events.push(Event::Durable(name));
+            } else {
+                host.control(To::One(name.owner), Control::Stored(name));
+                self.settled(name, host);
+            }
+        } else if !self.here.contains_key(&name) {
+            host.delete(name); // It became useless while it was being written.
+        }
+        events.append(&mut self.answer_inquiries(host));
+        events
+    }
+
+    /// Ends the wait for a replica, which is now here or unavailable.
+    fn settled(&mut self, name: ImageName, host: &mut ProtocolHost) {
+        self.refill.settled(name);
+        self.refill.report(host);
+    }
+
+    /// Records that this process has its own checkpoints again.
+    pub(super) fn has_own(&mut self, host: &mut ProtocolHost) {
+        self.refill.has_own();
+        self.refill.report(host);
+    }
+
+    /// Removes the checkpoints of `owner` that no recovery can need.
+    pub(super) fn remove_useless(&mut self, owner: ProcessId, past: &GroupHistory, host: &mut ProtocolHost) {
+        let is_useless = |name: &ImageName| name.owner == owner && is_useless(*name, past);
+        // A removal takes effect after the writes before it.
+        self.writes.names().filter(|it| is_useless(it)).for_each(|&it| host.delete(it));
+        self.writes.forget(is_useless);
+        self.here.retain(|name, _| {
+            let is_useless = is_useless(name);
+            if is_useless {
+                host.delete(*name);
+            }
+            !is_useless
+        });
+    }
+
+    // ---- Reads and inquiries.
+
+    /// Reads one of this process's own checkpoints.
+    pub(super) fn read(&mut self, name: ImageName, host: &mut ProtocolHost) {
+        self.reads.request(name, self.me, host);
+    }
+
+    fn image_read(
+        &mut self,
+        name: ImageName,
+        image: Option<Arc<Image>>,
+        host: &mut ProtocolHost,
+    ) -> Vec<Event> {
+        if image.is_none() {
+            // The image is lost or damaged, and must not be relied on.
+            self.here.remove(&name);
+            host.delete(name);
+        }
+        let mut events = Vec::new();
+        for reader in self.reads.finished(name) {
+            match &image {
+                _ if reader == self.me => events.push(Event::Read(name, image.clone())),
+                Some(image) => host.send_image(reader, image.clone()),
+                None => host.control(To::One(reader), Control::Refused(name)),
+            }
+        }
+        events
+    }
+
+    /// Handles a recovering owner's question which of its checkpoints are durable here. The owner may be this process.
+    pub(super) fn inquire(&mut self, owner: ProcessId, epoch: Epoch, host: &mut ProtocolHost) -> Vec<Event> {
+        self.inquiries.retain(|&(it, _)| it != owner);
+        self.inquiries.push((owner, epoch));
+        self.answer_inquiries(host)
+    }
+
+    /// Answers the inquiries of owners whose images are not being written. Refused writes for these owners are not
+    /// repeated: a recovery decides anew what should be stored.
+    fn answer_inquiries(&mut self, host: &mut ProtocolHost) -> Vec<Event> {
+        let mut events = Vec::new();
+        if !self.is_listed || self.inquiries.is_empty() {
+            return events;
+        }
+        let Store { inquiries, writes, here, notes, me, .. } = self;
+        writes.forget_refused(|name| inquiries.iter().any(|&(owner, _)| owner == name.owner));
+        inquiries.retain(|&(owner, epoch)| {
+            if writes.names().any(|name| name.owner == owner) {
+                return true;
+            }
+            let of_owner = here.iter().filter(|(name, _)| name.owner == owner);
+            let parts = of_owner.map(|(&name, head)| (name, head.clone())).collect();
+            if owner == *me {
+                events.push(Event::Listed(epoch, parts));
+            } else {
+                let past = notes.of(group_of(owner));
+                host.control(To::One(owner), Control::Report { epoch, past, parts });
+            }
+            false
+        });
+        events
+    }
+
+    fn recorded(&mut self, version: u64, host: &mut ProtocolHost) -> Vec<Event> {
+        let mut events = Vec::new();
+        let due = self.waiters.partition_point(|&(wanted, _)| wanted <= version);
+        for (_, waiter) in self.waiters.drain(..due) {
+            match waiter {
+                Waiter::Hold(owner, incarnation) => {
+                    host.control(To::One(owner), Control::Noted(incarnation));
+                    self.refill.owner_reported(owner);
+                    self.refill.report(host);
+                }
+                other => events.push(Event::Recorded(other)),
+            }
+        }
+        events
+    }
+}
+
+/// Returns whether no recovery can need a checkpoint, because its owner has undone or collected it.
+fn is_useless(name: ImageName, past: &GroupHistory) -> bool {
+    name.sn < past.collected.position.sn || past.undid_checkpoint(name.position())
+}
