@@ -3,6 +3,8 @@
 //! Events that are available together are handled as a batch. The external effects of a batch (packets,
 //! storage, jobs, reports) take place after its facts have been handed to the operating system, so that a
 //! kill loses no fact that had an effect.
+//!
+//! While the main thread waits for an input, the threads that run jobs handle the results of these jobs ([`jobs`]).
 
 mod handler;
 mod jobs;
