@@ -10,7 +10,7 @@ use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::{Partition, PartitionConfig, Program, TaskProcess, TaskProcessConfig, TaskProtocol};
 
 /// The type of a federation's processes: a composite of a protocol and a program.
-pub trait Hosted: Process<Config: Send + Sync> + Clone + Debug + 'static {
+pub trait Hosted: Process<Config: Send + Sync> + Clone + Debug + Send + 'static {
     /// Returns the promises of the process's protocol with these parameters.
     fn promises(config: &Self::Config) -> Promises;
 
@@ -32,8 +32,8 @@ pub trait Hosted: Process<Config: Send + Sync> + Clone + Debug + 'static {
 
 impl<P, A> Hosted for Node<P, A>
 where
-    P: Protocol<Config: Send + Sync> + 'static,
-    A: Application<Config: Send + Sync> + 'static,
+    P: Protocol<Config: Send + Sync> + Send + 'static,
+    A: Application<Config: Send + Sync> + Send + 'static,
 {
     fn promises(config: &NodeConfig<P, A>) -> Promises {
         Promises::of::<P>(&config.protocol)
@@ -56,7 +56,7 @@ where
 /// Every rank ends with the result of the program, whichever rank computed each task.
 impl<P, G> Hosted for TaskProcess<P, G>
 where
-    P: TaskProtocol<Config: Send + Sync> + 'static,
+    P: TaskProtocol<Config: Send + Sync> + Send + 'static,
     G: Program,
 {
     fn promises(config: &TaskProcessConfig<P, G>) -> Promises {
@@ -76,7 +76,7 @@ where
 /// Every rank ends with the result of the program, whichever rank ran each partition.
 impl<P, G> Hosted for Partition<P, G>
 where
-    P: PartitionProtocol<Config: Send + Sync> + 'static,
+    P: PartitionProtocol<Config: Send + Sync> + Send + 'static,
     G: Program,
 {
     fn promises(config: &PartitionConfig<P, G>) -> Promises {

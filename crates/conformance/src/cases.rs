@@ -262,6 +262,15 @@ pub fn a_crash_keeps_what_was_durable_and_nothing_else(driver: &mut impl Driver)
 /// A process halts at the fact that triggers a fault: earlier actions are complete, later ones have not
 /// begun. If the process is released, it performs the rest.
 pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
+    expect_halt_at_second_mark(driver, &[]);
+}
+
+/// A process halts in the same way at the actions that result from a job.
+pub fn a_process_halts_between_two_actions_after_a_job(driver: &mut impl Driver) {
+    expect_halt_at_second_mark(driver, &[Act::Compute(0, Span::from_millis(20)), Act::Settle]);
+}
+
+fn expect_halt_at_second_mark(driver: &mut impl Driver, before: &[Act]) {
     let acts = [
         Act::Mark,
         Act::Persist(1, 100),
@@ -271,6 +280,7 @@ pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
         Act::Send(P1, 3),
         Act::Mark,
     ];
+    let acts = [before, &acts].concat();
     let at_second_mark = mark(P0, 2);
 
     let mut scenario = Scenario::new(&[2], Span::from_millis(800));

@@ -35,6 +35,7 @@ macro_rules! conformance_tests {
             storage_actions_complete_in_order
             a_crash_keeps_what_was_durable_and_nothing_else
             a_process_halts_between_two_actions
+            a_process_halts_between_two_actions_after_a_job
             a_fault_is_in_force_before_its_trigger_resumes
             a_fault_is_in_force_even_at_a_paused_process
             lost_storage_is_empty_and_the_loss_is_remembered

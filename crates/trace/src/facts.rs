@@ -30,13 +30,19 @@ const RECORD_HEADER_LEN: usize = 8;
 const LONGEST_BODY: usize = 0x00FF_FFFF;
 /// The size in bytes at which the buffer is flushed automatically.
 const FLUSH_AT: usize = 64 * 1024;
+/// The number of written bytes at which they become part of the seal's digest. Many short pieces would take several
+/// times as long, and a process writes a piece before each message.
+const DIGEST_AT: usize = 16 * 1024;
 
 /// Writes the facts of one life. The writer is buffered: a process flushes before any externally visible
 /// action, so that a fact with visible effects is never lost with the process.
 #[derive(Debug)]
 pub struct FactsWriter<W: Write> {
     out: W,
+    /// Bytes that are not part of the digest yet.
     buffer: Vec<u8>,
+    /// How many of these bytes have been written.
+    written: usize,
     facts: u64,
     sealer: Sealer,
 }
@@ -48,7 +54,7 @@ impl<W: Write> FactsWriter<W> {
         buffer.extend(MAGIC);
         buffer.extend(process.0.to_le_bytes());
         buffer.extend(life.0.to_le_bytes());
-        FactsWriter { out, buffer, facts: 0, sealer: Sealer::default() }
+        FactsWriter { out, buffer, written: 0, facts: 0, sealer: Sealer::default() }
     }
 
     /// Continues a file whose content so far is `bytes`, with this many facts. `out` receives everything
@@ -56,7 +62,7 @@ impl<W: Write> FactsWriter<W> {
     pub(crate) fn resume(out: W, bytes: &[u8], facts: u64) -> Self {
         let mut sealer = Sealer::default();
         sealer.update(bytes);
-        FactsWriter { out, buffer: Vec::with_capacity(4096), facts, sealer }
+        FactsWriter { out, buffer: Vec::with_capacity(4096), written: 0, facts, sealer }
     }
 
     /// Appends a fact, reported at `at` by the clock of its driver.
@@ -67,7 +73,7 @@ impl<W: Write> FactsWriter<W> {
     pub fn write(&mut self, at: Time, fact: &Fact) -> io::Result<()> {
         append_record(&mut self.buffer, &(at, fact))?;
         self.facts += 1;
-        if self.buffer.len() >= FLUSH_AT { self.flush() } else { Ok(()) }
+        if self.buffer.len() - self.written >= FLUSH_AT { self.flush() } else { Ok(()) }
     }
 
     /// Hands everything to the operating system, which keeps it even if the process is killed.
@@ -76,10 +82,18 @@ impl<W: Write> FactsWriter<W> {
     ///
     /// Fails if the buffer could not be written.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.out.write_all(&self.buffer)?;
+        self.out.write_all(&self.buffer[self.written..])?;
+        self.written = self.buffer.len();
+        if self.written >= DIGEST_AT {
+            self.add_to_digest();
+        }
+        self.out.flush()
+    }
+
+    fn add_to_digest(&mut self) {
         self.sealer.update(&self.buffer);
         self.buffer.clear();
-        self.out.flush()
+        self.written = 0;
     }
 
     /// Flushes, and ends the stream with its seal. Nothing may be written afterwards.
@@ -89,6 +103,7 @@ impl<W: Write> FactsWriter<W> {
     /// Fails if the buffer or the seal could not be written.
     pub fn seal(&mut self) -> io::Result<()> {
         self.flush()?;
+        self.add_to_digest();
         self.out.write_all(&self.sealer.seal(SealedBy::Process, self.facts, false).to_bytes())?;
         self.out.flush()
     }
@@ -331,6 +346,21 @@ mod tests {
         stream[3..].iter().for_each(|(at, fact)| writer.write(*at, fact).unwrap());
         writer.seal().unwrap();
         assert_eq!([bytes, rest].concat(), file(&stream));
+    }
+
+    #[test]
+    fn a_seal_covers_many_pieces_like_one() {
+        let stream: Stream = (0..200).flat_map(|_| facts().iter().cloned().collect::<Vec<_>>()).collect();
+        let whole = file(&stream);
+        assert!(whole.len() > 2 * DIGEST_AT);
+        let mut pieces = Vec::new();
+        let mut writer = FactsWriter::new(&mut pieces, ProcessId(7), Life(2));
+        for (at, fact) in &stream {
+            writer.write(*at, fact).unwrap();
+            writer.flush().unwrap();
+        }
+        writer.seal().unwrap();
+        assert_eq!(pieces, whole);
     }
 
     #[test]

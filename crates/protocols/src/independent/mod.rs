@@ -30,7 +30,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Footprint, Gauges, Host, Input, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role,
+    LifeStart, Footprint, Gauges, Host, Input, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role,
     Scope, Span, Time,
 };
 
@@ -188,11 +188,11 @@ impl Protocol for Independent {
         config.placement.server().into_iter().collect()
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let store = Store::new(&birth, host);
-        Independent(match birth.membership.member(birth.me).role {
-            Role::RANK => Process::Rank(Box::new(Rank::start(birth, store, now, host))),
-            _ => Process::Server(Box::new(store), birth.config.retry_every),
+    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let store = Store::new(&start, host);
+        Independent(match start.membership.member(start.me).role {
+            Role::RANK => Process::Rank(Box::new(Rank::start(start, store, now, host))),
+            _ => Process::Server(Box::new(store), start.config.retry_every),
         })
     }
 

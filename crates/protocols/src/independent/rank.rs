@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Birth, Cause, Claim, Gauges, Input, Life, Membership, MessageId, Payload, Position, ProcessId,
+    Attempt, LifeStart, Cause, Claim, Gauges, Input, Life, Membership, MessageId, Payload, Position, ProcessId,
     Role, Snapshot, Span, Time, To, Vectors,
 };
 
@@ -81,8 +81,8 @@ pub(super) struct Arrival {
 }
 
 impl Rank {
-    pub(super) fn start(birth: Birth<Config>, store: Store, now: Time, host: &mut ProtocolHost) -> Rank {
-        let Birth { me, life, membership, config, .. } = birth;
+    pub(super) fn start(start: LifeStart<Config>, store: Store, now: Time, host: &mut ProtocolHost) -> Rank {
+        let LifeStart { me, life, membership, config, .. } = start;
         let cluster = membership.cluster_of(me);
         let mut every = config.checkpoint_every[cluster.index()];
         if config.defects.has(Defect::CheckpointsTwiceAsOften) {

@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Birth, Boot, ImageName, Incarnation, Input, ProcessId, Role, Time, To};
+use faultline_core::{LifeStart, Boot, ImageName, Incarnation, Input, ProcessId, Role, Time, To};
 
 use super::message::{Control, Epoch, Head};
 use super::{Config, Defect, Image, Independent, ProtocolHost, Rule, group_of, placement};
@@ -63,8 +63,8 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(birth: &Birth<Config>, host: &mut ProtocolHost) -> Store {
-        let Birth { me, boot, membership, config, record, .. } = birth;
+    pub(super) fn new(start: &LifeStart<Config>, host: &mut ProtocolHost) -> Store {
+        let LifeStart { me, boot, membership, config, record, .. } = start;
         host.list();
         // A record that cannot be decoded counts as lost: holders and others supply the tables.
         let tables = record.as_deref().and_then(|it| postcard::from_bytes(it).ok()).unwrap_or_default();

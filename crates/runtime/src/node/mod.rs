@@ -181,7 +181,10 @@ impl NodeOptions {
 /// # Errors
 ///
 /// Fails if the node cannot start or continue.
-pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -> Result<(), NodeError> {
+pub fn run<P: Process + Send + 'static>(
+    options: NodeOptions,
+    config: Arc<P::Config>,
+) -> Result<(), NodeError> {
     // A stopped process would not detect that the supervisor has disconnected.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(NodeError::Parent)?;
     // The parent may have exited before this call.
@@ -208,7 +211,7 @@ pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -
     result
 }
 
-async fn host<P: Process + 'static>(
+async fn host<P: Process + Send + 'static>(
     options: NodeOptions,
     secret: Secret,
     config: Arc<P::Config>,
@@ -231,7 +234,7 @@ async fn host<P: Process + 'static>(
     let stored = move |done| {
         drop(events_in.send(match done {
             Ok(event) => Stimulus::Event(event),
-            Err(error) => Stimulus::Broken(error),
+            Err(error) => Stimulus::Broken(EngineError::Storage(error)),
         }));
     };
     let packets_in = inbox_in.clone();

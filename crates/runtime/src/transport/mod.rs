@@ -1,6 +1,6 @@
 //! Packets between nodes: the emulated link, the session between two lives, and the connection that carries it.
 //!
-//! Everything runs on the node's single thread. The engine puts a packet into the delay line of its receiver. Once the
+//! Everything runs on the node's main thread. The engine puts a packet into the delay line of its receiver. Once the
 //! packet is due, it moves to the session, and from there directly into the socket. A separate task is needed only
 //! while a packet waits for its time, or for space in the socket.
 

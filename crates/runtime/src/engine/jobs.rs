@@ -1,0 +1,213 @@
+//! Runs the jobs of a process on threads of their own.
+//!
+//! A thread whose job has returned handles this event itself, and runs the next job. As long as a process only
+//! computes, no other thread has to be woken, and the process continues on the same core.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use faultline_core::process::In;
+use faultline_core::{Event, Job, JobNo, Process};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::Stimulus;
+use super::handler::EventHandler;
+use crate::clock::{Clock, pause};
+
+/// The part of the engine that the main thread shares with the threads that run jobs.
+pub(super) struct JobRunner<P: Process> {
+    clock: Clock,
+    runtime: Handle,
+    inbox: mpsc::UnboundedSender<Stimulus<P>>,
+    /// The handler, unless the main thread is using it or an error has ended it.
+    handler: Mutex<Option<Box<EventHandler<P>>>>,
+    /// Whether the main thread is using the handler, or waits for it. A thread with many short jobs would otherwise
+    /// hold the lock most of the time.
+    is_main_active: AtomicBool,
+}
+
+/// Reports that the thread panicked.
+struct PanicReport<'a, P: Process>(&'a mpsc::UnboundedSender<Stimulus<P>>);
+
+impl<P: Process> Drop for PanicReport<'_, P> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            drop(self.0.send(Stimulus::Panicked));
+        }
+    }
+}
+
+impl<P: Process + Send + 'static> JobRunner<P> {
+    /// Creates a runner whose threads come from `runtime`.
+    pub(super) fn new(
+        clock: Clock,
+        runtime: Handle,
+        inbox: mpsc::UnboundedSender<Stimulus<P>>,
+        handler: EventHandler<P>,
+    ) -> Arc<JobRunner<P>> {
+        let handler = Mutex::new(Some(Box::new(handler)));
+        Arc::new(JobRunner { clock, runtime, inbox, handler, is_main_active: AtomicBool::new(false) })
+    }
+
+    /// Takes the handler. Until it is [given back](Self::give_back), results of jobs go to the inbox. Returns `None` if
+    /// an error has ended the handler; the error is in the inbox.
+    pub(super) fn take(&self) -> Option<Box<EventHandler<P>>> {
+        self.is_main_active.store(true, Ordering::Relaxed);
+        self.handler().take()
+    }
+
+    /// Lets the threads that run jobs use the handler.
+    pub(super) fn give_back(&self, handler: Box<EventHandler<P>>) {
+        *self.handler() = Some(handler);
+        self.is_main_active.store(false, Ordering::Relaxed);
+    }
+
+    fn handler(&self) -> MutexGuard<'_, Option<Box<EventHandler<P>>>> {
+        self.handler.lock().expect("no thread has panicked while it handled an event")
+    }
+
+    /// Runs a job in parallel with the process.
+    pub(super) fn start(self: &Arc<Self>, no: JobNo, job: P::Job) {
+        let this = self.clone();
+        self.runtime.spawn_blocking(move || this.work(no, job));
+    }
+
+    /// Runs a job, and then all jobs that result from it. Each job takes at least its stated time.
+    fn work(self: Arc<Self>, no: JobNo, job: P::Job) {
+        let _report = PanicReport(&self.inbox);
+        let mut next = Some((no, job));
+        while let Some((no, job)) = next {
+            let end = self.clock.now() + job.cost();
+            let output = job.run();
+            pause(end.since(self.clock.now()));
+            next = self.handle(Event::Computed(no, output));
+        }
+    }
+
+    /// Handles the result of a job, unless the main thread is using the handler. Returns another job for this thread,
+    /// if there is one.
+    fn handle(self: &Arc<Self>, computed: In<P>) -> Option<(JobNo, P::Job)> {
+        if self.is_main_active.load(Ordering::Relaxed) {
+            return self.leave_to_main_thread(Stimulus::Event(computed));
+        }
+        let mut slot = self.handler();
+        let Some(handler) = slot.as_mut().filter(|it| !it.is_halted()) else {
+            return self.leave_to_main_thread(Stimulus::Event(computed));
+        };
+        if let Err(error) = handler.handle(computed).and_then(|()| handler.settle()) {
+            *slot = None;
+            return self.leave_to_main_thread(Stimulus::Broken(error));
+        }
+        if handler.needs_main_thread() {
+            self.leave_to_main_thread(Stimulus::Settle);
+        }
+        let mut jobs = handler.jobs.drain(..);
+        let next = jobs.next();
+        jobs.for_each(|(no, job)| self.start(no, job));
+        next
+    }
+
+    fn leave_to_main_thread(&self, stimulus: Stimulus<P>) -> Option<(JobNo, P::Job)> {
+        // The receiver is closed only if the node exits.
+        drop(self.inbox.send(stimulus));
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_conformance::{Act, Probe, Script, Step, membership};
+    use faultline_core::{LifeStart, Boot, ClusterId, FactKind, FactKinds, Life, ProcessId, Span, Trigger};
+    use faultline_trace::FactsWriter;
+
+    use super::*;
+    use crate::engine::ReportedFacts;
+    use crate::storage::{Storage, StorageKind, StorageOptions};
+    use crate::transport::Identity;
+
+    type Inbox = mpsc::UnboundedReceiver<Stimulus<Probe<false>>>;
+
+    /// Returns a process that performs these actions at once, and nothing else for an hour, together with its first
+    /// job. The main thread knows the process's deadline, and is not using the process.
+    fn process(acts: &[Act]) -> (Arc<JobRunner<Probe<false>>>, Inbox) {
+        let (me, clock) = (ProcessId(0), Clock::start());
+        let step = |after, acts| Step { process: me, life: None, after, acts };
+        let steps = vec![step(Span::ZERO, acts.to_vec()), step(Span::from_secs(3600), Vec::new())];
+        let options = StorageOptions { kind: StorageKind::Memory, ..StorageOptions::default() };
+        let storage = Storage::open("unused".into(), Life(1), options, clock, |_| {}).unwrap();
+        let facts = FactsWriter::new(tempfile::tempfile().unwrap(), me, Life(1));
+        let identity = Identity { process: me, life: Life(1), cluster: ClusterId(0) };
+        let fact = FactKind::Protected;
+        let marks = Trigger::When { fact, cluster: None, process: None, occurrence: 1 };
+        let attention = ReportedFacts { follows: Vec::new(), watches: vec![marks] };
+        let (supervisor, _) = mpsc::unbounded_channel();
+        let mut handler = EventHandler::new(identity, clock, attention, storage, supervisor, facts, None);
+        let start = LifeStart {
+            me,
+            life: Life(1),
+            boot: Boot::Fresh,
+            membership: Arc::new(membership(&[2])),
+            config: Arc::new(Script { steps, ..Script::default() }),
+            record: None,
+            seed: 1,
+            facts: FactKinds::ALL,
+        };
+        handler.start(start).unwrap();
+        handler.settle().unwrap();
+        handler.alarm = handler.deadline();
+        let (inbox_in, inbox) = mpsc::unbounded_channel();
+        (JobRunner::new(clock, Handle::current(), inbox_in, handler), inbox)
+    }
+
+    fn start_jobs(runner: &Arc<JobRunner<Probe<false>>>) {
+        let jobs = std::mem::take(&mut runner.handler().as_mut().unwrap().jobs);
+        jobs.into_iter().for_each(|(no, job)| runner.start(no, job));
+    }
+
+    fn job(number: u32) -> [Act; 2] {
+        [Act::Compute(number, Span::ZERO), Act::Settle]
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_process_that_only_computes_does_not_need_the_main_thread() {
+        let acts = [&job(0)[..], &job(1), &job(2), &[Act::Send(ProcessId(1), 1)]].concat();
+        let (runner, mut inbox) = process(&acts);
+        start_jobs(&runner);
+        assert!(matches!(inbox.recv().await, Some(Stimulus::Settle)), "the message needs the main thread");
+        let handler = runner.take().unwrap();
+        assert_eq!(handler.packets.len(), 1, "the message follows the last of three jobs");
+        assert!(inbox.try_recv().is_err(), "no job needed the main thread");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_job_that_brings_the_deadline_forward_sets_the_alarm() {
+        let (runner, mut inbox) = process(&job(0));
+        runner.handler().as_mut().unwrap().alarm = None;
+        start_jobs(&runner);
+        assert!(matches!(inbox.recv().await, Some(Stimulus::Settle)), "the alarm is not set");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn results_wait_while_the_main_thread_uses_the_process() {
+        let (runner, mut inbox) = process(&job(0));
+        let mut handler = runner.take().unwrap();
+        handler.jobs.drain(..).for_each(|(no, job)| runner.start(no, job));
+        assert!(matches!(inbox.recv().await, Some(Stimulus::Event(Event::Computed(JobNo(0), _)))));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_halted_process_handles_no_results() {
+        let acts = [&job(0)[..], &[Act::Compute(1, Span::ZERO), Act::Mark, Act::Mark]].concat();
+        let (runner, mut inbox) = process(&acts);
+        start_jobs(&runner);
+        assert!(matches!(inbox.recv().await, Some(Stimulus::Settle)), "the halt needs the main thread");
+        assert!(matches!(inbox.recv().await, Some(Stimulus::Event(Event::Computed(JobNo(1), _)))));
+        let mut handler = runner.take().unwrap();
+        assert!(handler.is_halted());
+        handler.resume().unwrap();
+        assert!(handler.is_halted(), "the process halts again");
+        handler.resume().unwrap();
+        assert!(!handler.is_halted());
+    }
+}
