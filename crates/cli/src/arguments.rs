@@ -858,6 +858,9 @@ pub(crate) struct ExploreArguments {
     /// Stop after N distinct states
     #[arg(long, value_name = "N", default_value_t = 1_000_000, allow_negative_numbers = true, value_parser = number::<u64>(1..=1_000_000_000))]
     pub(crate) states: u64,
+    /// Search with J threads; does not affect the result. Default: number of cores
+    #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
+    pub(crate) jobs: Option<NonZero<usize>>,
     /// Enable a known defect of the protocol (requires a development build)
     #[arg(long, value_name = "NAME")]
     pub(crate) defect: Option<Defect>,

@@ -24,6 +24,7 @@ use serde::Serialize;
 use crate::arguments::{ExploreArguments, Format, Overtakings, StorageName};
 use crate::command_error::{CommandError, Exit};
 use crate::fuzz::available;
+use crate::paper::jobs;
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
 
@@ -35,6 +36,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
     let federation = subject(arguments)?;
     let programs = programs(arguments, &federation)?;
     let interrupted = interrupt::flag();
+    let jobs = jobs(arguments.jobs);
     let mut report = Report::new(&federation, arguments);
     if !arguments.quiet && arguments.format == Format::Text {
         output::print(&title(&report, &programs))?;
@@ -64,7 +66,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
             };
             let mut ticker = Ticker::new(arguments, overtakings, &interrupted);
             let Exploration { extent, end } =
-                search(&federation, program, bounds, arguments.defect, &mut |it| ticker.tick(it))
+                search(&federation, program, bounds, arguments.defect, jobs, &mut |it| ticker.tick(it))
                     .map_err(files::unfit)?;
             level.add(&extent);
             let (is_complete, found) = match end {

@@ -8,6 +8,8 @@ use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use zerocopy::IntoBytes as _;
+
 /// The key of a value.
 pub(crate) type Key = u128;
 
@@ -52,6 +54,11 @@ pub(crate) fn key_of_all(keys: impl IntoIterator<Item = Key>) -> Key {
         hasher.update(&key.to_le_bytes());
     }
     truncated(&hasher)
+}
+
+/// Returns the key of a sequence of numbers.
+pub(crate) fn key_of_words(words: &[u32]) -> Key {
+    truncated(blake3::Hasher::new().update(words.as_bytes()))
 }
 
 fn truncated(hasher: &blake3::Hasher) -> Key {

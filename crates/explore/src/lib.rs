@@ -2,7 +2,7 @@
 //! states of the protocol's own code.
 //!
 //! A run is a sequence of choices: which packet arrives, which write completes, which computation ends, which deadline
-//! expires, or which process fails next. Two states are the same if all processes have the same state and have reported
+//! expires, or which process fails next. Two states are the same if all processes have the same state and have stated
 //! the same facts, and the same steps are pending. The checker judges each complete run, as it judges any other run.
 //! Interleavings that lead to the same complete run are judged once.
 //!
@@ -11,22 +11,32 @@
 //! | `bounds` | the bounds of an exploration |
 //! | `federation` | the federation: its clusters, and its protocol with its options |
 //! | `program` | the application: a few messages in a fixed order |
-//! | `local` | one process with its storage, and the effects of events on it |
+//! | `local` | one process with its storage, and its reactions to events |
+//! | `contents` | the processes of one type, and the packets and jobs of their steps |
+//! | `tables` | all states of processes and of the supervisor, all steps, and their effects, by number |
+//! | `interned` | tables that several threads read and extend at the same time |
 //! | `state` | a state of the federation, and the choices that it offers |
 //! | `search` | the breadth-first search |
+//! | `independence` | which choices lead to the same state in both orders |
 //! | `replay` | the facts of a run, and its judgement |
 //! | `key` | keys of states |
 //!
 //! [The page on exploration](../../../docs/explore.md) describes what is explored and what is not.
 
 mod bounds;
+mod contents;
 mod federation;
+mod independence;
+mod interned;
 mod key;
 mod local;
 mod program;
 mod replay;
 mod search;
 mod state;
+mod tables;
+
+use std::num::NonZero;
 
 use faultline_api::Federation;
 use faultline_api::resource::Family;
@@ -35,6 +45,7 @@ use faultline_catalog::{
     with_valid_program,
 };
 use faultline_core::Protocol;
+use rayon::ThreadPoolBuilder;
 
 pub use bounds::{Bounds, Storage};
 pub use federation::{Unexplored, federation, names};
@@ -42,10 +53,11 @@ pub use program::{InvalidProgram, Program, Rank};
 pub use replay::Counterexample;
 pub use search::SearchExtent;
 
-use local::Effects;
+use contents::Contents;
 use replay::Replay;
 use search::{End, Search};
 use state::State;
+use tables::Tables;
 
 /// The result of an exploration.
 #[derive(Clone, Debug)]
@@ -71,19 +83,25 @@ pub enum Ending {
 
 /// Explores the clusters and the protocol of a federation, with the application `program`. If the federation runs a
 /// program of tasks, explores that instead, and ignores `program`. `federation` must be valid; its links and faults are
-/// ignored. `progress` receives the progress of the search regularly, and returns whether to continue.
+/// ignored. `jobs` threads search; their number changes no result. `progress` receives the progress of the search
+/// regularly, and returns whether to continue.
 ///
 /// # Errors
 ///
 /// Fails if the federation cannot be set up.
+///
+/// # Panics
+///
+/// Panics if the operating system refuses to start a thread.
 pub fn explore(
     federation: &Federation,
     program: &Program,
     bounds: Bounds,
     defect: Option<Defect>,
+    jobs: NonZero<usize>,
     progress: &mut dyn FnMut(&SearchExtent) -> bool,
 ) -> Result<Exploration, SetupError> {
-    let explorer = Explorer { federation, program, bounds, progress };
+    let explorer = Explorer { federation, program, bounds, jobs, progress };
     match federation.spec.application.family() {
         Family::Messages => with_valid_messages(federation, Some(0), defect, explorer),
         Family::Tasks => with_valid_program(federation, Some(0), defect, explorer),
@@ -94,6 +112,7 @@ struct Explorer<'a> {
     federation: &'a Federation,
     program: &'a Program,
     bounds: Bounds,
+    jobs: NonZero<usize>,
     progress: &'a mut dyn FnMut(&SearchExtent) -> bool,
 }
 
@@ -121,24 +140,24 @@ impl Visitor for Explorer<'_> {
 
 impl Explorer<'_> {
     fn search<N: Hosted>(self, setup: &Setup<N>) -> Exploration {
-        let mut effects = Effects::<N>::new(setup.process.clone());
-        let first = State::begun(setup.membership.clone(), &self.bounds, &mut effects, &mut ());
+        let tables = Tables::new(Contents::<N>::new(setup.process.clone()));
+        let first = State::begun(setup.membership.clone(), &self.bounds, &tables, &mut ());
         let replay = Replay::new(self.federation, setup, self.bounds);
         let mut extent = SearchExtent::default();
         let mut search = Search {
             bounds: self.bounds,
-            effects,
-            judge: &mut |effects, choices| replay.judge(effects, choices).run(),
+            // If overtakings are limited, hardly any steps are independent (docs/explore.md).
+            is_reduced: self.bounds.overtakings.is_none(),
+            tables,
+            threads: ThreadPoolBuilder::new().num_threads(self.jobs.get()).build().expect("threads start"),
+            judge: &|tables, path| replay.judge(tables, path),
             progress: self.progress,
         };
-        let end = match search.run(first, &mut extent) {
+        let end = match search.run(&first, &mut extent) {
             End::Exhausted => Ending::Exhausted,
             End::Stopped => Ending::Stopped,
             End::Interrupted => Ending::Interrupted,
-            End::Found(choices) => {
-                let Search { mut effects, .. } = search;
-                Ending::Found(Box::new(replay.judge(&mut effects, &choices)))
-            }
+            End::Found(path) => Ending::Found(Box::new(replay.perform(&search.tables, &path, true))),
         };
         Exploration { extent, end }
     }

@@ -1,10 +1,10 @@
 //! One process with its storage, and the effects of events on it.
 //!
-//! The effect of an event on a process depends only on the state of this process. The effect is therefore computed once
-//! for each pair of a process's state and an event, and looked up in all interleavings with steps of other processes.
+//! The effect of an event on a process depends only on the state of this process. [`Tables`](crate::tables::Tables)
+//! therefore computes the effect once for each pair of a process's state and an event, and looks it up in all
+//! interleavings with steps of other processes.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::mem;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use faultline_catalog::Hosted;
@@ -16,7 +16,7 @@ use faultline_core::{
     StorageFate, Time, To,
 };
 
-use crate::key::{Key, Unhashed, key_of, key_of_all};
+use crate::key::{Key, key_of, key_of_all};
 
 /// A process with its storage and its view of the membership.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(crate) struct Local<N: Hosted> {
     /// The key of all other fields. Immutable values, such as images and memberships, have their own keys, so that they
     /// are not formatted again after each event.
     pub(crate) key: Key,
-    me: ProcessId,
+    pub(crate) me: ProcessId,
     pub(crate) life: Life,
     /// `None` between two lives.
     node: Option<N>,
@@ -40,9 +40,9 @@ pub(crate) struct Local<N: Hosted> {
     /// The key of all facts that the process has reported. Two states count as the same only if all processes
     /// have reported the same facts, so one judgement of a complete run covers all interleavings that lead to
     /// it.
-    facts_key: Key,
+    pub(crate) facts_key: Key,
     /// Whether the application has finished in this state. Always `true` for a process without an application.
-    has_finished: bool,
+    pub(crate) has_finished: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -57,8 +57,8 @@ enum Operation<N: Hosted> {
 /// An event that a process handles.
 #[derive(Clone, Debug)]
 pub(crate) enum ExploredEvent<N: Hosted> {
-    /// A life begins with this membership.
-    Begin(Life, Arc<Membership>),
+    /// The next life begins with this membership.
+    Begin(Arc<Membership>),
     /// The life ends.
     End(StorageFate),
     /// A packet arrives.
@@ -85,9 +85,9 @@ pub(crate) enum Request<N: Hosted> {
     Held,
 }
 
-/// The effects of an event on a process.
-pub(crate) struct Effect<N: Hosted> {
-    pub(crate) local: Arc<Local<N>>,
+/// The reaction of a process to an event.
+pub(crate) struct Reaction<N: Hosted> {
+    pub(crate) local: Local<N>,
     pub(crate) requests: Vec<Request<N>>,
     /// Facts that the life states.
     pub(crate) facts: Vec<Fact>,
@@ -95,61 +95,53 @@ pub(crate) struct Effect<N: Hosted> {
     pub(crate) ends: Option<Outcome>,
 }
 
-/// The number of effects in a generation. Effects that the last two generations did not use are dropped to save memory:
-/// each contains the state of a process.
-const GENERATION: usize = 150_000;
-
 /// The largest number of expired deadlines of a process that are handled together with one event.
 const MOST_AT_ONCE: usize = 4;
 
-/// Computes effects, and caches them.
-pub(crate) struct Effects<N: Hosted> {
-    config: Arc<N::Config>,
-    known: Known<N>,
-    /// The previous generation.
-    older: Known<N>,
-}
-
-type Known<N> = HashMap<(Key, Key), Arc<Effect<N>>, Unhashed>;
-
-impl<N: Hosted> Effects<N> {
-    pub(crate) fn new(config: Arc<N::Config>) -> Effects<N> {
-        Effects { config, known: Known::default(), older: Known::default() }
-    }
-
-    /// Returns whether packets of one channel arrive in order.
-    pub(crate) fn is_fifo(&self) -> bool {
-        N::is_fifo(&self.config)
-    }
-
-    /// Returns the effect of an event. `event` is the key of `happening`.
-    pub(crate) fn of(
-        &mut self,
-        local: &Arc<Local<N>>,
-        event: Key,
-        happening: impl FnOnce() -> ExploredEvent<N>,
-    ) -> Arc<Effect<N>> {
-        let key = (local.key, event);
-        if let Some(effect) = self.known.get(&key) {
-            return effect.clone();
-        }
-        let effect = match self.older.remove(&key) {
-            Some(effect) => effect,
-            None => Arc::new(self.compute(local, happening())),
+impl<N: Hosted> Local<N> {
+    /// Creates a process before its first life.
+    pub(crate) fn new(me: ProcessId, view: Arc<Membership>) -> Local<N> {
+        let is_rank = view.member(me).role == Role::RANK;
+        let mut local = Local {
+            key: 0,
+            me,
+            life: Life(0),
+            node: None,
+            view_key: key_of(&view),
+            view,
+            replaced: false,
+            clock: Time::ZERO,
+            images: BTreeMap::new(),
+            record: None,
+            under_way: VecDeque::new(),
+            facts_key: 0,
+            has_finished: !is_rank,
         };
-        if self.known.len() >= GENERATION {
-            self.older = mem::take(&mut self.known);
-        }
-        self.known.insert(key, effect.clone());
-        effect
+        local.rekey();
+        local
     }
 
-    fn compute(&self, local: &Local<N>, happening: ExploredEvent<N>) -> Effect<N> {
-        let mut local = local.clone();
+    pub(crate) fn lives(&self) -> bool {
+        self.node.is_some()
+    }
+
+    /// Returns how the next life begins.
+    pub(crate) fn next_boot(&self) -> Boot {
+        boot(self.life.next(), self.replaced)
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.node.as_ref().and_then(N::next_deadline)
+    }
+
+    /// Handles an event.
+    pub(crate) fn handle(self, config: &Arc<N::Config>, happening: ExploredEvent<N>) -> Reaction<N> {
+        let mut local = self;
         let me = local.me;
         let mut actions = Vec::new();
         let event = match happening {
-            ExploredEvent::Begin(life, view) => {
+            ExploredEvent::Begin(view) => {
+                let life = local.life.next();
                 local.life = life;
                 local.learn(view);
                 let start = LifeStart {
@@ -157,7 +149,7 @@ impl<N: Hosted> Effects<N> {
                     life,
                     boot: boot(life, local.replaced),
                     membership: local.view.clone(),
-                    config: self.config.clone(),
+                    config: config.clone(),
                     record: local.record.clone(),
                     seed: 0,
                     facts: FactKinds::ALL,
@@ -244,53 +236,7 @@ impl<N: Hosted> Effects<N> {
             local.facts_key = key_of_all([local.facts_key, local.life.0.into(), key_of(&facts)]);
         }
         local.rekey();
-        Effect { local: Arc::new(local), requests, facts, ends }
-    }
-}
-
-impl<N: Hosted> Local<N> {
-    /// Creates a process before its first life.
-    pub(crate) fn new(me: ProcessId, view: Arc<Membership>) -> Local<N> {
-        let is_rank = view.member(me).role == Role::RANK;
-        let mut local = Local {
-            key: 0,
-            me,
-            life: Life(0),
-            node: None,
-            view_key: key_of(&view),
-            view,
-            replaced: false,
-            clock: Time::ZERO,
-            images: BTreeMap::new(),
-            record: None,
-            under_way: VecDeque::new(),
-            facts_key: 0,
-            has_finished: !is_rank,
-        };
-        local.rekey();
-        local
-    }
-
-    pub(crate) fn lives(&self) -> bool {
-        self.node.is_some()
-    }
-
-    /// Returns how the next life begins.
-    pub(crate) fn next_boot(&self) -> Boot {
-        boot(self.life.next(), self.replaced)
-    }
-
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        self.node.as_ref().and_then(N::next_deadline)
-    }
-
-    /// Returns whether the application has finished in the current life.
-    pub(crate) fn has_finished(&self) -> bool {
-        self.has_finished
-    }
-
-    pub(crate) fn facts_key(&self) -> Key {
-        self.facts_key
+        Reaction { local, requests, facts, ends }
     }
 
     fn learn(&mut self, view: Arc<Membership>) {

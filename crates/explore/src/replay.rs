@@ -12,9 +12,9 @@ use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Manifest, Record, Sink, Trace};
 
 use crate::bounds::Bounds;
-use crate::local::Effects;
 use crate::search::Run;
-use crate::state::{Choice, State, Witnesses};
+use crate::state::{Choice, Choices, State, Witness};
+use crate::tables::Tables;
 
 /// A complete run with its judgement.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Counterexample {
         violated
     }
 
-    pub(crate) fn run(&self) -> Run {
+    fn run(&self) -> Run {
         match self.judgement.verdict {
             Verdict::Fail => Run::Violating,
             _ if self.must_end && !self.has_ended => Run::Violating,
@@ -89,21 +89,35 @@ impl Replay {
         Replay { membership: setup.membership.clone(), bounds, manifest, must_end }
     }
 
-    /// Performs these choices, completes the run, and judges the result.
-    pub(crate) fn judge<N: Hosted>(&self, effects: &mut Effects<N>, choices: &[Choice]) -> Counterexample {
-        let mut collector = FactCollector { trace: Trace::default(), now: Time::ZERO, steps: Vec::new() };
-        let mut state = State::begun(self.membership.clone(), &self.bounds, effects, &mut collector);
+    /// Judges the run that these choices lead to.
+    pub(crate) fn judge(&self, tables: &Tables, path: &[Choice]) -> Run {
+        self.perform(tables, path, false).run()
+    }
+
+    /// Performs these choices, completes the run, and judges the result. Describes the steps if `is_described`.
+    pub(crate) fn perform(&self, tables: &Tables, path: &[Choice], is_described: bool) -> Counterexample {
+        let mut collector = FactCollector {
+            trace: Trace::default(),
+            now: Time::ZERO,
+            is_described,
+            steps: Vec::new(),
+            outcome: None,
+        };
+        let mut state = State::begun(self.membership.clone(), &self.bounds, tables, &mut collector);
         collector.steps.clear();
-        for &choice in choices {
-            state = state.perform(choice, effects, &mut collector);
+        let mut choices = Choices::default();
+        for &choice in path {
+            state.find_choices(&self.bounds, tables, &mut choices);
+            state.perform(choice, &choices, tables, &mut collector);
         }
-        let steps = collector.steps.clone();
-        let has_ended = state.complete(effects, &mut collector);
-        let outcome = match (&state.ended, has_ended) {
-            (Some(outcome), _) => outcome.clone(),
+        let steps = std::mem::take(&mut collector.steps);
+        collector.is_described = false;
+        let has_ended = state.complete(tables, &mut collector);
+        let outcome = match (collector.outcome.take(), has_ended) {
+            (Some(outcome), _) => outcome,
             (None, true) => {
                 collector.tick();
-                collector.report(Fact::Completed);
+                collector.states_one(Fact::Completed);
                 Outcome::Completed
             }
             (None, false) => {
@@ -137,7 +151,11 @@ impl Replay {
 struct FactCollector {
     trace: Trace,
     now: Time,
+    /// Whether to describe the steps.
+    is_described: bool,
     steps: Vec<String>,
+    /// How the run has ended, if it has.
+    outcome: Option<Outcome>,
 }
 
 impl FactCollector {
@@ -145,23 +163,29 @@ impl FactCollector {
         self.now += Span::from_millis(1);
     }
 
-    fn report(&mut self, fact: Fact) {
+    fn states_one(&mut self, fact: Fact) {
         let (process, life) = (ProcessId::SUPERVISOR, Life(0));
         let number = FactNo(self.trace.supervisor().len() as u64);
         self.trace.record(Record { process, life, number, at: self.now, fact });
     }
 }
 
-impl<N: Hosted> Witnesses<N> for FactCollector {
+impl Witness for FactCollector {
     fn states(&mut self, process: ProcessId, life: Life, facts: &[Fact]) {
-        let stated = self.trace.streams.get(&(process, life)).map_or(0, Vec::len) as u64;
-        for (number, fact) in (stated..).map(FactNo).zip(facts) {
+        let facts_key = self.trace.streams.get(&(process, life)).map_or(0, Vec::len) as u64;
+        for (number, fact) in (facts_key..).map(FactNo).zip(facts) {
             self.trace.record(Record { process, life, number, at: self.now, fact: fact.clone() });
         }
     }
 
     fn steps(&mut self, text: impl FnOnce() -> String) {
         self.tick();
-        self.steps.push(text());
+        if self.is_described {
+            self.steps.push(text());
+        }
+    }
+
+    fn ends(&mut self, outcome: &Outcome) {
+        self.outcome.get_or_insert_with(|| outcome.clone());
     }
 }

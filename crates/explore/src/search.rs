@@ -1,17 +1,29 @@
 //! The breadth-first search, whose first violation has the shortest run.
+//!
+//! The search visits all states with runs of the same length, one level after the other. Threads divide a level into
+//! batches, and find the states that follow. Of several steps to the same new state, the search keeps the first, in the
+//! order of the level and of the choices. Therefore, the number of threads changes no result.
 
 use std::collections::HashSet;
-use std::mem;
+use std::ops::Range;
 
-use faultline_catalog::Hosted;
+use rayon::ThreadPool;
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
 use crate::bounds::Bounds;
+use crate::independence::Action;
 use crate::key::{Key, Unhashed};
-use crate::local::Effects;
-use crate::state::{Choice, State};
+use crate::state::{Choice, Choices, State};
+use crate::tables::Tables;
 
-/// The number of steps between two reports of progress.
-const PROGRESS_EVERY: u64 = 10_000;
+/// The number of states that are visited between two reports of progress.
+const BATCH: usize = 32_768;
+/// The number of states that a thread visits at a time.
+const CHUNK: usize = 256;
+/// The number of runs that are judged between two reports of progress.
+const JUDGED: usize = 256;
+/// The number of parts of the set of visited states. Each is extended by one thread at a time.
+const SHARDS: usize = 32;
 
 /// The progress of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,67 +73,263 @@ pub(crate) enum Run {
     Violating,
 }
 
-pub(crate) struct Search<'a, N: Hosted> {
+pub(crate) struct Search<'a> {
     pub(crate) bounds: Bounds,
-    pub(crate) effects: Effects<N>,
+    /// Whether to omit steps that lead to visited states ([`independence`](crate::independence)). Requires that every
+    /// order is explored.
+    pub(crate) is_reduced: bool,
+    pub(crate) tables: Tables,
+    pub(crate) threads: ThreadPool,
     /// Judges the run that these choices lead to.
-    pub(crate) judge: &'a mut dyn FnMut(&mut Effects<N>, &[Choice]) -> Run,
-    /// Called every [`PROGRESS_EVERY`] steps, and after each level. Returns whether to continue.
+    pub(crate) judge: &'a (dyn Fn(&Tables, &[Choice]) -> Run + Sync),
+    /// Called regularly, and after each level. Returns whether to continue.
     pub(crate) progress: &'a mut dyn FnMut(&SearchExtent) -> bool,
 }
 
-impl<N: Hosted> Search<'_, N> {
-    pub(crate) fn run(&mut self, first: State<N>, extent: &mut SearchExtent) -> End {
-        let mut visited = Keys::default();
+/// States in order, as numbers of the tables.
+#[derive(Default)]
+struct States {
+    words: Vec<u32>,
+    /// For each state, the choices that are not performed in it.
+    asleep: Vec<Action>,
+    /// For each state, the ends of its words and of its sleeping choices.
+    ends: Vec<(usize, usize)>,
+}
+
+impl States {
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn get(&self, place: usize) -> (&[u32], &[Action]) {
+        let start = if place == 0 { (0, 0) } else { self.ends[place - 1] };
+        let end = self.ends[place];
+        (&self.words[start.0..end.0], &self.asleep[start.1..end.1])
+    }
+
+    fn push(&mut self, words: &[u32], asleep: impl IntoIterator<Item = Action>) {
+        self.words.extend_from_slice(words);
+        self.asleep.extend(asleep);
+        self.ends.push((self.words.len(), self.asleep.len()));
+    }
+
+    fn clear(&mut self) {
+        self.words.clear();
+        self.asleep.clear();
+        self.ends.clear();
+    }
+}
+
+/// The states that follow those of a chunk and have not been visited, in order.
+#[derive(Default)]
+struct Following {
+    states: States,
+    /// For each state, its key, the place of the state before it in the level, the choice, and whether a larger bound on
+    /// overtakings may lead to more states.
+    reached: Vec<(Key, usize, Choice, bool)>,
+    /// The places of the states in each part of the set of visited states.
+    shards: [Vec<u32>; SHARDS],
+    /// The number of steps performed.
+    steps: u64,
+}
+
+/// The set of visited states.
+struct Visited([Keys; SHARDS]);
+
+fn shard(key: Key) -> usize {
+    (key >> 96) as usize % SHARDS
+}
+
+impl Visited {
+    fn contains(&self, key: Key) -> bool {
+        self.0[shard(key)].contains(&key)
+    }
+
+    fn insert(&mut self, key: Key) -> bool {
+        self.0[shard(key)].insert(key)
+    }
+
+    /// Adds the states of all chunks. Returns which ones are new.
+    fn add(&mut self, chunks: &[Following]) -> Vec<Vec<bool>> {
+        let new: Vec<Vec<(u32, u32)>> = self
+            .0
+            .each_mut()
+            .into_par_iter()
+            .enumerate()
+            .map(|(shard, keys)| {
+                let mut new = Vec::new();
+                for (number, chunk) in (0..).zip(chunks) {
+                    let places = chunk.shards[shard].iter().copied();
+                    new.extend(
+                        places.filter(|it| keys.insert(chunk.reached[*it as usize].0)).map(|it| (number, it)),
+                    );
+                }
+                new
+            })
+            .collect();
+        let mut is_new: Vec<Vec<bool>> = chunks.iter().map(|it| vec![false; it.reached.len()]).collect();
+        for (chunk, place) in new.into_iter().flatten() {
+            is_new[chunk as usize][place as usize] = true;
+        }
+        is_new
+    }
+}
+
+impl Search<'_> {
+    pub(crate) fn run(&mut self, first: &State, extent: &mut SearchExtent) -> End {
+        let mut visited = Visited(std::array::from_fn(|_| Keys::default()));
         let mut judged = Keys::default();
         // The first state has no step.
         let mut steps: Vec<Step> = Vec::new();
-        visited.insert(first.key());
+        let mut words = Vec::new();
+        visited.insert(first.key(&self.tables, &mut words));
         extent.states += 1;
-        let mut level = vec![(u32::MAX, first)];
-        let mut next = Vec::new();
-        let mut choices = Vec::new();
+        let (mut level, mut next) = (States::default(), States::default());
+        words.clear();
+        first.write(&mut words);
+        level.push(&words, []);
+        // The number of the step to the first state of the level.
+        let mut number = u32::MAX;
         for depth in 0.. {
             extent.depth = extent.depth.max(depth);
-            for (place, state) in level.drain(..) {
-                if state.is_quiet() && judged.insert(state.completion()) {
-                    extent.runs += 1;
-                    let path = path(&steps, place);
-                    match (self.judge)(&mut self.effects, &path) {
-                        Run::Sound => {}
-                        Run::Unknown => extent.unknown += 1,
-                        Run::Violating => return End::Found(path),
+            if let Some(end) = self.judge(&level, number, &steps, &mut judged, extent) {
+                return end;
+            }
+            let following = steps.len() as u32;
+            for start in (0..level.len()).step_by(BATCH) {
+                let batch = start..level.len().min(start + BATCH);
+                let chunks = self.follow(&level, batch, &visited);
+                let is_new = self.threads.install(|| visited.add(&chunks));
+                for (chunk, is_new) in chunks.iter().zip(&is_new) {
+                    extent.steps += chunk.steps;
+                    for (place, (_, from, choice, is_bounded)) in chunk.reached.iter().enumerate() {
+                        if is_new[place] {
+                            extent.states += 1;
+                            extent.is_bounded |= is_bounded;
+                            steps.push(Step { from: number.wrapping_add(*from as u32), choice: *choice });
+                            let (words, asleep) = chunk.states.get(place);
+                            next.push(words, asleep.iter().copied());
+                            if extent.states >= self.bounds.states {
+                                return End::Stopped;
+                            }
+                        }
                     }
                 }
-                choices.clear();
-                state.choices(&self.bounds, &mut choices);
-                for &choice in &choices {
-                    let following = state.perform(choice, &mut self.effects, &mut ());
-                    extent.steps += 1;
-                    if extent.steps.is_multiple_of(PROGRESS_EVERY) && !(self.progress)(extent) {
-                        return End::Interrupted;
-                    }
-                    if visited.insert(following.key()) {
-                        extent.states += 1;
-                        extent.is_bounded |= following.left.is_used_up();
-                        steps.push(Step { from: place, choice });
-                        next.push((steps.len() as u32 - 1, following));
-                    }
-                }
-                if visited.len() as u64 >= self.bounds.states {
-                    return End::Stopped;
+                if !(self.progress)(extent) {
+                    return End::Interrupted;
                 }
             }
-            if !(self.progress)(extent) {
-                return End::Interrupted;
-            }
-            if next.is_empty() {
+            if next.len() == 0 {
                 return End::Exhausted;
             }
-            mem::swap(&mut level, &mut next);
+            std::mem::swap(&mut level, &mut next);
+            next.clear();
+            number = following;
         }
         unreachable!("a search has finitely many levels")
     }
+
+    /// Judges the complete runs that end in the states of a level. Returns how the search ends, if it does.
+    fn judge(
+        &mut self,
+        level: &States,
+        number: u32,
+        steps: &[Step],
+        judged: &mut Keys,
+        extent: &mut SearchExtent,
+    ) -> Option<End> {
+        let tables = &self.tables;
+        let quiet: Vec<Vec<(u32, Key)>> = self.threads.install(|| {
+            let quiet = chunks(0..level.len()).map(|chunk| {
+                let (mut state, mut choices, mut quiet) = (State::default(), Choices::default(), Vec::new());
+                for place in chunk {
+                    state.read(level.get(place).0);
+                    if state.is_quiet(tables, &mut choices) {
+                        quiet.push((number.wrapping_add(place as u32), state.completion(tables)));
+                    }
+                }
+                quiet
+            });
+            quiet.collect()
+        });
+        let new = quiet.into_iter().flatten().filter(|(_, completion)| judged.insert(*completion));
+        let paths: Vec<Vec<Choice>> = new.map(|(number, _)| path(steps, number)).collect();
+        for paths in paths.chunks(JUDGED) {
+            let judge = self.judge;
+            let runs: Vec<Run> =
+                self.threads.install(|| paths.into_par_iter().map(|path| judge(tables, path)).collect());
+            for (run, path) in runs.into_iter().zip(paths) {
+                extent.runs += 1;
+                match run {
+                    Run::Sound => {}
+                    Run::Unknown => extent.unknown += 1,
+                    Run::Violating => return Some(End::Found(path.clone())),
+                }
+            }
+            if !(self.progress)(extent) {
+                return Some(End::Interrupted);
+            }
+        }
+        None
+    }
+
+    /// Finds the states that follow some states of a level.
+    fn follow(&self, level: &States, batch: Range<usize>, visited: &Visited) -> Vec<Following> {
+        let Search { bounds, is_reduced, tables, threads, .. } = self;
+        let limits = (bounds, *is_reduced);
+        threads.install(|| chunks(batch).map(|it| follow(level, it, visited, limits, tables)).collect())
+    }
+}
+
+/// Finds the states that follow those of a chunk and have not been visited.
+fn follow(
+    level: &States,
+    chunk: Range<usize>,
+    visited: &Visited,
+    (bounds, is_reduced): (&Bounds, bool),
+    tables: &Tables,
+) -> Following {
+    let mut following = Following::default();
+    let (mut state, mut next, mut choices) = (State::default(), State::default(), Choices::default());
+    let (mut words, mut performed) = (Vec::new(), Vec::new());
+    for place in chunk {
+        let (written, asleep) = level.get(place);
+        state.read(written);
+        state.find_choices(bounds, tables, &mut choices);
+        performed.clear();
+        performed.extend_from_slice(asleep);
+        for &choice in &choices.all {
+            let action = is_reduced.then(|| Action::new(choice, &state, &choices, tables));
+            if action.is_some_and(|it| performed.contains(&it)) {
+                continue;
+            }
+            next.copy_from(&state);
+            next.perform(choice, &choices, tables, &mut ());
+            following.steps += 1;
+            let key = next.key(tables, &mut words);
+            if !visited.contains(key) {
+                following.shards[shard(key)].push(following.reached.len() as u32);
+                following.reached.push((key, place, choice, next.left.is_used_up()));
+                words.clear();
+                next.write(&mut words);
+                let asleep = performed
+                    .iter()
+                    .copied()
+                    .filter(|it| action.is_some_and(|action| it.is_independent(action)));
+                following.states.push(&words, asleep);
+            }
+            // No choice follows the end of a run.
+            performed.extend(action.filter(|_| !next.has_ended()));
+        }
+    }
+    following
+}
+
+/// Divides a range into chunks, each for one thread.
+fn chunks(range: Range<usize>) -> impl IndexedParallelIterator<Item = Range<usize>> {
+    let Range { start, end } = range;
+    let count = (end - start).div_ceil(CHUNK);
+    (0..count).into_par_iter().map(move |it| start + it * CHUNK..end.min(start + (it + 1) * CHUNK))
 }
 
 /// Returns the choices that lead to a state.
@@ -139,14 +347,20 @@ fn path(steps: &[Step], mut place: u32) -> Vec<Choice> {
 mod tests {
     use std::any::Any;
     use std::collections::HashSet;
+    use std::sync::Mutex;
 
-    use faultline_catalog::{MessagesSetup, MessagesVisitor, Setup, with_valid_messages};
+    use faultline_api::resource::Family;
+    use faultline_catalog::{
+        Hosted, MessagesSetup, MessagesVisitor, Setup, Visitor, with_valid_messages, with_valid_program,
+    };
     use faultline_core::{Protocol, Time};
     use faultline_protocols::hc3i::Hc3i;
+    use rayon::ThreadPoolBuilder;
 
     use super::*;
     use crate::bounds::Storage;
-    use crate::federation::federation;
+    use crate::contents::Contents;
+    use crate::federation::{federation, names};
     use crate::program::{Program, Rank};
 
     const BOUNDS: Bounds = Bounds {
@@ -178,36 +392,111 @@ mod tests {
     }
 
     fn runs<N: Hosted>(setup: &Setup<N>) -> (u64, usize, usize) {
-        let mut effects = Effects::<N>::new(setup.process.clone());
-        let first = State::begun(setup.membership.clone(), &BOUNDS, &mut effects, &mut ());
-        let (mut stated, mut quiet) = (HashSet::new(), HashSet::new());
-        let mut visited = HashSet::from([first.key()]);
-        let mut rest = vec![first.clone()];
+        let tables = Tables::new(Contents::<N>::new(setup.process.clone()));
+        let first = State::begun(setup.membership.clone(), &BOUNDS, &tables, &mut ());
+        let (mut facts_key, mut quiet, mut words) = (HashSet::new(), HashSet::new(), Vec::new());
+        let mut visited = HashSet::from([first.key(&tables, &mut words)]);
+        let (mut rest, mut choices) = (vec![first], Choices::default());
         while let Some(state) = rest.pop() {
-            if state.is_quiet() {
-                let deadlines: Vec<Option<Time>> = state.deadlines().collect();
-                stated.insert(state.facts_key());
-                quiet.insert((state.facts_key(), state.ended.is_none().then_some(deadlines)));
+            if state.is_quiet(&tables, &mut choices) {
+                let deadlines: Vec<Option<Time>> = state.deadlines(&tables).collect();
+                facts_key.insert(state.facts_key(&tables));
+                quiet.insert((state.facts_key(&tables), (!state.has_ended()).then_some(deadlines)));
             }
-            let mut choices = Vec::new();
-            state.choices(&BOUNDS, &mut choices);
-            let following = choices.into_iter().map(|it| state.perform(it, &mut effects, &mut ()));
-            rest.extend(following.filter(|it| visited.insert(it.key())));
+            state.find_choices(&BOUNDS, &tables, &mut choices);
+            for &choice in &choices.all {
+                let mut next = State::default();
+                next.copy_from(&state);
+                next.perform(choice, &choices, &tables, &mut ());
+                if visited.insert(next.key(&tables, &mut words)) {
+                    rest.push(next);
+                }
+            }
         }
         let mut extent = SearchExtent::default();
-        let (judge, progress) = (&mut |_: &mut _, _: &_| Run::Sound, &mut |_: &_| true);
-        let mut search = Search { bounds: BOUNDS, effects, judge, progress };
-        assert!(matches!(search.run(first, &mut extent), End::Exhausted));
-        (extent.runs, quiet.len(), stated.len())
+        let first = State::begun(setup.membership.clone(), &BOUNDS, &tables, &mut ());
+        let (judge, progress) = (&|_: &_, _: &_| Run::Sound, &mut |_: &_| true);
+        let threads = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let mut search = Search { bounds: BOUNDS, is_reduced: false, tables, threads, judge, progress };
+        assert!(matches!(search.run(&first, &mut extent), End::Exhausted));
+        assert_eq!(extent.states, visited.len() as u64);
+        (extent.runs, quiet.len(), facts_key.len())
     }
 
-    /// The rest of a run depends on the states of the processes, which may differ although the same facts were
-    /// reported.
+    /// The rest of a run depends on the states of the processes, which may differ although the same facts were reported.
     #[test]
     fn quiet_states_with_the_same_facts_and_different_deadlines_are_both_judged() {
         let federation = federation("hc3i", 2, 1).unwrap();
-        let (judged, quiet, stated) = with_valid_messages(&federation, Some(0), None, Runs).unwrap();
-        assert!(quiet > stated, "{quiet} {stated}");
+        let (judged, quiet, facts_key) = with_valid_messages(&federation, Some(0), None, Runs).unwrap();
+        assert!(quiet > facts_key, "{quiet} {facts_key}");
         assert!(judged >= quiet as u64, "{judged} {quiet}");
+    }
+
+    struct Reduced(Bounds);
+
+    impl MessagesVisitor for Reduced {
+        type Output = [(SearchExtent, Vec<Choice>); 2];
+
+        fn visit<P>(self, setup: MessagesSetup<P>) -> Self::Output
+        where
+            P: Protocol + Send + Sync + 'static,
+            P::Config: Send + Sync,
+        {
+            both(&setup.hosting::<Rank>("0>1".parse::<Program>().unwrap()), self.0)
+        }
+    }
+
+    impl Visitor for Reduced {
+        type Output = [(SearchExtent, Vec<Choice>); 2];
+
+        fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
+            both(&setup, self.0)
+        }
+    }
+
+    /// Searches without and with the reduction. Returns the extent, and the choices that lead to all complete runs.
+    fn both<N: Hosted>(setup: &Setup<N>, bounds: Bounds) -> [(SearchExtent, Vec<Choice>); 2] {
+        [false, true].map(|is_reduced| {
+            let tables = Tables::new(Contents::<N>::new(setup.process.clone()));
+            let first = State::begun(setup.membership.clone(), &bounds, &tables, &mut ());
+            let threads = ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+            let paths = Mutex::new(Vec::new());
+            let judge = &|_: &_, path: &[Choice]| {
+                paths.lock().unwrap().extend_from_slice(path);
+                Run::Sound
+            };
+            let mut extent = SearchExtent::default();
+            let mut search = Search { bounds, is_reduced, tables, threads, judge, progress: &mut |_| true };
+            search.run(&first, &mut extent);
+            (extent, paths.into_inner().unwrap())
+        })
+    }
+
+    /// Every state is reached by the same run, so the search finds the same violations.
+    #[test]
+    fn the_reduction_omits_steps_and_changes_no_result() {
+        for protocol in names() {
+            let federation = federation(protocol, 2, 1).unwrap();
+            let of_tasks = federation.spec.application.family() == Family::Tasks;
+            let bounds = Bounds {
+                overtakings: None,
+                timers: u32::from(of_tasks),
+                storage: Storage::Kept,
+                permanent: of_tasks,
+                states: 20_000,
+                ..BOUNDS
+            };
+            let [(full, paths), (reduced, again)] = if of_tasks {
+                with_valid_program(&federation, Some(0), None, Reduced(bounds)).unwrap()
+            } else {
+                with_valid_messages(&federation, Some(0), None, Reduced(bounds)).unwrap()
+            };
+            println!("{protocol}: {full:?}, {} steps if reduced", reduced.steps);
+            assert!(reduced.steps < full.steps, "{protocol}");
+            assert_eq!(
+                (SearchExtent { steps: 0, ..reduced }, again),
+                (SearchExtent { steps: 0, ..full }, paths)
+            );
+        }
     }
 }

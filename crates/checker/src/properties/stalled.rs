@@ -36,8 +36,8 @@ pub(super) fn check(history: &History<'_>, since: Time, bound: Span, finding: &m
     }
     for message in history.messages.iter() {
         let (from, to) = (message.id.from, message.id.to);
-        let Some(&sent) = message.sent.iter().find(|&&at| history.survives(at)) else { continue };
-        let is_delivered = || message.delivered.iter().any(|&at| history.survives(at));
+        let Some(&sent) = message.sent().iter().find(|&&at| history.survives(at)) else { continue };
+        let is_delivered = || message.delivered().iter().any(|&at| history.survives(at));
         if is_delivered() || history.has_left(from) || history.has_left(to) {
             continue;
         }
@@ -75,7 +75,7 @@ fn redone(history: &History<'_>, restored: &RestoredBy) -> Span {
 
 fn slowest_delivery(history: &History<'_>) -> Span {
     let spans = history.messages.iter().filter_map(|it| {
-        let (sent, delivered) = (it.sent.first()?, it.delivered.first()?);
+        let (sent, delivered) = (it.sent().first()?, it.delivered().first()?);
         Some(history.time(delivered).since(history.time(sent)))
     });
     spans.max().unwrap_or_default()
@@ -89,9 +89,9 @@ fn carried(history: &History<'_>, since: Time) -> Span {
     let is_saved_late = |it: &Point| history.time(*it) >= since;
     let parts = history.witnessed.iter().filter(|it| it.part.is_some() && is_saved_late(&it.at));
     let mut bytes: u128 = parts.map(|it| u128::from(it.bytes)).sum();
-    let is_delivered = |it: &Message| it.delivered.iter().any(|&at| history.survives(at));
+    let is_delivered = |it: &Message| it.delivered().iter().any(|&at| history.survives(at));
     for message in history.messages.iter().filter(|it| !is_delivered(it)) {
-        let Some(sent) = message.sent.first() else { continue };
+        let Some(sent) = message.sent().first() else { continue };
         if let Fact::Sent { bytes: length, .. } = fact(history, sent) {
             bytes += u128::from(*length);
         }

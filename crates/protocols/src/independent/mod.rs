@@ -30,7 +30,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    LifeStart, Footprint, Gauges, Host, Input, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role,
+    Footprint, Gauges, Host, Input, LifeStart, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role,
     Scope, Span, Time,
 };
 

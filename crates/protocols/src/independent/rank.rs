@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, LifeStart, Cause, Claim, Gauges, Input, Life, Membership, MessageId, Payload, Position, ProcessId,
-    Role, Snapshot, Span, Time, To, Vectors,
+    Attempt, Cause, Claim, Gauges, Input, Life, LifeStart, Membership, MessageId, Payload, Position,
+    ProcessId, Role, Snapshot, Span, Time, To, Vectors,
 };
 
 use super::alert::Alerts;

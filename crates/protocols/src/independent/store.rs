@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{LifeStart, Boot, ImageName, Incarnation, Input, ProcessId, Role, Time, To};
+use faultline_core::{Boot, ImageName, Incarnation, Input, LifeStart, ProcessId, Role, Time, To};
 
 use super::message::{Control, Epoch, Head};
 use super::{Config, Defect, Image, Independent, ProtocolHost, Rule, group_of, placement};
@@ -161,14 +161,16 @@ impl Store {
         let notes = self.notes.of(group_of(owner));
         self.remove_useless(owner, &notes, host);
         // An older list may arrive after a newer one.
-        for &name in names.iter().filter(|name| !is_useless(**name, &notes)) {
-            if self.here.contains_key(&name) {
-                host.control(To::One(owner), Control::Stored(name));
-            } else if !self.refuses_refill {
-                self.refill.wants([name]);
-                if !self.writes.contains(name) {
-                    host.control(To::One(owner), Control::Fetch(name));
-                }
+        let needed = names.iter().copied().filter(|name| !is_useless(*name, &notes));
+        let (here, missing): (Vec<ImageName>, Vec<ImageName>) =
+            needed.partition(|name| self.here.contains_key(name));
+        for name in here {
+            host.control(To::One(owner), Control::Stored(name));
+        }
+        if !self.refuses_refill {
+            self.refill.wants(owner, missing.iter().copied());
+            for name in missing.into_iter().filter(|name| !self.writes.contains(*name)) {
+                host.control(To::One(owner), Control::Fetch(name));
             }
         }
         self.record(Some(Waiter::Hold(owner, past.known())), host);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use faultline_core::process::{ActionOf, In, Out, PacketOf};
 use faultline_core::{
-    Action, LifeStart, Event, Fact, FactKind, JobNo, Membership, Process, ProcessId, Time, To, Trigger,
+    Action, Event, Fact, FactKind, JobNo, LifeStart, Membership, Process, ProcessId, Time, To, Trigger,
 };
 use faultline_trace::FactsWriter;
 use faultline_trace::inputs::InputsWriter;

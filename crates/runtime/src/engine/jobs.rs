@@ -118,7 +118,7 @@ impl<P: Process + Send + 'static> JobRunner<P> {
 #[cfg(test)]
 mod tests {
     use faultline_conformance::{Act, Probe, Script, Step, membership};
-    use faultline_core::{LifeStart, Boot, ClusterId, FactKind, FactKinds, Life, ProcessId, Span, Trigger};
+    use faultline_core::{Boot, ClusterId, FactKind, FactKinds, Life, LifeStart, ProcessId, Span, Trigger};
     use faultline_trace::FactsWriter;
 
     use super::*;

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use faultline_core::process::In;
-use faultline_core::{LifeStart, Boot, Event, FactKinds, Membership, Process};
+use faultline_core::{Boot, Event, FactKinds, LifeStart, Membership, Process};
 use faultline_trace::FactsWriter;
 use faultline_trace::inputs::InputsWriter;
 use thiserror::Error;
