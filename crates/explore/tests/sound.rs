@@ -1,7 +1,6 @@
 //! Tests that no protocol violates a property in small, completely explored state spaces.
 
 use std::num::NonZero;
-use std::time::Instant;
 
 use faultline_api::resource::Family;
 use faultline_explore::{Bounds, Ending, Exploration, Program, Storage, explore, federation, names};
@@ -11,10 +10,9 @@ const JOBS: NonZero<usize> = NonZero::new(2).unwrap();
 fn explored(protocol: &str, (clusters, nodes): (u32, u32), program: &str, bounds: Bounds) -> Exploration {
     let federation = federation(protocol, clusters, nodes).unwrap();
     let program: Program = program.parse().unwrap();
-    let begun = Instant::now();
     let exploration = explore(&federation, &program, bounds, None, JOBS, &mut |_| true).unwrap();
     let Exploration { extent, end } = &exploration;
-    println!("{protocol}: {extent:?} in {:.1?}", begun.elapsed());
+    println!("{protocol}: {extent:?}");
     if let Ending::Found(it) = end {
         panic!("{protocol}: {:#?} {:#?}", it.violations(), it.steps);
     }
@@ -107,14 +105,10 @@ fn failures_are_survived_in_every_order_of_steps() {
     }
 }
 
-/// The searches of `docs/explore.md` with millions of states.
 #[test]
 #[ignore = "takes minutes: run on request, after a change of the search (docs/explore.md)"]
-fn large_state_spaces_are_explored_completely() {
-    for (protocol, overtakings) in [("hydee", 3), ("tic", 2), ("cck", 2), ("hc3i", 1)] {
-        let permanent = protocols(Family::Tasks).any(|it| it == protocol);
-        let bounds = Bounds { overtakings: Some(overtakings), permanent, states: 100_000_000, ..ORDERLY };
-        let Exploration { end, .. } = explored(protocol, (2, 1), "0>1,1>0", bounds);
-        assert!(matches!(end, Ending::Exhausted), "{end:?}");
-    }
+fn millions_of_states_are_visited() {
+    let bounds = Bounds { overtakings: Some(3), states: 100_000_000, ..ORDERLY };
+    let Exploration { end, .. } = explored("hydee", (2, 1), "0>1,1>0", bounds);
+    assert!(matches!(end, Ending::Exhausted), "{end:?}");
 }

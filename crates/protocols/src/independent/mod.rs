@@ -131,12 +131,6 @@ rules! {
     RollsBackUnasked,
     /// A delivery does not become a dependency.
     DeliveryNotNoted,
-    /// A delivered message is not acknowledged.
-    NotAcknowledged,
-    /// Garbage collection never removes anything.
-    NeverCollects,
-    /// Checkpoints are taken twice as often as requested.
-    CheckpointsTwiceAsOften,
     /// A replica is confirmed on arrival, before it is durable.
     StoredOnArrival,
 }

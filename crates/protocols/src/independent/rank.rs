@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Attempt, Cause, Claim, Gauges, Input, Life, LifeStart, Membership, MessageId, Payload, Position,
-    ProcessId, Role, Snapshot, Span, Time, To, Vectors,
+    ProcessId, Role, Snapshot, Time, To, Vectors,
 };
 
 use super::alert::Alerts;
@@ -84,12 +84,8 @@ impl Rank {
     pub(super) fn start(start: LifeStart<Config>, store: Store, now: Time, host: &mut ProtocolHost) -> Rank {
         let LifeStart { me, life, membership, config, .. } = start;
         let cluster = membership.cluster_of(me);
-        let mut every = config.checkpoint_every[cluster.index()];
-        if config.defects.has(Defect::CheckpointsTwiceAsOften) {
-            every = every.map(|it| Span(it.0 / 2));
-        }
+        let every = config.checkpoint_every[cluster.index()];
         let is_initiator = membership.with_role(Role::RANK).next() == Some(me);
-        let collects = config.collect_every.filter(|_| !config.defects.has(Defect::NeverCollects));
         let mut this = Rank {
             me,
             is_settled: true,
@@ -107,7 +103,10 @@ impl Rank {
             attempts: 0,
             epoch: Epoch { life: life.0, attempt: 0 },
             alerts: Alerts::default(),
-            collecting: collects.filter(|_| is_initiator).map(|every| Collecting::new(now + every)),
+            collecting: config
+                .collect_every
+                .filter(|_| is_initiator)
+                .map(|every| Collecting::new(now + every)),
             config,
             membership,
         };
@@ -317,8 +316,7 @@ impl Rank {
             }
         }
         let at = earlier.unwrap_or(self.position);
-        if self.has(Defect::NotAcknowledged) {
-        } else if id.from == self.me {
+        if id.from == self.me {
             self.acknowledged(self.me, id, at);
         } else {
             host.control(To::One(id.from), Control::Acknowledge { id, at });
