@@ -142,7 +142,7 @@ impl<V: Visitor> TasksVisitor for Any<V> {
 
     fn visit<P>(self, setup: TasksSetup<P>) -> V::Output
     where
-        P: TaskRecovery<Config: Send + Sync> + 'static,
+        P: TaskRecovery<Config: Send + Sync> + Send + 'static,
     {
         self.0.visit(setup)
     }
@@ -189,7 +189,7 @@ impl<P: Protocol, A: Application> MessagesSetup<P, A> {
 
 impl<P> MessagesSetup<P>
 where
-    P: Protocol<Config: Send + Sync> + 'static,
+    P: Protocol<Config: Send + Sync> + Send + 'static,
 {
     /// Sets up a federation under a protocol that the catalog does not contain. The resource cannot describe such a
     /// protocol, so it must specify `none`. Faults may name the processes that the protocol needs besides the ranks

@@ -70,7 +70,7 @@ fn setup<P>(
     defect: Option<Defect>,
 ) -> Result<Setup<Partition<P, Flow>>, SetupError>
 where
-    P: PartitionProtocol<Config: Send + Sync> + 'static,
+    P: PartitionProtocol<Config: Send + Sync> + Send + 'static,
 {
     let spec = &federation.spec;
     let program = program(spec)?.planned();

@@ -23,7 +23,7 @@ pub trait TasksVisitor {
     /// Performs the operation. Called once, with the protocol of the federation.
     fn visit<P>(self, setup: TasksSetup<P>) -> Self::Output
     where
-        P: Recovery<Config: Send + Sync> + 'static;
+        P: Recovery<Config: Send + Sync> + Send + 'static;
 }
 
 /// The setup of a federation that runs a program of tasks.
@@ -49,7 +49,7 @@ impl<P: Recovery, G: Program> TasksSetup<P, G> {
 
 impl<P> TasksSetup<P>
 where
-    P: Recovery<Config: Send + Sync> + 'static,
+    P: Recovery<Config: Send + Sync> + Send + 'static,
 {
     fn of_tasks(
         federation: &Federation,

@@ -24,7 +24,7 @@ impl TasksVisitor for RunMergeSort<'_> {
 
     fn visit<P>(self, setup: TasksSetup<P>) -> Judgement
     where
-        P: Recovery<Config: Send + Sync> + 'static,
+        P: Recovery<Config: Send + Sync> + Send + 'static,
     {
         let setup = setup.running(EXAMPLE);
         let expected = || {
