@@ -255,7 +255,7 @@ impl Check<'_> {
     /// Checks that a program of tasks can be built from its parameters.
     pub(super) fn program(&mut self) {
         if let ApplicationSpec::Jacobi(jacobi) = &self.spec.application
-            && !(jacobi.tolerance() >= 0.0)
+            && (jacobi.tolerance() < 0.0 || jacobi.tolerance().is_nan())
         {
             self.problem(
                 "spec.application.jacobi.tolerance",

@@ -24,7 +24,7 @@ impl TasksVisitor for RunMergeSort<'_> {
 
     fn visit<P>(self, setup: TasksSetup<P>) -> Judgement
     where
-        P: TaskProtocol<Config: Send + Sync> + 'static,
+        P: TaskProtocol<Config: Send + Sync> + Send + 'static,
     {
         let setup = setup.running(EXAMPLE);
         let expected = || {
