@@ -93,7 +93,7 @@ async fn guard(
     next: Next,
 ) -> Response {
     if is_exposed(peer) {
-        let why = "the API accepts only encrypted connections (TLS) from other machines; metrics need none";
+        let why = "the API accepts only encrypted (TLS) connections from other machines; only `/metrics` can be read without encryption";
         return refuse(StatusCode::UPGRADE_REQUIRED, why.to_owned());
     }
     let given =

@@ -26,7 +26,10 @@ pub fn flow(application: &ApplicationSpec) -> Option<Result<Flow, Problem>> {
             Flow::Queens(Queens { n: it.n(), depth: it.depth(), task_time: it.task_time() })
         }
         ApplicationSpec::Qap(it) => match instance(it) {
-            Ok(instance) => Flow::Qap(Qap::new(instance, it.depth(), it.task_time())),
+            Ok(instance) => {
+                let depth = it.depth.unwrap_or(it.depth().min(instance.size()));
+                Flow::Qap(Qap::new(instance, depth, it.task_time()))
+            }
             Err(problem) => return Some(Err(problem)),
         },
         ApplicationSpec::TaskGraph(it) => Flow::Graph(RandomGraph {

@@ -4,6 +4,7 @@
 //! and node by node, then the processes that a protocol needs in addition to the ranks. Process `paris-2` is node 2 of
 //! cluster `paris`.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use faultline_core::{ClusterId, ProcessId, Role};
@@ -42,17 +43,20 @@ impl Names {
     /// Returns the names of processes that are not ranks. Unlike the names of ranks, they do not end in a hyphen and a
     /// number.
     pub fn extra_of(roles: &[Role]) -> Vec<String> {
-        let name = |(index, &role): (usize, &Role)| {
+        // How many of the processes so far have each role.
+        let mut same: BTreeMap<&str, u32> = BTreeMap::new();
+        let name = |&role: &Role| {
             let base = match role {
                 Role::STORAGE_SERVER => "storage-server",
                 Role::RECOVERY_PROCESS => "recovery-process",
                 Role::EVENT_LOGGER => "event-logger",
                 _ => "helper",
             };
-            let same = roles[..index].iter().filter(|&&it| it == role).count();
-            if same == 0 { base.into() } else { format!("{base}.{same}") }
+            let same = same.entry(base).or_default();
+            *same += 1;
+            if *same == 1 { base.into() } else { format!("{base}.{}", *same - 1) }
         };
-        roles.iter().enumerate().map(name).collect()
+        roles.iter().map(name).collect()
     }
 
     /// Returns the names of the processes that are not ranks.

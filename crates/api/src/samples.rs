@@ -51,6 +51,7 @@ pub const SAMPLES: &[Sample] = samples![
     "satin",
     "cck",
     "cck-short",
+    "cck-elastic",
 ];
 
 /// Returns the sample with this name.

@@ -93,3 +93,22 @@ fn the_names_of_a_federation_cover_every_process() {
         }
     }
 }
+
+/// Validation limits the number of such processes, but does not know the protocols' promises.
+#[test]
+fn validation_knows_which_protocols_roll_back_processes() {
+    struct OfScope;
+    impl Visitor for OfScope {
+        type Output = faultline_core::Scope;
+        fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
+            setup.promises().scope
+        }
+    }
+    for sample in SAMPLES {
+        let federation = federation(sample.name);
+        let scope = with_setup(&federation, None, OfScope).expect("samples are valid");
+        let protocol = &federation.spec.protocol;
+        let rolls_back = scope == faultline_core::Scope::Process && protocol.name() != "none";
+        assert_eq!(protocol.rolls_back_processes(), rolls_back, "{}", sample.name);
+    }
+}

@@ -806,11 +806,10 @@ fn parameter(text: &str) -> Result<(String, Value), String> {
 ///
 /// A run is a sequence of choices: which packet arrives, which write completes, which computation ends, which process
 /// fails next. The search is breadth first over distinct states, and every complete run is judged. It first visits the
-/// runs without overtakings, then those in which one packet, write or computation is overtaken, then two, and so on,
-/// until it has visited the given number of states. It ends at the first violation: no run with the same number of
-/// overtakings violates a property in fewer steps. PASS means that every run was visited or, with `--overtakings N`,
-/// every run with at most N overtakings; otherwise the verdict is UNKNOWN. The last lines state what the search
-/// covered.
+/// runs without overtakings, then those in which one step is overtaken, then two, and so on, until it has visited the
+/// given number of states. It ends at the first violation: no run with the same number of overtakings violates a
+/// property in fewer steps. PASS means that every run was visited or, with `--overtakings N`, every run with at most N
+/// overtakings; otherwise the verdict is UNKNOWN. The last lines state what the search covered.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -851,8 +850,8 @@ pub(crate) struct ExploreArguments {
     /// Let up to N timers, such as those for unforced checkpoints, expire while other steps are pending
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(0..=20))]
     pub(crate) timers: u32,
-    /// Let up to N packets, writes and computations be overtaken in a run, or `all`. Default: first 0, then 1, 2, and
-    /// so on
+    /// Let up to N steps be overtaken in each run (`all`: any number). By default, the search tries 0, then 1, then 2,
+    /// and so on
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = overtakings)]
     pub(crate) overtakings: Option<Overtakings>,
     /// Stop after N distinct states
@@ -972,7 +971,7 @@ pub(crate) struct ValidateArguments {
     /// a pause. Changes to other fields are errors, as they are for an API server
     #[arg(long, value_name = "FILE", conflicts_with = "orders")]
     pub(crate) running: Option<PathBuf>,
-    /// Also run the application without failures in N random delivery orders, and compare what each process sends.
+    /// Also run the application without failures in one delivery order and in N random ones, and compare what each process sends.
     /// Protocols that rely on re-execution, such as hydee, cannot protect a program whose messages depend on the order
     /// of arrival. Testing one order takes as long as the application computes
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=1000))]

@@ -43,7 +43,8 @@ pub enum Promise {
     /// the theft. It confirms a result, which the sender may then discard, only after a durable checkpoint that
     /// contains the result.
     CheckpointedFirst,
-    /// In a program of tasks, only thefts and recoveries force checkpoints: one at the victim, and one at the thief.
+    /// In a program of tasks, only thefts, recoveries and the end of the program force checkpoints. A theft forces one at
+    /// the victim, and one at the thief.
     ForcedByThefts,
     /// In a program of tasks, a process logs every event of its tasks as soon as earlier writes are complete. A failure
     /// loses no event that is durable.

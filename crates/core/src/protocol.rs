@@ -117,7 +117,7 @@ pub enum Input<P: Protocol> {
     },
     /// Answers [`Host::request_snapshot`]. Every earlier send has been passed as [`Input::Sent`].
     Snapshot(Snapshot),
-    /// Answers [`Host::request_rest`]. Without another message, the application neither computes nor sends.
+    /// Answers [`Host::request_rest`]. Until another message arrives, the application neither computes nor sends.
     Rested,
     /// The application has left the program ([`crate::Application::has_left`]). Passed once per incarnation.
     Left,

@@ -109,8 +109,9 @@ impl<G: Program> Unrolled<G> {
         Some((unit, original))
     }
 
-    /// Runs a task and everything that it spawns. Returns the values that the task owes, by the index of its access;
-    /// the smallest number that any of the tasks published; and the sum of the times that they take.
+    /// Runs a task and everything that it spawns. Returns the values that the task must write, each with the index of the
+    /// access that writes it; the smallest number that any of the tasks published; and the total time that the tasks
+    /// take.
     fn run_whole(&self, call: Call, mut hint: u64) -> (Vec<(u32, Chunk)>, Option<u64>, Span) {
         let mut graph = Graph::default();
         graph.take(Theft::NONE, StolenTask { call });

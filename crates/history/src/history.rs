@@ -307,6 +307,11 @@ impl<'a> History<'a> {
         self.streams[point.segment.0 as usize][point.fact as usize].0
     }
 
+    /// Returns the fact at `point`.
+    pub(crate) fn fact(&self, point: Point) -> &'a Fact {
+        &self.streams[point.segment.0 as usize][point.fact as usize].1
+    }
+
     /// Returns whether the state at `cut` contains the fact at `fact`, of the same process.
     pub fn contains(&self, mut cut: Point, fact: Point) -> bool {
         while cut.segment > fact.segment {

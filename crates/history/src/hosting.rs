@@ -182,19 +182,14 @@ mod tests {
         assert_eq!(hosts(&run.0.history(), 0), [0, 3, 2]);
     }
 
-    /// Makes a process cede a partition.
-    fn cede(run: &mut Partitions, host: u32, partition: u32, epoch: u32) {
-        run.0.state(host, Fact::Ceded { partition: p(partition), epoch: Incarnation(epoch) });
-    }
-
     /// Partition 2 runs at p0 until p2 has joined. It returns to p0 in the same life, because p2 fails.
     #[test]
-    fn a_process_may_run_a_partition_in_several_stints_of_one_life() {
+    fn a_process_may_run_a_partition_in_several_periods_of_one_life() {
         let mut run = Partitions::new(3);
         run.absorbed(0, 2, 0);
         run.save(0, 0, 1);
         run.joined_at(0, 2, 3, Default::default());
-        cede(&mut run, 0, 2, 5);
+        run.ceded(0, 2, 5);
         run.absorbed(2, 2, 5);
         run.0.lose_permanently(2);
         run.absorbed(0, 2, 8);
@@ -211,7 +206,7 @@ mod tests {
         let mut run = Partitions::new(3);
         run.absorbed(0, 2, 0);
         run.0.kill(2, false);
-        cede(&mut run, 0, 2, 5);
+        run.ceded(0, 2, 5);
         run.0.state(2, Fact::Restored(Box::new((None, Incarnation(5), Default::default()))));
         run.joined(2, 5, Default::default());
         assert_eq!(hosts(&run.0.history(), 2), [2, 0, 2]);

@@ -15,10 +15,10 @@
 use std::collections::BTreeSet;
 
 use faultline_core::fault::Change;
-use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Promise, Span, Time};
+use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Promise, Span, Time, Witness};
 use faultline_trace::Trace;
 
-use crate::history::{History, Point, SegmentNo};
+use crate::history::{History, Point, SegmentNo, Witnessed};
 use crate::supervision::Supervision;
 
 /// A position in the facts of a process: a life, and a fact in that life. The end of a range is the position after its
@@ -45,21 +45,28 @@ pub struct Return {
     pub undone: Vec<Undone>,
 }
 
-/// How the work of a permanently failed process continued.
+/// How the work of a process continued in another process, because the process failed permanently, or because its
+/// partition moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Succession {
     /// The time at which another process took over the work; `None` if no process could.
     pub at: Option<Time>,
     /// The process that took over the work.
     pub by: Option<ProcessId>,
-    /// The failed process.
+    /// The process whose work, or whose partition, was taken over.
     pub of: ProcessId,
+    /// The process that had done the work before; `None` if no process had, because the cluster joins later.
+    pub from: Option<ProcessId>,
     /// The image from which the other process continued; `None` is the initial state, or nothing.
     pub image: Option<ImageName>,
-    /// The time at which the failed process was last in that state.
+    /// The time at which the earlier process was last in that state.
     pub to: Time,
-    /// The work that the failed process had done after that state, in the order of its history.
+    /// The work that `of` had done after that state, in the order of its history. Empty if another process had done
+    /// the work before: its own partition and the one that moved share its time.
     pub undone: Vec<Undone>,
+    /// The number of tasks of the partition that the earlier process, if it is not `of`, had run after that state, and
+    /// their total duration.
+    pub elsewhere: (u64, Span),
 }
 
 impl Succession {
@@ -158,7 +165,8 @@ impl<'h, 'a> Returns<'h, 'a> {
     }
 
     /// Lists the returns of one process, in order. If a partition moved to another process, states restored there are
-    /// not returns of that process.
+    /// not returns of that process. Neither is the state in which a partition moves to its own process when its cluster
+    /// joins.
     pub fn of(&self, process: ProcessId) -> Vec<Return> {
         let history = self.history;
         let Some(own) = history.processes.get(process.index()).map(|it| it.segments.clone()) else {
@@ -170,7 +178,7 @@ impl<'h, 'a> Returns<'h, 'a> {
         let stated = history.witnessed[first..].iter().take_while(|it| it.at.segment.0 < own.end);
         for restored in stated.filter(|it| it.is_restored) {
             let segment = history.segment(restored.at.segment);
-            if segment.host != process {
+            if segment.host != process || self.has_moved(restored) {
                 continue;
             }
             let incarnation = history.segment(SegmentNo(restored.at.segment.0 + 1)).incarnation;
@@ -189,37 +197,92 @@ impl<'h, 'a> Returns<'h, 'a> {
         returns
     }
 
-    /// Returns how the work of permanently failed processes continued, in chronological order. Processes whose work no
-    /// process took over come last. If several processes took over the work of the same one, because the first had
-    /// failed in turn, the loss counts once.
+    /// Returns how work continued in other processes, in chronological order. Processes whose work no process took over
+    /// come last. If several processes took over the work of the same one, because the first had failed in turn, the
+    /// loss counts once.
     pub fn successions(&self) -> Vec<Succession> {
         let history = self.history;
         let absorbed = history.tasks.iter().flat_map(|it| &it.absorptions);
-        let absorbed = absorbed.map(|it| (it.at, it.of, it.image, it.witness));
-        let restored = history.witnessed.iter().filter(|it| it.is_restored);
-        let restored = restored.map(|it| (it.at, it.owner, it.part, it.witness));
-        let elsewhere = restored.filter(|(at, owner, ..)| history.segment(at.segment).host != *owner);
-        let mut all: Vec<Succession> = absorbed
-            .chain(elsewhere)
-            .map(|(at, of, image, witness)| {
-                let cut = (witness.life, witness.upto.index());
-                Succession {
-                    at: Some(history.time(at)),
-                    by: Some(history.segment(at.segment).host),
-                    of,
-                    image,
-                    to: instant(history.trace, of, cut),
-                    undone: self.undone_after(of, cut),
-                }
-            })
-            .collect();
+        let absorbed = absorbed.map(|it| self.succession(it.at, it.of, it.image, it.witness, Some(it.of)));
+        let moved = history.witnessed.iter().filter(|it| it.is_restored && self.has_moved(it));
+        let moved = moved.map(|it| {
+            self.succession(it.at, it.owner, it.part, it.witness, self.host_before(it.at, it.owner))
+        });
+        let mut all: Vec<Succession> = absorbed.chain(moved).collect();
         all.sort_by_key(|it| (it.at, it.of));
         let mut seen = BTreeSet::new();
-        for it in all.iter_mut().filter(|it| !seen.insert(it.of)) {
+        for it in all.iter_mut().filter(|it| it.from == Some(it.of) && !seen.insert(it.of)) {
             it.undone.clear();
         }
         all.extend(self.abandoned().filter(|it| !seen.contains(&it.of)));
         all
+    }
+
+    /// Returns whether a partition moved to the process that restored this state.
+    fn has_moved(&self, restored: &Witnessed) -> bool {
+        matches!(self.history.fact(restored.at), Fact::Absorbed(_))
+    }
+
+    /// Returns the process that ran a partition before it moved; `None` if no process had run it.
+    fn host_before(&self, at: Point, partition: ProcessId) -> Option<ProcessId> {
+        let history = self.history;
+        if matches!(history.fact(at), Fact::Absorbed(it) if it.3 == Incarnation::default()) {
+            return None;
+        }
+        let first = history.processes[partition.index()].segments.start;
+        let earlier = (first..at.segment.0).rev().map(|it| history.segment(SegmentNo(it)));
+        let mut earlier = earlier.filter(|it| it.is_active || it.is_restored && !it.is_rootless);
+        Some(earlier.next().map_or(partition, |it| it.host))
+    }
+
+    fn succession(
+        &self,
+        at: Point,
+        of: ProcessId,
+        image: Option<ImageName>,
+        witness: Witness,
+        from: Option<ProcessId>,
+    ) -> Succession {
+        let history = self.history;
+        let cut = (witness.life, witness.upto.index());
+        let by = history.segment(at.segment).host;
+        let (undone, elsewhere) = match from {
+            Some(from) if from == of => (self.undone_after(of, cut), (0, Span::ZERO)),
+            Some(from) => (Vec::new(), self.ran_elsewhere(at, of, from, cut)),
+            None => (Vec::new(), (0, Span::ZERO)),
+        };
+        Succession {
+            at: Some(history.time(at)),
+            by: Some(by),
+            of,
+            from,
+            image,
+            to: instant(history.trace, from.unwrap_or(of), cut),
+            undone,
+            elsewhere,
+        }
+    }
+
+    /// Returns the number of tasks of a partition that `host` had run after a state of it, before the partition moved
+    /// at `at`, and their total duration.
+    fn ran_elsewhere(
+        &self,
+        at: Point,
+        partition: ProcessId,
+        host: ProcessId,
+        cut: FactPosition,
+    ) -> (u64, Span) {
+        let history = self.history;
+        let ran = history.planned.iter().flat_map(|it| it.tasks.values());
+        let ran = ran.filter(|it| it.partition == partition).flat_map(|it| &it.ran);
+        let after = ran.filter(|it| {
+            let segment = history.segment(it.segment);
+            it.segment < at.segment && segment.host == host && (segment.life, it.fact as usize) >= cut
+        });
+        after.fold((0, Span::ZERO), |(tasks, cost), &it| match history.fact(it) {
+            Fact::Ran { cost_us, .. } => (tasks + 1, cost + Span::from_micros((*cost_us).into())),
+            _ => (tasks, cost),
+        })
     }
 
     /// Returns the permanently failed processes whose work no process can take over, because none of it is stored.
@@ -233,9 +296,11 @@ impl<'h, 'a> Returns<'h, 'a> {
             at: None,
             by: None,
             of,
+            from: Some(of),
             image: None,
             to: self.begun,
             undone: self.undone_after(of, begin),
+            elsewhere: (0, Span::ZERO),
         })
     }
 
@@ -350,6 +415,7 @@ fn split_by_life(from: FactPosition, upto: FactPosition) -> Vec<(FactPosition, F
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::planned::Partitions;
     use crate::testing::tasks::TaskRun;
     use crate::testing::{Run, p};
 
@@ -478,5 +544,21 @@ mod tests {
         assert_eq!(pauses.within(Time::ZERO, upto + Span(9)), long);
         assert_eq!(pauses.within(from + Span(10), from + Span(20)), Span(10));
         assert_eq!(pauses.within(upto, upto + Span(9)), Span::ZERO);
+    }
+
+    /// p0 runs the partition of p2 until p2 has joined.
+    #[test]
+    fn a_partition_that_moves_to_its_own_process_is_not_a_rollback() {
+        let mut run = Partitions::new(3);
+        run.absorbed(0, 2, 0);
+        run.executed_at(0, 2, 50);
+        run.ceded(0, 2, 5);
+        run.absorbed(2, 2, 5);
+        let history = run.0.history();
+        let returns = Returns::new(&history);
+        assert_eq!(returns.of(p(2)), []);
+        let moves = returns.successions();
+        let moves: Vec<_> = moves.iter().map(|it| (it.by, it.from, it.elsewhere.0, it.lost())).collect();
+        assert_eq!(moves, [(Some(p(0)), None, 0, Span::ZERO), (Some(p(2)), Some(p(0)), 1, Span::ZERO)]);
     }
 }

@@ -473,9 +473,12 @@ impl Explainer<'_> {
         )
     }
 
-    /// Describes how another process took over the work of one that never returns.
+    /// Describes how another process took over work, because a process never returns or a partition moved.
     fn taken_over(&self, it: &Takeover) -> String {
         let (at, by, of) = (self.time(it.at), self.names.process(it.by), self.names.process(it.of));
+        let Some(from) = it.from else {
+            return format!("From {at}, {by} ran the partition of {of}, which had not joined yet.");
+        };
         let (tasks, cost) = it.tasks;
         let unrecoverable = &self.history.unrecoverable;
         if unrecoverable.iter().any(|(group, _)| *group == self.names.group_of(it.of)) {
@@ -486,30 +489,41 @@ impl Explainer<'_> {
                 lasted(cost)
             );
         }
-        let mut text = match it.from {
+        let (earlier, work) = (self.names.process(from), self.work_taken_over(it, from));
+        let mut text = match it.checkpoint {
             Some((position, saved)) => {
                 // Without the facts of the process, the times of its actions are unknown.
-                let age = match self.history.incomplete.contains(&it.of) {
+                let age = match self.history.incomplete.contains(&from) {
                     true => String::new(),
                     false => format!(" (taken {} earlier)", lasted(it.at.since(saved))),
                 };
                 format!(
-                    "At {at}, {by} took over the work of {of}, starting from {of}'s checkpoint {}{age}.",
+                    "At {at}, {by} took over {work}, starting from {of}'s checkpoint {}{age}.",
                     checkpoint(position)
                 )
             }
             None => format!("At {at}, {by} took the place of {of}; no checkpoint of {of} was left."),
         };
         if tasks > 0 {
-            let since = if it.from.is_some() { " since then" } else { "" };
+            let since = if it.checkpoint.is_some() { " since then" } else { "" };
             let consequence = if unrecoverable.is_empty() { "had to be re-executed" } else { "were lost" };
             text.push_str(&format!(
-                " {} that {of} had run{since} {consequence} ({} of work).",
+                " {} that {earlier} had run{since} {consequence} ({} of work).",
                 count(tasks, "task"),
                 lasted(cost)
             ));
         }
         text
+    }
+
+    /// Names the work that a process took over from another one.
+    fn work_taken_over(&self, it: &Takeover, from: ProcessId) -> String {
+        let (of, earlier) = (self.names.process(it.of), self.names.process(from));
+        match (it.of == from, it.of == it.by) {
+            (true, _) => format!("the work of {of}"),
+            (false, true) => format!("its own partition from {earlier}"),
+            (false, false) => format!("the partition of {of} from {earlier}"),
+        }
     }
 
     fn because_of_an_alert(&self, rollback: &TimelineRollback, from: GroupId) -> String {

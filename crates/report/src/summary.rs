@@ -2,7 +2,7 @@
 //! `--format json`, and rendered as the tables of the page, so these cannot disagree.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_checker::{Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
@@ -238,13 +238,12 @@ pub struct ResultSummary {
     pub compared_with: Option<String>,
     /// The number of ranks that finished.
     pub finished: usize,
-    /// The number of ranks without those that failed permanently.
+    /// The number of ranks, excluding those that failed permanently or left without a result.
     pub remaining: usize,
     /// Whether results may be missing because facts are.
     #[serde(skip)]
     pub(crate) is_incomplete: bool,
-    /// Whether all ranks finished with the expected digest, except those that failed permanently; `None` without a
-    /// reference.
+    /// Whether all remaining ranks finished with the expected digest; `None` without a reference.
     pub equal: Option<bool>,
     /// The digest of each rank that finished, by its name.
     pub digests: BTreeMap<String, String>,
@@ -442,10 +441,12 @@ fn cluster(id: ClusterId, names: &DisplayNames, history: &Timeline, trace: &Trac
         history.rollbacks.iter().filter(|it| names.cluster_of_group(it.group) == id).collect();
     let (mut sent_within, mut sent_between, mut delivered) = (0, 0, 0);
     for (message, way) in &history.messages {
-        if names.cluster_of(message.from) == id && way.sent.is_some() {
-            *if names.crosses(*message) { &mut sent_between } else { &mut sent_within } += 1;
+        let (from, to) = way.endpoints(message);
+        let (from, to) = (names.cluster_of(from), names.cluster_of(to));
+        if from == id && way.sent.is_some() {
+            *if from == to { &mut sent_within } else { &mut sent_between } += 1;
         }
-        if names.cluster_of(message.to) == id {
+        if to == id {
             delivered += way.delivered.len() as u64;
         }
     }
@@ -562,15 +563,17 @@ fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, history: &Ti
         })
         .collect();
     let expected = manifest.expected.as_ref();
-    let gone = history.permanent_failures(names);
+    let mut gone: BTreeSet<ProcessId> = history.permanent_failures(names).into_keys().collect();
+    // In a program of tasks, the ranks of a cluster that has left have no result; others work on.
+    let left = history.left.iter().flat_map(|(_, cluster)| names.processes(*cluster));
+    gone.extend(left.filter(|rank| !digests.contains_key(*rank)).copied());
     ResultSummary {
         compared_with: expected.map(|it| it.source.clone()),
         finished: digests.len(),
         is_incomplete: !history.incomplete.is_empty(),
-        remaining: manifest.ranks().filter(|(rank, _)| !gone.contains_key(rank)).count(),
+        remaining: manifest.ranks().filter(|(rank, _)| !gone.contains(rank)).count(),
         equal: expected
-            // A permanently failed process has no result.
-            .map(|it| it.digests.iter().filter(|(process, _)| !gone.contains_key(process)))
+            .map(|it| it.digests.iter().filter(|(process, _)| !gone.contains(process)))
             .map(|mut it| it.all(|(process, digest)| digests.get(process) == Some(digest))),
         digests: digests
             .iter()

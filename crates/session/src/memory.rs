@@ -136,8 +136,8 @@ impl Watch {
     }
 }
 
-/// Waits until the allocator has returned enough freed memory for the program to use at most `enough` bytes, but at most
-/// for [`RETURN_WITHIN`]. Returns the memory in use, in bytes.
+/// Waits until the allocator has returned enough freed memory for the program to use at most `enough` bytes, but for
+/// no longer than [`RETURN_WITHIN`]. Returns the memory in use, in bytes.
 ///
 /// There is no further wait until the memory has grown by an eighth, so that a program that needs its memory does not
 /// wait before and after each run.

@@ -289,6 +289,12 @@ impl ProtocolSpec {
         self.known().map(|it| it.logs).or_else(custom).unwrap_or(Logs::Nothing)
     }
 
+    /// Returns whether each process rolls back on its own, rather than with its cluster or the federation. A built-in
+    /// protocol that logs every message, or protects tasks, rolls back only failed processes.
+    pub fn rolls_back_processes(&self) -> bool {
+        self.logs() == Logs::Everything || self.family() == Some(Family::Tasks)
+    }
+
     /// Returns the processes that the protocol needs in addition to the ranks, in order.
     pub fn extra_processes(&self) -> Vec<Role> {
         let shared = self.checkpointing().filter(|it| it.replicate_to == ReplicateTo::SharedStorage);

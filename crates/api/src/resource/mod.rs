@@ -46,6 +46,8 @@ pub const MAX_CLUSTERS: usize = 256;
 pub const MAX_NODES_PER_CLUSTER: u32 = 100_000;
 /// Maximum number of nodes in a federation.
 pub const MAX_NODES: u32 = 1_000_000;
+/// Maximum number of nodes in a federation whose processes roll back individually, so that each of them is a group.
+pub const MAX_NODES_ALONE: u32 = u16::MAX as u32;
 /// Maximum number of exceptions in `links.pairs`.
 pub const MAX_PAIRS: usize = 512;
 /// Maximum number of pairs of clusters with an exact number of messages.

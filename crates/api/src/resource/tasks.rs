@@ -253,7 +253,8 @@ impl NQueens {
 }
 
 impl Qap {
-    /// Returns [`depth`](field@Qap::depth), or its default.
+    /// Returns [`depth`](field@Qap::depth), or its default. A program uses at most the size of its instance as the
+    /// default.
     pub fn depth(&self) -> u32 {
         self.depth.unwrap_or(3)
     }

@@ -172,7 +172,7 @@ impl Check<'_> {
             self.problem(
                 format!("{path}.message"),
                 format!(
-                    "{} is too short: some messages of a kernel have only a fraction of this length",
+                    "{} is too short: some of the kernel's messages are only a fraction of this length",
                     Size(nas.message())
                 ),
                 format!("write at least {LEAST_NAS_MESSAGE}B"),

@@ -249,7 +249,7 @@ impl Check<'_> {
             self.problem(
                 path,
                 format!("this entry would inject more than {MAX_DRAWN} faults before the deadline"),
-                "choose a longer time between failures, or an earlier `deadline`",
+                "choose a longer time between failures, or a shorter `deadline`",
             );
         }
     }

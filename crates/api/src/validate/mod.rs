@@ -10,15 +10,19 @@ mod presence;
 mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use faultline_core::fault::LinkProperties;
 use faultline_core::{Role, Span};
 
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, ApplicationSpec, Demand, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES,
+    ANY, ApplicationSpec, Demand, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_ALONE,
     MAX_NODES_PER_CLUSTER, MAX_PAIRS, MIN_DETECT_AFTER, ProtocolSpec, ReplicateTo,
 };
+
+/// Permitted numbers of storage servers.
+const SERVERS: RangeInclusive<u32> = 1..=1024;
 
 /// An error in a federation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,6 +156,13 @@ impl<'a> Check<'a> {
                 format!("the federation has too many nodes ({total})"),
                 format!("reduce the total to at most {MAX_NODES}"),
             );
+        } else if total > MAX_NODES_ALONE && self.spec.protocol.rolls_back_processes() {
+            let protocol = self.spec.protocol.name();
+            self.problem(
+                "spec.clusters",
+                format!("under `{protocol}`, processes roll back individually, and {total} are too many"),
+                format!("reduce the number of nodes to at most {MAX_NODES_ALONE} in total, or choose a protocol whose clusters roll back as a whole"),
+            );
         }
     }
 
@@ -229,6 +240,9 @@ impl<'a> Check<'a> {
             let path = format!("{path}.checkpointEveryIn.{cluster}");
             self.cluster(&path, cluster);
             self.period(&path, period.0, true);
+        }
+        if let ProtocolSpec::Cck(cck) = &self.spec.protocol {
+            self.servers(&path, cck.servers, checkpointing.replicate_to);
         }
         let (protocol, application) = (&self.spec.protocol, &self.spec.application);
         match application {
@@ -325,6 +339,27 @@ impl<'a> Check<'a> {
                 "write `replicas: 1`",
             ),
             ReplicateTo::SharedStorage => {}
+        }
+    }
+
+    /// Checks the number of storage servers.
+    fn servers(&mut self, path: &str, servers: Option<u32>, to: ReplicateTo) {
+        let Some(servers) = servers else { return };
+        let path = format!("{path}.servers");
+        if !SERVERS.contains(&servers) {
+            self.problem(
+                path,
+                format!("servers is {servers}, which is out of range"),
+                format!("write a number from {} to {}", SERVERS.start(), SERVERS.end()),
+            );
+            // The processes of the federation are unknown.
+            self.sized = false;
+        } else if to != ReplicateTo::SharedStorage {
+            self.problem(
+                path,
+                "without shared storage, there are no storage servers",
+                "write `replicateTo: sharedStorage`, or omit `servers`",
+            );
         }
     }
 

@@ -31,7 +31,8 @@ impl Check<'_> {
                 format!(
                     "`{protocol}` does not support programs of tasks such as `{application}`"
                 ),
-                "choose the protocol `tic` or `none`, or an application that exchanges messages, such as `heat`",
+                "choose the protocol `tic`, `sel`, `satin`, `cck` or `none`, or an application that exchanges messages, \
+                 such as `heat`",
             ),
             (Some(Family::Tasks), Family::Messages) => self.problem(
                 path,
@@ -88,7 +89,7 @@ impl Check<'_> {
         if !WINDOWS.contains(&schedule.window()) {
             self.problem(
                 format!("{PATH}.window"),
-                format!("{} is out of range", schedule.window()),
+                format!("window is {}, which is out of range", schedule.window()),
                 format!("write a number from {} to {}", WINDOWS.start(), WINDOWS.end()),
             );
         }
@@ -160,7 +161,7 @@ impl Check<'_> {
                 if !range.contains(&value) {
                     self.problem(
                         format!("spec.clusters[{index}].{name}"),
-                        format!("{value} is out of range"),
+                        format!("{name} is {value}, which is out of range"),
                         format!("write a number from {} to {}", range.start(), range.end()),
                     );
                 }
@@ -253,6 +254,15 @@ impl Check<'_> {
 
     /// Checks that a program of tasks can be built from its parameters.
     pub(super) fn program(&mut self) {
+        if let ApplicationSpec::Jacobi(jacobi) = &self.spec.application
+            && !(jacobi.tolerance() >= 0.0)
+        {
+            self.problem(
+                "spec.application.jacobi.tolerance",
+                format!("`tolerance` must not be negative (found {})", jacobi.tolerance()),
+                "write a number of at least 0; with 0, the iteration ends only once no cell changes",
+            );
+        }
         if let ApplicationSpec::Qap(Qap { instance, file, data, .. }) = &self.spec.application {
             let stated =
                 [("instance", instance.is_some()), ("file", file.is_some()), ("data", data.is_some())];

@@ -78,7 +78,7 @@ fn settings_for_tasks_require_a_program_of_tasks() {
         [(TIC, "hc3i: {}")],
         6,
         "`hc3i` does not support programs of tasks such as `fibonacci`",
-        "choose the protocol `tic` or `none`, or an application that exchanges messages, such as `heat`",
+        "choose the protocol `tic`, `sel`, `satin`, `cck` or `none`, or an application that exchanges messages, such as `heat`",
     );
     rejects(
         [(FIBONACCI, "heat: {}"), TUNED[0], TUNED[1]],
@@ -97,8 +97,18 @@ fn settings_for_tasks_require_a_program_of_tasks() {
 
 #[test]
 fn values_out_of_range_are_rejected() {
-    rejects([("speed: 50", "speed: 0")], 5, "0 is out of range", "write a number from 1 to 10000");
-    rejects([("cores: 4", "cores: 257")], 5, "257 is out of range", "write a number from 1 to 256");
+    rejects(
+        [("speed: 50", "speed: 0")],
+        5,
+        "speed is 0, which is out of range",
+        "write a number from 1 to 10000",
+    );
+    rejects(
+        [("cores: 4", "cores: 257")],
+        5,
+        "cores is 257, which is out of range",
+        "write a number from 1 to 256",
+    );
     rejects(
         [("patience: 2ms", "patience: 0ms")],
         8,
@@ -495,6 +505,59 @@ fn the_remedy_for_stealing_and_a_schedule_is_valid() {
 }
 
 #[test]
+fn storage_servers_are_limited_and_need_shared_storage() {
+    let (few, many) =
+        ("replicateTo: sharedStorage, servers: 0", "replicateTo: sharedStorage, servers: 99999");
+    for (options, servers) in [(few, 0), (many, 99999)] {
+        rejects_planned(
+            "tau: 2s",
+            options,
+            6,
+            &format!("servers is {servers}, which is out of range"),
+            "write a number from 1 to 1024",
+        );
+    }
+    rejects_planned(
+        "tau: 2s",
+        "servers: 3",
+        6,
+        "without shared storage, there are no storage servers",
+        "write `replicateTo: sharedStorage`, or omit `servers`",
+    );
+}
+
+#[test]
+fn the_tolerance_of_an_iteration_is_not_negative() {
+    for (tolerance, found) in [("-1", "-1"), (".nan", "NaN")] {
+        rejects_planned(
+            "rows: 3, columns: 2",
+            &format!("rows: 3, columns: 2, tolerance: {tolerance}"),
+            7,
+            &format!("`tolerance` must not be negative (found {found})"),
+            "write a number of at least 0; with 0, the iteration ends only once no cell changes",
+        );
+    }
+}
+
+/// Each of these processes is a group, and groups have numbers of 16 bits.
+#[test]
+fn processes_that_roll_back_individually_are_limited() {
+    let message = "under `tic`, processes roll back individually, and 65538 are too many";
+    let help = "reduce the number of nodes to at most 65535 in total, or choose a protocol whose clusters roll back as a \
+                whole";
+    rejects([("nodes: 3", "nodes: 65536")], 5, message, help);
+    let text = with([("nodes: 3", "nodes: 65536"), (TIC, NONE)]);
+    assert!(parse("federation.yaml", text.as_bytes()).is_ok());
+}
+
+/// By default, the depth of a search is at most the size of its instance.
+#[test]
+fn a_small_instance_needs_no_depth() {
+    let text = with([(FIBONACCI, "qap: { data: \"2 0 1 1 0 0 1 1 0\" }")]);
+    assert!(parse("federation.yaml", text.as_bytes()).is_ok());
+}
+
+#[test]
 fn every_piece_has_a_process() {
     rejects_planned(
         "[0, 1, 2, 3, 4, 4]",
@@ -504,7 +567,13 @@ fn every_piece_has_a_process() {
         "write one process for each piece",
     );
     rejects_planned("4, 4]", "4, 5]", 8, "there is no process 5", "write a number from 0 to 4");
-    rejects_planned("window: 3", "window: 0", 8, "0 is out of range", "write a number from 1 to 1024");
+    rejects_planned(
+        "window: 3",
+        "window: 0",
+        8,
+        "window is 0, which is out of range",
+        "write a number from 1 to 1024",
+    );
     rejects_planned(
         "pieces: [0, 1, 2, 3, 4, 4]",
         "pieces: [0, 1, 2, 3, 4, 4], file: grid.part.5",

@@ -9,12 +9,13 @@
 //! trace; if all processes read the same clock, they also precede it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use faultline_core::{Attempt, Position, ProcessId, Time};
 
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
-use faultline_history::{CheckpointName, History, Message, Part, Planned, Point, StoredCopy};
+use faultline_history::{CheckpointName, History, Message, Part, Planned, Point};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::ValidCheckpoints);
@@ -51,20 +52,13 @@ fn check_removals(
     valid: &BTreeMap<Position, (Time, Point)>,
     finding: &mut Findings,
 ) {
-    let context = history.context;
+    let completed = completed(history);
     let removed = planned.removed.iter().filter(|it| valid.contains_key(&it.part.position()));
     for removed in removed {
         let (position, time) = (removed.part.position(), history.time(removed.at));
-        let is_in_time = |it: &StoredCopy| !context.common_clock || it.time <= time;
-        let is_complete = |position: Position| {
-            let mut partitions = context.clusters.iter().flatten();
-            partitions
-                .all(|it| part_of(history, *it, position).is_some_and(|it| it.copies.iter().any(is_in_time)))
-        };
-        let newer = history.groups.iter().flat_map(|it| it.checkpoints.keys()).map(|it| it.position);
-        let newer: BTreeSet<Position> = newer.filter(|it| *it > position).collect();
+        let mut newer = completed.range((Bound::Excluded(position), Bound::Unbounded));
         finding.instances += 1;
-        if newer.into_iter().any(is_complete) || is_abandoned(planned, position) {
+        if newer.any(|(_, since)| *since <= time) || is_abandoned(planned, position) {
             continue;
         }
         let mut processes = (0..history.processes.len() as u32).map(ProcessId);
@@ -76,6 +70,24 @@ fn check_removals(
         finding
             .violated([history.source(removed.at)], Breach::ValidPartRemoved { holder, part: removed.part });
     }
+}
+
+/// Returns the checkpoints of which all parts became durable, with the time of the last of them. If processes read
+/// different clocks, the time is zero.
+fn completed(history: &History<'_>) -> BTreeMap<Position, Time> {
+    let context = history.context;
+    let all = history.groups.iter().flat_map(|it| it.checkpoints.keys()).map(|it| it.position);
+    let all: BTreeSet<Position> = all.collect();
+    let durable_since = |partition: ProcessId, position: Position| {
+        let first = part_of(history, partition, position)?.copies.iter().map(|it| it.time).min()?;
+        Some(if context.common_clock { first } else { Time::ZERO })
+    };
+    let since = |position: &Position| {
+        let partitions = context.clusters.iter().flatten();
+        let since = partitions.map(|it| durable_since(*it, *position));
+        since.collect::<Option<Vec<Time>>>()?.into_iter().max()
+    };
+    all.into_iter().filter_map(|it| Some((it, since(&it)?))).collect()
 }
 
 /// Returns whether a later recovery restarted from an older checkpoint, because no remaining process knew that this one

@@ -113,3 +113,22 @@ fn removing_the_valid_checkpoint_too_early_is_detected() {
     assert_eq!(found["verdict"], "fail", "{found:#}");
     assert!(found.to_string().contains("before a newer checkpoint was complete"), "{found:#}");
 }
+
+/// The processes of the cluster that joins take over their partitions. They neither roll back nor lose work before one
+/// of them fails, and the cluster that leaves needs no result.
+#[test]
+fn clusters_that_join_and_leave_are_not_reported_as_failed() {
+    let place = TestDirectory::new();
+    let sample = faultline_api::samples::sample("cck-elastic").unwrap();
+    let (json, code) = place.run("elastic.yaml", "simulate", sample.text, "run");
+    assert_eq!(code, Some(0), "{json:#}");
+    let rollbacks = |it: &Value| it["rollbacks"].as_array().map_or(0, Vec::len);
+    let rollbacks: Vec<usize> = json["clusters"].as_array().unwrap().iter().map(rollbacks).collect();
+    assert_eq!(rollbacks, [0, 0, 0, 1], "{json:#}");
+    assert_eq!((&json["result"]["remaining"], &json["result"]["equal"]), (&9.into(), &true.into()));
+    let explained = place.faultline(["explain", "run"]).output().unwrap();
+    let explained = String::from_utf8(explained.stdout).unwrap();
+    assert!(explained.contains("ran the partition of nancy-1, which had not joined yet."), "{explained}");
+    assert!(explained.contains("nancy-1 took over its own partition from"), "{explained}");
+    assert!(!explained.contains("no checkpoint of nancy"), "{explained}");
+}

@@ -158,8 +158,8 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
         from: Option<&Snapshot>,
         how: RerunOptions,
     );
-    /// Sends the partition `by` values that `partition` wrote: immediately if they exist, otherwise once they have been
-    /// recomputed. Returns the missing values of other partitions that this requires.
+    /// Sends to the partition `by` the values that `partition` wrote, immediately if they exist and otherwise once they
+    /// have been recomputed. Returns the values of other partitions that this requires and that are missing.
     fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value>;
     /// Ends all re-executions.
     fn end_rerun(&mut self, partition: ProcessId);

@@ -50,10 +50,25 @@ impl Partitions {
             .collect()
     }
 
+    /// Makes a process that runs another process's partition execute a task of that partition.
+    pub fn executed_at(&mut self, host: u32, partition: u32, number: u64) {
+        self.plan_at(host, partition, number, &[]);
+        self.0.state(host, Fact::Ran { task: task(number), spawned: 0, cost_us: 1000 });
+    }
+
     fn plan(&mut self, partition: u32, number: u64, reads: &[u64]) {
+        self.plan_at(partition, partition, number, reads);
+    }
+
+    fn plan_at(&mut self, host: u32, partition: u32, number: u64, reads: &[u64]) {
         let sources: Arc<[TaskId]> = reads.iter().map(|it| task(*it)).collect();
         let planned = PlannedTask { task: task(number), partition: p(partition), sources };
-        self.0.state(partition, Fact::Planned(Box::new(planned)));
+        self.0.state(host, Fact::Planned(Box::new(planned)));
+    }
+
+    /// Makes a process cede a partition.
+    pub fn ceded(&mut self, host: u32, partition: u32, epoch: u32) {
+        self.0.state(host, Fact::Ceded { partition: p(partition), epoch: Incarnation(epoch) });
     }
 
     /// Makes a partition re-execute a task because another partition demands it.

@@ -454,8 +454,8 @@ impl Hc3i {
         }
     }
 
-    /// For the defect that does not discard: the interrupted checkpoint continues with the data that it had saved
-    /// before the rollback.
+    /// Implements the defect `CheckpointNotAborted`: the interrupted checkpoint continues with the data that it had
+    /// saved before the rollback.
     fn continue_interrupted(&mut self, interrupted: Option<Box<Part>>) {
         let Some(mut part) = interrupted else {
             return;

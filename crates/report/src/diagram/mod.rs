@@ -338,8 +338,13 @@ fn lines(
 ) -> Vec<MessageLine> {
     let (mut between, mut within) = (Vec::new(), Vec::new());
     for (id, message) in &history.messages {
-        let (Some(&from), Some(&to)) = (lane_of.get(&id.from), lane_of.get(&id.to)) else { continue };
-        let crosses = names.crosses(*id);
+        let (from, to) = message.endpoints(id);
+        let crosses = names.cluster_of(from) != names.cluster_of(to);
+        let (Some(&from), Some(&to)) = (lane_of.get(&from), lane_of.get(&to)) else { continue };
+        // Both partitions may run on the same process.
+        if from == to && id.from != id.to {
+            continue;
+        }
         let lines = if crosses { &mut between } else { &mut within };
         for (sent, arrived, fate) in ways(message) {
             lines.push(MessageLine {

@@ -129,14 +129,15 @@ fn tasks(history: &History<'_>) -> Option<Tasks> {
     })
 }
 
-/// Adds how the work of permanently failed processes continued, and which part of it was lost.
+/// Adds how work continued in other processes, and which part of it was lost.
 fn take_over(timeline: &mut Timeline, history: &History<'_>) {
     for it in Returns::new(history).successions() {
         let facts = it.undone.iter().flat_map(|stretch| stretch.facts(history.trace, it.of));
-        let tasks = ran(facts);
+        let (own, elsewhere) = (ran(facts), it.elsewhere);
+        let tasks = (own.0 + elsewhere.0, own.1 + elsewhere.1);
         if let (Some(at), Some(by)) = (it.at, it.by) {
-            let from = it.image.map(|image| (image.position(), it.to));
-            timeline.taken_over.push(Takeover { at, by, of: it.of, from, tasks });
+            let checkpoint = it.image.map(|image| (image.position(), it.to));
+            timeline.taken_over.push(Takeover { at, by, of: it.of, from: it.from, checkpoint, tasks });
         }
         timeline.lost_permanently.extend(it.undone.into_iter().map(|stretch| (it.of, stretch)));
     }
@@ -296,7 +297,10 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
     let mut messages: BTreeMap<_, MessagePath> = BTreeMap::new();
     for message in history.messages.iter() {
         let sent = message.sent.iter().last().copied();
+        let host = |at: Point| history.segment(at.segment).host;
         let mut way = MessagePath {
+            sender: sent.map(host),
+            receiver: message.delivered.iter().last().copied().map(host),
             sent: sent.map(|at| history.time(at)),
             send_undone: sent.and_then(undoer),
             delivered: message.delivered.iter().map(|&at| (history.time(at), undoer(at))).collect(),

@@ -55,7 +55,7 @@ pub struct Timeline {
     pub lost_permanently: Vec<(ProcessId, lost::Undone)>,
     /// Periods in which the user paused the federation.
     pub pauses: lost::Pauses,
-    /// The work of permanently failed processes, in the order in which other processes took it over.
+    /// Work that other processes took over, in chronological order.
     pub taken_over: Vec<Takeover>,
     /// Task counts; `None` if processes exchange messages.
     pub tasks: Option<Tasks>,
@@ -67,18 +67,20 @@ pub struct Timeline {
     pub unrecoverable: Vec<(GroupId, Missing)>,
 }
 
-/// The work of a permanently failed process, taken over by another one.
+/// Work that another process took over, because a process failed permanently, or because its partition moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Takeover {
     /// The time at which it was taken over.
     pub at: Time,
     /// The process that took it over.
     pub by: ProcessId,
-    /// The failed process.
+    /// The process whose work, or whose partition, was taken over.
     pub of: ProcessId,
-    /// The checkpoint, with the time at which the failed process was in that state; `None` if there was none.
-    pub from: Option<(Position, Time)>,
-    /// The number of tasks that the failed process had run since the checkpoint, and their total duration.
+    /// The process that had done the work before; `None` if no process had, because the cluster joins later.
+    pub from: Option<ProcessId>,
+    /// The checkpoint, with the time at which the earlier process was in that state; `None` if there was none.
+    pub checkpoint: Option<(Position, Time)>,
+    /// The number of tasks that the earlier process had run since the checkpoint, and their total duration.
     pub tasks: (u64, Span),
 }
 
@@ -227,6 +229,11 @@ pub struct UndonePeriod {
 /// The path of one message.
 #[derive(Clone, Debug, Default)]
 pub struct MessagePath {
+    /// The process that last sent it, which differs from the rank in its identity if the rank's partition had moved.
+    /// `None` if no fact records the send.
+    pub sender: Option<ProcessId>,
+    /// The process to which it was last delivered, likewise.
+    pub receiver: Option<ProcessId>,
     /// The time at which the application last sent it.
     pub sent: Option<Time>,
     /// The rollback that undid the send.
@@ -237,6 +244,13 @@ pub struct MessagePath {
     pub delivered: Vec<(Time, Option<usize>)>,
     /// The times at which it was dropped because its send had been undone.
     pub stale: Vec<Time>,
+}
+
+impl MessagePath {
+    /// Returns the processes that sent and received the message with this identity, as far as facts record them.
+    pub fn endpoints(&self, id: &MessageId) -> (ProcessId, ProcessId) {
+        (self.sender.unwrap_or(id.from), self.receiver.unwrap_or(id.to))
+    }
 }
 
 /// The content that a theft sends from one process to another.

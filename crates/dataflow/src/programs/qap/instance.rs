@@ -120,6 +120,11 @@ impl Malformed {
 }
 
 impl Instance {
+    /// Returns the number of facilities, which is also the number of locations.
+    pub fn size(&self) -> u32 {
+        self.n as u32
+    }
+
     /// Reads the format of QAPLIB. Line breaks have no meaning there, so a row may span several lines.
     ///
     /// # Errors

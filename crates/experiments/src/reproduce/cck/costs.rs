@@ -59,7 +59,7 @@ spec:
     }
 }
 
-/// Returns the requested runs. Each must be performed equally often.
+/// Returns the requested runs. All must be performed the same number of times.
 pub fn runs() -> Vec<RunRequest> {
     let request = |it: MeasuredProgram| RunRequest { name: format!("{}-tasks", it.name), text: it.text(0) };
     PROGRAMS.map(request).into()
