@@ -184,7 +184,7 @@ mod tests {
 
     /// Partition 2 runs at p0 until p2 has joined. It returns to p0 in the same life, because p2 fails.
     #[test]
-    fn a_process_may_run_a_partition_in_several_stints_of_one_life() {
+    fn a_process_may_run_a_partition_in_several_periods_of_one_life() {
         let mut run = Partitions::new(3);
         run.absorbed(0, 2, 0);
         run.save(0, 0, 1);
