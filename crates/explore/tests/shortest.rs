@@ -4,7 +4,7 @@
 use std::num::NonZero;
 
 use faultline_api::Federation;
-use faultline_api::resource::{Application, Family};
+use faultline_api::resource::{ApplicationSpec, Family};
 use faultline_catalog::Defect;
 use faultline_checker::Property;
 use faultline_explore::{
@@ -48,9 +48,9 @@ fn row(line: &str) -> Row {
     let mut federation = federation(defect.protocol(), number(clusters), number(nodes)).unwrap();
     let is_tasks = federation.spec.application.family() == Family::Tasks;
     match (&mut federation.spec.application, program.split_once(' ')) {
-        (Application::Fibonacci(it), Some(("fibonacci", n))) => it.n = Some(number(n)),
-        (Application::Jacobi(it), Some(("testEvery", every))) => it.test_every = Some(number(every)),
-        (Application::Jacobi(_), None) => assert_eq!(program, "jacobi", "{line}"),
+        (ApplicationSpec::Fibonacci(it), Some(("fibonacci", n))) => it.n = Some(number(n)),
+        (ApplicationSpec::Jacobi(it), Some(("testEvery", every))) => it.test_every = Some(number(every)),
+        (ApplicationSpec::Jacobi(_), None) => assert_eq!(program, "jacobi", "{line}"),
         (_, None) => assert!(!is_tasks, "{line}"),
         _ => panic!("{line}"),
     }

@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_seal_covers_many_pieces_like_one() {
-        let stream: Stream = (0..400).flat_map(|_| facts().iter().cloned().collect::<Vec<_>>()).collect();
+        let stream: Stream = (0..400).flat_map(|_| facts().to_vec()).collect();
         let whole = file(&stream);
         assert!(whole.len() > 2 * DIGEST_AT);
         let mut pieces = Vec::new();

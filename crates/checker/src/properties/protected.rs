@@ -196,7 +196,7 @@ mod tests {
             run.claim(1, Claim::Protected);
             check_alone(durable_before_commit::check, &run).violation_count()
         };
-        assert_eq!(found(|run| run.lose_for_good(0)), 0, "the owner failed permanently");
+        assert_eq!(found(|run| run.lose_permanently(0)), 0, "the owner failed permanently");
         assert_eq!(found(|run| run.supervisor(Fact::Left(ClusterId(0)))), 0, "the owner's cluster left");
     }
 
@@ -218,11 +218,11 @@ mod tests {
             run.claim(1, Claim::Protected);
             check_alone(durable_before_commit::check, &run).violation_count()
         };
-        assert_eq!(found(|run| run.lose_for_good(2), false), 1);
+        assert_eq!(found(|run| run.lose_permanently(2), false), 1);
         assert_eq!(found(|run| run.supervisor(Fact::Left(ClusterId(2))), false), 1);
         let loses_both: fn(&mut Run) = |run| {
             run.kill(0, true);
-            run.lose_for_good(2);
+            run.lose_permanently(2);
         };
         assert_eq!(found(loses_both, true), 0, "only a process that departed has a copy");
     }

@@ -355,6 +355,9 @@ mod tests {
         assert_eq!(*delivered, expected);
     }
 
+    /// A checkpoint, with the positions of other groups on which it depends.
+    type Dependent = (Checkpoint, Vec<(GroupId, Position)>);
+
     #[test]
     fn the_recovery_line_contains_no_message_sent_after_it() {
         let taken = |sn, from: u16, at| {
@@ -365,7 +368,7 @@ mod tests {
         // contains one that the second group sent after its checkpoint 1.
         let first = [taken(1, 1, 0), taken(2, 1, 1)];
         let second = [taken(1, 0, 0), taken(2, 0, 2)];
-        let sns = |checkpoints: &[&[(Checkpoint, Vec<(GroupId, Position)>)]]| -> Vec<u32> {
+        let sns = |checkpoints: &[&[Dependent]]| -> Vec<u32> {
             recovery_line(checkpoints, Vec::as_slice).iter().map(|it| it.position.sn.0).collect()
         };
         assert_eq!(sns(&[&first, &second]), [1, 1], "the domino effect");

@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
     use crate::engine::ReportedFacts;
-    use crate::storage::{Storage, StorageKind, StorageOptions};
+    use crate::storage::{Storage, StorageMedium, StorageOptions};
     use crate::transport::Identity;
 
     type Inbox = mpsc::UnboundedReceiver<Stimulus<Probe<false>>>;
@@ -134,7 +134,7 @@ mod tests {
         let (me, clock) = (ProcessId(0), Clock::start());
         let step = |after, acts| Step { process: me, life: None, after, acts };
         let steps = vec![step(Span::ZERO, acts.to_vec()), step(Span::from_secs(3600), Vec::new())];
-        let options = StorageOptions { kind: StorageKind::Memory, ..StorageOptions::default() };
+        let options = StorageOptions { kind: StorageMedium::Memory, ..StorageOptions::default() };
         let storage = Storage::open("unused".into(), Life(1), options, clock, |_| {}).unwrap();
         let facts = FactsWriter::new(tempfile::tempfile().unwrap(), me, Life(1));
         let identity = Identity { process: me, life: Life(1), cluster: ClusterId(0) };
