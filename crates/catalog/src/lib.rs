@@ -44,7 +44,7 @@ pub use defect::Defect;
 pub use hosted::Hosted;
 pub use planned::{PieceTraffic, traffic_of_pieces};
 pub use rederive::{Rederived, rederive};
-pub use tasks::{TasksSetup, TasksVisitor, with_tasks};
+pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};
 
 /// The smallest percentage of the work that must remain for a fault to count as effective.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use faultline_api::Federation;
 use faultline_api::flow::flow;
 use faultline_api::resource::{self, FederationSpec, ProtocolSpec};
+use faultline_api::{Federation, Problem};
 use faultline_core::Span;
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::{Program, Stealing, TaskProcess, TaskProcessConfig, TaskProtocol};
@@ -81,6 +81,34 @@ where
 pub(crate) fn program(spec: &FederationSpec) -> Result<Flow, SetupError> {
     let program = flow(&spec.application).ok_or(SetupError::Messages)?;
     program.map_err(|problem| SetupError::Federation(vec![problem]))
+}
+
+/// Checks that the memory that a federation's program of tasks needs at once is less than `limit` bytes. The first task
+/// of an iterative program spawns all others in a single step, and a plan contains all of them, so the memory cannot be
+/// checked while that happens.
+///
+/// # Errors
+///
+/// Fails if the program needs more memory than that.
+pub fn check_memory(federation: &Federation, limit: u64) -> Result<(), SetupError> {
+    let application = &federation.spec.application;
+    // Whatever else is wrong with the program is found when the federation is set up.
+    let Some(Ok(program)) = flow(application) else { return Ok(()) };
+    let bytes = program.least_bytes();
+    if bytes < limit {
+        return Ok(());
+    }
+    let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    Err(SetupError::Federation(vec![Problem {
+        path: format!("spec.application.{}", application.name()),
+        message: format!(
+            "the program needs at least {} MiB at once, for its tasks and their data, but the memory limit leaves {} \
+             MiB",
+            mebibytes(bytes),
+            limit >> 20
+        ),
+        help: "lower `iterations`, `rows`, `columns` or `size`, or raise `--memory`".to_owned(),
+    }]))
 }
 
 /// Returns a property of each rank's cluster, by rank.

@@ -11,13 +11,17 @@ use serde::Serialize;
 
 use crate::arguments::{ClusterArguments, Format};
 use crate::command_error::{CommandError, Exit};
-use crate::{files, output, recording};
+use crate::files::{self, Source};
+use crate::{output, recording};
 
 mod pieces;
 mod recluster;
 
 /// The maximum number of divisions of the front that are printed. The chosen division is always printed.
 const ROWS: usize = 16;
+
+const GRAPH_HELP: &str =
+    "`faultline export DIR --format graph` writes a graph; docs/clustering.md describes the formats";
 
 /// The output of `--format json`.
 #[derive(Serialize)]
@@ -33,12 +37,19 @@ struct Object<'a> {
 
 /// Executes `faultline cluster`.
 pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError> {
-    if let [path] = &arguments.graphs[..]
-        && path.extension().is_some_and(|it| it == "yaml" || it == "yml")
-    {
-        return pieces::print(path);
-    }
-    let graphs = graphs(arguments)?;
+    let graphs = match &arguments.graphs[..] {
+        [path] if path.extension().is_some_and(|it| it == "yaml" || it == "yml") => {
+            return pieces::print(&files::read(path)?);
+        }
+        [path] if path == Path::new("-") && arguments.intervals.is_none() => {
+            let source = files::read(path)?;
+            if is_federation(&source.text()) {
+                return pieces::print(&source);
+            }
+            vec![graph_of(&source, GraphFormat::EdgeList)?]
+        }
+        _ => graphs(arguments)?,
+    };
     let constraints =
         Constraints { max_rollback_percent: arguments.max_rollback, balance: arguments.balance };
     let printed = match (&graphs[..], arguments.change_cost) {
@@ -111,16 +122,23 @@ fn graph(path: &Path) -> Result<CommunicationGraph, CommandError> {
     if path.is_dir() {
         return Ok(recording::graphs(path, 1)?.remove(0));
     }
-    const HELP: &str =
-        "`faultline export DIR --format graph` writes a graph; docs/clustering.md describes the formats";
-    let source = files::read_with(path, HELP)?;
+    let source = files::read_with(path, GRAPH_HELP)?;
     let form = match path.extension().and_then(|it| it.to_str()) {
         Some("graph" | "metis") => GraphFormat::Metis,
         Some("graphml" | "xml") => GraphFormat::GraphMl,
         _ => GraphFormat::EdgeList,
     };
+    graph_of(&source, form)
+}
+
+fn graph_of(source: &Source, form: GraphFormat) -> Result<Graph, CommandError> {
     read(&source.text(), form)
-        .map_err(|error| CommandError::input(miette!(help = HELP, "{}: {error}", source.label)))
+        .map_err(|error| CommandError::input(miette!(help = GRAPH_HELP, "{}: {error}", source.label)))
+}
+
+/// Returns whether this text is that of a federation file, which standard input does not reveal by its name.
+fn is_federation(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with("apiVersion:") || line.starts_with("kind:"))
 }
 
 /// Returns the names of the processes of each cluster.

@@ -136,8 +136,18 @@ impl Count {
         let what = if what.is_empty() { String::new() } else { format!("{what}: ") };
         let left = left.map(f64::round).filter(|it| *it >= 1.0);
         let left = left.map(|it| format!(", about {} left", rough(it))).unwrap_or_default();
-        format!("{what}{done}{of} runs, {rate:.1} per second{left}")
+        format!("{what}{done}{of} runs, {}{left}", per_time(rate))
     }
+}
+
+/// Formats a rate, in runs per second, with a unit of time that makes it at least 0.1, up to an hour.
+fn per_time(rate: f64) -> String {
+    let (amount, unit) = match rate {
+        0.0 | 0.1.. => (rate, "second"),
+        _ if rate * 60.0 >= 0.1 => (rate * 60.0, "minute"),
+        _ => (rate * 3600.0, "hour"),
+    };
+    format!("{amount:.1} per {unit}")
 }
 
 /// Formats a remaining time, in seconds, with the precision of an estimate.
@@ -152,6 +162,15 @@ fn rough(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_low_rate_has_a_longer_unit_of_time() {
+        let rates = [(12.34, "12.3 per second"), (0.1, "0.1 per second"), (0.09, "5.4 per minute")];
+        let low = [(0.01, "0.6 per minute"), (0.001, "3.6 per hour"), (0.0, "0.0 per second")];
+        for (rate, text) in rates.into_iter().chain(low) {
+            assert_eq!(per_time(rate), text);
+        }
+    }
 
     #[test]
     fn the_rate_counts_only_new_runs() {

@@ -10,6 +10,7 @@ use faultline_api::parse::Text;
 use faultline_api::resource::{ApplicationSpec, Qap};
 use faultline_api::samples::SAMPLES;
 use faultline_api::{Federation, validate};
+use faultline_catalog::SetupError;
 use miette::miette;
 
 use crate::command_error::CommandError;
@@ -140,9 +141,10 @@ fn standard_input() -> Result<Source, CommandError> {
 }
 
 /// Returns the error for a well-formed federation that cannot be set up.
-pub fn unfit(error: faultline_catalog::SetupError) -> CommandError {
-    CommandError::input(miette!(
-        help = "change the file; `faultline samples` prints complete examples",
-        "{error}"
-    ))
+pub fn unfit(error: SetupError) -> CommandError {
+    let help = match &error {
+        SetupError::Federation(problems) => &problems[0].help,
+        _ => "change the file; `faultline samples` prints complete examples",
+    };
+    CommandError::input(miette!(help = help, "{error}"))
 }

@@ -133,7 +133,7 @@ fn head(summary: &Summary) -> Markup {
         @for note in &summary.notes { p.hint { "Note: " (note) "." } }
         div.numbers {
             div { b { (unforced + forced) } span { "checkpoints, " (forced) " forced" } }
-            div { b { (rollbacks) } span { "rollbacks of clusters" } }
+            div { b { (rollbacks) } span { (if rollbacks == 1.0 { "rollback" } else { "rollbacks" }) } }
             div { b { (if has_lost { span(lost) } else { "none".to_owned() }) } span { "work lost, all processes" @if has_lost { ": " (percent(lost, all(|it| it.time.total_seconds()))) " of their time" } } }
             div { b { (if rollbacks > 0.0 { span(slowest) } else { "none".to_owned() }) } span { "longest recovery" } }
             @if summary.is_of_tasks() {

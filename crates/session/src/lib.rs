@@ -36,8 +36,8 @@ use faultline_trace::{Bundle, BundleError, Manifest};
 pub use faultline_supervisor::MemoryBound;
 
 pub use backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
-use memory::most_facts;
 pub use memory::{BYTES_PER_FACT, bound_memory, memory_bound};
+use memory::{check_program, most_facts};
 pub use recording::{Recording, UnjudgedRecording};
 pub use simulator::{SimulationObserver, SimulationView, Simulator};
 
@@ -140,6 +140,7 @@ impl<'a> Session<'a> {
     ///
     /// Fails if the federation cannot be set up.
     pub fn simulate(&self, simulator: &mut Simulator<'_>) -> Result<UnjudgedRecording, SetupError> {
+        check_program(self.federation, simulator.memory())?;
         self.set_up(InMemory { session: self, simulator })
     }
 
@@ -172,6 +173,7 @@ impl<'a> Session<'a> {
         bundle: &Bundle,
         backend: &mut B,
     ) -> Result<UnjudgedRecording, SessionError<B::Error>> {
+        check_program(self.federation, memory_bound())?;
         self.set_up(InBundle { session: self, bundle, backend })?
     }
 

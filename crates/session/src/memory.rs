@@ -1,11 +1,14 @@
 //! The memory limit of simulated runs.
 
+use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use faultline_api::Federation;
+use faultline_catalog::{SetupError, check_memory};
 use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
 use faultline_core::{Fact, Time};
 use faultline_sim::Contents;
@@ -64,6 +67,15 @@ pub(crate) fn most_facts() -> u64 {
     memory_bound().map_or(u64::MAX, |it| free(it.bytes) / BYTES_PER_FACT)
 }
 
+/// Checks that the program of tasks of a federation fits in this memory limit.
+///
+/// # Errors
+///
+/// Fails if it does not.
+pub(crate) fn check_program(federation: &Federation, bound: Option<MemoryBound>) -> Result<(), SetupError> {
+    bound.map_or(Ok(()), |it| check_memory(federation, free(it.bytes - reserved(it.bytes, 1))))
+}
+
 /// Returns the part of a memory limit that is reserved for the ends of this number of runs, in bytes.
 fn reserved(bound: u64, running: u64) -> u64 {
     bound / RESERVE * running.clamp(1, RESERVES)
@@ -87,6 +99,8 @@ pub(crate) struct Watch {
     /// The memory that the program used when the run began, in bytes. The allocator keeps the memory that earlier runs
     /// have freed, so this run may use up to that much memory before the program grows.
     before: u64,
+    /// The last measurement, in bytes.
+    last: Cell<u64>,
 }
 
 impl Watch {
@@ -94,7 +108,17 @@ impl Watch {
         let is_alone = RUNNING.fetch_add(1, Ordering::Relaxed) == 0;
         let before =
             bound.map_or(0, |it| if is_alone { wait_for_return(it.used, it.bytes / 2) } else { (it.used)() });
-        Watch { before, bound }
+        Watch { before, bound, last: Cell::new(before) }
+    }
+
+    /// Returns the last measurement, or 0 without a limit, in bytes.
+    pub(crate) fn last_used(&self) -> u64 {
+        self.last.get()
+    }
+
+    /// Returns the memory limit, or the largest number without one, in bytes.
+    pub(crate) fn limit(&self) -> u64 {
+        self.bound.map_or(u64::MAX, |it| it.bytes)
     }
 
     /// Returns what fills the memory if the run has to end now. `facts` is the number of facts so far; `contents`
@@ -102,6 +126,7 @@ impl Watch {
     pub(crate) fn reached(&self, facts: u64, contents: impl FnOnce() -> Contents) -> Option<MemoryUse> {
         let MemoryBound { bytes: bound, used } = self.bound?;
         let used = used();
+        self.last.set(used);
         let judged_bytes = facts * BYTES_PER_FACT;
         let running = RUNNING.load(Ordering::Relaxed).max(1);
         let threshold = bound - reserved(bound, running);

@@ -91,6 +91,11 @@ impl<'a> Simulator<'a> {
         Simulator { memory: Some(memory), ..self }
     }
 
+    /// Returns the memory limit of its runs.
+    pub(crate) fn memory(&self) -> Option<MemoryBound> {
+        self.memory
+    }
+
     /// Returns the counts of the last run, which the facts do not contain.
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -113,10 +118,18 @@ impl<'a> Simulator<'a> {
             simulation.record(input_recorder);
         }
         let mut events = 0;
+        let mut pace = Pace::new(&memory);
         while simulation.step() {
             if observer.borrow().is_interrupted() {
                 simulation.interrupt();
                 continue;
+            }
+            if pace.is_due() {
+                if let Some(used) = memory.reached(facts.get(), || simulation.contents()) {
+                    simulation.exhaust(used);
+                    continue;
+                }
+                pace.measured(memory.last_used());
             }
             events += 1;
             if events < LOOK_EVERY {
@@ -128,8 +141,6 @@ impl<'a> Simulator<'a> {
             let continues = observer.borrow_mut().continues(moment);
             if !continues || simulation.stats().events >= self.most_events {
                 simulation.interrupt();
-            } else if let Some(used) = memory.reached(facts.get(), || simulation.contents()) {
-                simulation.exhaust(used);
             }
         }
         let run = simulation.run();
@@ -144,6 +155,41 @@ impl<'a> Simulator<'a> {
             duration: run.ended.since(Time::ZERO),
         };
         (ended, sink.facts.finish())
+    }
+}
+
+/// Decides when the memory is measured: every thousand events, but sooner while it grows quickly, because the tasks of a
+/// program may have large data.
+struct Pace {
+    /// The number of events until the next measurement.
+    left: u32,
+    /// The number of events between the last two measurements.
+    every: u32,
+    /// The last measurement, in bytes.
+    used: u64,
+    /// The growth between two measurements from which the memory grows quickly, in bytes.
+    fast: u64,
+}
+
+impl Pace {
+    /// The memory grows quickly if it grows by this fraction of the limit between two measurements, as a divisor.
+    const GROWTH: u64 = 32;
+
+    fn new(memory: &Watch) -> Pace {
+        Pace { left: 0, every: 0, used: memory.last_used(), fast: memory.limit() / Pace::GROWTH }
+    }
+
+    /// Counts an event. Returns whether the memory has to be measured after it.
+    fn is_due(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left == 0
+    }
+
+    /// Records a measurement, and sets the time of the next one.
+    fn measured(&mut self, used: u64) {
+        let is_fast = used.saturating_sub(self.used) > self.fast;
+        self.every = if is_fast { 1 } else { (self.every * 2).clamp(1, LOOK_EVERY) };
+        (self.left, self.used) = (self.every, used);
     }
 }
 

@@ -48,7 +48,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         return finding;
     }
     let ranks: usize = context.clusters.iter().map(Vec::len).sum();
-    if finding.instances == 0 && ranks > 1 && history.is_settled {
+    // The partitions of a planned program send no message if one of them has all tasks.
+    if finding.instances == 0 && ranks > 1 && history.is_settled && history.planned.is_none() {
         finding.unjudged(Gap::NoMessage);
     }
     if unjudged > 0 {
@@ -128,6 +129,13 @@ mod tests {
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (0, 0));
         assert!(finding.open.is_some(), "nothing was judged");
+    }
+
+    #[test]
+    fn partitions_need_not_send_messages() {
+        let run = Partitions::new(2);
+        assert!(check_alone(check, &run.0).open.is_none());
+        assert!(check_alone(check, &Run::new(&[&[0], &[1]])).open.is_some());
     }
 
     #[test]

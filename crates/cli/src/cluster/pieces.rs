@@ -1,19 +1,18 @@
 //! Partitions for a planned program of tasks.
 
 use std::fmt::Write;
-use std::path::Path;
 
 use faultline_api::Names;
 use faultline_catalog::{PieceTraffic, traffic_of_pieces};
 use faultline_clustering::{CommunicationGraph, parts};
 
 use crate::command_error::{CommandError, Exit};
-use crate::{files, output};
+use crate::files::{self, Source};
+use crate::output;
 
 /// Prints a METIS partition file that assigns the pieces of a federation's program to processes. Each process gets
 /// about the same number of pieces, and few values are sent between processes.
-pub(super) fn print(path: &Path) -> Result<Exit, CommandError> {
-    let source = files::read(path)?;
+pub(super) fn print(source: &Source) -> Result<Exit, CommandError> {
     let federation = source.parse()?;
     let PieceTraffic { pieces, values } = traffic_of_pieces(&federation).map_err(files::unfit)?;
     let mut graph = CommunicationGraph::new((0..pieces).map(|it| it.to_string()).collect());

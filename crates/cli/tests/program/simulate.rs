@@ -347,6 +347,33 @@ fn a_minus_sign_stands_for_standard_input() {
     let mut command = place.faultline(["cluster", "-"]);
     command.write_stdin(graph.get_output().stdout.clone());
     command.assert().code(0).stdout(contains("4 processes"));
+    let planned = place.faultline(["samples", "cck"]).assert().code(0);
+    place.write("cck.yaml", planned.get_output().stdout.clone());
+    let partitions = place.faultline(["cluster", "cck.yaml"]).assert().code(0);
+    let mut command = place.faultline(["cluster", "-"]);
+    command.write_stdin(planned.get_output().stdout.clone());
+    command.assert().code(0).stdout(partitions.get_output().stdout.clone());
+}
+
+#[test]
+fn a_program_that_does_not_fit_in_memory_is_rejected() {
+    let place = TestDirectory::new();
+    let program = |protocol: &str, application: &str| {
+        let text =
+            format!("spec:\n  clusters: [{{ name: a, nodes: 2 }}]\n  protocol: {{ {protocol}: {{}} }}\n");
+        let head = PING_PONG.split_once("spec:").expect("the file has a spec").0;
+        place.write("program.yaml", format!("{head}{text}  application: {{ {application} }}\n"));
+        place.faultline(["run", "program.yaml", "--backend", "simulate", "--memory", "200MiB"]).assert()
+    };
+    let iterations = "jacobi: { size: 4, iterations: 200000, taskTime: 1us }";
+    let of_jacobi = "spec.application.jacobi: the program needs";
+    for protocol in ["tic", "cck", "none"] {
+        program(protocol, iterations).code(2).stderr(contains(of_jacobi));
+    }
+    let large = "jacobi: { size: 4096, rows: 64, columns: 64, iterations: 1 }";
+    program("cck", large).code(2).stderr(contains(of_jacobi).and(contains("`--memory`")));
+    let cloth = program("tic", "cloth: { size: 1024, iterations: 1 }");
+    cloth.code(2).stderr(contains("spec.application.cloth: the program needs"));
 }
 
 #[test]

@@ -29,6 +29,17 @@ fn json(place: &TestDirectory, name: &str) -> Value {
 }
 
 #[test]
+fn a_sweep_finds_the_setting_that_re_executes_the_fewest_tasks() {
+    let place = TestDirectory::new();
+    let sample = place.faultline(["samples", "tic"]).assert().code(0).get_output().stdout.clone();
+    place.write("tic.yaml", sample);
+    let sweep = ["sweep", "tic.yaml", "--set", "protocol.tic.tau=100ms,2s", "--seeds", "1", "--out", "out"];
+    let run = place.faultline(sweep.into_iter().chain(["--best", "tasksRunAgainPercent"]));
+    { run }.assert().code(0).stdout(contains("Lowest tasks re-executed"));
+    assert_eq!(json(&place, "out/sweep.json")["best"]["setting"], 1, "the shorter interval");
+}
+
+#[test]
 fn a_grid_is_run_judged_and_reported() {
     let place = place();
     let run = place.faultline(TWO.into_iter().chain(["--seeds", "3", "--best", "lostWork", "--out", "out"]));

@@ -72,9 +72,17 @@ impl Cloth {
         in_range("columns", self.columns.into(), 1, MOST_BLOCKS.into())?;
         in_range("size", self.size.into(), 1, MOST_SIZE.into())?;
         in_range("iterations", self.iterations.into(), 1, u32::MAX.into())?;
-        let blocks = u64::from(self.pieces());
-        let tasks = blocks.saturating_mul(2 * u64::from(self.iterations) + 2);
-        at_most_tasks(tasks, "lower `iterations`, `rows` or `columns`")
+        at_most_tasks(self.tasks(), "lower `iterations`, `rows` or `columns`")
+    }
+
+    /// Returns the number of tasks, all of which the first task spawns.
+    pub(super) fn tasks(&self) -> u64 {
+        u64::from(self.pieces()).saturating_mul(2 * u64::from(self.iterations) + 2)
+    }
+
+    /// Returns the size of all particles, in bytes.
+    pub(super) fn particle_bytes(&self) -> u64 {
+        u64::from(self.pieces()) * u64::from(self.size).pow(2) * WORDS as u64 * 8
     }
 
     /// Returns the number of blocks. They are numbered row by row.
@@ -345,9 +353,9 @@ mod tests {
     fn the_task_version_computes_the_sequential_result() {
         for (rows, columns) in [(1, 1), (1, 3), (3, 1), (2, 2), (3, 4)] {
             for (size, iterations) in [(1, 1), (2, 5), (3, 6)] {
-                let tasks =
-                    testing::agrees_with_its_reference(&Flow::Cloth(cloth(rows, columns, size, iterations)));
-                assert_eq!(tasks, u64::from(rows * columns * (2 * iterations + 2)));
+                let program = cloth(rows, columns, size, iterations);
+                let tasks = testing::agrees_with_its_reference(&Flow::Cloth(program.clone()));
+                assert_eq!(tasks, program.tasks());
             }
         }
     }

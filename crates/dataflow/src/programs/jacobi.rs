@@ -71,10 +71,19 @@ impl Jacobi {
         in_range("columns", self.columns.into(), 1, MOST_BLOCKS.into())?;
         in_range("size", self.size.into(), 1, MOST_SIZE.into())?;
         in_range("iterations", self.iterations.into(), 1, u32::MAX.into())?;
+        at_most_tasks(self.tasks(), "lower `iterations`, `rows` or `columns`")
+    }
+
+    /// Returns the number of tasks, all of which the first task spawns.
+    pub(super) fn tasks(&self) -> u64 {
         let blocks = u64::from(self.pieces());
         let tests = self.iterations.checked_div(self.test_every).unwrap_or(0);
-        let tasks = blocks.saturating_mul(u64::from(self.iterations) + 2).saturating_add(tests.into());
-        at_most_tasks(tasks, "lower `iterations`, `rows` or `columns`")
+        blocks.saturating_mul(u64::from(self.iterations) + 2).saturating_add(tests.into())
+    }
+
+    /// Returns the size of the grid, in bytes.
+    pub(super) fn grid_bytes(&self) -> u64 {
+        u64::from(self.pieces()) * self.cells() as u64 * 8
     }
 
     /// Returns the number of blocks. They are numbered row by row.
@@ -329,7 +338,8 @@ mod tests {
         for (rows, columns) in [(1, 1), (1, 3), (3, 1), (2, 2), (3, 4)] {
             for (size, iterations, test_every) in [(1, 1, 1), (3, 7, 2), (4, 8, 0)] {
                 let program = jacobi(rows, columns, size, iterations, test_every);
-                testing::agrees_with_its_reference(&Flow::Jacobi(program));
+                let tasks = testing::agrees_with_its_reference(&Flow::Jacobi(program.clone()));
+                assert_eq!(tasks, program.tasks());
             }
         }
     }

@@ -43,6 +43,10 @@ fn body(it: &Reproduction) -> Markup {
     }
 }
 
+fn virtual_hours(hours: f64) -> String {
+    if hours >= 1.0 { count(hours.round() as u64, "hour") } else { format!("{} hours", short(hours)) }
+}
+
 fn head(it: &Reproduction) -> Markup {
     let found = |agreement| findings(it).filter(|finding| finding.agreement == agreement).count();
     let Judged { runs, hours, events, instances, wrong, missed } = &it.judged;
@@ -59,7 +63,7 @@ fn head(it: &Reproduction) -> Markup {
             div { b { (found(Agreement::Agrees)) } span { "findings agree with the paper" } }
             div { b { (found(Agreement::Differs)) } span { "differ" } }
             div { b { (found(Agreement::UnderSpecified)) } span { "are under-specified in the paper" } }
-            div { b { (runs) } span { "simulated runs, " @if *hours >= 1.0 { (hours.round()) } @else { (short(*hours)) } " hours of virtual time, " (events / 1_000_000) " million events" } }
+            div { b { (runs) } span { "simulated runs, " (virtual_hours(*hours)) " of virtual time, " (events / 1_000_000) " million events" } }
             div { b { (wrong.len()) } span { "runs that should have passed but did not (" (instances) " instances judged)" } }
         }
         @for text in it.paper.prose { p.prose { (text) } }
@@ -178,4 +182,14 @@ pub fn text(it: &Reproduction) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_hour_is_singular() {
+        assert_eq!([1.2, 7.6, 0.25].map(virtual_hours), ["1 hour", "8 hours", "0.25 hours"]);
+    }
 }

@@ -42,7 +42,7 @@ pub use parameter::{Parameter, ParameterError, PlaceError};
 pub const MOST_SETTINGS: usize = 4096;
 
 /// The quantities of [`QUANTITIES`] that a sweep also measures. None of them needs an unprotected run as a reference.
-const SHARED: [&str; 7] = [
+const SHARED: [&str; 8] = [
     "rolledBackPercent",
     "recoverySeconds",
     "outages",
@@ -50,6 +50,7 @@ const SHARED: [&str; 7] = [
     "forcedPerProcess",
     "checkpointBytes",
     "loggedBytes",
+    "tasksRunAgainPercent",
 ];
 
 /// The quantities that only a sweep measures.

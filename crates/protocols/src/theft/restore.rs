@@ -125,8 +125,11 @@ impl TaskRecovery {
         let left: Vec<ProcessId> = all
             .filter(|it| {
                 let member = self.membership.member(*it);
-                let is_heir = successor(&self.membership, *it) == self.me;
-                member.gone && member.role == Role::RANK && is_heir && !self.absorbed.contains(it)
+                // Determining the successor takes longest, and few processes have failed permanently.
+                member.gone
+                    && member.role == Role::RANK
+                    && !self.absorbed.contains(it)
+                    && successor(&self.membership, *it) == self.me
             })
             .filter(|it| !self.searches.contains_key(it))
             .collect();

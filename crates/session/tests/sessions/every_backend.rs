@@ -132,15 +132,16 @@ fn a_run_that_is_out_of_memory_is_unknown_and_keeps_what_it_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let bundle = Bundle::create(dir.path().join("run")).unwrap();
     let mut observer = ();
-    // The program uses 300 MiB more at every measurement.
-    static USED: AtomicU64 = AtomicU64::new(0);
-    let bound = MemoryBound { bytes: 1 << 30, used: || USED.fetch_add(300 << 20, Ordering::Relaxed) };
+    // From the 13th measurement of the run, the program uses 300 MiB more at every measurement.
+    static MEASURED: AtomicU64 = AtomicU64::new(0);
+    let used = || MEASURED.fetch_add(1, Ordering::Relaxed).saturating_sub(12) * (300 << 20);
+    let bound = MemoryBound { bytes: 1 << 30, used };
     let mut simulator = Simulator::new(&mut observer).within(bound);
     let run = session.record(&bundle, &mut simulator).unwrap().judge();
     assert_eq!(
         simulator.stats().events,
-        3000,
-        "memory was measured when the run began, and three more times"
+        3026,
+        "memory was measured after 1, 2, 4, ..., 1024, 2024, and 3024 events, and then after each"
     );
     let Some(Outcome::OutOfMemory(used)) = &run.manifest.outcome else {
         panic!("{:?}", run.manifest.outcome)
@@ -168,6 +169,35 @@ fn a_run_ends_while_its_facts_can_still_be_judged() {
     assert!(matches!(run.manifest.outcome, Some(Outcome::OutOfMemory(_))), "{:?}", run.manifest.outcome);
     // Other runs of this test program may share the limit.
     assert!(run.trace.len() > 100 && run.trace.len() < 6000, "{} facts", run.trace.len());
+}
+
+#[test]
+fn a_program_whose_first_task_exceeds_the_memory_limit_is_rejected() {
+    let tasks =
+        "protocol: { tic: {} }\n  application: { jacobi: { size: 4, iterations: 100 } }\n  deadline: 100ms\n";
+    let head = TEXT.split_once("protocol").unwrap().0;
+    let federation = federation(&format!("{head}{tasks}"));
+    // The program has 1642 tasks.
+    let limits = [(1 << 20, true), (16 << 20, false)];
+    for (bytes, is_rejected) in limits {
+        let bound = MemoryBound { bytes, used: || 0 };
+        let rejected = Session::new(&federation).simulate(&mut Simulator::new(&mut ()).within(bound)).err();
+        let text = rejected.map(|it| it.to_string()).unwrap_or_default();
+        let expected = "spec.application.jacobi: the program needs at least 2 MiB";
+        assert_eq!(text.contains(expected), is_rejected, "{text}");
+        assert!(is_rejected || text.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn memory_that_grows_quickly_is_measured_after_every_event() {
+    static USED: AtomicU64 = AtomicU64::new(0);
+    let federation = federation(TEXT);
+    // Each measurement reports 64 KiB more: the limit is reached at the 16th, within a few events.
+    let bound = MemoryBound { bytes: 1 << 20, used: || USED.fetch_add(64 << 10, Ordering::Relaxed) };
+    let run = Session::new(&federation).seed(3).simulate(&mut Simulator::new(&mut ()).within(bound)).unwrap();
+    assert!(matches!(run.manifest.outcome, Some(Outcome::OutOfMemory(_))), "{:?}", run.manifest.outcome);
+    assert!(run.trace.len() < 100, "{} facts", run.trace.len());
 }
 
 /// A backend that fails every run, or reports that it took no time.

@@ -48,12 +48,12 @@ impl Bundle {
         files.sort_unstable();
         let mut found = BTreeMap::new();
         for path in files {
-            let bytes = read(&path)?;
             let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
             let Some(named) = life_of(&path) else {
                 trace.flaws.push(Flaw { stream: None, kind: FlawKind::Stranger(name) });
                 continue;
             };
+            let bytes = read(&path)?;
             let mut flaw = |stream, kind| trace.flaws.push(Flaw { stream: Some(stream), kind });
             if bytes.is_empty() && !has_ended {
                 continue; // killed before it wrote anything
@@ -227,6 +227,14 @@ mod tests {
             bundle.write_trace(&extra).unwrap();
         });
         assert_eq!(extra, [(Some((ProcessId(9), Life(1))), FlawKind::Unlisted)]);
+    }
+
+    #[test]
+    fn a_file_that_belongs_to_no_process_is_reported() {
+        for name in ["zzz-9.facts", "zzz-9.jsonl", "p0-1.facts.bak", "notes"] {
+            let stranger = flaws(|bundle| fs::write(bundle.dir().join("facts").join(name), "{}").unwrap());
+            assert_eq!(stranger, [(None, FlawKind::Stranger(name.to_owned()))]);
+        }
     }
 
     #[test]

@@ -344,16 +344,13 @@ impl Bundle {
         Ok(())
     }
 
-    /// Returns the paths of all files of facts.
+    /// Returns the paths of all files in the directory of facts.
     fn facts_files(&self) -> Result<Vec<PathBuf>, BundleError> {
         let dir = self.facts_dir();
         let unreadable = |source| BundleError::Read { path: dir.clone(), source };
         let mut files = Vec::new();
         for entry in fs::read_dir(&dir).map_err(unreadable)? {
-            let path = entry.map_err(unreadable)?.path();
-            if path.extension().is_some_and(|extension| extension == FACTS_EXTENSION) {
-                files.push(path);
-            }
+            files.push(entry.map_err(unreadable)?.path());
         }
         Ok(files)
     }
@@ -369,6 +366,7 @@ impl Bundle {
 
 /// Returns the life to which a file of facts belongs, according to its name.
 fn life_of(path: &Path) -> Option<(ProcessId, Life)> {
+    path.extension().filter(|extension| *extension == FACTS_EXTENSION)?;
     let (process, life) = path.file_stem()?.to_str()?.rsplit_once('-')?;
     let process = match process {
         "supervisor" => ProcessId::SUPERVISOR,
