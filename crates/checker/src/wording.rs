@@ -745,11 +745,9 @@ impl Gap {
                 format!("the final states of the senders of {messages} delivered messages are unknown")
             }
             Gap::NoMessage => "no message had to be delivered".into(),
-            Gap::NoCheckpoint => {
-                "no checkpoint was taken; set the interval between checkpoints (`checkpointEvery`, or `tau` \
-                                  for `cck`) to less than the duration of the run"
-                    .into()
-            }
+            Gap::NoCheckpoint => "no checkpoint was taken; set the interval between checkpoints (`checkpointEvery` or \
+                                  `tau`) to less than the duration of the run"
+                .into(),
             Gap::NoResultOfTasks => "no process reported a result that contains tasks".into(),
         }
     }
