@@ -745,9 +745,11 @@ impl Gap {
                 format!("the final states of the senders of {messages} delivered messages are unknown")
             }
             Gap::NoMessage => "no message had to be delivered".into(),
-            Gap::NoCheckpoint => "no checkpoint was taken; set the interval between checkpoints (`checkpointEvery` or \
+            Gap::NoCheckpoint => {
+                "no checkpoint was taken; set the interval between checkpoints (`checkpointEvery` or \
                                   `tau`) to less than the duration of the run"
-                .into(),
+                    .into()
+            }
             Gap::NoResultOfTasks => "no process reported a result that contains tasks".into(),
         }
     }
