@@ -784,8 +784,8 @@ impl Gap {
             }
             Gap::NoMessage => "no message had to be delivered".into(),
             Gap::NoCheckpoint => {
-                "no checkpoint was taken; set the interval between checkpoints (`checkpointEvery`, or `tau` \
-                                  for `cck`) to less than the duration of the run"
+                "no checkpoint was taken; set the interval between checkpoints (`checkpointEvery` or \
+                                  `tau`) to less than the duration of the run"
                     .into()
             }
             Gap::NoResultOfTasks => "no process reported a result that contains tasks".into(),
