@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{MessageId, ProcessId, Promise};
+use faultline_core::{Claim, MessageId, ProcessId, Promise};
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
@@ -78,6 +78,14 @@ fn receiver_had(history: &History<'_>, id: MessageId, segment: SegmentNo) -> boo
 /// Counts, by receiver, the events that may have lost messages to it.
 fn losses(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
     let is_contained = history.context.promises.include(Promise::Containment);
+    // The recoveries that each process began after its last restore. It may have announced the rollback already.
+    let mut unfinished: BTreeMap<ProcessId, usize> = BTreeMap::new();
+    for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::RecoveryStarted { .. })) {
+        let process = history.process_of(claimed.at);
+        if claimed.at.segment.0 + 1 == history.processes[process.index()].segments.end {
+            *unfinished.entry(process).or_default() += 1;
+        }
+    }
     let mut losses = BTreeMap::new();
     for group in &history.groups {
         let ends = history.supervision.ends.iter().filter(|end| group.members.contains(&end.process));
@@ -87,7 +95,9 @@ fn losses(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
             Some((&newest, _)) if !is_contained => (newest.0 as usize).max(1 + restored.count()),
             _ => 0,
         };
-        let count = (ends.count() + rollbacks) as u64;
+        let begun = group.members.iter().filter_map(|it| unfinished.get(it)).max();
+        let begun = begun.copied().filter(|_| !is_contained).unwrap_or_default();
+        let count = (ends.count() + rollbacks + begun) as u64;
         losses.extend(group.members.iter().map(|&it| (it, count)));
     }
     losses
@@ -186,6 +196,24 @@ mod tests {
         finds!(transmissions(1, 3), Breach::SentAgain { times: 3, suppressed: false, .. });
         assert_eq!(transmissions(3, 4).violation_count(), 0);
         finds!(transmissions(3, 5), Breach::SentAgain { times: 5, suppressed: false, .. });
+    }
+
+    /// The run ends before the receiver has restored the state of a rollback that it has announced.
+    #[test]
+    fn a_recovery_that_the_receiver_has_begun_is_a_reason() {
+        let transmissions = |count: usize| {
+            let mut run = Run::new(&[&[0], &[1, 2]]);
+            run.commit_all(0, &[0]);
+            run.commit_all(1, &[1, 2]);
+            let id = run.send(0, 1);
+            (0..count).for_each(|_| run.transmit(id, position(0, 1)));
+            run.restore(1, 1, Some((0, 1)));
+            run.restore(2, 1, Some((0, 1)));
+            run.claim(2, Claim::RecoveryStarted { lives: 2, round: 2 });
+            check_alone(check, &run)
+        };
+        assert_eq!(transmissions(3).violation_count(), 0);
+        finds!(transmissions(4), Breach::SentAgain { times: 4, suppressed: false, .. });
     }
 
     #[test]

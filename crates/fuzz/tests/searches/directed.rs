@@ -49,8 +49,14 @@ fn coverage(protocol: ProtocolName, seeds: impl Iterator<Item = u64>, is_guided:
             true => directed_scenario(seed, Some(protocol), coverage.steering()).unwrap(),
             false => Scenario::new(seed, Some(protocol), None),
         };
+        let text = scenario.to_yaml();
         let trial = run(scenario).unwrap();
-        assert_ne!(trial.judgement.verdict, Verdict::Fail, "seed {seed}: {:?}", trial.judgement.reasons);
+        assert_ne!(
+            trial.judgement.verdict,
+            Verdict::Fail,
+            "seed {seed}: {:?}\n{text}",
+            trial.judgement.reasons
+        );
         coverage.add(&Observed::new(&trial, None));
     }
     coverage.shares()
