@@ -131,7 +131,7 @@ fn graph(path: &Path) -> Result<CommunicationGraph, CommandError> {
     graph_of(&source, form)
 }
 
-fn graph_of(source: &Source, form: GraphFormat) -> Result<Graph, CommandError> {
+fn graph_of(source: &Source, form: GraphFormat) -> Result<CommunicationGraph, CommandError> {
     read(&source.text(), form)
         .map_err(|error| CommandError::input(miette!(help = GRAPH_HELP, "{}: {error}", source.label)))
 }
