@@ -84,8 +84,8 @@ fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Re
     };
     let process = RunNames::new(manifest).process(process);
     let differs = match what {
-        Differs::Message => "has a different receiver or content in another order",
-        Differs::Consumed => "depends on different messages in another order",
+        Differs::Message => "has a different receiver or different content in another delivery order",
+        Differs::Consumed => "depends on different messages in another delivery order",
         Differs::Count => "is not sent in every order",
     };
     let text =

@@ -15,7 +15,7 @@ use faultline_core::{ProcessId, StorageFate};
 use crate::state::{Choice, Choices, Output, State};
 use crate::tables::{Body, Return, Tables};
 
-/// A choice, independently of the state that offers it, and what it changes. If every order is explored, two pending
+/// A choice, independent of the state that offers it, together with what the choice changes. If every order is explored, two pending
 /// steps with the same number lead to the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Action {

@@ -21,7 +21,7 @@ use crate::coverage::CoverageName;
 use crate::scenario::{ProtocolName, Scenario};
 use crate::trial::{Trial, run};
 
-/// A kind of moment, and the fault that strikes at it.
+/// A kind of moment, and the fault that is injected at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Signature {
     moment: Moment,

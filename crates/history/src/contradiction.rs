@@ -31,7 +31,7 @@ pub enum Contradiction {
     NeverBegun,
     /// The application began several times.
     BegunAgain {
-        /// How often the application began.
+        /// How many times the application began.
         times: usize,
     },
     /// The supervisor's facts about the start are out of order.

@@ -127,8 +127,9 @@ impl Manifest {
         all.filter(move |(_, it)| it.role == role).map(|(process, _)| process)
     }
 
-    /// Completes the manifest of a run that was cut short, which lacks the duration, the faults added during the run,
-    /// and the states of all faults. Takes them from the supervisor's facts, up to the last one recorded.
+    /// Completes the manifest of a run that was cut short. Such a manifest lacks the duration, the faults added during
+    /// the run, and the states of all faults; they are derived from the supervisor's facts, up to the last one
+    /// recorded.
     pub fn fill_in(&mut self, trace: &Trace) {
         if self.outcome.is_some() {
             return;

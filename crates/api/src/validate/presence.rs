@@ -133,7 +133,7 @@ impl Check<'_> {
                     cluster.name,
                     Duration(joins)
                 ),
-                "choose a later `leavesAfter`; both times count from the start of the application",
+                "choose a later `leavesAfter`; both times are measured from the start of the application",
             );
         }
     }

@@ -127,7 +127,7 @@ fn hardly_varies(sweep: &Sweep, quantity: &Quantity) -> bool {
     estimates.all(|it| it.spread.most - it.spread.least <= HARDLY * it.mean().abs())
 }
 
-/// Returns some of the different reasons why runs did not pass.
+/// Returns the first few distinct reasons why runs did not pass.
 pub(super) fn reasons(sweep: &Sweep) -> Vec<String> {
     let mut seen = Vec::new();
     for run in &sweep.runs {

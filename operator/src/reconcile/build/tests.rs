@@ -109,8 +109,8 @@ fn processes_mount_their_own_key_and_only_the_supervisor_mounts_the_federations(
     assert_eq!(keys["quickstart-paris-1"].0, drawn.into_bytes());
 }
 
-/// Requirements of the profile `restricted` of Pod Security, and more: no access to the API server, no privileges, a
-/// read-only file system, limited resources.
+/// Every pod meets the `restricted` Pod Security profile and further requirements: no access to the API server, no
+/// privileges, a read-only file system, and limited resources.
 #[test]
 fn every_pod_is_confined() {
     for set in built(&with(|it| it.volumes = Some(volume()))).sets {

@@ -42,7 +42,7 @@ impl Program for Sort {
         let RankInfo { me, ranks } = self.rank;
         let (round, part) = (state.step / 3, state.step % 3);
         state.step += 1;
-        // Even and odd pairs alternate. A rank at an end has no partner in every other round.
+        // Even and odd pairs alternate. In every second round, a rank at either end has no partner.
         let partner = if (me + round).is_multiple_of(2) { Some(me + 1) } else { me.checked_sub(1) };
         match (part, partner.filter(|&it| it < ranks)) {
             (0, _) if round == ranks => {
