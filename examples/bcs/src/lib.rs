@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 use faultline::core::process::To;
 use faultline::core::{
-    Affected, Attempt, Boot, Claim, Gauges, Host, Image, ImageName, Incarnation, Input, LifeStart, Membership,
-    MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Sn,
-    Snapshot, Span, Stamp, Time, Vectors,
+    Affected, Attempt, Boot, Claim, Gauges, Host, Image, ImageName, Incarnation, Input, LifeStart,
+    Membership, MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role,
+    Scope, Sn, Snapshot, Span, Stamp, Time, Vectors,
 };
 use serde::{Deserialize, Serialize};
 

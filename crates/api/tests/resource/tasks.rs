@@ -335,7 +335,10 @@ fn clusters_join_a_program_that_is_assigned_in_advance_only_under_cck() {
         message,
         "cluster `rennes` must leave after it joins (found `leavesAfter: 2s`, `joinsAfter: 2s`)"
     );
-    assert_eq!(help, "choose a later `leavesAfter`; both times are measured from the start of the application");
+    assert_eq!(
+        help,
+        "choose a later `leavesAfter`; both times are measured from the start of the application"
+    );
 }
 
 #[test]
