@@ -273,16 +273,13 @@ impl<'h, 'a> Returns<'h, 'a> {
         cut: FactPosition,
     ) -> (u64, Span) {
         let history = self.history;
-        let ran = history.planned.iter().flat_map(|it| it.tasks.values());
-        let ran = ran.filter(|it| it.partition == partition).flat_map(|it| &it.ran);
-        let after = ran.filter(|it| {
+        let executions = history.planned.iter().flat_map(|it| it.tasks.values());
+        let executions = executions.filter(|it| it.partition == partition).flat_map(|it| &it.ran);
+        let after = executions.filter(|it| {
             let segment = history.segment(it.segment);
             it.segment < at.segment && segment.host == host && (segment.life, it.fact as usize) >= cut
         });
-        after.fold((0, Span::ZERO), |(tasks, cost), &it| match history.fact(it) {
-            Fact::Ran { cost_us, .. } => (tasks + 1, cost + Span::from_micros((*cost_us).into())),
-            _ => (tasks, cost),
-        })
+        ran(after.map(|&it| history.fact(it)))
     }
 
     /// Returns the permanently failed processes whose work no process can take over, because none of it is stored.
@@ -358,6 +355,14 @@ impl<'h, 'a> Returns<'h, 'a> {
         };
         rounds.find(|it| is_within(it.at)).map(|it| it.time)
     }
+}
+
+/// Returns the number of executions of tasks among these facts, and their total duration.
+pub fn ran<'a>(facts: impl Iterator<Item = &'a Fact>) -> (u64, Span) {
+    facts.fold((0, Span::ZERO), |(tasks, cost), fact| match fact {
+        Fact::Ran { cost_us, .. } => (tasks + 1, cost + Span::from_micros((*cost_us).into())),
+        _ => (tasks, cost),
+    })
 }
 
 /// Returns when a process was at a position in its history: the time of that fact, or of the last one.

@@ -3,10 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{
-    Attempt, Cause, Claim, Fact, Incarnation, Position, ProcessId, Span, Theft, TheftStep, Time,
-};
-use faultline_history::lost::{FactPosition, Returns, instant};
+use faultline_core::{Attempt, Cause, Claim, Incarnation, Position, ProcessId, Span, Theft, TheftStep, Time};
+use faultline_history::lost::{FactPosition, Returns, instant, ran};
 use faultline_history::recoveries::Recoveries;
 use faultline_history::{GroupId, History, Point};
 use faultline_trace::FlawKind;
@@ -133,7 +131,7 @@ fn tasks(history: &History<'_>) -> Option<Tasks> {
 fn take_over(timeline: &mut Timeline, history: &History<'_>) {
     for it in Returns::new(history).successions() {
         let facts = it.undone.iter().flat_map(|stretch| stretch.facts(history.trace, it.of));
-        let (own, elsewhere) = (ran(facts), it.elsewhere);
+        let (own, elsewhere) = (ran(facts.map(|(_, fact)| fact)), it.elsewhere);
         let tasks = (own.0 + elsewhere.0, own.1 + elsewhere.1);
         if let (Some(at), Some(by)) = (it.at, it.by) {
             let checkpoint = it.image.map(|image| (image.position(), it.to));
@@ -141,14 +139,6 @@ fn take_over(timeline: &mut Timeline, history: &History<'_>) {
         }
         timeline.lost_permanently.extend(it.undone.into_iter().map(|stretch| (it.of, stretch)));
     }
-}
-
-/// Returns the number of tasks among these facts, and their total duration.
-fn ran<'a>(facts: impl Iterator<Item = &'a (Time, Fact)>) -> (u64, Span) {
-    facts.fold((0, Span::ZERO), |(tasks, cost), (_, fact)| match fact {
-        Fact::Ran { cost_us, .. } => (tasks + 1, cost + Span::from_micros((*cost_us).into())),
-        _ => (tasks, cost),
-    })
 }
 
 /// Adds the rollbacks of the groups, and the work that they undid.
@@ -171,8 +161,8 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayName
                 member.restored = instant(history.trace, process, it.at);
                 member.saved = it.to;
                 member.lost = member.lost + it.lost();
-                let (tasks, cost) =
-                    ran(it.undone.iter().flat_map(|stretch| stretch.facts(history.trace, process)));
+                let facts = it.undone.iter().flat_map(|stretch| stretch.facts(history.trace, process));
+                let (tasks, cost) = ran(facts.map(|(_, fact)| fact));
                 member.tasks = (member.tasks.0 + tasks, member.tasks.1 + cost);
                 undone.extend(
                     it.undone.into_iter().map(|stretch| (UndonePeriod { process, stretch, by: 0 }, key)),
