@@ -263,7 +263,10 @@ impl TestNamespace {
             _ => false,
         };
         if !is_expected {
-            return Err(format!("the verdict is {said:?}: {}", completed.message).into());
+            return Err(Busy::found(said.0, &completed.message).map_or_else(
+                || format!("the verdict is {said:?}: {}", completed.message).into(),
+                Failure::from,
+            ));
         }
         let rollbacks = status.clusters.iter().find(|it| it.name == cluster).map(|it| it.rollbacks);
         if rollbacks.is_none_or(|it| it < 1) {

@@ -1,12 +1,14 @@
-//! Runs scenarios one at a time, and reports their outcomes.
+//! Runs scenarios, several at a time if they do not disturb each other, and reports their outcomes.
 
 use std::env;
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
+use futures::lock::Mutex;
+use futures::{FutureExt, StreamExt, stream};
 use thiserror::Error;
 
 use crate::{KubernetesCluster, ServiceNetwork, Skipped, TestNamespace};
@@ -19,6 +21,9 @@ type Outcome = Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
 pub struct Scenario {
     /// Name of the scenario: the name of its file.
     pub name: &'static str,
+    /// Whether the scenario disturbs the operator, the API server or the cluster's machines, or loads them heavily, so
+    /// that no other scenario can run at the same time.
+    pub exclusive: bool,
     /// The steps of the scenario.
     pub run: fn(TestNamespace) -> Outcome,
 }
@@ -38,11 +43,33 @@ impl Busy {
 const LONGEST: Duration = Duration::from_secs(300);
 /// Maximum number of attempts if the machine is too busy for a scenario, or kube-proxy loses services.
 const ATTEMPTS: u32 = 3;
-const FAILED: &str = "FAILED";
-/// Outcome of a scenario if none of its attempts could be judged.
-const BUSY: &str = "BUSY";
 /// Environment variable with the path of the cluster's kubeconfig.
 pub const KUBECONFIG: &str = "FAULTLINE_E2E_KUBECONFIG";
+/// Environment variable with the number of scenarios that may run at the same time. Default: 1.
+const JOBS: &str = "FAULTLINE_E2E_JOBS";
+/// Environment variable with the number of times that all selected scenarios run. Default: 1.
+const ROUNDS: &str = "FAULTLINE_E2E_ROUNDS";
+
+/// How a scenario ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Ok,
+    Skipped,
+    /// The machine was too busy in every attempt.
+    Busy,
+    Failed,
+}
+
+/// The outcome of a scenario in one round.
+struct Report {
+    name: &'static str,
+    ending: Ending,
+    /// Number of attempts that ended because the machine was busy, except for the last attempt.
+    busy: u32,
+    /// Number of attempts that ended because kube-proxy had lost services, except for the last attempt.
+    cluster: u32,
+    took: Duration,
+}
 
 /// Runs the scenarios whose names contain an argument, or all of them, on the cluster of the kubeconfig in
 /// `FAULTLINE_E2E_KUBECONFIG`. Skips them with a message if that variable is not set, because not every developer has
@@ -82,55 +109,127 @@ pub fn kubeconfig() -> Option<String> {
     env::var(KUBECONFIG).ok().filter(|it| !it.is_empty())
 }
 
+/// Runs all rounds, and returns whether every scenario was judged and none failed.
 async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure> {
+    let (jobs, rounds) = (count(JOBS)?, count(ROUNDS)?);
     let cluster = KubernetesCluster::connect(kubeconfig).await?;
-    let mut services = ServiceNetwork::new(cluster.client.clone());
-    let mut summary = Vec::new();
-    for scenario in scenarios {
-        println!("==> {}", scenario.name);
-        let begun = Instant::now();
-        let mut attempt = 1;
-        let performed = loop {
-            if let Err(error) = services.repair().await {
-                break Err(error);
-            }
-            let performed = perform(scenario, &cluster).await;
-            match performed {
-                Err(error) if error.is::<Busy>() && attempt < ATTEMPTS => {
-                    println!("!!! BUSY: {error}; retrying");
-                }
-                Err(error) if !error.is::<Skipped>() && attempt < ATTEMPTS => {
-                    // The scenario's error matters more than the reason why the network cannot be repaired.
-                    if !services.repair().await.unwrap_or_default() {
-                        break Err(error);
-                    }
-                    println!("!!! CLUSTER: {error}; kube-proxy had lost services, retrying");
-                }
-                other => break other,
-            }
-            attempt += 1;
-        };
-        let how = match performed {
-            Ok(()) => "ok",
-            Err(error) if error.is::<Skipped>() => {
-                println!("!!! SKIPPED: {error}");
-                "SKIPPED"
-            }
-            Err(error) => {
-                println!("    {error}");
-                if error.is::<Busy>() { BUSY } else { FAILED }
-            }
-        };
-        summary.push((scenario.name, how, begun.elapsed().as_secs()));
+    let services = Mutex::new(ServiceNetwork::new(cluster.client.clone()));
+    let mut reports = Vec::new();
+    for round in 1..=rounds {
+        if rounds > 1 {
+            println!("==> round {round} of {rounds}");
+        }
+        let (exclusive, shared): (Vec<&Scenario>, Vec<&Scenario>) =
+            scenarios.iter().partition(|it| it.exclusive);
+        let attempts = shared.into_iter().map(|it| attempt(it, &cluster, &services));
+        let mut of_round: Vec<Report> =
+            stream::iter(attempts).buffer_unordered(jobs as usize).collect().await;
+        for scenario in exclusive {
+            of_round.push(attempt(scenario, &cluster, &services).await);
+        }
+        println!("==> summary");
+        of_round.iter().for_each(|it| println!("{it}"));
+        reports.extend(of_round);
     }
-    println!("==> summary");
-    for (name, how, seconds) in &summary {
-        println!("{how:<7} {name:<28} {seconds:>4} s");
+    if rounds > 1 {
+        println!("==> summary of {rounds} rounds");
+        scenarios.iter().for_each(|it| println!("{}", in_all_rounds(it.name, &reports)));
     }
-    if let Some(lost) = services.summary() {
+    if let Some(lost) = services.into_inner().summary() {
         println!("kube-proxy lost services of the cluster ({lost})");
     }
-    Ok(summary.iter().all(|it| ![FAILED, BUSY].contains(&it.1)))
+    Ok(reports.iter().all(|it| matches!(it.ending, Ending::Ok | Ending::Skipped)))
+}
+
+/// Returns the positive number in an environment variable, or 1 if the variable is not set.
+fn count(variable: &str) -> Result<u32, Failure> {
+    let Some(text) = env::var(variable).ok().filter(|it| !it.is_empty()) else { return Ok(1) };
+    let number = text.parse().ok().filter(|&it| it > 0);
+    number.ok_or_else(|| format!("{variable} must be a positive number (found `{text}`)").into())
+}
+
+/// Runs a scenario, at most [`ATTEMPTS`] times.
+async fn attempt(
+    scenario: &Scenario,
+    cluster: &KubernetesCluster,
+    services: &Mutex<ServiceNetwork>,
+) -> Report {
+    let name = scenario.name;
+    println!("==> {name}");
+    let begun = Instant::now();
+    let (mut busy, mut lost) = (0, 0);
+    let performed = loop {
+        let repairs = match repair(services).await {
+            Ok(repairs) => repairs,
+            Err(error) => break Err(error),
+        };
+        let performed = perform(scenario, cluster).await;
+        let may_repeat = busy + lost + 1 < ATTEMPTS;
+        match performed {
+            Err(error) if error.is::<Busy>() && may_repeat => {
+                println!("!!! BUSY: {name}: {error}; retrying");
+                busy += 1;
+            }
+            Err(error) if !error.is::<Skipped>() && may_repeat => {
+                // The scenario's error matters more than the reason why the network cannot be repaired.
+                if repair(services).await.unwrap_or(repairs) == repairs {
+                    break Err(error);
+                }
+                println!("!!! CLUSTER: {name}: {error}; kube-proxy had lost services, retrying");
+                lost += 1;
+            }
+            other => break other,
+        }
+    };
+    let ending = match performed {
+        Ok(()) => Ending::Ok,
+        Err(error) if error.is::<Skipped>() => {
+            println!("!!! SKIPPED: {name}: {error}");
+            Ending::Skipped
+        }
+        Err(error) => {
+            println!("!!! FAILED: {name}: {error}");
+            if error.is::<Busy>() { Ending::Busy } else { Ending::Failed }
+        }
+    };
+    Report { name, ending, busy, cluster: lost, took: begun.elapsed() }
+}
+
+/// Repairs the network of services. Returns the number of repairs so far.
+async fn repair(services: &Mutex<ServiceNetwork>) -> Result<u32, Failure> {
+    let mut services = services.lock().await;
+    services.repair().await?;
+    Ok(services.repairs())
+}
+
+/// Returns a line with the outcomes of a scenario in all rounds.
+fn in_all_rounds(name: &str, reports: &[Report]) -> String {
+    let of_name: Vec<&Report> = reports.iter().filter(|it| it.name == name).collect();
+    let ended = |how: Ending| of_name.iter().filter(|it| it.ending == how).count();
+    let sum = |number: fn(&Report) -> u32| of_name.iter().map(|&it| number(it)).sum::<u32>();
+    let longest = of_name.iter().map(|it| it.took.as_secs()).max().unwrap_or_default();
+    format!(
+        "{name:<28} {:>3} ok {:>3} failed {:>3} busy {:>3} skipped; repeated {} times because the machine was busy, {} \
+         times because of kube-proxy; at most {longest} s",
+        ended(Ending::Ok),
+        ended(Ending::Failed),
+        ended(Ending::Busy),
+        ended(Ending::Skipped),
+        sum(|it| it.busy),
+        sum(|it| it.cluster),
+    )
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ending = match self.ending {
+            Ending::Ok => "ok",
+            Ending::Skipped => "SKIPPED",
+            Ending::Busy => "BUSY",
+            Ending::Failed => "FAILED",
+        };
+        write!(f, "{ending:<7} {:<28} {:>4} s", self.name, self.took.as_secs())
+    }
 }
 
 async fn perform(scenario: &Scenario, cluster: &KubernetesCluster) -> Result<(), Failure> {
@@ -162,6 +261,24 @@ fn is_of_busy_machine(reasons: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_outcomes_of_all_rounds_are_counted_by_scenario() {
+        let report = |name, ending, busy, seconds| {
+            let took = Duration::from_secs(seconds);
+            Report { name, ending, busy, cluster: 0, took }
+        };
+        let reports = [
+            report("crash", Ending::Ok, 2, 30),
+            report("pause", Ending::Failed, 0, 99),
+            report("crash", Ending::Busy, 2, 40),
+        ];
+        assert_eq!(
+            in_all_rounds("crash", &reports),
+            "crash                          1 ok   0 failed   1 busy   0 skipped; repeated 4 times because the machine \
+             was busy, 0 times because of kube-proxy; at most 40 s"
+        );
+    }
 
     #[test]
     fn only_late_events_are_blamed_on_the_machine() {

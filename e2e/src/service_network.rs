@@ -37,15 +37,13 @@ impl ServiceNetwork {
         ServiceNetwork { client, lost: BTreeMap::new() }
     }
 
-    /// Restarts kube-proxy on each node where a service is missing. Returns whether any service was missing.
-    /// Nodes that are not containers on this machine, or whose kube-proxy does not use nftables, are not
+    /// Restarts kube-proxy on each node where a service is missing. Nodes that are not containers on this machine, or whose kube-proxy does not use nftables, are not
     /// checked.
     ///
     /// # Errors
     ///
     /// Fails if the API server does not respond, or if a service is still missing after the restart.
-    pub async fn repair(&mut self) -> Result<bool, Failure> {
-        let mut repaired = false;
+    pub async fn repair(&mut self) -> Result<(), Failure> {
         for node in Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await? {
             let name = node.name_any();
             let Ok(machine) = Machine::find(&self.client, &name).await else { continue };
@@ -56,13 +54,17 @@ impl ServiceNetwork {
             let Some(missing) = self.missing(&machine, at_first).await? else { continue };
             println!("!!! kube-proxy on {name} has lost the service{missing}: restarting it");
             *self.lost.entry(name.clone()).or_default() += 1;
-            repaired = true;
             self.restart_proxy(&name).await?;
             if let Some(missing) = self.missing(&machine, after_restart).await? {
                 return Err(format!("kube-proxy on {name} does not restore the service{missing}").into());
             }
         }
-        Ok(repaired)
+        Ok(())
+    }
+
+    /// Returns how often kube-proxy has been restarted, on all nodes.
+    pub fn repairs(&self) -> u32 {
+        self.lost.values().sum()
     }
 
     /// Returns how often kube-proxy had lost services, by node; `None` if it never did.

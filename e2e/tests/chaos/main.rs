@@ -3,6 +3,7 @@
 //! ```text
 //! FAULTLINE_E2E_KUBECONFIG=FILE cargo test -p faultline-e2e             all scenarios
 //! FAULTLINE_E2E_KUBECONFIG=FILE cargo test -p faultline-e2e -- crash    those with `crash` in their name
+//! FAULTLINE_E2E_JOBS=4 FAULTLINE_E2E_ROUNDS=20 …                        four at a time, twenty times
 //! ```
 
 mod api_frozen;
@@ -54,56 +55,63 @@ use std::process::ExitCode;
 use faultline_e2e::Scenario;
 
 macro_rules! scenarios {
-    ($($name:ident),* $(,)?) => {
-        &[$(Scenario { name: stringify!($name), run: |ns| Box::pin($name::run(ns)) }),*]
+    (shared: [$($shared:ident),* $(,)?], exclusive: [$($exclusive:ident),* $(,)?] $(,)?) => {
+        &[
+            $(Scenario { name: stringify!($shared), exclusive: false, run: |ns| Box::pin($shared::run(ns)) },)*
+            $(Scenario { name: stringify!($exclusive), exclusive: true, run: |ns| Box::pin($exclusive::run(ns)) },)*
+        ]
     };
 }
 
-const SCENARIOS: &[Scenario] = scenarios![
-    quick_start,
-    command_line,
-    doctor,
-    crash,
-    crash_in_rollback,
-    pause,
-    partition,
-    link_change_live,
-    paused_federation,
-    pod_deleted,
-    volume_lost,
-    cluster_lost,
-    cluster_lost_storage_kept,
-    cluster_lost_beyond_recovery,
-    clusters_lost_together,
-    contained,
-    stealing_cluster_lost,
-    cck_cluster_lost,
-    record_kept,
-    operator_killed,
-    lease_stolen,
-    rbac_revoked,
-    operator_partitioned,
-    webhook_broken,
-    definition_weakened,
-    operator_upgraded,
-    chart_upgraded,
-    supervisor_killed,
-    federation_deleted,
-    finalizer_stuck,
-    hostile_neighbour,
-    side_by_side,
-    bad_manifests,
-    refused,
-    pod_security,
-    shaper_killed,
-    masquerading,
-    run_interrupted,
-    old_process_alive,
-    node_stopped,
-    pods_moved,
-    api_frozen,
-    api_slow,
-];
+const SCENARIOS: &[Scenario] = scenarios! {
+    shared: [
+        quick_start,
+        command_line,
+        doctor,
+        crash,
+        crash_in_rollback,
+        pause,
+        partition,
+        link_change_live,
+        paused_federation,
+        pod_deleted,
+        volume_lost,
+        cluster_lost,
+        cluster_lost_storage_kept,
+        cluster_lost_beyond_recovery,
+        clusters_lost_together,
+        contained,
+        stealing_cluster_lost,
+        cck_cluster_lost,
+        record_kept,
+        supervisor_killed,
+        federation_deleted,
+        finalizer_stuck,
+        hostile_neighbour,
+        bad_manifests,
+        refused,
+        pod_security,
+        shaper_killed,
+        run_interrupted,
+    ],
+    exclusive: [
+        operator_killed,
+        lease_stolen,
+        rbac_revoked,
+        operator_partitioned,
+        webhook_broken,
+        definition_weakened,
+        operator_upgraded,
+        chart_upgraded,
+        side_by_side,
+        masquerading,
+        old_process_alive,
+        node_stopped,
+        pods_moved,
+        api_frozen,
+        api_slow,
+    ],
+};
 
 fn main() -> ExitCode {
     faultline_e2e::main(SCENARIOS)

@@ -1,11 +1,13 @@
-//! Measures the operator on the cluster of the kubeconfig in `FAULTLINE_E2E_KUBECONFIG`. Reports goals, but never fails
+//! Measures the operator and the injection of faults on the cluster of the kubeconfig in `FAULTLINE_E2E_KUBECONFIG`. Reports goals, but never fails
 //! because of a slow machine.
 //!
 //! ```text
 //! cargo run -p faultline-e2e --bin figures -- startup    from `apply` until all pods run, compared with plain sets of pods
+//! cargo run -p faultline-e2e --bin figures -- faults     how soon faults take effect, and how simultaneously
 //! cargo run -p faultline-e2e --bin figures -- scale      hundreds of federations, with pods only in the API server
 //! ```
 
+mod faults;
 mod kubelet;
 mod operator;
 mod scale;
@@ -17,13 +19,16 @@ use std::process::ExitCode;
 use clap::Parser;
 use faultline_e2e::{Failure, KUBECONFIG, KubernetesCluster, kubeconfig};
 
-/// Measure the operator.
+/// Measure the operator and the injection of faults.
 #[derive(Parser)]
 #[command(name = "figures")]
 enum Figures {
     /// Measure the time from `apply` until all pods are running and all links are emulated, compared with plain sets
     /// of the same number of pods. The operator must be installed on the cluster.
     Startup(startup::Startup),
+    /// Measure how soon faults of each kind take effect in pods, and the skew of faults that affect several processes.
+    /// The operator must be installed on the cluster.
+    Faults(faults::Faults),
     /// Measure what many federations cost an operator, which this program starts. Their pods do not run: this program
     /// acts as the kubelets and the supervisors, so the cluster must be on this machine. Meanwhile, it stops the
     /// operator that is installed there and keeps other pods from being scheduled.
@@ -48,6 +53,7 @@ async fn take(figures: Figures) -> Result<(), Failure> {
     let cluster = KubernetesCluster::connect(&kubeconfig).await?;
     match figures {
         Figures::Startup(it) => it.take(&cluster).await,
+        Figures::Faults(it) => it.take(&cluster).await,
         Figures::Scale(it) => it.take(&cluster).await,
     }
 }
