@@ -612,13 +612,18 @@ pub(crate) struct DoctorArguments {
 Examples:
   faultline check faultline-runs/quickstart-7
   faultline check faultline-runs/quickstart-7 -v     print all properties
-  faultline check faultline-runs/quickstart-7 --format json")]
+  faultline check faultline-runs/quickstart-7 --format json
+  faultline check faultline-runs/quickstart-7 --resimulate")]
 pub(crate) struct CheckArguments {
     /// Directory of the recorded run
     pub(crate) dir: PathBuf,
     /// Judge waste, too: unnecessary checkpoints, messages and storage count as violations instead of remarks
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Simulate the run again, and compare all facts; a difference makes the verdict `unknown`. Works only for simulated
+    /// runs that ended by themselves and were recorded by the same version of this program
+    #[arg(long)]
+    pub(crate) resimulate: bool,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }

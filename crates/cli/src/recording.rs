@@ -13,7 +13,7 @@ use faultline_core::{Life, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::{explain, time_by_activity};
 use faultline_report::{DisplayNames, Timeline, page, text};
-use faultline_session::UnjudgedRecording;
+use faultline_session::{Simulator, UnjudgedRecording};
 use faultline_trace::{Manifest, Trace, export};
 
 use crate::arguments::{CheckArguments, ExplainArguments, ExportArguments, ExportFormat, ReportArguments};
@@ -22,8 +22,14 @@ use crate::output;
 
 /// Executes `faultline check`.
 pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
-    let strictness = strictness(arguments.strict);
-    let recording = LocatedRecording::read_as(&arguments.dir, strictness)?;
+    let mut run = open(&arguments.dir)?;
+    if arguments.resimulate {
+        let repeated = run.compare_with_repetition(&mut Simulator::new(&mut ()));
+        repeated.map_err(|error| {
+            CommandError::path("resimulate", &arguments.dir, error, "omit `--resimulate`")
+        })?;
+    }
+    let recording = LocatedRecording::new(&arguments.dir, run, strictness(arguments.strict));
     recording.print(arguments.output)?;
     Ok(recording.exit())
 }

@@ -34,20 +34,7 @@ impl LocatedRecording {
     ///
     /// Fails if the directory contains no readable record.
     pub fn read(dir: &Path) -> Result<LocatedRecording, CommandError> {
-        LocatedRecording::read_as(dir, Strictness::Lenient)
-    }
-
-    /// Reads and judges the record in `dir` with this strictness.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the directory contains no readable record.
-    pub fn read_as(dir: &Path, strictness: Strictness) -> Result<LocatedRecording, CommandError> {
-        if !dir.is_dir() {
-            let why = if dir.exists() { "it is not a directory" } else { "no such directory" };
-            return Err(CommandError::path("read", dir, why, HELP));
-        }
-        Ok(LocatedRecording::new(dir, open(dir)?, strictness))
+        Ok(LocatedRecording::new(dir, open(dir)?, Strictness::Lenient))
     }
 
     /// Returns the data for reports.
@@ -95,6 +82,10 @@ impl LocatedRecording {
 ///
 /// Fails if the directory contains no readable record.
 pub fn open(dir: &Path) -> Result<UnjudgedRecording, CommandError> {
+    if !dir.is_dir() {
+        let why = if dir.exists() { "it is not a directory" } else { "no such directory" };
+        return Err(CommandError::path("read", dir, why, HELP));
+    }
     let wrong = |error: BundleError| {
         let help = match error {
             BundleError::Format { .. } => "use the version of Faultline that recorded it",

@@ -16,6 +16,7 @@
 //! | `backend` | the interface of programs that carry out a run |
 //! | `memory` | the memory limit of simulated runs |
 //! | `recording` | the record of a run, before and after its judgement |
+//! | `repetition` | comparison of a recorded run with a repetition in virtual time |
 //! | `simulator` | the backend in virtual time, and its observers |
 //! | `input_recorder` | recording the inputs of simulated processes |
 
@@ -23,6 +24,7 @@ mod backend;
 mod input_recorder;
 mod memory;
 mod recording;
+mod repetition;
 mod simulator;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,6 +41,7 @@ pub use backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
 pub use memory::{BYTES_PER_FACT, bound_memory, memory_bound};
 use memory::{check_program, most_facts};
 pub use recording::{Recording, UnjudgedRecording};
+pub use repetition::RepetitionError;
 pub use simulator::{SimulationObserver, SimulationView, Simulator};
 
 /// A run to be carried out: a federation with a seed, and everything else that determines the run.

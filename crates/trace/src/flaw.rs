@@ -57,6 +57,8 @@ pub enum FlawKind {
     Stranger(String),
     /// This fact has an earlier time than its predecessor in the stream.
     TimeGoesBack(FactNo),
+    /// From this fact on, the stream differs from that of a repeated simulation.
+    NotRepeated(FactNo),
     /// The manifest has no digest.
     NoDigest,
     /// `manifest.json` or `federation.yaml` has changed since it was written.
@@ -120,6 +122,9 @@ impl fmt::Display for FlawKind {
             FlawKind::Twice(file) => write!(f, "are also in a second file, {file}"),
             FlawKind::Stranger(file) => write!(f, "{file}, in the directory of facts, belongs to no process"),
             FlawKind::TimeGoesBack(number) => write!(f, "have decreasing times at {number}"),
+            FlawKind::NotRepeated(number) => {
+                write!(f, "differ from those of a repeated simulation, beginning with {number}")
+            }
             FlawKind::Contradiction(text) => write!(f, "{text}"),
             FlawKind::NoDigest => write!(f, "the manifest contains no digest of itself"),
             FlawKind::Edited => {

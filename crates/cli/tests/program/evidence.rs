@@ -6,8 +6,12 @@ mod attacks;
 use std::fs;
 
 use crate::common::{CRASH, TestDirectory, passes_but_for_links, small};
-use attacks::{Attack, attacks, copy};
+use attacks::{Act, Attack, attacks, copy};
+use faultline_core::{Fact, Span};
+use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, SealedBy};
+use predicates::prelude::*;
+use predicates::str::contains;
 use serde_json::Value;
 
 /// The maximum number of runs until the links are as requested. On a busy machine, a single run may not suffice.
@@ -80,4 +84,28 @@ fn damaged_records_can_be_explained_drawn_and_exported() {
             assert_eq!(output.status.code(), Some(expected), "{name}, {command:?}: {errors}");
         }
     }
+}
+
+#[test]
+fn a_repeated_simulation_reveals_edits_that_nothing_else_reveals() {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(CRASH));
+    place.faultline(["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"]).assert().code(0);
+    place.faultline(["check", "run", "--resimulate", "-q"]).assert().code(0);
+
+    let delayed = Act::Resealed(Box::new(|_, trace| {
+        let facts = trace.streams.values_mut().flat_map(|stream| stream.iter_mut());
+        let mut detected = facts.filter(|(_, fact)| matches!(fact, Fact::Detected { .. }));
+        let (at, _) = detected.next().expect("a process was killed");
+        *at = *at + Span(1);
+    }));
+    delayed.on(&place.path("run"));
+    place.faultline(["check", "run", "-q"]).assert().code(0);
+    let repeated = place.faultline(["check", "run", "--resimulate", "-q"]).assert().code(3);
+    repeated.stdout(contains("the facts of the supervisor differ from those of a repeated simulation"));
+
+    let relabelled = Act::Resealed(Box::new(|manifest, _| manifest.backend = BackendKind::Local));
+    relabelled.on(&place.path("run"));
+    let refused = place.faultline(["check", "run", "--resimulate"]).assert().code(2);
+    refused.stderr(contains("the run was not simulated").and(contains("omit `--resimulate`")));
 }
