@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
@@ -78,6 +78,36 @@ impl Machine {
     /// Starts the node's container again.
     pub async fn start(&self) -> Result<(), Failure> {
         self.docker(&["start", &self.name]).await.map(drop)
+    }
+
+    /// Pauses all processes in the node's container, as if the machine did not respond.
+    pub async fn pause(&self) -> Result<(), Failure> {
+        self.docker(&["pause", &self.name]).await.map(drop)
+    }
+
+    /// Resumes all processes in the node's container.
+    pub async fn resume(&self) -> Result<(), Failure> {
+        self.docker(&["unpause", &self.name]).await.map(drop)
+    }
+
+    /// Keeps new pods off the node unless they tolerate a taint with this key.
+    pub async fn taint(&self, key: &str) -> Result<(), Failure> {
+        let taint = Taint { key: key.into(), effect: "NoSchedule".into(), ..Taint::default() };
+        self.change_taints(|taints| taints.push(taint)).await
+    }
+
+    /// Removes a taint from the node.
+    pub async fn untaint(&self, key: &str) -> Result<(), Failure> {
+        self.change_taints(|taints| taints.retain(|it| it.key != key)).await
+    }
+
+    async fn change_taints(&self, change: impl FnOnce(&mut Vec<Taint>)) -> Result<(), Failure> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let mut taints = nodes.get(&self.name).await?.spec.and_then(|it| it.taints).unwrap_or_default();
+        change(&mut taints);
+        let patch = json!({ "spec": { "taints": taints } });
+        nodes.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
     }
 
     /// Sets whether the node accepts new pods.

@@ -10,7 +10,7 @@ use faultline_api::samples::sample;
 use faultline_e2e::{Failure, KubernetesCluster, Program, QUICK_START};
 use serde_json::{Value, json};
 
-use super::median;
+use super::{load, median};
 
 /// Time between two faults, in seconds: long enough for a recovery.
 const APART: u32 = 4;
@@ -134,10 +134,4 @@ fn table(effects: &BTreeMap<&'static str, Effects>) -> Vec<String> {
         "| --- | ---: | ---: | ---: | ---: |".to_owned(),
     ];
     head.into_iter().chain(effects.iter().map(row)).collect()
-}
-
-/// Returns the machine's load average over the last minute.
-fn load() -> Result<String, Failure> {
-    let all = fs::read_to_string("/proc/loadavg")?;
-    Ok(all.split(' ').next().unwrap_or_default().to_owned())
 }

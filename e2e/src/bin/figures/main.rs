@@ -4,6 +4,7 @@
 //! ```text
 //! cargo run -p faultline-e2e --bin figures -- startup    from `apply` until all pods run, compared with plain sets of pods
 //! cargo run -p faultline-e2e --bin figures -- faults     how soon faults take effect, and how simultaneously
+//! cargo run -p faultline-e2e --bin figures -- silence    how soon silent processes are declared failed
 //! cargo run -p faultline-e2e --bin figures -- scale      hundreds of federations, with pods only in the API server
 //! ```
 
@@ -11,9 +12,11 @@ mod faults;
 mod kubelet;
 mod operator;
 mod scale;
+mod silence;
 mod startup;
 mod supervisors;
 
+use std::fs;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -29,6 +32,9 @@ enum Figures {
     /// Measure how soon faults of each kind take effect in pods, and the skew of faults that affect several processes.
     /// The operator must be installed on the cluster.
     Faults(faults::Faults),
+    /// Measure how soon the processes on a Kubernetes node that stops responding are declared failed. The operator must
+    /// be installed on the cluster, whose nodes must be containers on this machine.
+    Silence(silence::Silence),
     /// Measure what many federations cost an operator, which this program starts. Their pods do not run: this program
     /// acts as the kubelets and the supervisors, so the cluster must be on this machine. Meanwhile, it stops the
     /// operator that is installed there and keeps other pods from being scheduled.
@@ -54,8 +60,15 @@ async fn take(figures: Figures) -> Result<(), Failure> {
     match figures {
         Figures::Startup(it) => it.take(&cluster).await,
         Figures::Faults(it) => it.take(&cluster).await,
+        Figures::Silence(it) => it.take(&cluster).await,
         Figures::Scale(it) => it.take(&cluster).await,
     }
+}
+
+/// Returns the machine's load average over the last minute.
+fn load() -> Result<String, Failure> {
+    let all = fs::read_to_string("/proc/loadavg")?;
+    Ok(all.split(' ').next().unwrap_or_default().to_owned())
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
