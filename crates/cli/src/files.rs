@@ -12,9 +12,9 @@ use faultline_fuzz::{Difference, Differs, difference};
 use faultline_report::explain::count;
 use faultline_session::Session;
 use faultline_supervisor::process_seed;
+use faultline_trace::Manifest;
 use faultline_trace::fault::{describe_change, describe_fault, describe_trigger};
 use faultline_trace::manifest::BackendKind;
-use faultline_trace::{Manifest, RunNames};
 use faultline_workloads::Workload;
 use miette::miette;
 use serde::Serialize;
@@ -66,7 +66,7 @@ fn print_changes(running: &Federation, new: &Federation, source: &Source) -> Res
     if changes.is_empty() {
         output::print("nothing would change\n")?;
     }
-    let names = RunNames::new(&expand(new, "", None)?);
+    let names = expand(new, "", None)?.names();
     for change in changes {
         output::print(&format!("{}\n", describe_change(&change, &names)))?;
     }
@@ -82,7 +82,7 @@ fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Re
         output::print(&format!("every process sends the same messages {in_orders}\n"))?;
         return Ok(Exit::Pass);
     };
-    let process = RunNames::new(manifest).process(process);
+    let process = manifest.names().process(process);
     let differs = match what {
         Differs::Message => "has a different receiver or different content in another delivery order",
         Differs::Consumed => "depends on different messages in another delivery order",
@@ -119,7 +119,7 @@ impl MessagesVisitor for Orders {
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
     let federation = read(&arguments.file)?.parse()?;
     let manifest = expand(&federation, "", arguments.seed)?;
-    let names = RunNames::new(&manifest);
+    let names = manifest.names();
     let entries: Vec<Planned<'_>> = manifest
         .plan
         .iter()

@@ -155,7 +155,7 @@ impl Watcher {
 impl SimulationObserver for Watcher {
     fn begins(&mut self, manifest: &Manifest) {
         self.cluster_of = manifest.ranks().map(|(_, it)| it.cluster).collect();
-        self.names = RunNames::new(manifest);
+        self.names = manifest.names();
     }
 
     fn recorded(&mut self, record: &Record) {

@@ -11,7 +11,6 @@ use faultline_core::process::{ActionOf, In};
 use faultline_core::{Action, Event, Fact, FactKinds, Job, JobNo, Life, LifeStart, Process, ProcessId, Time};
 use faultline_report::DisplayNames;
 use faultline_report::explain::count;
-use faultline_trace::RunNames;
 use faultline_trace::describe::describe;
 use faultline_trace::inputs::{InputEntry, InputEntryOf, InputsFile, RecordedAction};
 use faultline_trace::manifest::BackendKind;
@@ -217,7 +216,7 @@ fn replay_life<P: Process>(
     replayed.facts = facts.len().min(recorded.len());
     if let Some(number) = first_difference(&facts, recorded, me, manifest) {
         let (ReplayedFact { at, fact, .. }, (then, recorded)) = (&facts[number], &recorded[number]);
-        let names = RunNames::new(manifest);
+        let names = manifest.names();
         replayed.difference = Some(format!(
             "fact {number}: recorded `{}` at {then}, replayed `{}` at {at}",
             describe(recorded, &names),

@@ -6,18 +6,15 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::application::Digest;
+use crate::claim::Claim;
 use crate::fault::{Change, EndedBy, Fault, StorageFate};
-use crate::id::{
-    Attempt, ClusterId, FactNo, FaultNo, GroupId, Incarnation, Life, Position, ProcessId, Sn, TaskId, Theft,
-};
+use crate::id::{ClusterId, FactNo, FaultNo, Incarnation, Life, Position, ProcessId, TaskId, Theft};
 use crate::image::ImageName;
 use crate::membership::Boot;
 use crate::message::MessageId;
-use crate::time::Span;
 
 /// Evidence of a state's content: a cut in the process's stream of facts, and two multiset hashes. The
 /// checker rebuilds both sets from the facts before the cut, and compares the hashes.
@@ -33,172 +30,6 @@ pub struct Witness {
     /// Wrapping sum of [`MessageId::mix`] over all messages delivered; in a program of tasks, the sum of [`TaskId`]
     /// over the tasks run.
     pub delivered: u64,
-}
-
-/// The vectors of a committed HC3I checkpoint (section 3.2; finding 5 of the errata: one vector decides which
-/// checkpoints are forced, the other which groups roll back).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Vectors {
-    /// Direct dependencies vector (DDV), with one entry for each group.
-    pub ddv: Arc<[Position]>,
-    /// Greatest position *delivered* from each group and incarnation, ascending; no entry if nothing was delivered.
-    pub delivered: Arc<[(GroupId, Position)]>,
-}
-
-/// The reason for a group's rollback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Cause {
-    /// A process of the group failed.
-    Failure,
-    /// Another group's rollback undid a message that this one had delivered.
-    Alert {
-        /// The group that rolled back.
-        from: GroupId,
-        /// The checkpoint that the group restored, under the new incarnation.
-        position: Position,
-    },
-}
-
-/// Facts that only a protocol can know. Self-reported.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Claim {
-    /// The coordinator asks its cluster to take checkpoint `position.sn`.
-    CheckpointRequested {
-        /// Position of the requested checkpoint.
-        position: Position,
-        /// The attempt at that checkpoint.
-        attempt: Attempt,
-        /// Whether a message from another cluster, rather than the timer, caused the request.
-        forced: bool,
-    },
-    /// This process applied the commit of a checkpoint.
-    Committed {
-        /// Position of the checkpoint.
-        position: Position,
-        /// The attempt that succeeded.
-        attempt: Attempt,
-        /// Whether a message from another cluster, rather than the timer, triggered the checkpoint.
-        forced: bool,
-        /// Time during which this process's application was frozen.
-        frozen: Span,
-        /// The checkpoint's vectors.
-        vectors: Arc<Vectors>,
-    },
-    /// This process discarded a checkpoint that was being taken.
-    Aborted {
-        /// Position of the discarded checkpoint.
-        position: Position,
-        /// The attempt that was discarded.
-        attempt: Attempt,
-    },
-    /// This process takes part in a recovery round.
-    RecoveryStarted {
-        /// Sum of the lives of the cluster's processes.
-        lives: u64,
-        /// Number of the round among rounds with the same sum of lives.
-        round: u32,
-    },
-    /// This process resumes from `to`, under incarnation `to.incarnation`.
-    RolledBack {
-        /// The checkpoint, under the *new* incarnation. SN 0 is the initial state.
-        to: Position,
-        /// The checkpoint, under the incarnation that took it.
-        checkpoint: Position,
-        /// The reason for the rollback.
-        cause: Cause,
-        /// The vectors of the restored checkpoint, which may not have been committed before the failure.
-        vectors: Arc<Vectors>,
-    },
-    /// This process learned of another group's rollback.
-    Alerted {
-        /// The group that rolled back.
-        from: GroupId,
-        /// The checkpoint that the group restored, under the new incarnation.
-        position: Position,
-    },
-    /// This process re-sends a logged message.
-    Resent {
-        /// Identity of the message, unchanged since its first send.
-        id: MessageId,
-    },
-    /// A message waits for the checkpoint that it forces.
-    Forcing {
-        /// Identity of the waiting message.
-        id: MessageId,
-    },
-    /// This process removed checkpoints and log entries that no recovery can need.
-    Collected {
-        /// Number of the garbage collection.
-        round: u32,
-        /// Checkpoints of the cluster with a smaller SN have been removed.
-        below: Sn,
-        /// Number of checkpoints that remain.
-        kept: u32,
-        /// Number of log entries removed.
-        log: u32,
-    },
-    /// A re-execution sent a message in a different phase from the original execution. The program is not
-    /// send-deterministic, so the protocol cannot protect it.
-    NotRepeated {
-        /// Identity of the message.
-        id: MessageId,
-        /// Phase that the receiver recorded for the message.
-        recorded: u32,
-        /// Phase of the message in the re-execution.
-        repeated: u32,
-    },
-    /// After the loss of its storage, this process again stores everything that it should.
-    Protected,
-    /// No checkpoint of the group can be restored.
-    Unrecoverable {
-        /// The unrecoverable group.
-        group: GroupId,
-        /// For each member with a part that no storage holds: the newest checkpoint that lacks the part, and the
-        /// processes that were asked for it.
-        missing: Arc<[(ImageName, Vec<ProcessId>)]>,
-    },
-    /// This process has delivered a message whose send a rollback undid. The sender will send it again.
-    Orphaned {
-        /// Identity of the orphan message.
-        id: MessageId,
-        /// Phase of the message, recorded when it was received.
-        phase: u32,
-    },
-    /// The coordinator of a leaving cluster reports that no recovery can still need anything from the
-    /// cluster.
-    Released {
-        /// The leaving cluster.
-        cluster: ClusterId,
-    },
-    /// A partition that runs on this process takes part in a recovery, with its current state.
-    RecoveryJoined {
-        /// The partition.
-        partition: ProcessId,
-        /// The recovery.
-        epoch: Incarnation,
-        /// The checkpoint from which the partition re-executes the tasks that others demand. SN 0 is the
-        /// initial state.
-        slot: Position,
-    },
-    /// Everything that one partition had sent to another before joining a recovery has either arrived or been lost.
-    Drained {
-        /// The sending partition.
-        from: ProcessId,
-        /// The receiving partition, which runs on this process.
-        to: ProcessId,
-        /// The recovery.
-        epoch: Incarnation,
-    },
-    /// This process removed logged messages from its memory, because its own storage and its holders have
-    /// made them durable.
-    Spilled {
-        /// Number of messages removed from memory.
-        messages: u32,
-        /// Payload of these messages, in bytes.
-        bytes: u64,
-        /// Payload of all logged messages that are still in memory, in bytes.
-        left: u64,
-    },
 }
 
 /// Steps of the theft of a task. Without failures, they occur in this order.
@@ -412,66 +243,83 @@ pub enum Fact {
     Removed(ImageName),
 }
 
-/// The kinds of facts, as users name them in triggers (`checkpointRequested`) and metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each kind is documented at the fact that it names")]
-pub enum FactKind {
-    Sent,
-    Transmitted,
-    Suppressed,
-    Delivered,
-    Consumed,
-    DroppedStale,
-    Saved,
-    Durable,
-    Removed,
-    Restored,
-    Finished,
-    Computed,
-    Ran,
-    Planned,
-    Rerun,
-    CheckpointMessage,
-    Lent,
-    Shipped,
-    Taken,
-    Done,
-    Returned,
-    Merged,
-    Receipted,
-    Forgotten,
-    Voided,
-    Absorbed,
-    Ceded,
-    CheckpointRequested,
-    CheckpointCommitted,
-    CheckpointAborted,
-    RecoveryStarted,
-    RolledBack,
-    Alerted,
-    Resent,
-    Forcing,
-    Collected,
-    NotRepeated,
-    Protected,
-    Unrecoverable,
-    Orphaned,
-    Released,
-    Spilled,
-    RecoveryJoined,
-    Drained,
-    LifeStarted,
-    Begun,
-    Injecting,
-    Ineffective,
-    Failed,
-    Detected,
-    Completed,
-    Changed,
-    Joined,
-    Leaving,
-    Left,
+/// Declares [`FactKind`] and [`FactKind::OF_PROCESSES`], so that each kind is listed once.
+macro_rules! kinds {
+    (processes: $($process:ident)*; supervisor: $($supervisor:ident)*;) => {
+        /// The kinds of facts, as users name them in triggers (`checkpointRequested`) and metrics.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        #[expect(missing_docs, reason = "each kind is documented at the fact that it names")]
+        pub enum FactKind {
+            $($process,)*
+            $($supervisor,)*
+        }
+
+        impl FactKind {
+            /// The kinds that a process reports, and that a trigger can wait for.
+            pub const OF_PROCESSES: [FactKind; [$(FactKind::$process),*].len()] = [$(FactKind::$process),*];
+        }
+    };
+}
+
+kinds! {
+    processes:
+        Sent
+        Transmitted
+        Suppressed
+        Delivered
+        Consumed
+        DroppedStale
+        Saved
+        Durable
+        Removed
+        Restored
+        Finished
+        Computed
+        Ran
+        Planned
+        Rerun
+        CheckpointMessage
+        Lent
+        Shipped
+        Taken
+        Done
+        Returned
+        Merged
+        Receipted
+        Forgotten
+        Voided
+        Absorbed
+        Ceded
+        CheckpointRequested
+        CheckpointCommitted
+        CheckpointAborted
+        RecoveryStarted
+        RolledBack
+        Alerted
+        Resent
+        Forcing
+        Collected
+        NotRepeated
+        Protected
+        Unrecoverable
+        Orphaned
+        Released
+        Spilled
+        RecoveryJoined
+        Drained;
+    supervisor:
+        LifeStarted
+        Begun
+        Injecting
+        Ineffective
+        Failed
+        Detected
+        Completed
+        Changed
+        Joined
+        Leaving
+        Left;
 }
 
 impl Fact {
@@ -517,81 +365,6 @@ impl Fact {
             Fact::Changed(_) => FactKind::Changed,
         }
     }
-}
-
-impl Claim {
-    /// Returns the kind of a fact that reports this claim.
-    pub fn kind(&self) -> FactKind {
-        match self {
-            Claim::CheckpointRequested { .. } => FactKind::CheckpointRequested,
-            Claim::Committed { .. } => FactKind::CheckpointCommitted,
-            Claim::Aborted { .. } => FactKind::CheckpointAborted,
-            Claim::RecoveryStarted { .. } => FactKind::RecoveryStarted,
-            Claim::RolledBack { .. } => FactKind::RolledBack,
-            Claim::Alerted { .. } => FactKind::Alerted,
-            Claim::Resent { .. } => FactKind::Resent,
-            Claim::Forcing { .. } => FactKind::Forcing,
-            Claim::Collected { .. } => FactKind::Collected,
-            Claim::NotRepeated { .. } => FactKind::NotRepeated,
-            Claim::Protected => FactKind::Protected,
-            Claim::Unrecoverable { .. } => FactKind::Unrecoverable,
-            Claim::Orphaned { .. } => FactKind::Orphaned,
-            Claim::Released { .. } => FactKind::Released,
-            Claim::Spilled { .. } => FactKind::Spilled,
-            Claim::RecoveryJoined { .. } => FactKind::RecoveryJoined,
-            Claim::Drained { .. } => FactKind::Drained,
-        }
-    }
-}
-
-impl FactKind {
-    /// The kinds that a process reports, and that a trigger can wait for.
-    pub const OF_PROCESSES: [FactKind; 44] = [
-        FactKind::Sent,
-        FactKind::Transmitted,
-        FactKind::Suppressed,
-        FactKind::Delivered,
-        FactKind::Consumed,
-        FactKind::DroppedStale,
-        FactKind::Saved,
-        FactKind::Durable,
-        FactKind::Removed,
-        FactKind::Restored,
-        FactKind::Finished,
-        FactKind::Computed,
-        FactKind::Ran,
-        FactKind::Planned,
-        FactKind::Rerun,
-        FactKind::CheckpointMessage,
-        FactKind::Lent,
-        FactKind::Shipped,
-        FactKind::Taken,
-        FactKind::Done,
-        FactKind::Returned,
-        FactKind::Merged,
-        FactKind::Receipted,
-        FactKind::Forgotten,
-        FactKind::Voided,
-        FactKind::Absorbed,
-        FactKind::Ceded,
-        FactKind::CheckpointRequested,
-        FactKind::CheckpointCommitted,
-        FactKind::CheckpointAborted,
-        FactKind::RecoveryStarted,
-        FactKind::RolledBack,
-        FactKind::Alerted,
-        FactKind::Resent,
-        FactKind::Forcing,
-        FactKind::Collected,
-        FactKind::NotRepeated,
-        FactKind::Protected,
-        FactKind::Unrecoverable,
-        FactKind::Orphaned,
-        FactKind::Released,
-        FactKind::Spilled,
-        FactKind::RecoveryJoined,
-        FactKind::Drained,
-    ];
 }
 
 /// A set of kinds of facts.

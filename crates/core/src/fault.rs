@@ -5,7 +5,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use crate::fact::{Claim, FactKind};
+use crate::claim::{Claim, PhaseClaim};
+use crate::fact::FactKind;
 use crate::id::{ClusterId, FaultNo, GroupId, ProcessId};
 use crate::image::ImageName;
 use crate::message::MessageId;
@@ -253,7 +254,7 @@ impl Outcome {
             Claim::Unrecoverable { group, missing } => {
                 Some(Outcome::Unrecoverable { group: *group, missing: missing.clone() })
             }
-            Claim::NotRepeated { id, .. } => Some(Outcome::NotRepeated { id: *id }),
+            Claim::Phase(PhaseClaim::NotRepeated { id, .. }) => Some(Outcome::NotRepeated { id: *id }),
             _ => None,
         }
     }

@@ -15,6 +15,8 @@
 //! | [`node`] | the composition of a protocol and an application |
 //! | [`counters`] | one number per process, sparse or dense |
 //! | [`footprint`] | memory of values that share parts |
+//! | [`claim`] | facts that only a protocol can know, in one file for each kind of protocol |
+//! | [`names`] | the names of processes, clusters, groups and tasks |
 //! | [`fact`] | facts about a run: the only observation channel |
 //! | [`fault`] | faults, their triggers, and the outcome of a run |
 #![no_std]
@@ -22,6 +24,7 @@
 extern crate alloc;
 
 pub mod application;
+pub mod claim;
 mod content;
 pub mod counters;
 mod defects;
@@ -32,6 +35,7 @@ pub mod id;
 pub mod image;
 pub mod membership;
 pub mod message;
+pub mod names;
 pub mod node;
 pub mod process;
 pub mod promises;
@@ -39,8 +43,9 @@ pub mod protocol;
 pub mod time;
 
 pub use application::{Application, Digest, Job, Outbox, Progress};
+pub use claim::{Cause, Claim, PartitionClaim, PhaseClaim, Vectors};
 pub use counters::Counters;
-pub use fact::{Cause, Claim, Fact, FactKind, FactKinds, PlannedTask, TheftStep, Vectors, Witness};
+pub use fact::{Fact, FactKind, FactKinds, PlannedTask, TheftStep, Witness};
 pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Trigger};
 pub use footprint::Footprint;
 pub use id::{
@@ -50,6 +55,7 @@ pub use id::{
 pub use image::{Chunk, Image, ImageName, Snapshot};
 pub use membership::{Boot, Cluster, LifeStart, Member, Membership, Presence, Scope};
 pub use message::{MessageId, Payload, Short};
+pub use names::RunNames;
 pub use node::{Node, NodeConfig};
 pub use process::{Action, Event, Gauges, Out, Packet, Process, To};
 pub use promises::{Affected, FaultModel, Promise, Promises};

@@ -9,8 +9,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::application::{Application, Outbox};
+use crate::claim::Claim;
 use crate::counters::Counters;
-use crate::fact::{Claim, Fact, FactKind, FactKinds, Witness};
+use crate::fact::{Fact, FactKind, FactKinds, Witness};
 use crate::footprint::Footprint;
 use crate::id::{FactNo, Incarnation, JobNo, Life, ProcessId, Role};
 use crate::image::{Image, ImageName, Snapshot};

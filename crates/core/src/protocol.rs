@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 
 use crate::application::Wire;
-use crate::fact::Claim;
+use crate::claim::Claim;
 use crate::footprint::Footprint;
 use crate::id::{Incarnation, Position, ProcessId, Role};
 use crate::image::{Image, ImageName, Snapshot};

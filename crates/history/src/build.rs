@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Outcome;
 use faultline_core::{
-    Claim, Fact, GroupId, ImageName, Incarnation, Life, MessageId, PlannedTask, Position, ProcessId, TaskId,
-    Time, Vectors, Witness,
+    Claim, Fact, GroupId, ImageName, Incarnation, Life, MessageId, PartitionClaim, PlannedTask, Position,
+    ProcessId, TaskId, Time, Vectors, Witness,
 };
 use faultline_trace::{Stream, Trace};
 
@@ -387,10 +387,10 @@ impl<'a> Builder<'a> {
                     });
                 }
             }
-            Claim::RecoveryJoined { partition, epoch, slot } => {
+            Claim::Partition(PartitionClaim::RecoveryJoined { partition, epoch, slot }) => {
                 self.planned.joined.entry((*epoch, *partition)).or_insert(Joined { at, slot: *slot });
             }
-            Claim::Drained { from, to, epoch } => {
+            Claim::Partition(PartitionClaim::Drained { from, to, epoch }) => {
                 self.planned.drained.entry((*epoch, *from, *to)).or_insert(at);
                 return;
             }

@@ -79,7 +79,7 @@ impl Context {
         Context {
             promises: manifest.promises,
             clusters,
-            names: RunNames::new(manifest),
+            names: manifest.names(),
             planned_faults: manifest.plan.len(),
             plan: manifest.plan.clone(),
             faults: Some(manifest.faults.clone()),

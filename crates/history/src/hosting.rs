@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId};
+use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, PartitionClaim, ProcessId};
 use faultline_trace::{Stream, Trace};
 
 /// Consecutive facts of one life that are about one partition, or about the process itself.
@@ -107,11 +107,11 @@ fn split<'a>(
             // Other images, and those saved before the takeover, are replicas that the process holds.
             Fact::Saved(saved) if is_own(&absorbed, saved.0) => saved.0.owner,
             Fact::Claim(claim) => match **claim {
-                Claim::RecoveryJoined { partition, epoch, .. } => {
+                Claim::Partition(PartitionClaim::RecoveryJoined { partition, epoch, .. }) => {
                     *newest = epoch.max(*newest);
                     partition
                 }
-                Claim::Drained { to, .. } => to,
+                Claim::Partition(PartitionClaim::Drained { to, .. }) => to,
                 _ => host,
             },
             _ => host,

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{Claim, Fact, ImageName, Incarnation, Position, ProcessId, Span, Time};
+use faultline_core::{Claim, Fact, ImageName, Incarnation, PartitionClaim, Position, ProcessId, Span, Time};
 use faultline_trace::Trace;
 
 /// The cost of one recovery.
@@ -86,7 +86,7 @@ impl Recoveries {
                 recovery.ended = recovery.ended.max(at);
             }
             Fact::Claim(claim) => {
-                if let Claim::RecoveryJoined { partition, epoch, slot } = **claim {
+                if let Claim::Partition(PartitionClaim::RecoveryJoined { partition, epoch, slot }) = **claim {
                     self.joined(partition, epoch, slot, at);
                 }
             }

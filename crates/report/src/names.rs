@@ -30,7 +30,7 @@ impl DisplayNames {
         let cluster_of = manifest.processes.iter().map(|it| it.cluster).collect();
         let ranks = manifest.processes.iter().filter(|it| it.role == Role::RANK).count();
         let ranks = (manifest.promises.scope == Scope::Process).then_some(ranks);
-        DisplayNames { names: RunNames::new(manifest), clusters, cluster_of, ranks }
+        DisplayNames { names: manifest.names(), clusters, cluster_of, ranks }
     }
 
     /// Returns the resolver of all names.

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use faultline_core::{
-    Cause, Claim, Fact, Life, MessageId, Position, ProcessId, StorageFate, TaskId, TheftStep, Time,
+    Cause, Claim, Fact, Life, MessageId, PartitionClaim, PhaseClaim, Position, ProcessId, StorageFate,
+    TaskId, TheftStep, Time,
 };
 use faultline_history::GroupId;
 use faultline_trace::Trace;
@@ -279,21 +280,21 @@ impl Writer<'_> {
                 );
                 self.line(at, self.names.process(process), text);
             }
-            Claim::RecoveryJoined { partition, epoch, .. } => {
+            Claim::Partition(PartitionClaim::RecoveryJoined { partition, epoch, .. }) => {
                 let whose = self.names.process(*partition);
                 let text = format!("takes part in recovery {} with the partition of {whose}", epoch.0);
                 self.line(at, self.names.process(process), text);
             }
             // Reported once for each channel. Its effects are shown instead.
-            Claim::Drained { .. } => {}
+            Claim::Partition(PartitionClaim::Drained { .. }) => {}
             Claim::Protected => {
                 self.line(at, self.names.process(process), "is protected again".to_owned());
             }
-            Claim::Orphaned { id, phase } => {
+            Claim::Phase(PhaseClaim::Orphaned { id, phase }) => {
                 let text = format!("has the orphan {} of phase {phase}", self.name(*id));
                 self.line(at, self.names.process(process), text);
             }
-            Claim::NotRepeated { id, .. } => {
+            Claim::Phase(PhaseClaim::NotRepeated { id, .. }) => {
                 let text = format!("does not repeat {} in its re-execution", self.name(*id));
                 self.line(at, self.names.process(process), text);
             }

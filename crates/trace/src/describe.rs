@@ -2,10 +2,9 @@
 
 use std::fmt::{self, Display};
 
-use faultline_core::{Boot, Cause, Claim, EndedBy, Fact, MessageId, StorageFate, TheftStep};
+use faultline_core::{Boot, EndedBy, Fact, MessageId, RunNames, StorageFate, TheftStep};
 
 use crate::fault::{describe_change, describe_fault};
-use crate::names::RunNames;
 
 /// Returns the predicate of a sentence whose subject is the process that reported the fact, with the names of a run:
 /// `sent paris-0->lyon-1 #2`.
@@ -22,13 +21,7 @@ pub fn message_of(fact: &Fact) -> Option<MessageId> {
         | Fact::Delivered(id)
         | Fact::Consumed(id)
         | Fact::DroppedStale(id) => Some(*id),
-        Fact::Claim(claim) => match **claim {
-            Claim::Resent { id }
-            | Claim::Forcing { id }
-            | Claim::NotRepeated { id, .. }
-            | Claim::Orphaned { id, .. } => Some(id),
-            _ => None,
-        },
+        Fact::Claim(claim) => claim.message(),
         _ => None,
     }
 }
@@ -111,7 +104,7 @@ impl Display for Predicate<'_> {
                     epoch.0
                 )
             }
-            Fact::Claim(claim) => describe_claim(claim, names, f),
+            Fact::Claim(claim) => claim.describe(names, f),
             Fact::LifeStarted { process: of, life, boot } => {
                 let how = match boot {
                     Boot::Fresh => "for the first time",
@@ -139,84 +132,6 @@ impl Display for Predicate<'_> {
             }
             Fact::Completed => f.write_str("found all ranks finished and no messages in transit"),
             Fact::Changed(change) => write!(f, "applied a change: {}", describe_change(change, names)),
-        }
-    }
-}
-
-fn describe_claim(claim: &Claim, names: &RunNames, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let process = |it| names.process(it);
-    let message = |it| names.message(it);
-    let group = |it| names.group(it);
-    let kind = |forced| if forced { "forced" } else { "unforced" };
-    match claim {
-        Claim::CheckpointRequested { position, attempt, forced } => {
-            write!(f, "requested {} checkpoint {position}, {attempt}", kind(*forced))
-        }
-        Claim::Committed { position, forced, frozen, .. } => {
-            write!(f, "committed {} checkpoint {position} after a freeze of {frozen}", kind(*forced))
-        }
-        Claim::Aborted { position, attempt } => write!(f, "discarded checkpoint {position}, {attempt}"),
-        Claim::RecoveryStarted { lives, round } => write!(f, "entered recovery round {lives}.{round}"),
-        Claim::RolledBack { to, checkpoint, cause, .. } => {
-            write!(f, "rolled back to checkpoint {checkpoint} as {to}, because ")?;
-            match cause {
-                Cause::Failure => f.write_str("a process of its cluster failed"),
-                Cause::Alert { from, position } => write!(f, "{} rolled back to {position}", group(*from)),
-            }
-        }
-        Claim::Alerted { from, position } => {
-            write!(f, "learned that {} rolled back to {position}", group(*from))
-        }
-        Claim::Resent { id } => write!(f, "re-sent {}", message(*id)),
-        Claim::Forcing { id } => {
-            write!(f, "holds {} until after the checkpoint that it forces", message(*id))
-        }
-        Claim::Collected { round, below, kept, log } => {
-            write!(
-                f,
-                "collected checkpoints below {below} (round {round}; {kept} kept, {log} log entries removed)"
-            )
-        }
-        Claim::NotRepeated { id, recorded, repeated } => {
-            write!(f, "found {} re-executed in phase {repeated} instead of {recorded}", message(*id))
-        }
-        Claim::Orphaned { id, phase } => {
-            write!(f, "has the orphan {} of phase {phase}", message(*id))
-        }
-        Claim::Released { cluster } => {
-            let cluster = names.cluster(*cluster);
-            write!(f, "found that no recovery needs {cluster}, and let it leave")
-        }
-        Claim::Spilled { messages, bytes, left } => {
-            write!(
-                f,
-                "moved {messages} logged messages of {bytes} bytes to its storage; {left} bytes remain in memory"
-            )
-        }
-        Claim::RecoveryJoined { partition, epoch, slot } => {
-            write!(
-                f,
-                "joined recovery {} with the partition of {}, based on checkpoint {slot}",
-                epoch.0,
-                process(*partition)
-            )
-        }
-        Claim::Drained { from, to, epoch } => {
-            let (from, to) = (process(*from), process(*to));
-            write!(
-                f,
-                "received for {to} everything that {from} had sent before recovery {} and that was not lost",
-                epoch.0
-            )
-        }
-        Claim::Protected => f.write_str("is protected again"),
-        Claim::Unrecoverable { group: of, missing } => {
-            write!(f, "found no checkpoint of {} that could be restored", group(*of))?;
-            for (name, asked) in missing.iter() {
-                write!(f, "; {} is missing, requested from", names.part(*name))?;
-                asked.iter().try_for_each(|it| write!(f, " {}", process(*it)))?;
-            }
-            Ok(())
         }
     }
 }

@@ -24,7 +24,7 @@ use thiserror::Error;
 use crate::memory::Stream;
 use crate::seal::{MARK, SEAL_LEN, Seal, SealedBy, Sealer};
 
-const MAGIC: [u8; 8] = *b"FLFACTS\x03";
+const MAGIC: [u8; 8] = *b"FLFACTS\x04";
 pub(crate) const HEADER_LEN: usize = 16;
 const RECORD_HEADER_LEN: usize = 8;
 const LONGEST_BODY: usize = 0x00FF_FFFF;

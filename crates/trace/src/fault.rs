@@ -1,10 +1,9 @@
 //! Describes faults, their triggers, changes during a run, and links. Facts, reports and commands all use these words.
 
 use faultline_core::fault::{Change, LinkProperties, StorageFault};
-use faultline_core::{ClusterId, Fault, StorageFate, Trigger};
+use faultline_core::{ClusterId, Fault, RunNames, StorageFate, Trigger};
 
 use crate::duration::{instant, lasted};
-use crate::names::RunNames;
 use crate::row::kind_name;
 
 /// Describes the effect of a fault, in the present tense.

@@ -14,7 +14,6 @@
 //! | [`describe`] | facts in words |
 //! | [`fault`] | faults, triggers, changes and links in words |
 //! | [`duration`] | times and durations as text for readers |
-//! | [`names`] | the names of processes, clusters, groups and tasks |
 
 pub mod bundle;
 pub mod describe;
@@ -26,14 +25,13 @@ pub mod flaw;
 pub mod inputs;
 pub mod manifest;
 pub mod memory;
-pub mod names;
 pub mod row;
 pub mod seal;
 
 pub use bundle::{Bundle, BundleError};
 pub use facts::{Cut, FactsFile, FactsReadError, FactsWriter, StreamEnd, append_record, split_body};
+pub use faultline_core::names::{self, RunNames};
 pub use flaw::{Flaw, FlawKind};
 pub use manifest::Manifest;
 pub use memory::{Record, Recorder, Sink, Stream, Trace};
-pub use names::RunNames;
 pub use seal::{Hash, Seal, SealedBy};

@@ -5,7 +5,7 @@
 
 use faultline_core::fault::{Change, FaultAccount, FaultState, LinkProperties, Outcome};
 use faultline_core::{
-    ClusterId, Digest, Fact, FaultNo, Life, PlannedFault, ProcessId, Promises, Role, Span, Time,
+    ClusterId, Digest, Fact, FaultNo, Life, PlannedFault, ProcessId, Promises, Role, RunNames, Span, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::memory::Trace;
 use crate::seal::Seal;
 
 /// The version of the bundle format that this program writes and reads.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// The description of a run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,6 +113,16 @@ impl Manifest {
             started_unix_ms: 0,
             duration: Span::ZERO,
             facts: Vec::new(),
+        }
+    }
+
+    /// Returns the names of the run's processes and clusters.
+    pub fn names(&self) -> RunNames {
+        RunNames {
+            processes: self.processes.iter().map(|it| it.name.clone()).collect(),
+            clusters: self.clusters.iter().map(|it| it.name.clone()).collect(),
+            scope: Some(self.promises.scope),
+            ..RunNames::default()
         }
     }
 

@@ -4,14 +4,13 @@
 use faultline_core::fault::Change;
 use faultline_core::{
     Attempt, Boot, Cause, Claim, ClusterId, Fact, FactKind, GroupId, ImageName, Incarnation, Life, MessageId,
-    Position, ProcessId, Scope, Sn, StorageFate, Time, Vectors,
+    PartitionClaim, PhaseClaim, Position, ProcessId, RunNames, Scope, Sn, StorageFate, Time, Vectors,
 };
 use serde::Serialize;
 
 use crate::describe::{describe, message_of};
 use crate::manifest::Manifest;
 use crate::memory::Record;
-use crate::names::RunNames;
 
 /// The columns of a table of facts, in order: the fields of [`Row`].
 pub const COLUMNS: [&str; 38] = [
@@ -264,8 +263,8 @@ impl Row {
                 self.incarnation = Some(position.incarnation);
                 self.checkpoint_sn = Some(position.sn);
             }
-            Claim::Orphaned { phase, .. } => self.message_phase = Some(*phase),
-            Claim::NotRepeated { repeated, .. } => self.message_phase = Some(*repeated),
+            Claim::Phase(PhaseClaim::Orphaned { phase, .. }) => self.message_phase = Some(*phase),
+            Claim::Phase(PhaseClaim::NotRepeated { repeated, .. }) => self.message_phase = Some(*repeated),
             Claim::RecoveryStarted { lives, round } => {
                 self.recovery_lives = Some(*lives);
                 self.round = Some(*round);
@@ -276,12 +275,12 @@ impl Row {
                 self.kept = Some(*kept);
                 self.log_entries = Some(*log);
             }
-            Claim::RecoveryJoined { epoch, slot, .. } => {
+            Claim::Partition(PartitionClaim::RecoveryJoined { epoch, slot, .. }) => {
                 self.incarnation = Some(*epoch);
                 self.checkpoint_sn = Some(slot.sn);
                 self.checkpoint_incarnation = Some(slot.incarnation);
             }
-            Claim::Drained { epoch, .. } => self.incarnation = Some(*epoch),
+            Claim::Partition(PartitionClaim::Drained { epoch, .. }) => self.incarnation = Some(*epoch),
             Claim::Resent { .. }
             | Claim::Forcing { .. }
             | Claim::Spilled { .. }
@@ -321,7 +320,7 @@ pub(crate) struct Naming<'a> {
 impl Naming<'_> {
     /// Takes the names of a run from its manifest.
     pub(crate) fn new(manifest: &Manifest) -> Naming<'_> {
-        Naming { manifest, names: RunNames::new(manifest) }
+        Naming { manifest, names: manifest.names() }
     }
 
     fn process(&self, process: ProcessId) -> String {

@@ -1,7 +1,7 @@
 //! The run completed.
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Claim, Fact, FactNo, ImageName, Life, ProcessId};
+use faultline_core::{Claim, Fact, FactNo, ImageName, Life, PhaseClaim, ProcessId};
 
 use crate::finding::{Breach, Findings, Gap, MissingPart};
 use crate::judgement::Property;
@@ -28,7 +28,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             finding.unjudged(Gap::Unrecoverable { group: *group, missing });
         }
         Some(Outcome::NotRepeated { id }) => {
-            let is_it = |claim: &Claim| matches!(claim, Claim::NotRepeated { id: of, .. } if of == id);
+            let is_it = |claim: &Claim| matches!(claim, Claim::Phase(PhaseClaim::NotRepeated { id: of, .. }) if of == id);
             match history.claims.iter().find(|it| is_it(it.claim)) {
                 Some(claimed) => {
                     finding.violated([history.source(claimed.at)], Breach::NotDeterministic { message: *id });
@@ -81,7 +81,14 @@ mod tests {
         let id = run.send(0, 1);
         run.context.outcome = Some(Outcome::NotRepeated { id });
         assert!(check_alone(check, &run).open.is_some(), "no process claimed this outcome");
-        run.claim(1, faultline_core::Claim::NotRepeated { id, recorded: 2, repeated: 1 });
+        run.claim(
+            1,
+            faultline_core::Claim::Phase(faultline_core::PhaseClaim::NotRepeated {
+                id,
+                recorded: 2,
+                repeated: 1,
+            }),
+        );
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1);
         finds!(finding, Breach::NotDeterministic { .. });

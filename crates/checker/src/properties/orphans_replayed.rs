@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use faultline_core::{Claim, MessageId};
+use faultline_core::{Claim, MessageId, PhaseClaim};
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
@@ -24,7 +24,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         }
     }
     for claimed in &history.claims {
-        let Claim::Orphaned { id, .. } = *claimed.claim else { continue };
+        let Claim::Phase(PhaseClaim::Orphaned { id, .. }) = *claimed.claim else { continue };
         finding.instances += 1;
         let has_it = history.messages.find(id).is_some_and(|it| {
             it.delivered().iter().any(|&delivered| history.contains(claimed.at, delivered))
@@ -66,7 +66,7 @@ mod tests {
         }
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
-        run.claim(1, Claim::Orphaned { id, phase: 1 });
+        run.claim(1, Claim::Phase(PhaseClaim::Orphaned { id, phase: 1 }));
         (run, id)
     }
 

@@ -3,7 +3,7 @@
 //! phases that are too high make processes wait for each other. The checker recomputes phases from the messages sent
 //! and consumed in the final states.
 
-use faultline_core::Claim;
+use faultline_core::{Claim, PhaseClaim};
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
@@ -17,7 +17,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     }
     let mut known = None;
     for claimed in &history.claims {
-        let Claim::Orphaned { id, phase } = *claimed.claim else { continue };
+        let Claim::Phase(PhaseClaim::Orphaned { id, phase }) = *claimed.claim else { continue };
         // A message that had not been re-sent by the end has no phase in the final states.
         let Some(&computed) = known.get_or_insert_with(|| phases(history)).get(&id) else { continue };
         finding.instances += 1;
@@ -54,7 +54,7 @@ mod tests {
                 run.deliver(effect);
                 run.kill(1, false);
                 run.restore(1, 1, Some((0, 1)));
-                run.claim(2, Claim::Orphaned { id: effect, phase });
+                run.claim(2, Claim::Phase(PhaseClaim::Orphaned { id: effect, phase }));
             }
         }
         run

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use faultline_core::{
-    Attempt, Claim, Fact, Incarnation, MessageId, PlannedTask, Position, Promise, Promises, Scope, Span,
-    TaskId, Vectors, Witness,
+    Attempt, Claim, Fact, Incarnation, MessageId, PartitionClaim, PlannedTask, Position, Promise, Promises,
+    Scope, Span, TaskId, Vectors, Witness,
 };
 
 use super::{Run, p};
@@ -127,7 +127,7 @@ impl Partitions {
     /// Makes a partition that runs at `host` join a recovery.
     pub fn joined_at(&mut self, host: u32, partition: u32, epoch: u32, slot: Position) {
         let (partition, epoch) = (p(partition), Incarnation(epoch));
-        self.0.claim(host, Claim::RecoveryJoined { partition, epoch, slot });
+        self.0.claim(host, Claim::Partition(PartitionClaim::RecoveryJoined { partition, epoch, slot }));
     }
 
     pub fn joined(&mut self, partition: u32, epoch: u32, slot: Position) {
@@ -136,6 +136,6 @@ impl Partitions {
 
     pub fn drained(&mut self, from: u32, to: u32, epoch: u32) {
         let (from, to, epoch) = (p(from), p(to), Incarnation(epoch));
-        self.0.claim(to.0, Claim::Drained { from, to, epoch });
+        self.0.claim(to.0, Claim::Partition(PartitionClaim::Drained { from, to, epoch }));
     }
 }

@@ -12,7 +12,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Cause, Claim, Image, ImageName, Incarnation, Position, ProcessId, Role, Scope, To, Vectors,
+    Attempt, Cause, Claim, Image, ImageName, Incarnation, PartitionClaim, Position, ProcessId, Role, Scope,
+    To, Vectors,
 };
 use faultline_dataflow::partition::{Delivery, Executed, PartitionHost};
 use faultline_dataflow::plan::Value;
@@ -139,7 +140,11 @@ impl Cck {
         // The newest slot is the valid one, because all others were dropped.
         let slot = local.slots.last_key_value().map(|(position, image)| (*position, image.snapshot.clone()));
         let position = slot.as_ref().map_or(Position::default(), |it| it.0);
-        host.claim(Claim::RecoveryJoined { partition, epoch: local.epoch, slot: position });
+        host.claim(Claim::Partition(PartitionClaim::RecoveryJoined {
+            partition,
+            epoch: local.epoch,
+            slot: position,
+        }));
         host.begin_rerun(partition, local.epoch, slot.as_ref().map(|it| &it.1), self.config.rerun);
         let (epoch, flushed) = (local.epoch, &local.flushed);
         let is_early = |it: &Delivery| flushed.get(&it.id.from).is_some_and(|it| it.0 > epoch);
@@ -292,7 +297,7 @@ impl Cck {
         if self.config.defects.has(Defect::LossesOfFailedOnly) && !local.is_restored {
             lacking.clear();
         }
-        host.claim(Claim::Drained { from, to: partition, epoch: *epoch });
+        host.claim(Claim::Partition(PartitionClaim::Drained { from, to: partition, epoch: *epoch }));
         let local = self.locals.get_mut(&partition).expect("the partition is local");
         local.silent.remove(&from);
         local.lost.extend(lacking.iter().copied());

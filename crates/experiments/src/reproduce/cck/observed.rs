@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_core::{Claim, Fact, Position, ProcessId, Time};
+use faultline_core::{Claim, Fact, PartitionClaim, Position, ProcessId, Time};
 use faultline_session::SimulationObserver;
 use faultline_trace::{Manifest, Record};
 use serde::{Deserialize, Serialize};
@@ -156,7 +156,7 @@ impl<'a> Watch<'a> {
                 self.failed.insert(*process);
             }
             Fact::Claim(claim) => {
-                if let Claim::RecoveryJoined { slot, .. } = **claim {
+                if let Claim::Partition(PartitionClaim::RecoveryJoined { slot, .. }) = **claim {
                     self.slot = slot;
                 }
             }

@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Boot, Claim, ClusterId, GroupId, Host, Incarnation, Life, LifeStart, Membership, MessageId, ProcessId,
-    Protocol, Scope, To,
+    Boot, Claim, ClusterId, GroupId, Host, Incarnation, Life, LifeStart, Membership, MessageId, PhaseClaim,
+    ProcessId, Protocol, Scope, To,
 };
 
 use super::{Orphan, Phase, RoundMessage, view};
@@ -169,7 +169,11 @@ impl RecoveryProcess {
         };
         if recorded != orphan.phase {
             round.is_broken = true;
-            host.claim(Claim::NotRepeated { id: orphan.id, recorded, repeated: orphan.phase });
+            host.claim(Claim::Phase(PhaseClaim::NotRepeated {
+                id: orphan.id,
+                recorded,
+                repeated: orphan.phase,
+            }));
             return;
         }
         if !self.rules.counts_messages {

@@ -9,7 +9,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Claim, GroupId, Host, MessageId, ProcessId, To};
+use faultline_core::{Claim, GroupId, Host, MessageId, PhaseClaim, ProcessId, To};
 
 use super::{Orphan, Phase, Phases, RoundMessage};
 use crate::machines::group::{Group, View};
@@ -234,7 +234,7 @@ impl Rounds {
             round.is_reported = true;
             let orphans: Arc<[Orphan]> = core::mem::take(&mut round.orphans).into();
             for &Orphan { id, phase } in orphans.iter() {
-                host.claim(Claim::Orphaned { id, phase });
+                host.claim(Claim::Phase(PhaseClaim::Orphaned { id, phase }));
             }
             let report = RoundMessage::Report { epoch: group.view.epoch, orphans };
             host.control(To::One(self.recovery_process), report.into());

@@ -1,10 +1,15 @@
 //! The names of processes, clusters, groups and tasks: one resolver for everything that is shown to people.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use faultline_core::{ClusterId, GroupId, ImageName, MessageId, Position, ProcessId, Scope, TaskId};
-
-use crate::manifest::Manifest;
+use crate::id::{ClusterId, GroupId, Position, ProcessId, TaskId};
+use crate::image::ImageName;
+use crate::membership::Scope;
+use crate::message::MessageId;
 
 /// The names of a run. Processes and clusters without a name are shown by their numbers: `p3`, `c1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,16 +25,6 @@ pub struct RunNames {
 }
 
 impl RunNames {
-    /// Takes the names of a run from its manifest.
-    pub fn new(manifest: &Manifest) -> RunNames {
-        RunNames {
-            processes: manifest.processes.iter().map(|it| it.name.clone()).collect(),
-            clusters: manifest.clusters.iter().map(|it| it.name.clone()).collect(),
-            scope: Some(manifest.promises.scope),
-            tasks: BTreeMap::new(),
-        }
-    }
-
     /// Returns the display name of `process`.
     pub fn process(&self, process: ProcessId) -> String {
         match self.processes.get(process.index()) {
@@ -98,7 +93,8 @@ pub fn checkpoint(position: Position) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{Attempt, Incarnation, Sn};
+    use crate::id::{Attempt, Incarnation, Sn};
+    use alloc::vec;
 
     #[test]
     fn a_group_is_named_by_what_rolls_back_together() {

@@ -1,0 +1,262 @@
+//! Claims: facts that only a protocol can know. A claim is self-reported, and never used as evidence.
+//!
+//! This file contains the claims that every checkpointing protocol can make. Each other file contains the claims that
+//! only one kind of protocol makes. A claim's type, its kind and its wording are in the same file.
+//!
+//! | file | made by protocols that |
+//! | --- | --- |
+//! | [`partitions`] | recover partitions, to which tasks are assigned in advance |
+//! | [`phases`] | restore the order of messages in a re-execution by phases |
+
+pub mod partitions;
+pub mod phases;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fact::FactKind;
+use crate::id::{Attempt, ClusterId, GroupId, Position, ProcessId, Sn};
+use crate::image::ImageName;
+use crate::message::MessageId;
+use crate::names::RunNames;
+use crate::time::Span;
+pub use partitions::PartitionClaim;
+pub use phases::PhaseClaim;
+
+/// The dependencies of a group's checkpoint on other groups: one vector decides which checkpoints are forced, the other
+/// which groups roll back (HC3I, section 3.2 and finding 5 of the errata). Empty under protocols that need neither.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vectors {
+    /// Direct dependencies vector (DDV), with one entry for each group; empty if no message forces a checkpoint.
+    pub ddv: Arc<[Position]>,
+    /// Greatest position *delivered* from each group and incarnation, ascending; no entry if nothing was delivered.
+    pub delivered: Arc<[(GroupId, Position)]>,
+}
+
+/// The reason for a group's rollback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// A process of the group failed.
+    Failure,
+    /// Another group's rollback undid a message that this one had delivered.
+    Alert {
+        /// The group that rolled back.
+        from: GroupId,
+        /// The checkpoint that the group restored, under the new incarnation.
+        position: Position,
+    },
+}
+
+/// Facts that only a protocol can know. Self-reported.
+///
+/// Every checkpointing protocol makes the first claims, as far as it has the mechanism: it may log messages, alert
+/// other groups, or force checkpoints. What only one kind of protocol can claim has a type and a file of its own; the
+/// last variants contain these types.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Claim {
+    /// The coordinator asks its cluster to take checkpoint `position.sn`.
+    CheckpointRequested {
+        /// Position of the requested checkpoint.
+        position: Position,
+        /// The attempt at that checkpoint.
+        attempt: Attempt,
+        /// Whether a message from another cluster, rather than the timer, caused the request.
+        forced: bool,
+    },
+    /// This process applied the commit of a checkpoint.
+    Committed {
+        /// Position of the checkpoint.
+        position: Position,
+        /// The attempt that succeeded.
+        attempt: Attempt,
+        /// Whether a message from another cluster, rather than the timer, triggered the checkpoint.
+        forced: bool,
+        /// Time during which this process's application was frozen.
+        frozen: Span,
+        /// The checkpoint's vectors.
+        vectors: Arc<Vectors>,
+    },
+    /// This process discarded a checkpoint that was being taken.
+    Aborted {
+        /// Position of the discarded checkpoint.
+        position: Position,
+        /// The attempt that was discarded.
+        attempt: Attempt,
+    },
+    /// This process takes part in a recovery round.
+    RecoveryStarted {
+        /// Sum of the lives of the cluster's processes.
+        lives: u64,
+        /// Number of the round among rounds with the same sum of lives.
+        round: u32,
+    },
+    /// This process resumes from `to`, under incarnation `to.incarnation`.
+    RolledBack {
+        /// The checkpoint, under the *new* incarnation. SN 0 is the initial state.
+        to: Position,
+        /// The checkpoint, under the incarnation that took it.
+        checkpoint: Position,
+        /// The reason for the rollback.
+        cause: Cause,
+        /// The vectors of the restored checkpoint, which may not have been committed before the failure.
+        vectors: Arc<Vectors>,
+    },
+    /// This process learned of another group's rollback.
+    Alerted {
+        /// The group that rolled back.
+        from: GroupId,
+        /// The checkpoint that the group restored, under the new incarnation.
+        position: Position,
+    },
+    /// This process re-sends a logged message.
+    Resent {
+        /// Identity of the message, unchanged since its first send.
+        id: MessageId,
+    },
+    /// A message waits for the checkpoint that it forces.
+    Forcing {
+        /// Identity of the waiting message.
+        id: MessageId,
+    },
+    /// This process removed checkpoints and log entries that no recovery can need.
+    Collected {
+        /// Number of the garbage collection.
+        round: u32,
+        /// Checkpoints of the cluster with a smaller SN have been removed.
+        below: Sn,
+        /// Number of checkpoints that remain.
+        kept: u32,
+        /// Number of log entries removed.
+        log: u32,
+    },
+    /// After the loss of its storage, this process again stores everything that it should.
+    Protected,
+    /// No checkpoint of the group can be restored.
+    Unrecoverable {
+        /// The unrecoverable group.
+        group: GroupId,
+        /// For each member with a part that no storage holds: the newest checkpoint that lacks the part, and the
+        /// processes that were asked for it.
+        missing: Arc<[(ImageName, Vec<ProcessId>)]>,
+    },
+    /// The coordinator of a leaving cluster reports that no recovery can still need anything from the
+    /// cluster.
+    Released {
+        /// The leaving cluster.
+        cluster: ClusterId,
+    },
+    /// This process removed logged messages from its memory, because its own storage and its holders have
+    /// made them durable.
+    Spilled {
+        /// Number of messages removed from memory.
+        messages: u32,
+        /// Payload of these messages, in bytes.
+        bytes: u64,
+        /// Payload of all logged messages that are still in memory, in bytes.
+        left: u64,
+    },
+    /// A claim about the recovery of partitions.
+    Partition(PartitionClaim),
+    /// A claim about the phases of messages in a re-execution.
+    Phase(PhaseClaim),
+}
+
+impl Claim {
+    /// Returns the kind of a fact that reports this claim.
+    pub const fn kind(&self) -> FactKind {
+        match self {
+            Claim::CheckpointRequested { .. } => FactKind::CheckpointRequested,
+            Claim::Committed { .. } => FactKind::CheckpointCommitted,
+            Claim::Aborted { .. } => FactKind::CheckpointAborted,
+            Claim::RecoveryStarted { .. } => FactKind::RecoveryStarted,
+            Claim::RolledBack { .. } => FactKind::RolledBack,
+            Claim::Alerted { .. } => FactKind::Alerted,
+            Claim::Resent { .. } => FactKind::Resent,
+            Claim::Forcing { .. } => FactKind::Forcing,
+            Claim::Collected { .. } => FactKind::Collected,
+            Claim::Protected => FactKind::Protected,
+            Claim::Unrecoverable { .. } => FactKind::Unrecoverable,
+            Claim::Released { .. } => FactKind::Released,
+            Claim::Spilled { .. } => FactKind::Spilled,
+            Claim::Partition(claim) => claim.kind(),
+            Claim::Phase(claim) => claim.kind(),
+        }
+    }
+
+    /// Returns the message to which this claim refers, if any.
+    pub const fn message(&self) -> Option<MessageId> {
+        match self {
+            Claim::Resent { id } | Claim::Forcing { id } => Some(*id),
+            Claim::Phase(claim) => Some(claim.message()),
+            _ => None,
+        }
+    }
+
+    /// Writes the predicate of a sentence whose subject is the process that makes this claim.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the formatter does.
+    pub fn describe(&self, names: &RunNames, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let process = |it| names.process(it);
+        let message = |it| names.message(it);
+        let group = |it| names.group(it);
+        let kind = |forced| if forced { "forced" } else { "unforced" };
+        match self {
+            Claim::CheckpointRequested { position, attempt, forced } => {
+                write!(f, "requested {} checkpoint {position}, {attempt}", kind(*forced))
+            }
+            Claim::Committed { position, forced, frozen, .. } => {
+                write!(f, "committed {} checkpoint {position} after a freeze of {frozen}", kind(*forced))
+            }
+            Claim::Aborted { position, attempt } => write!(f, "discarded checkpoint {position}, {attempt}"),
+            Claim::RecoveryStarted { lives, round } => write!(f, "entered recovery round {lives}.{round}"),
+            Claim::RolledBack { to, checkpoint, cause, .. } => {
+                write!(f, "rolled back to checkpoint {checkpoint} as {to}, because ")?;
+                match cause {
+                    Cause::Failure => f.write_str("a process of its cluster failed"),
+                    Cause::Alert { from, position } => {
+                        write!(f, "{} rolled back to {position}", group(*from))
+                    }
+                }
+            }
+            Claim::Alerted { from, position } => {
+                write!(f, "learned that {} rolled back to {position}", group(*from))
+            }
+            Claim::Resent { id } => write!(f, "re-sent {}", message(*id)),
+            Claim::Forcing { id } => {
+                write!(f, "holds {} until after the checkpoint that it forces", message(*id))
+            }
+            Claim::Collected { round, below, kept, log } => {
+                write!(
+                    f,
+                    "collected checkpoints below {below} (round {round}; {kept} kept, {log} log entries removed)"
+                )
+            }
+            Claim::Released { cluster } => {
+                let cluster = names.cluster(*cluster);
+                write!(f, "found that no recovery needs {cluster}, and let it leave")
+            }
+            Claim::Spilled { messages, bytes, left } => {
+                write!(
+                    f,
+                    "moved {messages} logged messages of {bytes} bytes to its storage; {left} bytes remain in memory"
+                )
+            }
+            Claim::Protected => f.write_str("is protected again"),
+            Claim::Unrecoverable { group: of, missing } => {
+                write!(f, "found no checkpoint of {} that could be restored", group(*of))?;
+                for (name, asked) in missing.iter() {
+                    write!(f, "; {} is missing, requested from", names.part(*name))?;
+                    asked.iter().try_for_each(|it| write!(f, " {}", process(*it)))?;
+                }
+                Ok(())
+            }
+            Claim::Partition(claim) => claim.describe(names, f),
+            Claim::Phase(claim) => claim.describe(names, f),
+        }
+    }
+}
