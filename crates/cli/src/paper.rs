@@ -166,8 +166,8 @@ impl SimulationObserver for Watcher {
         if self.shows(*process, fact) {
             let names = &self.names;
             let name = names.process(*process);
-            let (seconds, sentence) = (at.since(Time::ZERO).as_secs_f64(), describe(fact, names));
-            let line = format!("{seconds:>16.9} s  {name:<14} {sentence}\n");
+            let (seconds, sentence) = (at.since(Time::ZERO).as_secs_f64(), describe(*process, fact, names));
+            let line = format!("{seconds:>16.9} s  {name:<14} {sentence:#}\n");
             // Stops writing when the reader has closed its end.
             if self.out.write_all(line.as_bytes()).is_err() {
                 self.level = TraceLevel::Statistics;

@@ -218,9 +218,9 @@ fn replay_life<P: Process>(
         let (ReplayedFact { at, fact, .. }, (then, recorded)) = (&facts[number], &recorded[number]);
         let names = manifest.names();
         replayed.difference = Some(format!(
-            "fact {number}: recorded `{}` at {then}, replayed `{}` at {at}",
-            describe(recorded, &names),
-            describe(fact, &names)
+            "fact {number}: recorded `{:#}` at {then}, replayed `{:#}` at {at}",
+            describe(me, recorded, &names),
+            describe(me, fact, &names)
         ));
     } else if facts.len() != recorded.len() {
         let text = format!("{} recorded, {} replayed", count(recorded.len() as u64, "fact"), facts.len());

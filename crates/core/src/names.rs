@@ -22,6 +22,8 @@ pub struct RunNames {
     pub scope: Option<Scope>,
     /// Short names of tasks, such as `t1`.
     pub tasks: BTreeMap<TaskId, String>,
+    /// Short names of messages, such as `m1`.
+    pub messages: BTreeMap<MessageId, String>,
 }
 
 impl RunNames {
@@ -57,12 +59,33 @@ impl RunNames {
         }
     }
 
-    /// Returns the display name of a message: sender, receiver, number, and the incarnation unless it is 0.
+    /// Returns the display name of a message: `m1`, or sender, receiver, number, and the incarnation unless it is 0.
     pub fn message(&self, id: MessageId) -> String {
+        if let Some(short) = self.messages.get(&id) {
+            return short.clone();
+        }
         let name = format!("{}->{} #{}", self.process(id.from), self.process(id.to), id.number);
         match id.incarnation.0 {
             0 => name,
             incarnation => format!("{name} (incarnation {incarnation})"),
+        }
+    }
+
+    /// Returns the display name of a message together with its receiver: `m1 to lyon-1`. A name that is not short
+    /// already contains the receiver.
+    pub fn message_to(&self, id: MessageId) -> String {
+        match self.messages.get(&id) {
+            Some(short) => format!("{short} to {}", self.process(id.to)),
+            None => self.message(id),
+        }
+    }
+
+    /// Returns the display name of a message together with its sender: `m1 from lyon-0`. A name that is not short
+    /// already contains the sender.
+    pub fn message_from(&self, id: MessageId) -> String {
+        match self.messages.get(&id) {
+            Some(short) => format!("{short} from {}", self.process(id.from)),
+            None => self.message(id),
         }
     }
 

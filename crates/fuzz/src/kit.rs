@@ -98,7 +98,8 @@ impl SeedResult {
         let mut text = String::new();
         for ((process, life), stream) in &self.trace.streams {
             for (at, fact) in stream {
-                let _ = writeln!(text, "{at} {process} ({life}) {}", describe(fact, &names));
+                let sentence = describe(*process, fact, &names);
+                let _ = writeln!(text, "{at} {process} ({life}) {sentence:#}");
             }
         }
         text

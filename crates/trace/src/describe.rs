@@ -1,15 +1,43 @@
-//! Describes facts in words, for people. The caller adds the subject, which is the process that reported the fact.
+//! Describes facts in words, for people. This file and [`faultline_core::claim`] contain the only wording of a fact:
+//! tables, listings and transcripts choose facts, and use these sentences.
 
 use std::fmt::{self, Display};
 
-use faultline_core::{Boot, EndedBy, Fact, MessageId, RunNames, StorageFate, TheftStep};
+use faultline_core::names::checkpoint;
+use faultline_core::{
+    Boot, ClusterId, EndedBy, Fact, MessageId, ProcessId, RunNames, StorageFate, TheftStep,
+};
 
 use crate::fault::{describe_change, describe_fault};
 
-/// Returns the predicate of a sentence whose subject is the process that reported the fact, with the names of a run:
-/// `sent paris-0->lyon-1 #2`.
-pub fn describe<'a>(fact: &'a Fact, names: &'a RunNames) -> impl Display + use<'a> {
-    Predicate(fact, names)
+/// A fact as a sentence in the present tense, with the names of a run. Its text omits the subject if that is the
+/// process that reported the fact: `sends paris-0->lyon-1 #2`.
+///
+/// The alternate form (`{:#}`) adds details that a reader of the whole run rarely needs, such as the number of an
+/// attempt. It distinguishes facts that the plain form does not.
+#[derive(Clone, Copy, Debug)]
+pub struct Sentence<'a> {
+    reporter: ProcessId,
+    fact: &'a Fact,
+    names: &'a RunNames,
+}
+
+/// The subject of a fact's sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The process that reported the fact.
+    Reporter,
+    /// Another process.
+    Process(ProcessId),
+    /// A cluster.
+    Cluster(ClusterId),
+    /// The predicate contains the subject.
+    Included,
+}
+
+/// Returns the sentence of a fact that `reporter` reported.
+pub fn describe<'a>(reporter: ProcessId, fact: &'a Fact, names: &'a RunNames) -> Sentence<'a> {
+    Sentence { reporter, fact, names }
 }
 
 /// Returns the message to which a fact refers, if any.
@@ -26,36 +54,88 @@ pub fn message_of(fact: &Fact) -> Option<MessageId> {
     }
 }
 
-struct Predicate<'a>(&'a Fact, &'a RunNames);
+impl<'a> Sentence<'a> {
+    /// Returns the subject of the sentence.
+    pub fn subject(self) -> Subject {
+        match self.fact {
+            Fact::LifeStarted { process, .. } | Fact::Failed { process, .. } => Subject::Process(*process),
+            Fact::Joined(cluster) | Fact::Leaving(cluster) | Fact::Left(cluster) => {
+                Subject::Cluster(*cluster)
+            }
+            Fact::Begun
+            | Fact::Injecting { .. }
+            | Fact::Ineffective { .. }
+            | Fact::Detected { .. }
+            | Fact::Completed
+            | Fact::Changed(_) => Subject::Included,
+            _ => Subject::Reporter,
+        }
+    }
+
+    /// Returns the sentence without its subject.
+    pub fn predicate(self) -> Predicate<'a> {
+        Predicate(self)
+    }
+}
+
+impl Display for Sentence<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.subject() {
+            Subject::Reporter | Subject::Included => {}
+            Subject::Process(process) => write!(f, "{} ", self.names.process(process))?,
+            Subject::Cluster(cluster) => write!(f, "{} ", self.names.cluster(cluster))?,
+        }
+        self.predicate().fmt(f)
+    }
+}
+
+/// A sentence without its subject.
+#[derive(Clone, Copy, Debug)]
+pub struct Predicate<'a>(Sentence<'a>);
 
 impl Display for Predicate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.1;
+        let Sentence { reporter, fact, names } = self.0;
+        let is_detailed = f.alternate();
         let process = |it| names.process(it);
         let message = |it| names.message(it);
         let task_name = |it| names.task(it);
-        match self.0 {
-            Fact::Sent { id, .. } => write!(f, "sent {}", message(*id)),
+        match fact {
+            Fact::Sent { id, .. } => write!(f, "sends {}", names.message_to(*id)),
             Fact::Transmitted { id, position } => {
-                write!(f, "transmitted {} at {position}", message(*id))
+                write!(f, "transmits {} with position {position}", message(*id))
             }
-            Fact::Suppressed(id) => write!(f, "suppressed {}", message(*id)),
-            Fact::Delivered(id) => write!(f, "delivered {}", message(*id)),
-            Fact::Consumed(id) => write!(f, "consumed {}", message(*id)),
-            Fact::DroppedStale(id) => write!(f, "dropped {} as stale", message(*id)),
-            Fact::Saved(saved) => write!(f, "saved {} to its storage", names.part(saved.0)),
+            Fact::Suppressed(id) => write!(f, "suppresses {}: its receiver already has it", message(*id)),
+            Fact::Delivered(id) => write!(f, "delivers {}", names.message_from(*id)),
+            Fact::Consumed(id) => write!(f, "consumes {}", message(*id)),
+            Fact::DroppedStale(id) => write!(f, "drops {}: a rollback undid its send", message(*id)),
+            Fact::Saved(saved) => write!(f, "saves {} to its storage", names.part(saved.0)),
             Fact::Durable(name) => write!(f, "holds {} on stable storage", names.part(*name)),
-            Fact::Removed(name) => write!(f, "removed {} from its storage", names.part(*name)),
-            Fact::Restored(restored) => match &restored.0 {
-                Some(name) => write!(f, "restored {} under {}", names.part(*name), restored.1),
-                None => write!(f, "restored its initial state under {}", restored.1),
-            },
-            Fact::Finished(finished) => write!(f, "finished with the result {}", finished.1),
-            Fact::Computed { .. } => f.write_str("ended a computation"),
-            Fact::Ran { task, spawned, .. } => write!(f, "ran {}, which spawned {spawned}", task_name(*task)),
+            Fact::Removed(name) => write!(f, "removes {} from its storage", names.part(*name)),
+            Fact::Restored(restored) => {
+                match &restored.0 {
+                    Some(name) => {
+                        write!(f, "restores its part of checkpoint {}", checkpoint(name.position()))?;
+                        if is_detailed {
+                            write!(f, " ({})", name.attempt)?;
+                        }
+                    }
+                    None => f.write_str("restores its initial state")?,
+                }
+                write!(f, " as {}", restored.1)
+            }
+            Fact::Finished(finished) => {
+                f.write_str("finishes")?;
+                if is_detailed { write!(f, " with the result {}", finished.1) } else { Ok(()) }
+            }
+            Fact::Computed { .. } => f.write_str("ends a computation"),
+            Fact::Ran { task, spawned: 0, .. } => write!(f, "runs {}", task_name(*task)),
+            Fact::Ran { task, spawned, .. } => {
+                write!(f, "runs {}, which spawns {spawned}", task_name(*task))
+            }
             Fact::Planned(planned) => write!(
                 f,
-                "executed {} of the partition of {}, which reads values of {}",
+                "executes {} of the partition of {}, which reads values of {}",
                 task_name(planned.task),
                 process(planned.partition),
                 match planned.sources.len() {
@@ -64,74 +144,70 @@ impl Display for Predicate<'_> {
                 }
             ),
             Fact::Rerun { task, by, epoch, .. } => {
-                write!(
-                    f,
-                    "re-executed {}, as the partition of {} demanded in recovery {}",
-                    task_name(*task),
-                    process(*by),
-                    epoch.0
-                )
+                write!(f, "re-executes {}, whose values {} lost", task_name(*task), process(*by))?;
+                if is_detailed { write!(f, " (recovery {})", epoch.0) } else { Ok(()) }
             }
             Fact::CheckpointMessage { position, from, to } => {
-                let (from, to) = (process(*from), process(*to));
-                write!(f, "sent a message of checkpoint {position} from {from} to {to}")
+                let (position, from, to) = (checkpoint(*position), process(*from), process(*to));
+                write!(f, "sends a message of checkpoint {position} from {from} to {to}")
             }
             Fact::Theft { theft, task, step } => {
                 let (victim, thief, task) = (process(theft.victim), process(theft.thief), task_name(*task));
                 match step {
-                    TheftStep::Lent => write!(f, "lent {task} to {thief}"),
-                    TheftStep::Shipped => write!(f, "sent {task} to {thief}"),
-                    TheftStep::Taken => write!(f, "took {task} from {victim}"),
-                    TheftStep::Done => write!(f, "completed {task} for {victim}"),
-                    TheftStep::Returned => write!(f, "sent the result of {task} to {victim}"),
-                    TheftStep::Merged => write!(f, "merged the result of {task} from {thief}"),
-                    TheftStep::Receipted => write!(f, "confirmed the result of {task} to {thief}"),
-                    TheftStep::Forgotten => write!(f, "dropped {task} of {victim}"),
-                    TheftStep::Voided => write!(f, "took {task} back from {thief}"),
+                    TheftStep::Lent => write!(f, "lends {task} to {thief}"),
+                    TheftStep::Shipped => write!(f, "sends {task} to {thief}"),
+                    TheftStep::Taken => write!(f, "takes {task} from {victim}"),
+                    TheftStep::Done => write!(f, "completes {task} for {victim}"),
+                    TheftStep::Returned => write!(f, "sends the result of {task} to {victim}"),
+                    TheftStep::Merged => write!(f, "merges the result of {task} from {thief}"),
+                    TheftStep::Receipted => write!(f, "confirms the result of {task} to {thief}"),
+                    TheftStep::Forgotten => write!(f, "drops {task} of {victim}"),
+                    TheftStep::Voided => write!(f, "takes {task} back from {thief}"),
                 }
             }
-            Fact::Absorbed(absorbed) => match &absorbed.1 {
-                Some(name) => {
-                    write!(f, "took over the work of {} from {}", process(absorbed.0), names.part(*name))
+            Fact::Absorbed(absorbed) => {
+                match absorbed.0 {
+                    of if of == reporter => f.write_str("takes over its own partition from ")?,
+                    of => write!(f, "takes over the work of {} from ", process(of))?,
                 }
-                None => write!(f, "took over the work of {} from its initial state", process(absorbed.0)),
-            },
+                match &absorbed.1 {
+                    Some(name) => write!(f, "checkpoint {}", checkpoint(name.position())),
+                    None => f.write_str("its initial state"),
+                }
+            }
             Fact::Ceded { partition, epoch } => {
-                write!(
-                    f,
-                    "ceded partition {} to another process in recovery {}",
-                    process(*partition),
-                    epoch.0
-                )
+                write!(f, "cedes partition {} to another process", process(*partition))?;
+                if is_detailed { write!(f, " (recovery {})", epoch.0) } else { Ok(()) }
             }
             Fact::Claim(claim) => claim.describe(names, f),
-            Fact::LifeStarted { process: of, life, boot } => {
-                let how = match boot {
-                    Boot::Fresh => "for the first time",
-                    Boot::Restarted => "with its old storage",
-                    Boot::Replaced => "with an empty storage",
-                };
-                write!(f, "started {life} of {} {how}", process(*of))
+            Fact::LifeStarted { life, boot, .. } => {
+                let verb = if life.0 > 1 { "restarts" } else { "starts" };
+                write!(f, "{verb} ({life})")?;
+                match boot {
+                    Boot::Restarted if is_detailed => f.write_str(" with its old storage"),
+                    Boot::Replaced if is_detailed => f.write_str(" with an empty storage"),
+                    Boot::Fresh | Boot::Restarted | Boot::Replaced => Ok(()),
+                }
             }
-            Fact::Begun => f.write_str("started the application"),
-            Fact::Injecting { no, fault } => write!(f, "injected {no}: {}", describe_fault(fault, names)),
-            Fact::Ineffective { no, reason } => write!(f, "found that {no} had no effect: {reason}"),
-            Fact::Failed { process: of, life, storage, by } => {
-                let (of, storage) = (process(*of), storage_clause(*storage));
-                write!(f, "ended {life} of {of}{storage} ({})", CauseText(*by))
+            Fact::Begun => f.write_str("the application starts"),
+            Fact::Injecting { no, fault } => write!(f, "FAULT {}: {}", no.0, describe_fault(fault, names)),
+            Fact::Ineffective { no, reason } => write!(f, "{no} has no effect: {reason}"),
+            Fact::Failed { life, storage, by, .. } => {
+                f.write_str(match storage {
+                    StorageFate::Kept => "FAILS",
+                    StorageFate::Lost => "FAILS, and its storage is lost",
+                })?;
+                if is_detailed { write!(f, " ({life}; {})", CauseText(*by)) } else { Ok(()) }
             }
             Fact::Detected { process: of, life } => {
-                write!(f, "detected the failure of {life} of {}", process(*of))
+                write!(f, "the failure of {} is announced", process(*of))?;
+                if is_detailed { write!(f, " ({life})") } else { Ok(()) }
             }
-            Fact::Joined(cluster) => write!(f, "let {} join", names.cluster(*cluster)),
-            Fact::Leaving(cluster) => {
-                write!(f, "announced that {} is about to leave", names.cluster(*cluster))
-            }
-            Fact::Left(cluster) => {
-                write!(f, "let {} leave and released its storage", names.cluster(*cluster))
-            }
-            Fact::Completed => f.write_str("found all ranks finished and no messages in transit"),
-            Fact::Changed(change) => write!(f, "applied a change: {}", describe_change(change, names)),
+            Fact::Joined(_) => f.write_str("joins"),
+            Fact::Leaving(_) => f.write_str("is about to leave"),
+            Fact::Left(_) => f.write_str("leaves and releases its storage"),
+            Fact::Completed => f.write_str("every rank has finished, and no message is in transit"),
+            Fact::Changed(change) => f.write_str(&describe_change(change, names)),
         }
     }
 }
@@ -150,67 +226,88 @@ impl Display for CauseText {
     }
 }
 
-fn storage_clause(storage: StorageFate) -> &'static str {
-    match storage {
-        StorageFate::Kept => "",
-        StorageFate::Lost => " with its storage",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{Fault, Incarnation, Position, ProcessId};
+    use faultline_core::{Cause, Claim, Fault, FaultNo, GroupId, Incarnation, Life, Position, Scope};
+
+    const P1: ProcessId = ProcessId(1);
+
+    /// Returns the plain and the detailed sentence.
+    fn sentences(fact: &Fact, names: &RunNames) -> [String; 2] {
+        let sentence = describe(P1, fact, names);
+        [format!("{sentence}"), format!("{sentence:#}")]
+    }
+
+    fn id(incarnation: u32) -> MessageId {
+        MessageId { from: ProcessId(0), to: ProcessId(2), incarnation: Incarnation(incarnation), number: 3 }
+    }
 
     #[test]
     fn facts_read_as_sentences() {
         let names = RunNames::default();
-        let id = MessageId {
-            from: ProcessId(1),
-            to: ProcessId(2),
-            incarnation: Incarnation::default(),
-            number: 3,
-        };
-        assert_eq!(describe(&Fact::Sent { id, bytes: 8 }, &names).to_string(), "sent p1->p2 #3");
+        let plain = |fact: &Fact| describe(P1, fact, &names).to_string();
+        assert_eq!(plain(&Fact::Sent { id: id(0), bytes: 8 }), "sends p0->p2 #3");
+        let fault = Fault::Crash { process: ProcessId(4), storage: StorageFate::Lost, returns: true };
+        let injected = Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) };
+        assert_eq!(plain(&injected), "FAULT 0: p4 is killed, and its storage is lost");
+        let resent = Fact::Claim(Box::new(Claim::Resent { id: id(0) }));
+        assert_eq!(message_of(&resent), Some(id(0)));
+    }
+
+    #[test]
+    fn details_distinguish_what_the_plain_sentence_does_not() {
+        let names = RunNames::default();
         let claim = Claim::RolledBack {
             to: Position::new(1, 2),
             checkpoint: Position::new(0, 2),
-            cause: Cause::Alert { from: faultline_core::GroupId(1), position: Position::new(1, 3) },
+            cause: Cause::Alert { from: GroupId(1), position: Position::new(1, 3) },
             vectors: Default::default(),
         };
-        assert_eq!(
-            describe(&Fact::Claim(Box::new(claim)), &names).to_string(),
-            "rolled back to checkpoint 0.2 as 1.2, because c1 rolled back to 1.3"
-        );
-        let fault = Fault::Crash { process: ProcessId(4), storage: StorageFate::Lost, returns: true };
-        let injected = Fact::Injecting { no: faultline_core::FaultNo(0), fault: Box::new(fault) };
-        assert_eq!(
-            describe(&injected, &names).to_string(),
-            "injected fault 0: p4 is killed, and its storage is lost"
-        );
-        let resent = Fact::Claim(Box::new(Claim::Resent { id }));
-        assert_eq!(message_of(&resent), Some(id));
+        let plain = "rolls back to checkpoint 2 as incarnation 1, because c1 rolled back";
+        let detailed = format!("{plain} to 1.3");
+        assert_eq!(sentences(&Fact::Claim(Box::new(claim)), &names), [plain.to_owned(), detailed]);
+    }
+
+    #[test]
+    fn the_subject_is_omitted_only_if_it_is_the_process_that_reported_the_fact() {
+        let names = RunNames { clusters: vec!["lyon".into()], ..RunNames::default() };
+        let failed = Fact::Failed {
+            process: ProcessId(4),
+            life: Life(2),
+            storage: StorageFate::Kept,
+            by: EndedBy::Silence,
+        };
+        assert_eq!(sentences(&failed, &names), ["p4 FAILS", "p4 FAILS (life 2; no heartbeat)"]);
+        assert_eq!(sentences(&Fact::Joined(ClusterId(0)), &names), ["lyon joins", "lyon joins"]);
+        assert_eq!(describe(P1, &failed, &names).predicate().to_string(), "FAILS");
+        let absorbed =
+            |of| Fact::Absorbed(Box::new((ProcessId(of), None, Default::default(), Incarnation(0))));
+        let own = "takes over its own partition from its initial state";
+        assert_eq!(sentences(&absorbed(1), &names), [own, own]);
+        let other = "takes over the work of p2 from its initial state";
+        assert_eq!(sentences(&absorbed(2), &names), [other, other]);
     }
 
     #[test]
     fn sentences_contain_the_names_of_the_run() {
-        use faultline_core::{GroupId, Scope};
         let mut names = RunNames {
             processes: ["paris-0", "lyon-0", "lyon-1"].map(str::to_owned).to_vec(),
             clusters: ["paris", "lyon"].map(str::to_owned).to_vec(),
             scope: Some(Scope::Cluster),
             ..RunNames::default()
         };
-        let id = MessageId { from: ProcessId(0), to: ProcessId(2), incarnation: Incarnation(1), number: 3 };
-        assert_eq!(
-            describe(&Fact::Delivered(id), &names).to_string(),
-            "delivered paris-0->lyon-1 #3 (incarnation 1)"
-        );
+        let plain = |fact: &Fact, names: &RunNames| describe(P1, fact, names).to_string();
+        let delivered = Fact::Delivered(id(1));
+        assert_eq!(plain(&delivered, &names), "delivers paris-0->lyon-1 #3 (incarnation 1)");
+        names.messages.insert(id(1), "m1".to_owned());
+        assert_eq!(plain(&delivered, &names), "delivers m1 from paris-0");
+        assert_eq!(plain(&Fact::Sent { id: id(1), bytes: 8 }, &names), "sends m1 to lyon-1");
         let alerted = Claim::Alerted { from: GroupId(1), position: Position::new(1, 2) };
         let alerted = Fact::Claim(Box::new(alerted));
-        assert_eq!(describe(&alerted, &names).to_string(), "learned that lyon rolled back to 1.2");
+        assert_eq!(plain(&alerted, &names), "learns that lyon rolled back to 1.2");
         // If each process rolls back alone, a claim names a process.
         names.scope = Some(Scope::Process);
-        assert_eq!(describe(&alerted, &names).to_string(), "learned that lyon-0 rolled back to 1.2");
+        assert_eq!(plain(&alerted, &names), "learns that lyon-0 rolled back to 1.2");
     }
 }

@@ -163,7 +163,7 @@ mod tests {
                 "process": "rennes-0", "cluster": "rennes", "life": 4, "number": 0, "time_ns": -2,
                 "fact": "delivered", "sender": "paris-0", "sender_cluster": "paris", "receiver": "rennes-0",
                 "receiver_cluster": "rennes", "message_incarnation": 2, "message_number": 3,
-                "text": "delivered paris-0->rennes-0 #3 (incarnation 2)",
+                "text": "delivers paris-0->rennes-0 #3 (incarnation 2)",
             })
         );
         let back = &rows[1];

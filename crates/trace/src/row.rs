@@ -140,7 +140,7 @@ impl Row {
             number: number.0,
             time_ns: at.0 as i64 - began.0 as i64,
             fact: kind_name(fact.kind()),
-            text: describe(fact, &names.names).to_string(),
+            text: format!("{:#}", describe(*process, fact, &names.names)),
             ..Row::default()
         };
         row.about_message(fact, names);

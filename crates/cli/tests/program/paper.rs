@@ -81,11 +81,14 @@ fn higher_trace_levels_show_more() {
         |level: &str| output(&place, &["--trace", level]).lines().map(str::to_owned).collect::<Vec<_>>();
     let [statistics, events, messages, actions] = ["statistics", "events", "messages", "actions"].map(lines);
     assert!(statistics[0].starts_with("PASS"), "{statistics:?}");
-    assert!(events.iter().any(|it| it.contains("requested forced checkpoint")), "{events:?}");
+    assert!(
+        events.iter().any(|it| it.contains("starts checkpoint") && it.contains("forced by a message")),
+        "{events:?}"
+    );
     assert!(events.iter().all(|it| !it.contains("delivered")), "{events:?}");
-    let between = |it: &String| it.contains("b-") && it.contains("delivered a-");
+    let between = |it: &String| it.contains("b-") && it.contains("delivers a-");
     assert_eq!(messages.iter().filter(|it| between(it)).count(), 40);
-    assert!(actions.iter().any(|it| it.contains("delivered a-0->a-1")), "{actions:?}");
+    assert!(actions.iter().any(|it| it.contains("delivers a-0->a-1")), "{actions:?}");
     assert!(
         statistics.len() < events.len() && events.len() < messages.len() && messages.len() < actions.len()
     );

@@ -21,7 +21,7 @@ use crate::fact::FactKind;
 use crate::id::{Attempt, ClusterId, GroupId, Position, ProcessId, Sn};
 use crate::image::ImageName;
 use crate::message::MessageId;
-use crate::names::RunNames;
+use crate::names::{RunNames, checkpoint};
 use crate::time::Span;
 pub use partitions::PartitionClaim;
 pub use phases::PhaseClaim;
@@ -195,61 +195,71 @@ impl Claim {
         }
     }
 
-    /// Writes the predicate of a sentence whose subject is the process that makes this claim.
+    /// Writes the predicate of a sentence whose subject is the process that makes this claim, or its group. The
+    /// alternate form (`{:#}`) adds what is specific to the process or the attempt.
     ///
     /// # Errors
     ///
     /// Fails if the formatter does.
     pub fn describe(&self, names: &RunNames, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let process = |it| names.process(it);
-        let message = |it| names.message(it);
         let group = |it| names.group(it);
-        let kind = |forced| if forced { "forced" } else { "unforced" };
+        let forced_by = |forced| if forced { ", forced by a message" } else { "" };
+        let is_detailed = f.alternate();
         match self {
             Claim::CheckpointRequested { position, attempt, forced } => {
-                write!(f, "requested {} checkpoint {position}, {attempt}", kind(*forced))
+                write!(f, "starts checkpoint {}{}", checkpoint(*position), forced_by(*forced))?;
+                if is_detailed { write!(f, " ({attempt})") } else { Ok(()) }
             }
             Claim::Committed { position, forced, frozen, .. } => {
-                write!(f, "committed {} checkpoint {position} after a freeze of {frozen}", kind(*forced))
+                write!(f, "commits checkpoint {}", checkpoint(*position))?;
+                if is_detailed {
+                    write!(f, "{}, after a freeze of {frozen}", forced_by(*forced))
+                } else {
+                    Ok(())
+                }
             }
-            Claim::Aborted { position, attempt } => write!(f, "discarded checkpoint {position}, {attempt}"),
-            Claim::RecoveryStarted { lives, round } => write!(f, "entered recovery round {lives}.{round}"),
-            Claim::RolledBack { to, checkpoint, cause, .. } => {
-                write!(f, "rolled back to checkpoint {checkpoint} as {to}, because ")?;
+            Claim::Aborted { position, attempt } => {
+                write!(f, "discards checkpoint {}", checkpoint(*position))?;
+                if is_detailed { write!(f, " ({attempt})") } else { Ok(()) }
+            }
+            Claim::RecoveryStarted { lives, round } => {
+                f.write_str("starts to recover")?;
+                if is_detailed { write!(f, " (round {lives}.{round})") } else { Ok(()) }
+            }
+            Claim::RolledBack { to, checkpoint: of, cause, .. } => {
+                let (of, incarnation) = (checkpoint(*of), to.incarnation);
+                write!(f, "rolls back to checkpoint {of} as {incarnation}, because ")?;
                 match cause {
-                    Cause::Failure => f.write_str("a process of its cluster failed"),
+                    Cause::Failure => f.write_str("one of its processes failed"),
                     Cause::Alert { from, position } => {
-                        write!(f, "{} rolled back to {position}", group(*from))
+                        write!(f, "{} rolled back", group(*from))?;
+                        if is_detailed { write!(f, " to {position}") } else { Ok(()) }
                     }
                 }
             }
             Claim::Alerted { from, position } => {
-                write!(f, "learned that {} rolled back to {position}", group(*from))
+                write!(f, "learns that {} rolled back to {position}", group(*from))
             }
-            Claim::Resent { id } => write!(f, "re-sent {}", message(*id)),
+            Claim::Resent { id } => write!(f, "re-sends {} from its log", names.message(*id)),
             Claim::Forcing { id } => {
-                write!(f, "holds {} until after the checkpoint that it forces", message(*id))
+                write!(f, "holds {} until after the checkpoint that it forces", names.message(*id))
             }
             Claim::Collected { round, below, kept, log } => {
-                write!(
-                    f,
-                    "collected checkpoints below {below} (round {round}; {kept} kept, {log} log entries removed)"
-                )
+                write!(f, "collects checkpoints below {below} and {log} log entries")?;
+                if is_detailed { write!(f, " (round {round}; {kept} checkpoints kept)") } else { Ok(()) }
             }
             Claim::Released { cluster } => {
-                let cluster = names.cluster(*cluster);
-                write!(f, "found that no recovery needs {cluster}, and let it leave")
+                write!(f, "finds that no recovery needs {} any longer", names.cluster(*cluster))
             }
-            Claim::Spilled { messages, bytes, left } => {
-                write!(
-                    f,
-                    "moved {messages} logged messages of {bytes} bytes to its storage; {left} bytes remain in memory"
-                )
-            }
+            Claim::Spilled { messages, bytes, left } => write!(
+                f,
+                "moves {messages} logged messages ({bytes} bytes) to its storage; {left} bytes remain in memory"
+            ),
             Claim::Protected => f.write_str("is protected again"),
             Claim::Unrecoverable { group: of, missing } => {
-                write!(f, "found no checkpoint of {} that could be restored", group(*of))?;
-                for (name, asked) in missing.iter() {
+                write!(f, "finds no checkpoint of {} that can be restored", group(*of))?;
+                for (name, asked) in missing.iter().filter(|_| is_detailed) {
                     write!(f, "; {} is missing, requested from", names.part(*name))?;
                     asked.iter().try_for_each(|it| write!(f, " {}", process(*it)))?;
                 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fact::FactKind;
 use crate::id::{Incarnation, Position, ProcessId};
-use crate::names::RunNames;
+use crate::names::{RunNames, checkpoint};
 
 /// What only a protocol that recovers partitions can know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,22 +41,22 @@ impl PartitionClaim {
         }
     }
 
-    /// Writes the predicate of a sentence whose subject is the process that makes this claim.
+    /// Writes the predicate of a sentence whose subject is the process that makes this claim. The alternate form
+    /// (`{:#}`) adds details.
     ///
     /// # Errors
     ///
     /// Fails if the formatter does.
     pub fn describe(&self, names: &RunNames, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PartitionClaim::RecoveryJoined { partition, epoch, slot } => write!(
-                f,
-                "joined recovery {} with the partition of {}, based on checkpoint {slot}",
-                epoch.0,
-                names.process(*partition)
-            ),
+            PartitionClaim::RecoveryJoined { partition, epoch, slot } => {
+                let partition = names.process(*partition);
+                write!(f, "takes part in recovery {} with the partition of {partition}", epoch.0)?;
+                if f.alternate() { write!(f, ", based on checkpoint {}", checkpoint(*slot)) } else { Ok(()) }
+            }
             PartitionClaim::Drained { from, to, epoch } => write!(
                 f,
-                "received for {} everything that {} had sent before recovery {} and that was not lost",
+                "has received for {} everything that {} had sent before recovery {} and that was not lost",
                 names.process(*to),
                 names.process(*from),
                 epoch.0

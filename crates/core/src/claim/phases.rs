@@ -58,7 +58,7 @@ impl PhaseClaim {
         match self {
             PhaseClaim::Orphaned { phase, .. } => write!(f, "has the orphan {message} of phase {phase}"),
             PhaseClaim::NotRepeated { recorded, repeated, .. } => {
-                write!(f, "found {message} re-executed in phase {repeated} instead of {recorded}")
+                write!(f, "finds {message} re-executed in phase {repeated} instead of {recorded}")
             }
         }
     }

@@ -83,7 +83,7 @@ fn the_defect_of_the_guide_is_found() {
 #[test]
 fn a_transcript_contains_the_facts() {
     let transcript = candidate(false).try_seed(1).unwrap().transcript();
-    assert!(transcript.contains(" sent p") && transcript.contains(" delivered p"), "{transcript}");
+    assert!(transcript.contains(" sends p") && transcript.contains(" delivers p"), "{transcript}");
 }
 
 #[test]

@@ -31,11 +31,12 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         for entry in self.log() {
             let written = match entry {
                 Entry::Fact { process: ProcessId::SUPERVISOR, fact } => {
-                    writeln!(story, "the supervisor {}", describe(fact, &names))
+                    writeln!(story, "supervisor: {:#}", describe(ProcessId::SUPERVISOR, fact, &names))
                 }
                 Entry::Fact { process, fact } => {
                     let text = message_of(fact).map(|id| format!(" ({})", self.text(id)));
-                    writeln!(story, "{process} {}{}", describe(fact, &names), text.unwrap_or_default())
+                    let sentence = describe(*process, fact, &names);
+                    writeln!(story, "{process} {sentence:#}{}", text.unwrap_or_default())
                 }
                 Entry::Arrival(flight) => match flight.control() {
                     Some(message) => writeln!(story, "    {} -> {}: {message:?}", flight.from, flight.to),

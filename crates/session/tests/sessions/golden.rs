@@ -1,10 +1,12 @@
 //! One small run of each protocol as a transcript, to be reviewed like a specification. A change in a protocol's
 //! behaviour shows in its file under `snapshots/`. `INSTA_UPDATE=always cargo test` rewrites the files.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use faultline_api::Federation;
 use faultline_api::resource::{Family, ProtocolSpec};
 use faultline_checker::Verdict;
-use faultline_report::transcript::{text, transcript};
+use faultline_report::transcript::{TranscriptLine, text, transcript};
 use faultline_report::{DisplayNames, Timeline};
 use faultline_session::{Session, Simulator};
 
@@ -64,10 +66,24 @@ fn golden(family: &str, name: &str, text_of_file: &str) {
     assert_eq!(recording.judgement.verdict, expected, "{name}: {:?}", recording.judgement.reasons);
     let names = DisplayNames::new(&recording.manifest);
     let history = Timeline::new(&recording.trace, &recording.manifest);
+    let lines = transcript(&recording.trace, &history, &names);
+    assert_names_are_unique(&lines);
     insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
-        let lines = text(&transcript(&recording.trace, &history, &names));
-        insta::assert_snapshot!(format!("{family}-{name}"), lines);
+        insta::assert_snapshot!(format!("{family}-{name}"), text(&lines));
     });
+}
+
+/// Panics if messages of different channels have the same short name.
+fn assert_names_are_unique(lines: &[TranscriptLine]) {
+    let mut channels: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
+    for line in lines {
+        let sent = line.text.strip_prefix("sends m").and_then(|it| it.split_once(" to "));
+        if let Some((number, to)) = sent {
+            channels.entry(number).or_default().insert((&line.who, to));
+        }
+    }
+    let shared: Vec<_> = channels.iter().filter(|(_, it)| it.len() > 1).collect();
+    assert!(shared.is_empty(), "{shared:?}");
 }
 
 #[test]
