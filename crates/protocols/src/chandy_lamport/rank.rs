@@ -6,12 +6,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Cause, Claim, Host, Image, Input, Membership, MessageId, Payload, Position, ProcessId, Snapshot,
-    Span, Time, To,
+    Attempt, Claim, Host, Image, Input, Membership, MessageId, Payload, Position, ProcessId, Snapshot, Span,
+    Time, To,
 };
 
 use super::{ChandyLamport, Config, Control, Defect, Rule};
-use crate::machines::group::{self, Group, Resumed};
+use crate::machines::group::{self, Group};
 use crate::machines::{self, Checkpoint, InTransit, Interval, Replication, Requires, Schedule};
 
 /// Every checkpoint ends in a commit or a rollback, so none is attempted twice.
@@ -520,15 +520,13 @@ impl Rank {
 
     /// Installs the state that the federation has agreed to restore, once all processes have it, and resumes (C5).
     fn maybe_resume(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
-        let Some(Resumed { incarnation, target, image }) = self.group.take_resumed() else { return };
-        let checkpoint = target.map(|it| it.position).unwrap_or_default();
-        host.restore(image.as_deref(), incarnation);
-        self.position = Position { incarnation, sn: checkpoint.sn };
-        let (cause, vectors) = (Cause::Failure, Arc::default());
-        host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
-        self.group.collect(target, 0, host);
+        let Some(resumed) = self.group.take_resumed() else { return };
+        let (position, rolled_back) = resumed.restore(host);
+        self.position = position;
+        host.claim(rolled_back);
+        self.group.collect(resumed.target, 0, host);
         self.group.store.has_own(host);
-        if let Some(image) = image {
+        if let Some(image) = resumed.image {
             host.release();
             let is_restored = !self.is_mutated(Defect::RecordedNotRestored);
             for (id, payload) in image.saved.iter().filter(|_| is_restored) {

@@ -5,8 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Cause, Claim, Gauges, Host, Input, Membership, MessageId, Payload, Position, ProcessId, Role, Scope,
-    Snapshot, Time,
+    Gauges, Host, Input, Membership, MessageId, Payload, Position, ProcessId, Role, Scope, Snapshot, Time,
 };
 
 use super::{Config, Control, Defect, FullLogging, ProtocolState, Stamp};
@@ -413,9 +412,8 @@ impl Rank {
     /// Installs the restored checkpoint once the holders have it, and resumes.
     fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
-        let target = resumed.target;
-        self.install(resumed, host);
-        self.group.collect(target, self.logs.take_collected(), host);
+        self.install(&resumed, host);
+        self.group.collect(resumed.target, self.logs.take_collected(), host);
         self.group.store.has_own(host);
         self.checkpoints.restored();
         self.proceed(host);
@@ -427,18 +425,15 @@ impl Rank {
         }
     }
 
-    fn install(&mut self, resumed: Resumed<FullLogging>, host: &mut ProtocolHost) {
-        let Resumed { incarnation, target, image } = resumed;
-        host.restore(image.as_deref(), incarnation);
-        let checkpoint = target.map(|it| it.position).unwrap_or_default();
-        self.position = Position { incarnation, sn: checkpoint.sn };
-        let Saved { channels, collected, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
+    fn install(&mut self, resumed: &Resumed<FullLogging>, host: &mut ProtocolHost) {
+        let (position, rolled_back) = resumed.restore(host);
+        self.position = position;
+        let Saved { channels, collected, own } = resumed.saved();
         self.app_actions = own.app_actions;
         if !self.is_mutated(Defect::PhaseOutsideCheckpoint) {
             self.phases = own.phases;
         }
         self.logs.restore(&self.group, channels, collected);
-        let (cause, vectors) = (Cause::Failure, Arc::default());
-        host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
+        host.claim(rolled_back);
     }
 }

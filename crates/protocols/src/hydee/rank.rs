@@ -6,8 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Cause, Claim, Gauges, Host, Input, Membership, MessageId, Payload, Position, ProcessId, Role, Scope,
-    Span, Time, To,
+    Gauges, Host, Input, Membership, MessageId, Payload, Position, ProcessId, Role, Scope, Span, Time, To,
 };
 
 use super::{Config, Control, Defect, Hydee, Late, ProtocolState, Rule, Stamp};
@@ -315,9 +314,8 @@ impl Rank {
     /// Installs the state that the cluster has agreed to restore, once all members have it, and resumes.
     fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
-        let target = resumed.target;
-        self.install(resumed, host);
-        self.group.collect(target, self.logs.take_collected(), host);
+        self.install(&resumed, host);
+        self.group.collect(resumed.target, self.logs.take_collected(), host);
         self.group.store.has_own(host);
         self.proceed(host);
         if let Some(coordinator) = &mut self.coordinator {
@@ -330,17 +328,14 @@ impl Rank {
         }
     }
 
-    fn install(&mut self, resumed: Resumed<Hydee>, host: &mut ProtocolHost) {
-        let Resumed { incarnation, target, image } = resumed;
-        host.restore(image.as_deref(), incarnation);
-        let checkpoint = target.map(|it| it.position).unwrap_or_default();
-        self.position = Position { incarnation, sn: checkpoint.sn };
-        let Saved { channels, collected, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
+    fn install(&mut self, resumed: &Resumed<Hydee>, host: &mut ProtocolHost) {
+        let (position, rolled_back) = resumed.restore(host);
+        self.position = position;
+        let Saved { channels, collected, own } = resumed.saved();
         let ProtocolState { phases, app_actions, late } = own;
         (self.phases, self.app_actions) = (phases, app_actions);
         self.logs.restore(&self.group, channels, collected);
-        let (cause, vectors) = (Cause::Failure, Arc::default());
-        host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
+        host.claim(rolled_back);
         self.receive_late(late);
     }
 }

@@ -311,21 +311,17 @@ where
 
     /// Installs the state that the group restores, and resumes.
     pub(crate) fn restore(&mut self, group: &Group<P>, resumed: &Resumed<P>, host: &mut dyn Host<P>) {
-        let Resumed { incarnation, target, image } = resumed;
-        let checkpoint = target.map(|it| it.position).unwrap_or_default();
-        host.restore(image.as_deref(), *incarnation);
-        self.position = Position { incarnation: *incarnation, sn: checkpoint.sn };
+        let (position, rolled_back) = resumed.restore(host);
+        self.position = position;
         if self.rules.resets_sent {
             self.sent.clear();
         }
         self.received = 0;
-        let (cause, vectors) = (faultline_core::Cause::Failure, Arc::default());
-        host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
+        host.claim(rolled_back);
         // No process may act before the first checkpoint is committed.
-        if target.is_some() {
+        if resumed.target.is_some() {
             host.release();
         }
-        let in_transit = image.as_ref().map(|it| InTransit::clone(&it.saved)).unwrap_or_default();
-        self.resume(group, in_transit, host);
+        self.resume(group, resumed.saved(), host);
     }
 }

@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Cause, Claim, Gauges, Host, ImageName, Incarnation, Input, Membership, MessageId, Payload, Position,
-    ProcessId, Role, Scope, Snapshot, Time, To,
+    Gauges, Host, ImageName, Incarnation, Input, Membership, MessageId, Payload, Position, ProcessId, Role,
+    Scope, Snapshot, Time, To,
 };
 
 use super::order::{Decision, DeliveryOrder};
@@ -496,9 +496,8 @@ impl Rank {
     /// Installs the restored checkpoint once the holders have it, and resumes.
     fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
-        let target = resumed.target;
-        self.install(resumed, host);
-        self.group.collect(target, self.logs.take_collected(), host);
+        self.install(&resumed, host);
+        self.group.collect(resumed.target, self.logs.take_collected(), host);
         self.group.store.has_own(host);
         self.checkpoints.restored();
         self.proceed(host);
@@ -510,21 +509,18 @@ impl Rank {
         }
     }
 
-    fn install(&mut self, resumed: Resumed<PessimisticLogging>, host: &mut ProtocolHost) {
-        let Resumed { incarnation, target, image } = resumed;
-        host.restore(image.as_deref(), incarnation);
-        let checkpoint = target.map(|it| it.position).unwrap_or_default();
-        self.position = Position { incarnation, sn: checkpoint.sn };
-        let Saved { channels, collected, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
+    fn install(&mut self, resumed: &Resumed<PessimisticLogging>, host: &mut ProtocolHost) {
+        let (position, rolled_back) = resumed.restore(host);
+        self.position = position;
+        let Saved { channels, collected, own } = resumed.saved();
         let sent = channels.values().map(|it| u64::from(it.sent)).sum::<u64>() + own.len() as u64;
         let sent = if self.config.defects.has(Defect::SentNotRestored) { 0 } else { sent };
-        self.order.restore(delivered(&channels), sent, target.is_some());
+        self.order.restore(delivered(&channels), sent, resumed.target.is_some());
         self.unsent = own;
         self.logs.restore(&self.group, channels, collected);
         self.pairs.restore(&self.logs);
         self.contact_logger(host);
-        let (cause, vectors) = (Cause::Failure, Arc::default());
-        host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
+        host.claim(rolled_back);
     }
 }
 

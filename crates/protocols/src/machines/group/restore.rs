@@ -9,7 +9,9 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Attempt, Claim, ImageName, Incarnation, Machine, Position, ProcessId, To};
+use faultline_core::{
+    Attempt, Cause, Claim, Host, ImageName, Incarnation, Machine, Position, ProcessId, Protocol, To,
+};
 
 use super::Grouped;
 use super::member::Group;
@@ -26,6 +28,29 @@ pub(crate) struct Resumed<P: Grouped> {
     pub(crate) target: Option<Checkpoint>,
     /// This process's part of the checkpoint.
     pub(crate) image: Option<Arc<ImageOf<P>>>,
+}
+
+impl<P: Grouped> Resumed<P> {
+    /// Returns the protocol's part of the restored state. That of the initial state is the default.
+    pub(crate) fn saved(&self) -> P::Saved
+    where
+        P::Saved: Default,
+    {
+        self.image.as_ref().map(|it| P::Saved::clone(&it.saved)).unwrap_or_default()
+    }
+}
+
+impl<P: Grouped + Protocol> Resumed<P> {
+    /// Restores the application's state. Returns the position at which the process resumes, and the claim that it makes
+    /// once the protocol has restored its own state.
+    pub(crate) fn restore(&self, host: &mut dyn Host<P>) -> (Position, Claim) {
+        let Resumed { incarnation, target, image } = self;
+        host.restore(image.as_deref(), *incarnation);
+        let checkpoint = target.map(|it| it.position).unwrap_or_default();
+        let to = Position { incarnation: *incarnation, sn: checkpoint.sn };
+        let (cause, vectors) = (Cause::Failure, Arc::default());
+        (to, Claim::RolledBack { to, checkpoint, cause, vectors })
+    }
 }
 
 /// The member's side of an attempt.
@@ -390,5 +415,45 @@ impl<P: Grouped> Group<P> {
     /// Returns the result of a recovery, once. Call this after each of the methods above.
     pub(crate) fn take_resumed(&mut self) -> Option<Resumed<P>> {
         self.resumed.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Snapshot, Witness};
+
+    use super::*;
+    use crate::machines::logs::tests::{Actions, Talk};
+
+    #[test]
+    fn a_process_resumes_at_the_restored_checkpoint_under_the_new_incarnation() {
+        let old = Position::new(1, 3);
+        let target = Checkpoint { position: old, attempt: Attempt(2) };
+        let saved = crate::machines::logs::Saved { collected: 7, ..Default::default() };
+        let snapshot =
+            Snapshot { witness: Witness::default(), channels: Arc::from([]), application: Arc::from([]) };
+        let name = target.part(ProcessId(1));
+        let image = ImageOf::<Talk> { name, head: Arc::default(), saved: Arc::new(saved), snapshot };
+        let resumed = Resumed::<Talk> {
+            incarnation: Incarnation(2),
+            target: Some(target),
+            image: Some(Arc::new(image)),
+        };
+        let (position, claim) = resumed.restore(&mut Actions::default());
+        assert_eq!(position, Position::new(2, 3));
+        assert!(
+            matches!(claim, Claim::RolledBack { to, checkpoint, .. } if (to, checkpoint) == (position, old))
+        );
+        assert_eq!(resumed.saved().collected, 7);
+    }
+
+    #[test]
+    fn the_initial_state_has_number_0_and_nothing_saved() {
+        let resumed = Resumed::<Talk> { incarnation: Incarnation(2), target: None, image: None };
+        let (position, claim) = resumed.restore(&mut Actions::default());
+        assert_eq!(position, Position::new(2, 0));
+        let initial = Position::default();
+        assert!(matches!(claim, Claim::RolledBack { checkpoint, .. } if checkpoint == initial));
+        assert_eq!(resumed.saved(), Default::default());
     }
 }
