@@ -143,8 +143,7 @@ impl<'a> Session<'a> {
     ///
     /// Fails if the federation cannot be set up.
     pub fn simulate(&self, simulator: &mut Simulator<'_>) -> Result<UnjudgedRecording, SetupError> {
-        check_program(self.federation, simulator.memory())?;
-        self.set_up(InMemory { session: self, simulator })
+        self.set_up_run(simulator.memory(), InMemory { session: self, simulator })
     }
 
     /// Works like [`Session::simulate`], but for a setup that no federation file fully describes, such as one with a
@@ -176,8 +175,7 @@ impl<'a> Session<'a> {
         bundle: &Bundle,
         backend: &mut B,
     ) -> Result<UnjudgedRecording, SessionError<B::Error>> {
-        check_program(self.federation, memory_bound())?;
-        self.set_up(InBundle { session: self, bundle, backend })?
+        self.set_up_run(memory_bound(), InBundle { session: self, bundle, backend })?
     }
 
     /// Works like [`Session::record`], but in virtual time. This function is not generic, so the simulator of each
@@ -239,6 +237,16 @@ impl<'a> Session<'a> {
 
     fn draft_of<N: Hosted>(&self, setup: &Setup<N>, backend: BackendKind) -> Manifest {
         manifest::draft(self.federation, self.text, setup, backend, self.started)
+    }
+
+    /// Sets up a run in a program with this memory limit, which has to suffice for the federation's program of tasks.
+    fn set_up_run<V: Visitor>(
+        &self,
+        memory: Option<MemoryBound>,
+        visitor: V,
+    ) -> Result<V::Output, SetupError> {
+        check_program(self.federation, memory)?;
+        self.set_up(visitor)
     }
 
     fn set_up<V: Visitor>(&self, visitor: V) -> Result<V::Output, SetupError> {
