@@ -38,16 +38,10 @@ struct Object<'a> {
 /// Executes `faultline cluster`.
 pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError> {
     let graphs = match &arguments.graphs[..] {
-        [path] if path.extension().is_some_and(|it| it == "yaml" || it == "yml") => {
-            return pieces::print(&files::read(path)?);
-        }
-        [path] if path == Path::new("-") && arguments.intervals.is_none() => {
-            let source = files::read(path)?;
-            if is_federation(&source.text()) {
-                return pieces::print(&source);
-            }
-            vec![graph_of(&source, GraphFormat::EdgeList)?]
-        }
+        [path] if !path.is_dir() && arguments.intervals.is_none() => match input(path)? {
+            Input::Federation(source) => return pieces::print(&source),
+            Input::Graph(graph) => vec![graph],
+        },
         _ => graphs(arguments)?,
     };
     let constraints =
@@ -122,23 +116,46 @@ fn graph(path: &Path) -> Result<CommunicationGraph, CommandError> {
     if path.is_dir() {
         return Ok(recording::graphs(path, 1)?.remove(0));
     }
-    let source = files::read_with(path, GRAPH_HELP)?;
-    let form = match path.extension().and_then(|it| it.to_str()) {
+    match input(path)? {
+        Input::Graph(graph) => Ok(graph),
+        Input::Federation(source) => {
+            Err(unfit(&format!("{} is a federation; give it without other graphs", source.label)))
+        }
+    }
+}
+
+/// The content of a file that the command divides.
+enum Input {
+    /// A federation, whose partitions are divided.
+    Federation(Source),
+    /// A communication graph.
+    Graph(CommunicationGraph),
+}
+
+/// Reads a file. Its name determines its format, or its content if it is standard input.
+fn input(path: &Path) -> Result<Input, CommandError> {
+    let extension = path.extension().and_then(|it| it.to_str());
+    if matches!(extension, Some("yaml" | "yml")) {
+        return files::read(path).map(Input::Federation);
+    }
+    let source = if path == Path::new("-") {
+        let source = files::read(path)?;
+        let is_key = |line: &str| line.starts_with("apiVersion:") || line.starts_with("kind:");
+        if source.text().lines().any(is_key) {
+            return Ok(Input::Federation(source));
+        }
+        source
+    } else {
+        files::read_with(path, GRAPH_HELP)?
+    };
+    let form = match extension {
         Some("graph" | "metis") => GraphFormat::Metis,
         Some("graphml" | "xml") => GraphFormat::GraphMl,
         _ => GraphFormat::EdgeList,
     };
-    graph_of(&source, form)
-}
-
-fn graph_of(source: &Source, form: GraphFormat) -> Result<CommunicationGraph, CommandError> {
-    read(&source.text(), form)
-        .map_err(|error| CommandError::input(miette!(help = GRAPH_HELP, "{}: {error}", source.label)))
-}
-
-/// Returns whether this text is that of a federation file, which standard input does not reveal by its name.
-fn is_federation(text: &str) -> bool {
-    text.lines().any(|line| line.starts_with("apiVersion:") || line.starts_with("kind:"))
+    let graph = read(&source.text(), form)
+        .map_err(|error| CommandError::input(miette!(help = GRAPH_HELP, "{}: {error}", source.label)))?;
+    Ok(Input::Graph(graph))
 }
 
 /// Returns the names of the processes of each cluster.

@@ -141,6 +141,7 @@ fn a_run_is_divided_into_intervals() {
         (&["run", "run", "--intervals", "2"][..], "`--intervals` requires the directory of one recorded run"),
         (&["one.edges", "--intervals", "2"], "`--intervals` requires the directory of one recorded run"),
         (&["one.edges", "--change-cost", "2"], "`--change-cost`"),
+        (&["run/federation.yaml", "one.edges"], "is a federation; give it without other graphs"),
         (&["run", "--intervals", "1"], "write a whole number from 2 to 1000"),
         (&["run", "--intervals", "2", "--change-cost", "-1"], "write a number of at least 0, such as 2.5"),
         (&["."], "cannot use ."),
