@@ -296,6 +296,15 @@ impl<'a> History<'a> {
         self.segment(point.segment).process
     }
 
+    /// Returns the processes that last sent and last received a message. They differ from the ranks in its identity if a
+    /// rank's partition had moved.
+    pub fn endpoints(&self, message: &Message) -> (ProcessId, ProcessId) {
+        let host = |at: Option<&Point>| at.map(|at| self.segment(at.segment).host);
+        let MessageId { from, to, .. } = message.id;
+        let (sent, delivered) = (message.sent(), message.delivered());
+        (host(sent.iter().last()).unwrap_or(from), host(delivered.iter().last()).unwrap_or(to))
+    }
+
     /// Returns the fact at `point`, for evidence.
     pub fn source(&self, point: Point) -> Source {
         let segment = self.segment(point.segment);

@@ -441,7 +441,7 @@ fn cluster(id: ClusterId, names: &DisplayNames, history: &Timeline, trace: &Trac
         history.rollbacks.iter().filter(|it| names.cluster_of_group(it.group) == id).collect();
     let (mut sent_within, mut sent_between, mut delivered) = (0, 0, 0);
     for (message, way) in &history.messages {
-        let (from, to) = way.endpoints(message);
+        let (from, to) = history.endpoints(message);
         let (from, to) = (names.cluster_of(from), names.cluster_of(to));
         if from == id && way.sent.is_some() {
             *if from == to { &mut sent_within } else { &mut sent_between } += 1;

@@ -338,7 +338,7 @@ fn lines(
 ) -> Vec<MessageLine> {
     let (mut between, mut within) = (Vec::new(), Vec::new());
     for (id, message) in &history.messages {
-        let (from, to) = message.endpoints(id);
+        let (from, to) = history.endpoints(id);
         let crosses = names.cluster_of(from) != names.cluster_of(to);
         let (Some(&from), Some(&to)) = (lane_of.get(&from), lane_of.get(&to)) else { continue };
         // Both partitions may run on the same process.

@@ -287,10 +287,11 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
     let mut messages: BTreeMap<_, MessagePath> = BTreeMap::new();
     for message in history.messages.iter() {
         let sent = message.sent().iter().last().copied();
-        let host = |at: Point| history.segment(at.segment).host;
+        let endpoints = history.endpoints(message);
+        if endpoints != (message.id.from, message.id.to) {
+            timeline.moved_endpoints.insert(message.id, endpoints);
+        }
         let mut way = MessagePath {
-            sender: sent.map(host),
-            receiver: message.delivered().iter().last().copied().map(host),
             sent: sent.map(|at| history.time(at)),
             send_undone: sent.and_then(undoer),
             delivered: message.delivered().iter().map(|&at| (history.time(at), undoer(at))).collect(),

@@ -47,6 +47,9 @@ pub struct Timeline {
     pub rollbacks: Vec<TimelineRollback>,
     /// Every message with its transmissions, by identity.
     pub messages: BTreeMap<MessageId, MessagePath>,
+    /// The sender and the receiver of each message for which they are not the ranks in its identity, because a rank's
+    /// partition had moved.
+    pub moved_endpoints: BTreeMap<MessageId, (ProcessId, ProcessId)>,
     /// Every stolen task and every result that was sent.
     pub thefts: BTreeMap<(Theft, TheftContent), TheftPath>,
     /// Every period of a process that a rollback undid.
@@ -229,11 +232,6 @@ pub struct UndonePeriod {
 /// The path of one message.
 #[derive(Clone, Debug, Default)]
 pub struct MessagePath {
-    /// The process that last sent it, which differs from the rank in its identity if the rank's partition had moved.
-    /// `None` if no fact records the send.
-    pub sender: Option<ProcessId>,
-    /// The process to which it was last delivered, likewise.
-    pub receiver: Option<ProcessId>,
     /// The time at which the application last sent it.
     pub sent: Option<Time>,
     /// The rollback that undid the send.
@@ -244,13 +242,6 @@ pub struct MessagePath {
     pub delivered: Vec<(Time, Option<usize>)>,
     /// The times at which it was dropped because its send had been undone.
     pub stale: Vec<Time>,
-}
-
-impl MessagePath {
-    /// Returns the processes that sent and received the message with this identity, as far as facts record them.
-    pub fn endpoints(&self, id: &MessageId) -> (ProcessId, ProcessId) {
-        (self.sender.unwrap_or(id.from), self.receiver.unwrap_or(id.to))
-    }
 }
 
 /// The content that a theft sends from one process to another.
@@ -284,6 +275,11 @@ impl Timeline {
     /// Builds the timeline of a history.
     pub fn of(history: &History<'_>, names: &DisplayNames) -> Timeline {
         build::build(history, names)
+    }
+
+    /// Returns the processes that sent and received a message.
+    pub fn endpoints(&self, id: &MessageId) -> (ProcessId, ProcessId) {
+        self.moved_endpoints.get(id).copied().unwrap_or((id.from, id.to))
     }
 
     /// Returns a time in seconds since the start of the application; negative before it.
