@@ -9,7 +9,7 @@ use faultline_api::supervision::{
     RunStatus, RunVerdict, Shaping,
 };
 use faultline_core::fault::{Change, FaultAccount, FaultState};
-use faultline_core::{ClusterId, Fact, Life, ProcessId, Span, Time};
+use faultline_core::{ClusterId, Fact, Life, Presence, ProcessId, Span, Time};
 use faultline_report::DisplayNames;
 use faultline_report::events::{self, EventReporter};
 use faultline_report::explain::never_due;
@@ -231,13 +231,18 @@ impl Observer for RunRecorder {
             let id = ClusterId(index as u16);
             let (checkpoints, forced) = self.reporter.checkpoints(id);
             let ranks = self.reporter.names().processes(id);
-            cluster.state = if self.reporter.is_unrecoverable(id) {
+            let is_finished = ranks.iter().all(|rank| self.finished.contains(rank));
+            cluster.state = if seen.presence == Presence::Left {
+                ClusterState::Left
+            } else if self.reporter.is_unrecoverable(id) {
                 ClusterState::Unrecoverable
+            } else if seen.presence == Presence::Awaited && elapsed.is_some() {
+                ClusterState::Awaited
             } else if self.reporter.is_failing(id) {
                 ClusterState::Failed
             } else if elapsed.is_none() {
                 ClusterState::Starting
-            } else if ranks.iter().all(|rank| self.finished.contains(rank)) {
+            } else if is_finished {
                 ClusterState::Finished
             } else {
                 ClusterState::Running
@@ -247,7 +252,6 @@ impl Observer for RunRecorder {
             cluster.rollbacks = self.reporter.rollbacks(id) as u32;
             let total = seen.progress.total;
             // The last progress report may predate the end of the application.
-            let is_finished = cluster.state == ClusterState::Finished;
             (cluster.steps_done, cluster.steps) =
                 (if is_finished { seen.progress.done.max(total) } else { seen.progress.done }, total);
             status.rollbacks += cluster.rollbacks;

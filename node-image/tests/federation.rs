@@ -3,6 +3,8 @@
 #[path = "federation/clocks.rs"]
 mod clocks;
 mod common;
+#[path = "federation/presence.rs"]
+mod presence;
 
 use std::collections::BTreeMap;
 use std::fs;

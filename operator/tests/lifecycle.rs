@@ -16,8 +16,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post, put};
 use faultline_api::Federation;
 use faultline_api::resource::{FederationStatus, Phase};
-use faultline_api::samples::SAMPLES;
-use faultline_api::supervision::{self, Places, Request, RequestedAction, RunEvent, RunStatus, RunVerdict};
+use faultline_api::supervision::{
+    self, ClusterReport, ClusterState, Places, Request, RequestedAction, RunEvent, RunStatus, RunVerdict,
+};
 use faultline_operator::install::RULES;
 use faultline_operator::metrics::Metrics;
 use faultline_operator::object_cache::{self, ObjectCache};
@@ -99,11 +100,18 @@ struct World {
 
 impl World {
     async fn new() -> World {
+        World::of("quickstart").await
+    }
+
+    /// Creates a world with a sample under the name of the quick start.
+    async fn of(sample: &str) -> World {
         let (server, supervisor) = (ApiServer::default(), Supervisor::default());
-        let parsed = faultline_api::parse("quickstart", SAMPLES[0].text.as_bytes()).unwrap();
+        let text = faultline_api::samples::sample(sample).expect("it is a sample").text;
+        let parsed = faultline_api::parse(sample, text.as_bytes()).unwrap();
         let mut federation = serde_json::to_value(parsed).unwrap();
-        let metadata =
-            json!({ "namespace": "experiments", "uid": UID, "generation": 1, "resourceVersion": "1" });
+        let metadata = json!({
+            "name": "quickstart", "namespace": "experiments", "uid": UID, "generation": 1, "resourceVersion": "1",
+        });
         for (name, value) in metadata.as_object().unwrap() {
             federation["metadata"][name] = value.clone();
         }
@@ -588,6 +596,64 @@ async fn a_set_scaled_by_others_is_restored_and_reported() {
         .filter(|it| it.contains("replicas of quickstart-paris were changed to 0"))
         .count();
     assert_eq!(told, 1, "{:?}", world.notes());
+}
+
+#[tokio::test]
+async fn the_pods_of_clusters_that_join_and_leave_exist_throughout_the_run() {
+    let world = World::of("cck-elastic").await;
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    world.make_pods();
+    assert_eq!(world.server.paths(&format!("{PODS}/")).len(), 13, "four clusters and the supervisor");
+    world.look().await.unwrap();
+    let cluster = |name: &str, state, up| ClusterReport {
+        name: name.into(),
+        state,
+        processes: 3,
+        up,
+        ..ClusterReport::default()
+    };
+    let say = |rennes, nancy| {
+        let of = |state| if state == ClusterState::Running { 3 } else { 0 };
+        world.supervisor.say(|it| {
+            it.phase = supervision::RunPhase::Running;
+            it.clusters = vec![
+                cluster("paris", ClusterState::Running, 3),
+                cluster("delft", ClusterState::Running, 3),
+                cluster("rennes", rennes, of(rennes)),
+                cluster("nancy", nancy, of(nancy)),
+            ];
+        });
+    };
+    let replicas = || ["rennes", "nancy"].map(|it| {
+        world.server.get(&format!("{SETS}/quickstart-{it}")).unwrap()["spec"]["replicas"].clone()
+    });
+    for (rennes, nancy, ready) in [
+        (ClusterState::Running, ClusterState::Awaited, "3/3"),
+        (ClusterState::Running, ClusterState::Running, "4/4"),
+        (ClusterState::Left, ClusterState::Running, "3/3"),
+    ] {
+        say(rennes, nancy);
+        world.look().await.unwrap();
+        assert_eq!(world.status().clusters_ready.as_deref(), Some(ready));
+        assert_eq!(world.condition("PodsReady"), "True AllRunning");
+        // A lost pod of an absent cluster is no obstacle, and its successor becomes a place.
+        world.server.remove(&format!("{PODS}/quickstart-rennes-0"));
+        world.server.remove(&format!("{PODS}/quickstart-nancy-0"));
+        world.look().await.unwrap();
+        assert_eq!(world.condition("PodsReady"), "False Starting");
+        assert_eq!(world.condition("Running"), "True Running");
+        world.make_pods();
+        world.look().await.unwrap();
+        assert_eq!(world.condition("PodsReady"), "True AllRunning");
+        assert_eq!(world.supervisor.places.lock().unwrap().last().unwrap().places.len(), 12);
+    }
+    let path = format!("{SETS}/quickstart-rennes");
+    let mut set = world.server.get(&path).unwrap();
+    set["spec"]["replicas"] = json!(0);
+    world.server.put(&path, set);
+    world.look().await.unwrap();
+    assert_eq!(replicas(), [3, 3], "the pods stay although the cluster has left");
 }
 
 #[tokio::test]

@@ -234,6 +234,8 @@ pub enum ClusterState {
     /// The application has not started.
     #[default]
     Starting,
+    /// The cluster has not joined. Its processes wait.
+    Awaited,
     /// The application is running.
     Running,
     /// A process has failed, and the cluster has not rolled back yet.
@@ -242,6 +244,8 @@ pub enum ClusterState {
     Finished,
     /// No checkpoint of the cluster can be restored.
     Unrecoverable,
+    /// The cluster has left. Its processes have ended.
+    Left,
 }
 
 /// Counts of faults.

@@ -438,6 +438,7 @@ fn membership(spec: &FederationSpec, extra: &[Role]) -> Membership {
             up: false,
             started: false,
             gone: false,
+            idle_lives: 0,
         });
         process
     };

@@ -130,6 +130,7 @@ pub fn membership(clusters: &[u32]) -> Membership {
                 up: false,
                 started: false,
                 gone: false,
+                idle_lives: 0,
             });
         }
         let processes = (first..first + size).map(ProcessId).collect();

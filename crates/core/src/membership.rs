@@ -26,6 +26,17 @@ pub struct Member {
     /// Whether the process will never start another life. Set when its failure is detected, or, if it had
     /// already failed, when the fault that makes the failure permanent is injected.
     pub gone: bool,
+    /// Number of lives that ended before the process's cluster joined. None of them acted, so these ends are not
+    /// failures. 0 for a process that is present from the start.
+    pub idle_lives: u32,
+}
+
+impl Member {
+    /// Returns how many lives of the process could act, including the newest. If there is more than one, the process
+    /// has failed.
+    pub fn lives(&self) -> u32 {
+        self.life.0.saturating_sub(self.idle_lives)
+    }
 }
 
 /// The supervisor's entry for one cluster.
@@ -185,7 +196,7 @@ impl Scope {
 /// never from an empty disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Boot {
-    /// The first life.
+    /// The first life, or one that begins before the process's cluster has joined: no earlier life has stored anything.
     Fresh,
     /// The storage of the previous life is intact.
     Restarted,

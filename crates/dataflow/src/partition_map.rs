@@ -78,6 +78,7 @@ mod tests {
             up: true,
             started: true,
             gone: gone.contains(&process),
+            idle_lives: 0,
         };
         let ranks = 2 * clusters;
         let rank = |it| member(ClusterId((it / 2) as u16), Role::RANK, it);

@@ -130,7 +130,7 @@ impl<'a> Builder<'a> {
             processes,
             messages: Messages::new(count, trace.len()),
             groups,
-            supervision: Supervision::new(trace.supervisor(), context.volatile_storage),
+            supervision: Supervision::new(trace.supervisor(), context.volatile_storage, &context.clusters),
             witnessed: Vec::new(),
             between: Vec::new(),
             suppressed: Vec::new(),

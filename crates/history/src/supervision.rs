@@ -53,8 +53,12 @@ impl LifeEnd {
 pub struct Supervision<'a> {
     /// Every start of a life: the process, the life, and the supervisor's fact.
     pub starts: Vec<(ProcessId, Life, usize)>,
-    /// Every end of a life, in the order of the first fact about it.
+    /// Every end of a life, in the order of the first fact about it, except [those before the process's cluster
+    /// joined](Supervision::ends_before_joining).
     pub ends: Vec<LifeEnd>,
+    /// Ends of lives whose cluster joined later. They are not failures: the processes had not started, so there was
+    /// nothing to lose.
+    pub ends_before_joining: Vec<LifeEnd>,
     /// Every injected fault, with its time and the supervisor's fact.
     pub injected: Vec<(FaultNo, &'a Fault, Time, usize)>,
     /// Every fault that had no effect, and the reason.
@@ -69,6 +73,8 @@ pub struct Supervision<'a> {
     pub changes: Vec<(Time, &'a Change)>,
     /// The time at which the application began.
     pub begun: Option<Time>,
+    /// For each process whose cluster joined during the run, the supervisor's fact that states this.
+    joins: BTreeMap<ProcessId, usize>,
     /// The newest life of each process.
     newest: BTreeMap<ProcessId, Life>,
     /// For each process, the supervisor's facts at which the contents of its storage were lost or corrupted, ascending,
@@ -77,8 +83,13 @@ pub struct Supervision<'a> {
 }
 
 impl<'a> Supervision<'a> {
-    pub(super) fn new(facts: &'a [(Time, Fact)], volatile_storage: bool) -> Supervision<'a> {
-        let mut this = Supervision::default();
+    /// Interprets the supervisor's facts. `clusters` lists the ranks of each cluster.
+    pub(super) fn new(
+        facts: &'a [(Time, Fact)],
+        volatile_storage: bool,
+        clusters: &[Vec<ProcessId>],
+    ) -> Supervision<'a> {
+        let mut this = Supervision { joins: joins(facts, clusters), ..Supervision::default() };
         // The time, by the supervisor's clock, until which storage corrupts the data that is read; the end of time if
         // it does so permanently.
         let mut spoils: BTreeMap<ProcessId, Time> = BTreeMap::new();
@@ -138,9 +149,11 @@ impl<'a> Supervision<'a> {
         if end.is_storage_lost {
             self.losses.entry(end.process).or_default().push((end.life, end.fact));
         }
-        let known = self.ends.iter_mut().rev().find(|it| (it.process, it.life) == (end.process, end.life));
+        let has_joined = self.joins.get(&end.process).is_none_or(|joined| *joined < end.fact);
+        let ends = if has_joined { &mut self.ends } else { &mut self.ends_before_joining };
+        let known = ends.iter_mut().rev().find(|it| (it.process, it.life) == (end.process, end.life));
         match known {
-            None => self.ends.push(end),
+            None => ends.push(end),
             Some(known) => known.detected = known.detected.or(end.detected),
         }
     }
@@ -184,7 +197,8 @@ impl<'a> Supervision<'a> {
 
     /// Returns the end of a life.
     pub fn end_of(&self, process: ProcessId, life: Life) -> Option<&LifeEnd> {
-        self.ends.iter().rev().find(|it| (it.process, it.life) == (process, life))
+        let ends = self.ends_before_joining.iter().chain(&self.ends);
+        ends.rev().find(|it| (it.process, it.life) == (process, life))
     }
 
     /// Returns the supervisor's first fact about the end of a life; greater than every fact if the life never ended.
@@ -200,4 +214,15 @@ impl<'a> Supervision<'a> {
             .get(&process)
             .is_some_and(|losses| losses.iter().any(|&(in_life, fact)| in_life >= life && fact < before))
     }
+}
+
+/// Returns, for each process whose cluster joined during the run, the number of the fact that states this.
+fn joins(facts: &[(Time, Fact)], clusters: &[Vec<ProcessId>]) -> BTreeMap<ProcessId, usize> {
+    let mut joins = BTreeMap::new();
+    for (number, (_, fact)) in facts.iter().enumerate() {
+        let Fact::Joined(cluster) = fact else { continue };
+        let processes = clusters.get(cluster.index()).into_iter().flatten();
+        joins.extend(processes.map(|it| (*it, number)));
+    }
+    joins
 }

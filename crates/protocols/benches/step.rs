@@ -81,6 +81,7 @@ impl<P: Process> TestDriver<P> {
             up: true,
             started: false,
             gone: false,
+            idle_lives: 0,
         };
         let cluster = Cluster::new([ProcessId(0), ProcessId(1)].into());
         let membership = Membership {

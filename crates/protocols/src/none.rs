@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Claim, FaultModel, Gauges, GroupId, Host, Input, Life, LifeStart, Machine, Membership, Position,
+    Boot, Claim, FaultModel, Gauges, GroupId, Host, Input, LifeStart, Machine, Membership, Position,
     ProcessId, Promises, Protocol, ProtocolTypes, Role, Scope, Stamp, Time,
 };
 use faultline_dataflow::partition::{PartitionHost, PartitionInput, PartitionProtocol};
@@ -54,7 +54,7 @@ impl Protocol for NoProtocol {
     }
 
     fn start(start: LifeStart<()>, _: Time, host: &mut dyn Host<Self>) -> Self {
-        let lost = start.life > Life(1);
+        let lost = start.boot != Boot::Fresh;
         if lost {
             give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
         } else {
@@ -101,7 +101,7 @@ impl TaskProtocol for NoProtocol {
     }
 
     fn start(start: LifeStart<()>, _: Time, host: &mut dyn TaskHost<Self>) -> Self {
-        let lost = start.life > Life(1);
+        let lost = start.boot != Boot::Fresh;
         if lost {
             give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
         } else {
@@ -147,7 +147,7 @@ impl PartitionProtocol for NoProtocol {
     }
 
     fn start(start: LifeStart<()>, _: Time, host: &mut dyn PartitionHost<Self>) -> Self {
-        let lost = start.life > Life(1);
+        let lost = start.boot != Boot::Fresh;
         if lost {
             give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
         } else {
@@ -183,7 +183,7 @@ fn first_failed(membership: &Membership) -> Option<GroupId> {
     let mut processes = (0..membership.members.len() as u32).map(ProcessId);
     let has_failed = |it: &ProcessId| {
         let member = membership.member(*it);
-        membership.is_present(*it) && (!member.up || member.life > Life(1))
+        membership.is_present(*it) && (!member.up || member.lives() > 1)
     };
     Some(Scope::Cluster.group_of(membership, processes.find(has_failed)?))
 }

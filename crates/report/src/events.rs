@@ -67,7 +67,11 @@ impl EventReporter {
         let cluster = self.names.cluster_of(process);
         let group = self.names.group_of(process);
         match fact {
-            Fact::Begun => event("Started", "the application starts".to_owned()),
+            Fact::Begun => {
+                // Failures before the start of the application roll nothing back.
+                self.failing.clear();
+                event("Started", "the application starts".to_owned())
+            }
             Fact::Injecting { no, fault } => {
                 if matches!(**fault, Fault::Pause { .. }) {
                     self.pauses.insert(*no);
@@ -94,7 +98,11 @@ impl EventReporter {
                 };
                 event(reason, describe_change(change, self.names.names()))
             }
-            Fact::Joined(cluster) => event("Joined", format!("{} joins", self.names.cluster(*cluster))),
+            Fact::Joined(cluster) => {
+                // Its processes had not started, so they have nothing to recover.
+                self.failing.retain(|it| self.names.cluster_of_group(*it) != *cluster);
+                event("Joined", format!("{} joins", self.names.cluster(*cluster)))
+            }
             Fact::Leaving(cluster) => event(
                 "Leaving",
                 format!("{} is about to leave; its partitions move", self.names.cluster(*cluster)),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use faultline_core::fault::{Change, LinkProperties, MemoryUse, StorageFault};
 use faultline_core::{
-    Boot, ClusterId, EndedBy, Fact, Gauges, Life, Membership, PlannedFault, Position, ProcessId, Progress,
-    Scope, Span, StorageFate, Time, Trigger,
+    Boot, ClusterId, EndedBy, Fact, Gauges, Life, Membership, PlannedFault, Position, Presence, ProcessId,
+    Progress, Scope, Span, StorageFate, Time, Trigger,
 };
 
 use serde::{Deserialize, Serialize};
@@ -258,6 +258,8 @@ pub struct Status {
 /// Summary of one cluster's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterStatus {
+    /// Whether the cluster takes part in the federation at present.
+    pub presence: Presence,
     /// Number of processes.
     pub processes: u32,
     /// Number of processes known to be up.

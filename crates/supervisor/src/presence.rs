@@ -51,6 +51,8 @@ impl Supervisor {
         self.enter(cluster, Presence::Present);
         out.push(Order::Record(Fact::Joined(cluster)));
         for &process in self.processes_of(cluster).iter() {
+            let idle_lives = self.entries[process.index()].life.0 - 1;
+            Arc::make_mut(&mut self.membership.members)[process.index()].idle_lives = idle_lives;
             self.announce_member(process, true);
         }
         if self.presence.to_announce.remove(&cluster) {

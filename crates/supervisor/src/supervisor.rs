@@ -228,10 +228,13 @@ impl Supervisor {
 
     /// Returns the current status of the federation, for a live view.
     pub fn status(&self) -> Status {
-        let mut clusters: Vec<ClusterStatus> = self
-            .committed
-            .iter()
-            .map(|&committed| ClusterStatus { committed, ..ClusterStatus::default() })
+        let clusters = self.committed.iter().zip(self.membership.clusters.iter());
+        let mut clusters: Vec<ClusterStatus> = clusters
+            .map(|(&committed, cluster)| ClusterStatus {
+                presence: cluster.presence,
+                committed,
+                ..ClusterStatus::default()
+            })
             .collect();
         for (member, entry) in self.membership.members.iter().zip(&self.entries) {
             if let Some(cluster) = clusters.get_mut(member.cluster.index()) {
@@ -614,14 +617,17 @@ impl Supervisor {
     }
 
     pub(crate) fn launch(&mut self, process: ProcessId, out: &mut Vec<Order>) {
+        let is_awaited = self.is_awaited(process);
         let entry = &mut self.entries[process.index()];
         if entry.state == LifeState::Left || entry.gone {
             return;
         }
-        let boot = match (entry.life, entry.replaced) {
-            (Life(0), _) => Boot::Fresh,
-            (_, true) => Boot::Replaced,
-            (_, false) => Boot::Restarted,
+        // A process whose cluster has not joined has not started, so no life of it has stored anything.
+        entry.replaced &= !is_awaited;
+        let boot = match (entry.life == Life(0) || is_awaited, entry.replaced) {
+            (true, _) => Boot::Fresh,
+            (false, true) => Boot::Replaced,
+            (false, false) => Boot::Restarted,
         };
         entry.life = entry.life.next();
         entry.state = LifeState::Launched;

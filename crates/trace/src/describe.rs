@@ -184,6 +184,7 @@ impl Display for Predicate<'_> {
                 let verb = if life.0 > 1 { "restarts" } else { "starts" };
                 write!(f, "{verb} ({life})")?;
                 match boot {
+                    Boot::Fresh if is_detailed && life.0 > 1 => f.write_str(" before its cluster joined"),
                     Boot::Restarted if is_detailed => f.write_str(" with its old storage"),
                     Boot::Replaced if is_detailed => f.write_str(" with an empty storage"),
                     Boot::Fresh | Boot::Restarted | Boot::Replaced => Ok(()),

@@ -14,6 +14,7 @@ mod chart_upgraded;
 mod cluster_lost;
 mod cluster_lost_beyond_recovery;
 mod cluster_lost_storage_kept;
+mod clusters_join_and_leave;
 mod clusters_lost_together;
 mod command_line;
 mod contained;
@@ -23,6 +24,7 @@ mod definition_weakened;
 mod doctor;
 mod federation_deleted;
 mod finalizer_stuck;
+mod guest_leaves;
 mod hostile_neighbour;
 mod lease_stolen;
 mod link_change_live;
@@ -83,6 +85,8 @@ const SCENARIOS: &[Scenario] = scenarios! {
         contained,
         stealing_cluster_lost,
         cck_cluster_lost,
+        clusters_join_and_leave,
+        guest_leaves,
         record_kept,
         supervisor_killed,
         federation_deleted,

@@ -326,11 +326,17 @@ impl Report<'_> {
             Phase::Rejected => Phase::Pending,
             phase => phase,
         };
-        let failed = [ClusterState::Failed, ClusterState::Unrecoverable].map(|it| word(&it));
-        let stands = |it: &&ClusterStatus| it.state.as_ref().is_none_or(|it| !failed.contains(it));
-        let ready = self.status.clusters.iter().filter(stands);
-        let ready = ready.filter(|it| it.up >= it.nodes && it.pods >= it.nodes);
-        self.status.clusters_ready = Some(format!("{}/{}", ready.count(), self.status.clusters.len()));
+        let is_in = |cluster: &ClusterStatus, states: [ClusterState; 2]| {
+            cluster.state.as_ref().is_some_and(|state| states.iter().any(|it| word(it) == *state))
+        };
+        let mut present = self.status.clusters.clone();
+        present.retain(|it| !is_in(it, [ClusterState::Awaited, ClusterState::Left]));
+        let is_ready = |it: &&ClusterStatus| {
+            let has_failed = is_in(it, [ClusterState::Failed, ClusterState::Unrecoverable]);
+            !has_failed && it.up >= it.nodes && it.pods >= it.nodes
+        };
+        let ready = present.iter().filter(is_ready).count();
+        self.status.clusters_ready = Some(format!("{ready}/{}", present.len()));
     }
 
     /// Reports the supervisor's status.

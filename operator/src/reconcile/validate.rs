@@ -70,14 +70,6 @@ pub fn check(federation: &Federation) -> Result<(), Refusal> {
     if !problems.is_empty() {
         return Err(Refusal { message: described(&problems) });
     }
-    // Pods are created only once, at the start.
-    if let Some(place) = federation.spec.clusters.iter().position(|it| !it.is_permanent()) {
-        let message = format!(
-            "spec.clusters[{place}]: clusters cannot join or leave on Kubernetes (omit joinsAfter and leavesAfter, \
-             or run the file with `--backend local` or `--backend simulate`)"
-        );
-        return Err(Refusal { message });
-    }
     Ok(())
 }
 
@@ -152,7 +144,7 @@ mod tests {
     fn every_process_of_a_sample_has_a_pod() {
         for sample in samples::SAMPLES {
             let federation = faultline_api::parse(sample.name, sample.text.as_bytes()).expect("it is valid");
-            let Ok(validated) = validate(&federation) else { continue };
+            let validated = validate(&federation).expect("every sample can be run");
             let places =
                 validated.groups.iter().flat_map(|group| (0..group.nodes).map(|it| group.process(it)));
             let mut places: Vec<String> = places.collect();
@@ -161,26 +153,6 @@ mod tests {
             awaited.sort_unstable();
             assert_eq!(places, awaited, "{}", sample.name);
         }
-    }
-
-    #[test]
-    fn pods_neither_join_nor_leave() {
-        let mut federation = quickstart();
-        federation.spec.application = serde_json::from_value(serde_json::json!({
-            "synthetic": { "traffic": { "exact": { "duration": "30s", "messages": [] } } }
-        }))
-        .expect("it is an application");
-        let faultline_api::resource::ProtocolSpec::Hc3i(hc3i) = &mut federation.spec.protocol else {
-            panic!("the quick start runs HC3I")
-        };
-        hc3i.replicate_to = Some(ReplicateTo::SharedStorage);
-        assert!(validate(&federation).is_ok());
-        federation.spec.clusters[1].leaves_after = Some("10s".parse().unwrap());
-        let message = validate(&federation).unwrap_err().message;
-        assert!(
-            message.starts_with("spec.clusters[1]: clusters cannot join or leave on Kubernetes"),
-            "{message}"
-        );
     }
 
     #[test]

@@ -192,13 +192,13 @@ pub struct ClusterSpec {
     /// Time at which the cluster joins, counted from the start of the application. No process sends to it before then.
     /// Under `cck`, other processes run its partitions until then. Default: it is part of the federation from the start.
     /// Requires `hc3i` and `synthetic` traffic with a duration, or a program of tasks under `cck`, `tic`, `sel`,
-    /// `satin` or `none`.
+    /// `satin` or `none`. On Kubernetes, the cluster's pods are created at the start, and its processes wait in them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_after: Option<Duration>,
     /// Computing time after which the cluster leaves. No process sends to it afterwards. Once no recovery can need
     /// anything from it, its processes end and its storage is released. Under `cck`, the time counts from the start of
-    /// the application, and the cluster leaves once its partitions have moved to other processes. Default: it stays
-    /// until the end.
+    /// the application, and the cluster leaves once its partitions have moved to other processes. On Kubernetes, its
+    /// pods stay until the run ends. Default: it stays until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_after: Option<Duration>,
     /// Speed at which the nodes run tasks, in percent: divides the modelled time of a task. Default 100. Only for

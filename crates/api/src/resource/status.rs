@@ -32,7 +32,8 @@ pub struct FederationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub protocol: Option<String>,
-    /// Clusters whose processes are all up, out of the total: `1/2`.
+    /// Clusters whose processes are all up, out of the total: `1/2`. A cluster that has not joined or has left does not
+    /// count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub clusters_ready: Option<String>,
@@ -119,9 +120,10 @@ pub struct ClusterStatus {
     pub pods: u32,
     /// Number of processes that are up, as far as the supervisor knows.
     pub up: u32,
-    /// Current state of the cluster.
+    /// Current state of the cluster. `awaited`: the cluster has not joined, and its processes wait. `left`: the cluster
+    /// has left, and its processes have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("enum" = ["starting", "running", "failed", "finished", "unrecoverable"]))]
+    #[schemars(extend("enum" = ["starting", "awaited", "running", "failed", "finished", "unrecoverable", "left"]))]
     pub state: Option<String>,
     /// Number of committed checkpoints.
     pub checkpoints: u32,

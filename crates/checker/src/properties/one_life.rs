@@ -1,6 +1,7 @@
 //! At most one life of a process acts at a time: lives are numbered in ascending order, a life starts only after the
 //! previous one has ended (fencing) and its end was detected, a life whose storage was lost starts as replaced, and
-//! only lives that were started report facts. If all processes read the same clock, the last fact of a life also
+//! only lives that were started report facts. (A process whose cluster has not joined reports no facts. It has stored
+//! nothing, so its next life may start fresh.) If all processes read the same clock, the last fact of a life also
 //! precedes the start of the next, and no process sends or receives anything before the application starts: until then,
 //! a protocol may be unable to survive a failure.
 
@@ -40,7 +41,13 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             Fact::LifeStarted { boot, .. } => Some(boot),
             _ => None,
         };
-        if end.is_some_and(|end| end.is_storage_lost) && boot != Some(Boot::Replaced) {
+        let mut earlier = history.trace.streams.range((process, Life(0))..=(process, older));
+        let is_known_lost = match boot {
+            Some(Boot::Replaced) => true,
+            Some(Boot::Fresh) => earlier.all(|(_, stream)| stream.is_empty()),
+            Some(Boot::Restarted) | None => false,
+        };
+        if end.is_some_and(|end| end.is_storage_lost) && !is_known_lost {
             finding.violated([word(started)], Breach::StartedOnLostStorage { process, life: newer });
         }
         let last = history.trace.streams.get(&(process, older)).and_then(|stream| stream.last());
@@ -130,6 +137,23 @@ mod tests {
         run.supervisor(Fact::Detected { process, life: Life(2) });
         start(&mut run, 3);
         finds!(check_alone(check, &run), Breach::StartedOnLostStorage { life: Life(3), .. });
+    }
+
+    #[test]
+    fn only_a_process_without_facts_may_start_fresh_after_its_storage_was_lost() {
+        let restarted_fresh = |has_acted: bool| {
+            let mut run = Run::new(&[&[0], &[1]]);
+            if has_acted {
+                run.send(0, 1);
+            }
+            let (process, by) = (p(0), EndedBy::StorageLost);
+            run.supervisor(Fact::Failed { process, life: Life(1), storage: StorageFate::Lost, by });
+            run.supervisor(Fact::Detected { process, life: Life(1) });
+            run.supervisor(Fact::LifeStarted { process, life: Life(2), boot: Boot::Fresh });
+            check_alone(check, &run)
+        };
+        assert_eq!(restarted_fresh(false).violation_count(), 0, "its cluster has not joined");
+        finds!(restarted_fresh(true), Breach::StartedOnLostStorage { life: Life(2), .. });
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
-    use faultline_core::{Fact, Life, ProcessId};
+    use faultline_core::{ClusterId, Fact, Life, ProcessId};
 
     #[test]
     fn an_end_that_the_supervisor_only_detected_is_unplanned() {
@@ -30,5 +30,16 @@ mod tests {
         run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(1) });
         let reason = check_alone(check, &run).open.expect("the supervisor did not order this end");
         assert!(matches!(reason, Gap::EndedUnexpectedly { process: ProcessId(1), .. }), "{reason:?}");
+    }
+
+    #[test]
+    fn a_process_whose_cluster_has_not_joined_cannot_fail() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(1) });
+        assert!(check_alone(check, &run).open.is_some(), "the cluster may have been there from the start");
+        run.supervisor(Fact::Joined(ClusterId(1)));
+        assert_eq!((check_alone(check, &run).instances, check_alone(check, &run).open), (0, None));
+        run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(2) });
+        assert!(check_alone(check, &run).open.is_some(), "the cluster has joined");
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Packet;
 use faultline_core::{
-    Action, Claim, Fact, FactKind, Image, ImageName, Incarnation, Life, Machine, Out, ProcessId, Snapshot, To,
+    Action, Claim, Fact, FactKind, Image, ImageName, Incarnation, Machine, Out, ProcessId, Snapshot, To,
 };
 
 use super::protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol, RerunOptions};
@@ -122,8 +122,8 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
     }
 
     fn is_restored_after_failure(&self, partition: ProcessId) -> bool {
-        let Inner { me, life, running, .. } = &*self.inner;
-        partition == *me && (*life > Life(1) || running.contains_key(me))
+        let Inner { me, membership, running, .. } = &*self.inner;
+        partition == *me && (membership.member(*me).lives() > 1 || running.contains_key(me))
     }
 
     fn cede(&mut self, partition: ProcessId, epoch: Incarnation) {

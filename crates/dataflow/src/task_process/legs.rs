@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use faultline_core::process::Packet;
-use faultline_core::{Action, Life, MessageId, Out, Payload, ProcessId, Role, Theft, TheftStep, Time, To};
+use faultline_core::{Action, MessageId, Out, Payload, ProcessId, Role, Theft, TheftStep, Time, To};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -68,7 +68,7 @@ impl<P: TaskProtocol, G: Program> Inner<P, G> {
     /// Returns whether a process has failed, as far as this process knows.
     fn has_seen_a_failure(&self) -> bool {
         let mut ranks = self.membership.with_role(Role::RANK).map(|it| self.membership.member(it));
-        ranks.any(|it| it.gone || it.life > Life(1) || it.life == Life(1) && !it.up)
+        ranks.any(|it| it.gone || it.lives() > 1 || it.lives() == 1 && !it.up)
     }
 
     fn asked(&mut self, theft: Theft, out: &mut Out<TaskProcess<P, G>>) {

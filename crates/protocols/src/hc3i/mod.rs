@@ -41,7 +41,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Boot, ClusterId, Counters, Footprint, Gauges, GroupId, Host, ImageName, Incarnation, Input, Life,
+    Boot, ClusterId, Counters, Footprint, Gauges, GroupId, Host, ImageName, Incarnation, Input,
     LifeStart, Membership, MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises,
     Protocol, ProtocolTypes, Role, Scope, Sn, Time, To, Vectors,
 };
@@ -221,12 +221,12 @@ impl Protocol for Hc3i {
     }
 
     fn start(start: LifeStart<Config>, now: Time, host: &mut ProtocolHost) -> Self {
-        let LifeStart { me, life, boot, membership, config, record, .. } = start;
+        let LifeStart { me, boot, membership, config, record, .. } = start;
         let is_rank = membership.member(me).role == Role::RANK;
         let cluster = Scope::Cluster.group_of(&membership, me);
         let members = if is_rank { Scope::Cluster.members(&membership, cluster) } else { Arc::from([]) };
         let clusters = Scope::Cluster.groups(&membership);
-        let first_life = life == Life(1);
+        let first_life = boot == Boot::Fresh;
         let coordinates = members.first() == Some(&me);
         let mut this = Hc3i {
             me,

@@ -53,7 +53,7 @@ impl Hc3i {
         let (mut lives, mut down) = (0, 0);
         for &member in self.members.iter() {
             let member = self.membership.member(member);
-            lives += u64::from(member.life.0);
+            lives += u64::from(member.lives());
             down += u64::from(!member.up);
         }
         if lives + down > self.epoch.lives {

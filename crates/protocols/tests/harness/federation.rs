@@ -588,6 +588,7 @@ fn first_membership(clusters: &[u32], extra: Vec<Role>) -> Membership {
             up: true,
             started: false,
             gone: false,
+            idle_lives: 0,
         });
         ProcessId(id)
     };

@@ -216,6 +216,10 @@ impl PlaceBackend for Remote {
         });
     }
 
+    fn never_started(&mut self, process: ProcessId, life: Life) {
+        self.shared.complete(process, |it, _| *it == life);
+    }
+
     /// Agents perform orders in the order in which they receive them, so there is no need to await the response.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
         if self.hosts(process, life) {

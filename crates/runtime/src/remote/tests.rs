@@ -192,6 +192,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
         up: false,
         started: false,
         gone: false,
+        idle_lives: 0,
     };
     let fault = Fault::Crash { process: ProcessId(SILENT), storage: StorageFate::Kept, returns: true };
     let planned = PlannedFault { no: FaultNo(0), trigger: Trigger::At(Time::ZERO + PLANNED), fault };

@@ -374,6 +374,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
         for (process, life) in supervisor.newest() {
             self.places.recall(process, life, memory.wiped.contains(&process));
+            self.note_unless_started(process, life);
         }
         if memory.outcome.is_none() {
             let now = self.clock.now();
@@ -518,10 +519,18 @@ impl<P: PlaceBackend> Host<'_, P> {
             HostEvent::Lost { process, life, storage, by } => {
                 // This closes the connection, which ends the process if it still runs.
                 self.nodes.remove(&(process, life));
+                self.note_unless_started(process, life);
                 self.release_halted();
                 vec![Report::Lost { process, life, storage, by }]
             }
             HostEvent::Said { process, life, message } => self.said(at, process, life, message),
+        }
+    }
+
+    /// Informs the place of a life that has ended if the process had not started: it starts with its first membership.
+    fn note_unless_started(&mut self, process: ProcessId, life: Life) {
+        if self.membership.member(process).life < life {
+            self.places.never_started(process, life);
         }
     }
 

@@ -46,6 +46,11 @@ impl Incidents {
         }
     }
 
+    /// Records that a process joins with its cluster. It had not started before, so it has nothing to recover.
+    pub(super) fn joined(&mut self, process: ProcessId) {
+        self.failed.remove(&process);
+    }
+
     /// Records a heartbeat of a life.
     pub(super) fn heard(&mut self, at: Time, process: ProcessId, life: Life) {
         self.heard.insert((process, life), at);

@@ -223,6 +223,7 @@ mod tests {
             up: false,
             started: false,
             gone: false,
+            idle_lives: 0,
         };
         let cluster = |process| Cluster::new([ProcessId(process)].into());
         let membership = Membership {

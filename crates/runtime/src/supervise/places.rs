@@ -93,6 +93,12 @@ pub(crate) trait PlaceBackend {
         let _ = (process, newest, wiped);
     }
 
+    /// Records that a life ended before the process started: it has reported no facts. A backend that does not transfer
+    /// facts need not implement this method.
+    fn never_started(&mut self, process: ProcessId, life: Life) {
+        let _ = (process, life);
+    }
+
     /// Pauses or resumes a hosted life. Later orders to the life take effect afterwards. Reports the time of
     /// a pause as [`HostEvent::Stopped`].
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;

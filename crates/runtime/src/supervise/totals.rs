@@ -98,6 +98,10 @@ impl Totals {
                     fault.is_injected = true;
                 }
             }),
+            Fact::Joined(cluster) => {
+                let processes = (0..).map(ProcessId).zip(&self.clusters);
+                processes.filter(|(_, of)| *of == cluster).for_each(|(it, _)| self.incidents.joined(it));
+            }
             // The last heartbeat may be older.
             Fact::Finished(_) => {
                 if let Some(gauges) = self.gauges.get_mut(&process) {

@@ -213,6 +213,7 @@ impl Federation {
             up: false,
             started: false,
             gone: false,
+            idle_lives: 0,
         };
         for (cluster, &size) in (0..).zip(&self.clusters) {
             let first = members.len() as u32;

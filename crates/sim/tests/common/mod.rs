@@ -29,6 +29,7 @@ pub(crate) fn membership(clusters: &[usize]) -> Membership {
             up: false,
             started: false,
             gone: false,
+            idle_lives: 0,
         }));
     }
     Membership { version: MembershipVersion(0), members: members.into(), clusters: each.into() }

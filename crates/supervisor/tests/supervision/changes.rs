@@ -30,6 +30,7 @@ impl TestDriver {
             up: false,
             started: false,
             gone: false,
+            idle_lives: 0,
         };
         let cluster = |process| Cluster::new([process].into());
         let membership = Membership {

@@ -33,6 +33,7 @@ fn membership() -> Membership {
         up: false,
         started: false,
         gone: false,
+        idle_lives: 0,
     };
     let cluster = |processes: &[ProcessId]| Cluster::new(processes.into());
     Membership {

@@ -45,6 +45,7 @@ impl TestDriver {
             up: false,
             started: false,
             gone: false,
+            idle_lives: 0,
         };
         let guest = Cluster { processes: GUESTS.into(), presence };
         let membership = Membership {
@@ -132,10 +133,41 @@ fn a_cluster_with_a_failed_process_joins_once_it_is_up_again() {
     driver.report(Report::Exited { process: GUESTS[1], life: Life(1) });
     assert_eq!(announced(&driver.pass(JOINS + 30)), None, "the cluster has not been announced yet");
     let orders = driver.pass(JOINS + 50);
-    let launched = Order::Launch { process: GUESTS[1], life: Life(2), boot: Boot::Restarted };
+    let launched = Order::Launch { process: GUESTS[1], life: Life(2), boot: Boot::Fresh };
     assert!(orders.contains(&launched), "{orders:?}");
     driver.report(Report::Registered { process: GUESTS[1], life: Life(2) });
     assert_eq!(announced(&driver.pass(JOINS + 51)), Some((vec![true, true, true], Presence::Present)));
+}
+
+#[test]
+fn a_process_whose_place_is_lost_before_it_joins_has_lost_nothing() {
+    let mut driver = TestDriver::begun(Vec::new());
+    let lost = |life, storage, by| Report::Lost { process: GUESTS[1], life, storage, by };
+    driver.report(lost(Life(1), StorageFate::Kept, EndedBy::PlaceLost));
+    driver.pass(60);
+    driver.report(lost(Life(2), StorageFate::Lost, EndedBy::StorageLost));
+    let launched = Order::Launch { process: GUESTS[1], life: Life(3), boot: Boot::Fresh };
+    let orders = driver.pass(120);
+    assert!(orders.contains(&launched), "{orders:?}");
+    assert_eq!(announced(&orders), None, "it was not a member");
+    driver.report(Report::Registered { process: GUESTS[1], life: Life(3) });
+    assert_eq!(announced(&driver.pass(JOINS)), Some((vec![true, true, true], Presence::Present)));
+    // Its storage is only needed from now on.
+    driver.report(Report::Exited { process: GUESTS[1], life: Life(3) });
+    let launched = Order::Launch { process: GUESTS[1], life: Life(4), boot: Boot::Restarted };
+    assert!(driver.pass(JOINS + 60).contains(&launched));
+}
+
+#[test]
+fn the_status_contains_the_presence_of_each_cluster() {
+    let mut driver = TestDriver::begun(Vec::new());
+    let presence = |driver: &TestDriver| driver.supervisor.status().clusters[1].presence;
+    assert_eq!(presence(&driver), Presence::Awaited);
+    driver.pass(JOINS);
+    assert_eq!(presence(&driver), Presence::Present);
+    GUESTS.into_iter().for_each(|it| driver.finish(it));
+    driver.release();
+    assert_eq!(presence(&driver), Presence::Left);
 }
 
 #[test]

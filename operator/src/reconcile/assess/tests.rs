@@ -167,6 +167,32 @@ fn a_cluster_that_has_failed_is_not_ready_though_its_pods_run() {
 }
 
 #[test]
+fn a_cluster_that_has_not_joined_or_has_left_needs_its_pods_but_is_not_counted_as_ready() {
+    let status = |state, up| {
+        let rennes = ClusterReport { name: "rennes".into(), up, state, ..ClusterReport::default() };
+        let state = supervision::ClusterState::Running;
+        let paris = ClusterReport { name: "paris".into(), up: 3, state, ..ClusterReport::default() };
+        let said = RunStatus {
+            phase: RunPhase::Running,
+            clusters: vec![paris, rennes],
+            ..RunStatus::default()
+        };
+        let mut observed = running(said);
+        let (status, new_events) = look(&mut observed, &accepted(None), 1);
+        assert_eq!(reasons(&new_events), ["PodsReady"], "its processes need not be up");
+        observed.pods.remove("quickstart-rennes-0");
+        let without_pod = look(&mut observed, &accepted(None), 2).0;
+        assert_eq!(condition_of(&without_pod, condition::PODS_READY).reason, "Starting");
+        assert_eq!(without_pod.phase, Phase::Running);
+        (status.clusters_ready.unwrap(), without_pod.clusters_ready.unwrap())
+    };
+    let counts = |ready: &str, without_pod: &str| (ready.to_owned(), without_pod.to_owned());
+    assert_eq!(status(supervision::ClusterState::Awaited, 0), counts("1/1", "1/1"));
+    assert_eq!(status(supervision::ClusterState::Running, 3), counts("2/2", "1/2"));
+    assert_eq!(status(supervision::ClusterState::Left, 0), counts("1/1", "1/1"));
+}
+
+#[test]
 fn a_pod_whose_shaper_does_not_run_is_not_ready_but_stays_a_place() {
     let mut observed = running(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
     let name = "quickstart-paris-0";

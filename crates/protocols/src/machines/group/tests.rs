@@ -100,6 +100,7 @@ impl Federation {
             up: true,
             started: true,
             gone: false,
+            idle_lives: 0,
         };
         let membership = Membership {
             version: MembershipVersion(1),

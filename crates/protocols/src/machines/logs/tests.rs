@@ -159,6 +159,7 @@ fn view(peer: u32) -> View {
         up: true,
         started: true,
         gone: false,
+        idle_lives: 0,
     };
     let membership = Membership {
         version: MembershipVersion(u64::from(peer)),

@@ -237,6 +237,7 @@ pub(crate) fn membership(clusters: &[usize]) -> Membership {
             up: true,
             started: false,
             gone: false,
+            idle_lives: 0,
         }));
         Cluster::new(processes.into())
     });
