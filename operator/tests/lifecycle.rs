@@ -604,7 +604,11 @@ async fn the_pods_of_clusters_that_join_and_leave_exist_throughout_the_run() {
     world.look().await.unwrap();
     world.look().await.unwrap();
     world.make_pods();
-    assert_eq!(world.server.paths(&format!("{PODS}/")).len(), 13, "four clusters and the supervisor");
+    assert_eq!(
+        world.server.paths(&format!("{PODS}/")).len(),
+        14,
+        "with those of the supervisor and the recovery process"
+    );
     world.look().await.unwrap();
     let cluster = |name: &str, state, up| ClusterReport {
         name: name.into(),
@@ -625,9 +629,11 @@ async fn the_pods_of_clusters_that_join_and_leave_exist_throughout_the_run() {
             ];
         });
     };
-    let replicas = || ["rennes", "nancy"].map(|it| {
-        world.server.get(&format!("{SETS}/quickstart-{it}")).unwrap()["spec"]["replicas"].clone()
-    });
+    let replicas = || {
+        ["rennes", "nancy"].map(|it| {
+            world.server.get(&format!("{SETS}/quickstart-{it}")).unwrap()["spec"]["replicas"].clone()
+        })
+    };
     for (rennes, nancy, ready) in [
         (ClusterState::Running, ClusterState::Awaited, "3/3"),
         (ClusterState::Running, ClusterState::Running, "4/4"),
@@ -646,7 +652,7 @@ async fn the_pods_of_clusters_that_join_and_leave_exist_throughout_the_run() {
         world.make_pods();
         world.look().await.unwrap();
         assert_eq!(world.condition("PodsReady"), "True AllRunning");
-        assert_eq!(world.supervisor.places.lock().unwrap().last().unwrap().places.len(), 12);
+        assert_eq!(world.supervisor.places.lock().unwrap().last().unwrap().places.len(), 13);
     }
     let path = format!("{SETS}/quickstart-rennes");
     let mut set = world.server.get(&path).unwrap();

@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{
-    ApplicationSpec, FederationStatus, Kubernetes, Synthetic, Traffic, Volume,
-};
+use faultline_api::resource::{ApplicationSpec, FederationStatus, Kubernetes, Synthetic, Traffic, Volume};
 use faultline_e2e::{Failure, TestNamespace};
 
 const NAME: &str = "guest";

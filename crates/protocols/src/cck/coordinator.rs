@@ -104,7 +104,8 @@ impl Coordinator {
         }
         self.membership = membership;
         let others = || (0..).map(ProcessId).zip(self.membership.members.iter()).filter(|it| it.0 != self.me);
-        let lives = others().map(|(_, it)| u64::from(it.lives().max(1)) + u64::from(it.gone)).sum::<u64>() + 1;
+        let lives =
+            others().map(|(_, it)| u64::from(it.lives().max(1)) + u64::from(it.gone)).sum::<u64>() + 1;
         if lives != self.lives {
             self.lives = lives;
             self.activity = Activity::Waiting;

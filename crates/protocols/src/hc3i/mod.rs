@@ -41,9 +41,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Boot, ClusterId, Counters, Footprint, Gauges, GroupId, Host, ImageName, Incarnation, Input,
-    LifeStart, Membership, MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises,
-    Protocol, ProtocolTypes, Role, Scope, Sn, Time, To, Vectors,
+    Boot, ClusterId, Counters, Footprint, Gauges, GroupId, Host, ImageName, Incarnation, Input, LifeStart,
+    Membership, MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol,
+    ProtocolTypes, Role, Scope, Sn, Time, To, Vectors,
 };
 
 use crate::machines::Received;

@@ -172,11 +172,8 @@ fn a_cluster_that_has_not_joined_or_has_left_needs_its_pods_but_is_not_counted_a
         let rennes = ClusterReport { name: "rennes".into(), up, state, ..ClusterReport::default() };
         let state = supervision::ClusterState::Running;
         let paris = ClusterReport { name: "paris".into(), up: 3, state, ..ClusterReport::default() };
-        let said = RunStatus {
-            phase: RunPhase::Running,
-            clusters: vec![paris, rennes],
-            ..RunStatus::default()
-        };
+        let said =
+            RunStatus { phase: RunPhase::Running, clusters: vec![paris, rennes], ..RunStatus::default() };
         let mut observed = running(said);
         let (status, new_events) = look(&mut observed, &accepted(None), 1);
         assert_eq!(reasons(&new_events), ["PodsReady"], "its processes need not be up");
