@@ -23,7 +23,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         let ApplicationSpec::Jacobi(jacobi) = &mut spec.application else {
             panic!("the sample runs `jacobi`");
         };
-        jacobi.iterations = 1000;
+        jacobi.iterations = Some(1000);
         spec.deadline = "150s".parse().ok();
     })
     .await?;
