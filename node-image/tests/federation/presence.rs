@@ -1,6 +1,6 @@
 //! Clusters that join and leave: their agents are there for the whole run, and their processes for a part of it.
 
-use faultline_api::supervision::{ClusterReport, ClusterState, Place, RunPhase, RunStatus};
+use faultline_api::supervision::{ClusterReport, ClusterState, Places, RunPhase, RunStatus};
 use faultline_core::{Fact, Life, ProcessId};
 use faultline_trace::Bundle;
 use nix::sys::signal::{Signal, kill};
@@ -111,22 +111,25 @@ fn is(name: &str, state: ClusterState) -> impl Fn(&RunStatus) -> bool {
     move |it| it.clusters.iter().any(|it| it.name == name && it.state == state)
 }
 
+/// Returns the places of the agents. An agent that replaces another has another UID.
+fn places(setting: &Setting, generation: u64) -> Places {
+    let mut places = setting.places(generation);
+    places.places.iter_mut().for_each(|it| it.uid.clone_from(&it.address));
+    places
+}
+
 /// Ends the agent of a process with a signal, and starts another with an empty directory, as if the pod had been
 /// replaced.
 fn replace_agent(setting: &mut Setting, process: &str, signal: Signal, generation: u64) {
     assert!(setting.status().clusters.iter().all(|it| !process.starts_with(&it.name) || it.up == 0));
     let key = setting.key_of(process);
     let data = setting.dir.path().join(format!("{process}-{generation}"));
-    let mut places = setting.places(generation);
-    let index = places.places.iter().position(|it| it.process == process).expect("the process has an agent");
+    let index = setting.agents.iter().position(|it| it.0 == process).expect("the process has an agent");
     let old = &mut setting.agents[index].1;
     kill(Pid::from_raw(old.child.id() as i32), signal).unwrap();
     old.child.wait().unwrap();
-    let replacement = Program::agent(&data, &key);
-    let address = replacement.address.to_string();
-    setting.agents[index].1 = replacement;
-    places.places[index] = Place { process: process.into(), uid: format!("{process}-{generation}"), address };
-    assert_eq!(setting.put(&places), 200);
+    setting.agents[index].1 = Program::agent(&data, &key);
+    assert_eq!(setting.put(&places(setting, generation)), 200);
     setting.wait("the agent is connected", |it| it.missing.is_empty());
 }
 
@@ -141,7 +144,7 @@ fn recorded(setting: &Setting, process: &str) -> (Vec<Life>, usize) {
 #[test]
 fn the_loss_of_a_place_does_not_count_before_its_cluster_joins_and_after_it_has_left() {
     let mut setting = Setting::start(ELASTIC, &PROCESSES);
-    setting.put(&setting.places(1));
+    setting.put(&places(&setting, 1));
     let status = setting.wait("nancy is awaited", is("nancy", ClusterState::Awaited));
     assert_eq!((status.phase, cluster(&status, "nancy").up), (RunPhase::Running, 0));
     replace_agent(&mut setting, "nancy-1", Signal::SIGKILL, 2);
@@ -219,7 +222,7 @@ fn clusters_join_and_leave_though_the_supervisor_restarts_and_the_run_is_paused(
 #[test]
 fn a_guest_joins_and_leaves_although_its_place_moves_before_it_joins() {
     let mut setting = Setting::start(GUEST, RANKS);
-    setting.put(&setting.places(1));
+    setting.put(&places(&setting, 1));
     setting.wait("nancy is awaited", is("nancy", ClusterState::Awaited));
     replace_agent(&mut setting, "nancy-0", Signal::SIGTERM, 2);
     let joined = setting.wait("nancy joins", is("nancy", ClusterState::Running));
@@ -236,7 +239,7 @@ fn a_guest_joins_and_leaves_although_its_place_moves_before_it_joins() {
 fn under_every_protocol_for_stealing_a_place_lost_before_its_cluster_joins_is_no_failure() {
     for protocol in ["none: {}", "satin: {}", "sel: { tau: 500ms, replicateTo: otherCluster }"] {
         let mut setting = Setting::start(&stealing(protocol), RANKS);
-        setting.put(&setting.places(1));
+        setting.put(&places(&setting, 1));
         setting.wait("nancy is awaited", is("nancy", ClusterState::Awaited));
         replace_agent(&mut setting, "nancy-1", Signal::SIGKILL, 2);
         let status = setting.judged();
