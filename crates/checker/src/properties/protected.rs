@@ -9,15 +9,20 @@
 //! A process that fails permanently or leaves restores no part and sends none, so neither its own parts nor its copies
 //! of others' parts are expected. Other processes may replace it as a holder, but do not become holders instead of a
 //! process that stays. When a cluster joins, replicas may move to it; afterwards, a holder is expected to have an
-//! owner's part again only if it held the newest one that the owner had committed since.
+//! owner's part again only if it held the newest one that the owner had committed, if this part was saved after the
+//! join, and if all replicas of the owner's later parts do not become durable at other processes. The last condition is
+//! necessary because an owner learns of a join later than the supervisor, and because its program may move to a process
+//! that chooses other holders.
 //!
 //! This property is judged if all processes read one clock.
+
+use std::collections::BTreeSet;
 
 use faultline_core::fault::StorageFault;
 use faultline_core::{Claim, Fault, ProcessId, Time};
 
 use crate::finding::{Breach, Findings};
-use faultline_history::{Checkpoint, Group, History, StoredCopy};
+use faultline_history::{Checkpoint, CheckpointName, Group, History, StoredCopy};
 
 /// Adds the violations to the finding of `durableBeforeCommit`.
 pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
@@ -50,7 +55,8 @@ pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
 }
 
 /// Returns whether `holder` held a part that had been committed before `lost`. If a cluster has joined before `by`, this
-/// must be the newest such part, and its commit must follow the join.
+/// must be the newest such part, it must have been saved after the join, and no other processes may have replaced the
+/// holder since.
 fn held(
     history: &History<'_>,
     group: &Group<'_>,
@@ -60,14 +66,33 @@ fn held(
     by: Time,
 ) -> bool {
     let joined = history.supervision.joined.iter().map(|it| it.0).filter(|at| *at <= by).max();
-    let committed = |it: &Checkpoint<'_>| it.commits.iter().map(|it| it.time).filter(|at| *at < lost).min();
-    let mut all = group.checkpoints.values().filter_map(|it| Some((it, committed(it)?)));
+    let is_committed = |it: &Checkpoint<'_>| it.commits.iter().any(|it| it.time < lost);
+    let mut all = group.checkpoints.iter().filter(|(_, it)| is_committed(it));
     let has_copy =
         |it: &Checkpoint<'_>| it.parts[place].copies.iter().any(|it| it.holder == holder && it.time < lost);
     match joined {
-        None => all.any(|(it, _)| has_copy(it)),
-        Some(joined) => all.next_back().is_some_and(|(it, at)| joined < at && has_copy(it)),
+        None => all.any(|(_, it)| has_copy(it)),
+        Some(joined) => all.next_back().is_some_and(|(name, it)| {
+            let saved = it.parts[place].witness.map(|(_, at)| history.time(at));
+            saved.is_some_and(|at| joined < at) && has_copy(it) && !is_replaced(history, group, place, holder, *name)
+        }),
     }
+}
+
+/// Returns whether other processes have all copies of a part newer than `name`: the owner's, and every replica.
+fn is_replaced(
+    history: &History<'_>,
+    group: &Group<'_>,
+    place: usize,
+    holder: ProcessId,
+    name: CheckpointName,
+) -> bool {
+    let Some(replicas) = history.context.copies.map(|it| it.replicas as usize) else { return false };
+    let newer = group.checkpoints.iter().filter(|it| name < *it.0);
+    newer.map(|(_, it)| &it.parts[place].copies).any(|copies| {
+        let others: BTreeSet<_> = copies.iter().map(|it| it.holder).filter(|it| *it != holder).collect();
+        others.len() > replicas
+    })
 }
 
 /// Returns whether a part of an owner can still be sent to `holder` by the time `by`: the owner's storage was never
@@ -105,6 +130,7 @@ mod tests {
     use crate::finding::Breach;
     use crate::testing::{Run, check_alone, finds};
     use faultline_core::{ClusterId, Fact, Span};
+    use faultline_trace::manifest::{Copies, ReplicaHolders};
 
     /// p1 holds p0's part, and loses its storage.
     fn run() -> Run {
@@ -234,22 +260,81 @@ mod tests {
             run.context.common_clock = true;
             run.durable(1, run.image(0, 0, 1));
             run.commit_all(0, &[0]);
-            run.wait(Span(1));
-            run.supervisor(Fact::Joined(ClusterId(2)));
-            run.wait(Span(1));
+            join(&mut run);
             if commits_later {
                 to.into_iter().for_each(|it| run.durable(it, run.image(0, 0, 2)));
                 run.commit_all(0, &[0]);
                 run.wait(Span(1));
             }
-            run.kill(1, true);
-            run.wait(Span(1));
-            run.claim(1, Claim::Protected);
-            let found = check_alone(durable_before_commit::check, &run).wrong();
-            found.iter().filter(|it| matches!(it, Breach::ProtectedWithoutCopy { .. })).count()
+            lose_holder(&mut run);
+            without_copy(&mut run)
         };
         assert_eq!(found(false, None), 0, "p0 has committed nothing since the join");
         assert_eq!(found(true, Some(2)), 0, "p2 has become the holder");
         assert_eq!(found(true, Some(1)), 1, "p1 is still the holder");
+    }
+
+    /// Cluster 2 joins.
+    fn join(run: &mut Run) {
+        run.wait(Span(1));
+        run.supervisor(Fact::Joined(ClusterId(2)));
+        run.wait(Span(1));
+    }
+
+    /// p1 loses its storage.
+    fn lose_holder(run: &mut Run) {
+        run.kill(1, true);
+        run.wait(Span(1));
+    }
+
+    /// Lets p1 claim that it is protected, and returns how many replicas it lacks.
+    fn without_copy(run: &mut Run) -> usize {
+        run.claim(1, Claim::Protected);
+        let found = check_alone(durable_before_commit::check, run).wrong();
+        found.iter().filter(|it| matches!(it, Breach::ProtectedWithoutCopy { .. })).count()
+    }
+
+    #[test]
+    fn a_part_saved_before_a_join_may_be_committed_after_it() {
+        let found = |joins_before: bool| {
+            let mut run = Run::new(&[&[0], &[1], &[2]]);
+            run.context.common_clock = true;
+            if joins_before {
+                join(&mut run);
+            }
+            let (name, witness) = (run.image(0, 0, 1), run.witness(0));
+            run.state(0, Fact::Saved(Box::new((name, witness, 0))));
+            run.durable(1, name);
+            if !joins_before {
+                join(&mut run);
+            }
+            run.commit_all(0, &[0]);
+            run.wait(Span(1));
+            lose_holder(&mut run);
+            without_copy(&mut run)
+        };
+        assert_eq!((found(true), found(false)), (1, 0));
+    }
+
+    /// p0 saves a part at p1 before it learns that cluster 2 has joined.
+    #[test]
+    fn processes_that_have_replaced_a_holder_must_have_all_replicas() {
+        let found = |holders: &[u32]| {
+            let mut run = Run::new(&[&[0], &[1], &[2], &[3]]);
+            run.context.common_clock = true;
+            run.context.copies = Some(Copies { replicas: 2, kept_by: ReplicaHolders::OtherCluster });
+            join(&mut run);
+            let keep = |run: &mut Run, holders: &[u32], sn| {
+                holders.iter().for_each(|it| run.durable(*it, run.image(0, 0, sn)));
+                run.commit_all(0, &[0]);
+                run.wait(Span(1));
+            };
+            keep(&mut run, &[1, 3], 1);
+            lose_holder(&mut run);
+            keep(&mut run, holders, 2);
+            without_copy(&mut run)
+        };
+        assert_eq!(found(&[2, 3]), 0);
+        assert_eq!(found(&[3]), 1, "a replica is missing");
     }
 }
