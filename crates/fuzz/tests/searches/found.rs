@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use faultline_checker::Verdict;
+use faultline_core::{Claim, Fact};
 use faultline_fuzz::{Scenario, run};
 
 #[test]
@@ -19,5 +20,22 @@ fn fixed_scenarios_stay_clean() {
         let seed = federation.spec.seed.expect("a scenario has a seed");
         let trial = run(Scenario { seed, federation, defect: None }).unwrap();
         assert_ne!(trial.judgement.verdict, Verdict::Fail, "{name}: {:?}", trial.judgement.reasons);
+    }
+}
+
+/// A process and one of its holders lose their storage one after the other. The holder asks the process for its part
+/// before the process has got the part back from the other holder.
+#[test]
+fn a_holder_is_refilled_by_an_owner_that_lost_its_storage_under_every_protocol() {
+    let text = include_str!("../found/owner-lost-its-storage-before-a-listing.yaml");
+    for protocol in ["hydee", "spbc", "fullLogging", "pessimisticLogging", "independent"] {
+        let text = text.replace("hydee:", &format!("{protocol}:"));
+        let federation =
+            faultline_api::parse(protocol, text.as_bytes()).unwrap_or_else(|_| panic!("{protocol}"));
+        let trial = run(Scenario { seed: 1, federation, defect: None }).unwrap();
+        assert_eq!(trial.judgement.verdict, Verdict::Pass, "{protocol}: {:?}", trial.judgement.reasons);
+        let protected = |it: &Fact| matches!(it, Fact::Claim(claim) if **claim == Claim::Protected);
+        let facts = trial.trace.streams.values().flatten();
+        assert_eq!(facts.filter(|it| protected(&it.1)).count(), 2, "{protocol}");
     }
 }

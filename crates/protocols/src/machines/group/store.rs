@@ -38,8 +38,8 @@ pub(crate) struct Store<P: Grouped> {
     holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
     secures: Vec<(ProcessId, ImageName)>,
     reads: Reads<ProcessId>,
-    /// Images requested from their owners. Once such an image is durable here, older ones are removed if the
-    /// incarnation of the owner's group is given.
+    /// Images requested from their owners. If the owner announced the image as the part to hold, the incarnation of the
+    /// owner's group is given, and older images are removed once the part is durable here.
     wanted: BTreeMap<ImageName, Option<Incarnation>>,
     refill: Refill,
     rules: Rules,
@@ -227,6 +227,9 @@ impl<P: Grouped> Store<P> {
         for receiver in readers.into_iter().filter(|&it| it != self.me) {
             match image {
                 Some(image) => host.send_image(receiver, image.clone()),
+                // An owner that has lost its storage may get its part back, and then announces it again. If it
+                // refused the part now, a holder that lost its storage as well would report it as complete.
+                None if name.is_part() && name.owner == self.me && self.refill.lacks_own() => {}
                 None => answers.push((receiver, GroupMessage::Refused(name))),
             }
         }
@@ -277,7 +280,8 @@ impl<P: Grouped> Store<P> {
     }
 
     /// Handles an owner's announcement of the part that should be held for it, under this incarnation of its group:
-    /// requests the part if it is not durable here, and otherwise removes older ones.
+    /// requests the part if it is not durable here, and otherwise removes older ones. Stops waiting for parts that the
+    /// owner announced before.
     pub(crate) fn hold(
         &mut self,
         owner: ProcessId,
@@ -290,6 +294,11 @@ impl<P: Grouped> Store<P> {
             return;
         }
         self.refill.owner_reported(owner);
+        self.wanted.retain(|it, since| {
+            let is_older =
+                |since| (since, Some(Checkpoint::from(*it))) < (incarnation, name.map(Checkpoint::from));
+            it.owner != owner || !since.is_some_and(is_older)
+        });
         match name {
             Some(name) if !self.here.contains_key(&name) => {
                 self.wanted.insert(name, Some(incarnation));
@@ -311,7 +320,7 @@ impl<P: Grouped> Store<P> {
         } else if self.here.contains_key(&name) {
             host.control(To::One(owner), GroupMessage::Stored(name).into());
         } else {
-            self.wanted.entry(name).or_insert(None);
+            self.wanted.insert(name, None);
             if !self.is_write_pending(name) {
                 host.control(To::One(owner), GroupMessage::Fetch(name).into());
             }
@@ -358,14 +367,14 @@ impl<P: Grouped> Store<P> {
         self.writes.forget_refused(is_older);
     }
 
-    /// Handles an owner's answer that it does not have an image that this process should hold.
+    /// Handles an owner's answer that it does not have an image that this process should hold. A part that needs this
+    /// image is dropped, but remains wanted until the owner announces the part again, or a later one.
     pub(crate) fn refused(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         self.wanted.remove(&name);
         let lacks_it = |image: &ImageOf<P>| self.lacking(image).any(|it| it == name);
         let hopeless = self.pending.iter().filter(|(_, (image, _))| lacks_it(image)).map(|(&part, _)| part);
         for part in Vec::from_iter(hopeless) {
             self.pending.remove(&part);
-            self.wanted.remove(&part);
         }
         self.report_when_complete(host);
     }

@@ -281,3 +281,45 @@ fn losing_a_part_and_its_replica_is_reported_as_unrecoverable() {
     let expected = Claim::Unrecoverable { group: GroupId(0), missing };
     assert!(federation.claims.contains(&expected), "{:?}", federation.claims);
 }
+
+/// The processes that `host` was told to send a refusal.
+fn refused(host: &Actions) -> Vec<ProcessId> {
+    let refusal = |act: &Act| match act {
+        Act::Message(to, GroupMessage::Refused(_)) => Some(*to),
+        _ => None,
+    };
+    host.acts.iter().filter_map(refusal).collect()
+}
+
+/// A holder asks a new life of the owner for its part, because the announcement of the previous life had to wait for
+/// the listing of the holder's storage.
+#[test]
+fn an_owner_refuses_a_part_unless_it_may_get_it_back() {
+    let federation = Federation::new();
+    for (boot, expected) in [(Boot::Replaced, Vec::new()), (Boot::Restarted, Vec::from([ALL[1]]))] {
+        let mut owner = federation.begin_life(ALL[0], boot);
+        let name = testing::name(0, 1);
+        let mut host = Actions::default();
+        owner.handle(ALL[1], GroupMessage::Fetch(name), &mut host);
+        owner.read(name, None, &mut host);
+        assert_eq!(refused(&host), expected, "{boot:?}");
+    }
+}
+
+#[test]
+fn a_holder_waits_for_the_part_that_its_owner_announced_last() {
+    let federation = Federation::new();
+    let mut holder = federation.begin_life(ALL[1], Boot::Replaced);
+    let mut host = Actions::default();
+    holder.store.has_own(&mut host);
+    let announce = |holder: &mut Group<Plain>, incarnation, sn, host: &mut Actions| {
+        let name = Some(testing::name(0, sn));
+        holder.handle(ALL[0], GroupMessage::Hold { incarnation: Incarnation(incarnation), name }, host);
+    };
+    announce(&mut holder, 0, 3, &mut host);
+    announce(&mut holder, 1, 2, &mut host);
+    assert!(host.claims.is_empty(), "the storage lacks the part");
+    holder.image_arrived(ALL[0], testing::image(0, 2), &mut host);
+    holder.persisted(testing::name(0, 2), &mut host);
+    assert_eq!(host.claims, [Claim::Protected], "the owner has undone the newer part");
+}
