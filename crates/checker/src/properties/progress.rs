@@ -19,7 +19,7 @@ use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
 use super::stalled;
 use crate::finding::{Breach, Findings, Round};
 use crate::judgement::Property;
-use faultline_history::{Group, GroupId, History};
+use faultline_history::{Claimed, Group, GroupId, History};
 
 /// The time that any recovery may take, regardless of the links.
 const LEAST: Span = Span::from_secs(10);
@@ -85,6 +85,13 @@ fn begun(history: &History<'_>) -> BTreeMap<ProcessId, Rounds> {
                 _ => {}
             }
         }
+    }
+    // In a planned program, only failed processes restore a state. A checkpoint is requested once all recoveries have
+    // ended.
+    let is_request = |it: &&Claimed<'_>| matches!(it.claim, Claim::CheckpointRequested { .. });
+    let requested = history.claims.iter().filter(is_request).map(|it| it.time).max();
+    if let Some(requested) = requested.filter(|_| history.planned.is_some()) {
+        all.values_mut().for_each(|it| it.recovery = it.recovery.filter(|begun| requested <= *begun));
     }
     all
 }
@@ -156,6 +163,7 @@ impl Judge<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::planned::Partitions;
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
@@ -199,6 +207,27 @@ mod tests {
         let mut run = run();
         move_on(&mut run, 58);
         assert!(matches!(wrong(&run), Some(Breach::RoundNotEnded { round: Round::Recovery, .. })));
+    }
+
+    #[test]
+    fn a_process_that_keeps_its_state_has_recovered_once_a_checkpoint_is_requested() {
+        let found = |is_requested: bool| {
+            let mut run = Partitions::promising(2, &[Promise::Progress]);
+            run.0.context.common_clock = true;
+            run.0.context.outcome = Some(Outcome::Deadline);
+            run.0.context.end = Time::ZERO + Span::from_secs(60);
+            run.0.supervisor(Fact::Begun);
+            run.0.claim(0, Claim::RecoveryStarted { lives: 2, round: 0 });
+            run.0.wait(Span::from_secs(1));
+            if is_requested {
+                let position = run.0.position(1);
+                let attempt = faultline_core::Attempt(1);
+                run.0.claim(1, Claim::CheckpointRequested { position, attempt, forced: false });
+            }
+            let found = check_alone(check, &run.0).wrong();
+            found.iter().any(|it| matches!(it, Breach::RoundNotEnded { round: Round::Recovery, .. }))
+        };
+        assert_eq!((found(false), found(true)), (true, false));
     }
 
     #[test]

@@ -74,7 +74,9 @@ fn held(
         None => all.any(|(_, it)| has_copy(it)),
         Some(joined) => all.next_back().is_some_and(|(name, it)| {
             let saved = it.parts[place].witness.map(|(_, at)| history.time(at));
-            saved.is_some_and(|at| joined < at) && has_copy(it) && !is_replaced(history, group, place, holder, *name)
+            saved.is_some_and(|at| joined < at)
+                && has_copy(it)
+                && !is_replaced(history, group, place, holder, *name)
         }),
     }
 }

@@ -130,6 +130,7 @@ impl PartitionProtocol for Cck {
             Promise::Checkpoints,
             Promise::Containment,
             Promise::Repetition,
+            Promise::Progress,
         ]);
         // Values in memory need no re-execution, and no fact states which values these are.
         let promises = match config.rerun.from_memory {
