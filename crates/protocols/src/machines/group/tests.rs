@@ -19,13 +19,24 @@ struct Plain;
 
 impl ProtocolTypes for Plain {
     type Control = GroupMessage;
-    type Head = ();
+    /// The companion of a part.
+    type Head = Option<ImageName>;
     type Saved = ();
 }
 
-impl Grouped for Plain {}
+impl Grouped for Plain {
+    fn companions(_: ProcessId, companion: &Option<ImageName>) -> Vec<ImageName> {
+        companion.iter().copied().collect()
+    }
+}
 
-type Part = Arc<Image<(), ()>>;
+type Part = Arc<Image<Option<ImageName>, ()>>;
+
+/// Returns `owner`'s part of checkpoint `sn`, without content.
+fn image(owner: u32, sn: u32, companion: Option<ImageName>) -> Part {
+    let Image { name, snapshot, .. } = (*testing::image(owner, sn)).clone();
+    Arc::new(Image { name, head: Arc::new(companion), saved: Arc::default(), snapshot })
+}
 
 /// An action of a process that the test has to carry out.
 #[derive(Debug)]
@@ -140,7 +151,7 @@ impl Federation {
         for owner in ALL {
             for at in [owner, ProcessId((owner.0 + 1) % 3)] {
                 if !without.contains(&(owner, at)) {
-                    let image = testing::image(owner.0, sn);
+                    let image = image(owner.0, sn, None);
                     self.storages[at.index()].insert(image.name, image.clone());
                     let mut host = Actions::default();
                     self.groups[at.index()].store.writes.write(image.clone(), &mut host);
@@ -306,20 +317,44 @@ fn an_owner_refuses_a_part_unless_it_may_get_it_back() {
     }
 }
 
+/// Returns p1 after it has lost its storage and restored its own part. It lacks the part of p0.
+fn refilled_holder(host: &mut Actions) -> Group<Plain> {
+    let mut holder = Federation::new().begin_life(ALL[1], Boot::Replaced);
+    holder.store.has_own(host);
+    holder
+}
+
+fn announce(to: &mut Group<Plain>, incarnation: u32, sn: u32, host: &mut Actions) {
+    let name = Some(testing::name(0, sn));
+    to.handle(ALL[0], GroupMessage::Hold { incarnation: Incarnation(incarnation), name }, host);
+}
+
+fn receive(holder: &mut Group<Plain>, sn: u32, host: &mut Actions) {
+    holder.image_arrived(ALL[0], image(0, sn, None), host);
+    holder.persisted(testing::name(0, sn), host);
+}
+
 #[test]
 fn a_holder_waits_for_the_part_that_its_owner_announced_last() {
-    let federation = Federation::new();
-    let mut holder = federation.begin_life(ALL[1], Boot::Replaced);
     let mut host = Actions::default();
-    holder.store.has_own(&mut host);
-    let announce = |holder: &mut Group<Plain>, incarnation, sn, host: &mut Actions| {
-        let name = Some(testing::name(0, sn));
-        holder.handle(ALL[0], GroupMessage::Hold { incarnation: Incarnation(incarnation), name }, host);
-    };
+    let mut holder = refilled_holder(&mut host);
     announce(&mut holder, 0, 3, &mut host);
     announce(&mut holder, 1, 2, &mut host);
     assert!(host.claims.is_empty(), "the storage lacks the part");
-    holder.image_arrived(ALL[0], testing::image(0, 2), &mut host);
-    holder.persisted(testing::name(0, 2), &mut host);
+    receive(&mut holder, 2, &mut host);
     assert_eq!(host.claims, [Claim::Protected], "the owner has undone the newer part");
+}
+
+#[test]
+fn a_holder_lacks_a_part_whose_companion_was_refused() {
+    let mut host = Actions::default();
+    let mut holder = refilled_holder(&mut host);
+    announce(&mut holder, 0, 1, &mut host);
+    let companion = ImageName { sn: Sn(0), ..testing::name(0, 1) };
+    holder.image_arrived(ALL[0], image(0, 1, Some(companion)), &mut host);
+    holder.handle(ALL[0], GroupMessage::Refused(companion), &mut host);
+    assert!(host.claims.is_empty(), "the owner may still get the companion back");
+    announce(&mut holder, 0, 2, &mut host);
+    receive(&mut holder, 2, &mut host);
+    assert_eq!(host.claims, [Claim::Protected]);
 }
