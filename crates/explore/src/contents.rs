@@ -1,4 +1,7 @@
 //! The contents of the states of processes and of steps. Only the computation of a new effect needs them.
+//!
+//! The contents of a process take up several kilobytes, so the search drops those that it probably does not need again.
+//! If it does, they are computed again from the state of the process and the event that first led to them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +18,7 @@ use crate::tables::{Body, Effect, LocalEntry, LocalEvent, Processes, Tables};
 /// The processes of one type.
 pub(crate) struct Contents<N: Hosted> {
     config: Arc<N::Config>,
-    /// States of processes by number.
+    /// States of processes by number, except those that were dropped.
     locals: Mutex<HashMap<u32, Local<N>>>,
     /// Packets and jobs by the number of their step.
     steps: Mutex<HashMap<u32, StepContent<N>>>,
@@ -31,8 +34,8 @@ impl<N: Hosted> Contents<N> {
         Contents { config, locals: Mutex::default(), steps: Mutex::default() }
     }
 
-    /// Returns the number of a state of a process.
-    fn number(&self, local: Local<N>, tables: &Tables) -> u32 {
+    /// Returns the number of a state of a process, to which an event in the state `origin` led.
+    fn number(&self, local: Local<N>, origin: Option<(u32, LocalEvent)>, tables: &Tables) -> u32 {
         let number = tables.locals.intern(local.key, || LocalEntry {
             life: local.life,
             lives: local.lives(),
@@ -41,10 +44,31 @@ impl<N: Hosted> Contents<N> {
             has_finished: local.has_finished,
             facts_key: local.facts_key,
             view: local.view.clone(),
+            origin,
             effects: Chains::new(),
         });
         locked(&self.locals).entry(number).or_insert(local);
         number
+    }
+
+    /// Returns the contents of the state of a process. If they were dropped, repeats the events that led to them.
+    fn local(&self, number: u32, tables: &Tables) -> Local<N> {
+        let (mut origin, mut events) = (number, Vec::new());
+        let mut local = loop {
+            if let Some(local) = locked(&self.locals).get(&origin) {
+                break local.clone();
+            }
+            let (before, event) = tables.locals.get(origin).origin.expect("first states are never dropped");
+            events.push(event);
+            origin = before;
+        };
+        if !events.is_empty() {
+            for event in events.into_iter().rev() {
+                local = local.handle(&self.config, self.event(event, tables)).local;
+            }
+            locked(&self.locals).insert(number, local.clone());
+        }
+        local
     }
 
     /// Returns the number of the step that a process requests.
@@ -96,12 +120,12 @@ impl<N: Hosted> Processes for Contents<N> {
     }
 
     fn create(&self, me: ProcessId, view: Arc<Membership>, tables: &Tables) -> u32 {
-        self.number(Local::new(me, view), tables)
+        self.number(Local::new(me, view), None, tables)
     }
 
-    fn handle(&self, local: u32, event: LocalEvent, tables: &Tables) -> Effect {
+    fn handle(&self, number: u32, event: LocalEvent, tables: &Tables) -> Effect {
         let happening = self.event(event, tables);
-        let local = locked(&self.locals).get(&local).cloned().expect("the contents of all states are kept");
+        let local = self.local(number, tables);
         let Reaction { local, requests, facts, ends } = local.handle(&self.config, happening);
         let life = (local.me, local.life);
         let requests = requests.into_iter().map(|it| self.request(life, it, tables));
@@ -111,10 +135,20 @@ impl<N: Hosted> Processes for Contents<N> {
         };
         Effect {
             requests: requests.chain(detection).collect(),
-            local: self.number(local, tables),
+            local: self.number(local, Some((number, event)), tables),
             facts: facts.into(),
             ends: ends.map(Box::new),
         }
+    }
+
+    fn contents(&self) -> usize {
+        locked(&self.locals).len()
+    }
+
+    fn retain(&self, is_needed: &dyn Fn(u32) -> bool) {
+        let mut locals = locked(&self.locals);
+        locals.retain(|it, _| is_needed(*it));
+        locals.shrink_to_fit();
     }
 
     fn packet(&self, step: u32) -> String {

@@ -83,18 +83,11 @@ impl Action {
 
 #[cfg(test)]
 mod tests {
-    use faultline_api::resource::Family;
-    use faultline_catalog::{
-        Hosted, MessagesSetup, MessagesVisitor, Setup, Visitor, with_valid_messages, with_valid_program,
-    };
-    use faultline_core::Protocol;
-
     use super::*;
     use crate::bounds::{Bounds, Storage};
-    use crate::contents::Contents;
-    use crate::federation::{federation, names};
+    use crate::federation::names;
     use crate::key::Key;
-    use crate::program::{Program, Rank};
+    use crate::subject::Subject;
 
     const BOUNDS: Bounds = Bounds {
         crashes: 2,
@@ -107,33 +100,11 @@ mod tests {
     /// The number of states that are visited in each federation.
     const STATES: usize = 300;
 
-    struct Pairs;
-
-    impl MessagesVisitor for Pairs {
-        type Output = [usize; 2];
-
-        fn visit<P>(self, setup: MessagesSetup<P>) -> [usize; 2]
-        where
-            P: Protocol + Send + Sync + 'static,
-            P::Config: Send + Sync,
-        {
-            pairs(&setup.hosting::<Rank>("0>1,1>0".parse::<Program>().unwrap()))
-        }
-    }
-
-    impl Visitor for Pairs {
-        type Output = [usize; 2];
-
-        fn visit<N: Hosted>(self, setup: Setup<N>) -> [usize; 2] {
-            pairs(&setup)
-        }
-    }
-
     /// Performs all pairs of choices in both orders, in states along pseudo-random runs. Returns the numbers of independent
     /// pairs and of all pairs.
-    fn pairs<N: Hosted>(setup: &Setup<N>) -> [usize; 2] {
-        let tables = Tables::new(Contents::<N>::new(setup.process.clone()));
-        let begun = || State::begun(setup.membership.clone(), &BOUNDS, &tables, &mut ());
+    fn pairs(subject: &Subject) -> [usize; 2] {
+        let tables = subject.tables();
+        let begun = || subject.begun(&BOUNDS, &tables, &mut ());
         let (mut state, mut choices, mut counts) = (begun(), Choices::default(), [0, 0]);
         for number in 0..STATES {
             state.find_choices(&BOUNDS, &tables, &mut choices);
@@ -179,11 +150,7 @@ mod tests {
     #[test]
     fn both_orders_of_independent_choices_lead_to_the_same_state() {
         for protocol in names() {
-            let federation = federation(protocol, 3, 1).unwrap();
-            let [independent, all] = match federation.spec.application.family() {
-                Family::Messages => with_valid_messages(&federation, Some(0), None, Pairs).unwrap(),
-                Family::Tasks => with_valid_program(&federation, Some(0), None, Pairs).unwrap(),
-            };
+            let [independent, all] = pairs(&Subject::small(protocol, 3, "0>1,1>0"));
             assert!(independent * 10 > all, "{protocol}: {independent} of {all}");
         }
     }

@@ -34,6 +34,11 @@ impl<T> Interned<T> {
         })
     }
 
+    /// Returns the number of values.
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     pub(crate) fn get(&self, number: u32) -> &T {
         let (segment, place) = place(number as usize);
         let value = self.segments[segment].get().and_then(|it| it[place].get());

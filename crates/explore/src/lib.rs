@@ -11,6 +11,7 @@
 //! | `bounds` | the bounds of an exploration |
 //! | `federation` | the federation: its clusters, and its protocol with its options |
 //! | `program` | the application: a few messages in a fixed order |
+//! | `subject` | a federation that is ready to be explored |
 //! | `local` | one process with its storage, and its reactions to events |
 //! | `contents` | the processes of one type, and the packets and jobs of their steps |
 //! | `tables` | all states of processes and of the supervisor, all steps, and their effects, by number |
@@ -34,18 +35,13 @@ mod program;
 mod replay;
 mod search;
 mod state;
+mod subject;
 mod tables;
 
 use std::num::NonZero;
 
 use faultline_api::Federation;
-use faultline_api::resource::Family;
-use faultline_catalog::{
-    Defect, Hosted, MessagesSetup, MessagesVisitor, Setup, SetupError, Visitor, with_valid_messages,
-    with_valid_program,
-};
-use faultline_core::Protocol;
-use rayon::ThreadPoolBuilder;
+use faultline_catalog::{Defect, SetupError};
 
 pub use bounds::{Bounds, Storage};
 pub use federation::{Unexplored, federation, names};
@@ -53,11 +49,9 @@ pub use program::{InvalidProgram, Program, Rank};
 pub use replay::Counterexample;
 pub use search::SearchExtent;
 
-use contents::Contents;
 use replay::Replay;
 use search::{End, Search};
-use state::State;
-use tables::Tables;
+use subject::Subject;
 
 /// The result of an exploration.
 #[derive(Clone, Debug)]
@@ -101,64 +95,15 @@ pub fn explore(
     jobs: NonZero<usize>,
     progress: &mut dyn FnMut(&SearchExtent) -> bool,
 ) -> Result<Exploration, SetupError> {
-    let explorer = Explorer { federation, program, bounds, jobs, progress };
-    match federation.spec.application.family() {
-        Family::Messages => with_valid_messages(federation, Some(0), defect, explorer),
-        Family::Tasks => with_valid_program(federation, Some(0), defect, explorer),
-    }
-}
-
-struct Explorer<'a> {
-    federation: &'a Federation,
-    program: &'a Program,
-    bounds: Bounds,
-    jobs: NonZero<usize>,
-    progress: &'a mut dyn FnMut(&SearchExtent) -> bool,
-}
-
-impl MessagesVisitor for Explorer<'_> {
-    type Output = Exploration;
-
-    fn visit<P>(self, setup: MessagesSetup<P>) -> Exploration
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        let program = self.program.clone();
-        self.search(&setup.hosting::<Rank>(program))
-    }
-}
-
-/// Explores processes that run the federation's own program.
-impl Visitor for Explorer<'_> {
-    type Output = Exploration;
-
-    fn visit<N: Hosted>(self, setup: Setup<N>) -> Exploration {
-        self.search(&setup)
-    }
-}
-
-impl Explorer<'_> {
-    fn search<N: Hosted>(self, setup: &Setup<N>) -> Exploration {
-        let tables = Tables::new(Contents::<N>::new(setup.process.clone()));
-        let first = State::begun(setup.membership.clone(), &self.bounds, &tables, &mut ());
-        let replay = Replay::new(self.federation, setup, self.bounds);
-        let mut extent = SearchExtent::default();
-        let mut search = Search {
-            bounds: self.bounds,
-            // If overtakings are limited, hardly any steps are independent (docs/explore.md).
-            is_reduced: self.bounds.overtakings.is_none(),
-            tables,
-            threads: ThreadPoolBuilder::new().num_threads(self.jobs.get()).build().expect("threads start"),
-            judge: &|tables, path| replay.judge(tables, path),
-            progress: self.progress,
-        };
-        let end = match search.run(&first, &mut extent) {
-            End::Exhausted => Ending::Exhausted,
-            End::Stopped => Ending::Stopped,
-            End::Interrupted => Ending::Interrupted,
-            End::Found(path) => Ending::Found(Box::new(replay.perform(&search.tables, &path, true))),
-        };
-        Exploration { extent, end }
-    }
+    let subject = Subject::new(federation, program, defect)?;
+    let replay = Replay::new(&subject, bounds);
+    let judge = |tables: &_, path: &[_]| replay.judge(tables, path);
+    let mut search = Search::new(&subject, bounds, jobs.get(), &judge, progress);
+    let end = match search.run() {
+        End::Exhausted => Ending::Exhausted,
+        End::Stopped => Ending::Stopped,
+        End::Interrupted => Ending::Interrupted,
+        End::Found(path) => Ending::Found(Box::new(replay.perform(&search.tables, &path, true))),
+    };
+    Ok(Exploration { extent: search.extent, end })
 }

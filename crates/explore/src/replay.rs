@@ -1,19 +1,15 @@
 //! The facts of one run, and its judgement.
 
-use std::time::UNIX_EPOCH;
-
-use faultline_api::Federation;
 use faultline_api::resource::Family;
-use faultline_catalog::{Hosted, Setup, manifest};
 use faultline_checker::{Context, Judgement, Property, Verdict, judge};
 use faultline_core::fault::Outcome;
-use faultline_core::{Fact, FactNo, Life, Membership, ProcessId, Span, Time};
-use faultline_trace::manifest::BackendKind;
+use faultline_core::{Fact, FactNo, Life, ProcessId, Span, Time};
 use faultline_trace::{Manifest, Record, Sink, Trace};
 
 use crate::bounds::Bounds;
 use crate::search::Run;
-use crate::state::{Choice, Choices, State, Witness};
+use crate::state::{Choice, Choices, Witness};
+use crate::subject::Subject;
 use crate::tables::Tables;
 
 /// A complete run with its judgement.
@@ -67,26 +63,18 @@ const FOREVER: Span = Span::from_secs(10_000_000);
 const STUCK: &str = "nothing is pending, and not all ranks have finished";
 
 /// Repeats runs of an exploration, and judges them.
-pub(crate) struct Replay {
-    membership: Membership,
+pub(crate) struct Replay<'a> {
+    subject: &'a Subject,
     bounds: Bounds,
-    manifest: Manifest,
     must_end: bool,
 }
 
-impl Replay {
-    pub(crate) fn new<N: Hosted>(federation: &Federation, setup: &Setup<N>, bounds: Bounds) -> Replay {
-        let text = faultline_api::to_yaml(federation);
-        let mut manifest = manifest::draft(federation, &text, setup, BackendKind::Simulate, UNIX_EPOCH);
-        manifest.expected = manifest::expected(setup);
-        // Faults are choices of the exploration, not part of a plan.
-        manifest.plan = Vec::new();
-        // An exploration may delay any message without limit.
-        manifest.bounds.iter_mut().for_each(|it| it.delivered_within = None);
+impl Replay<'_> {
+    pub(crate) fn new(subject: &Subject, bounds: Bounds) -> Replay<'_> {
         // Protocols for programs of tasks promise no bound on the time of progress, but every run must end.
-        let must_end = federation.spec.application.family() == Family::Tasks
-            || Property::Progress.is_judged(&Context::from_manifest(&manifest));
-        Replay { membership: setup.membership.clone(), bounds, manifest, must_end }
+        let must_end = subject.family == Family::Tasks
+            || Property::Progress.is_judged(&Context::from_manifest(&subject.manifest));
+        Replay { subject, bounds, must_end }
     }
 
     /// Judges the run that these choices lead to.
@@ -103,7 +91,7 @@ impl Replay {
             steps: Vec::new(),
             outcome: None,
         };
-        let mut state = State::begun(self.membership.clone(), &self.bounds, tables, &mut collector);
+        let mut state = self.subject.begun(&self.bounds, tables, &mut collector);
         collector.steps.clear();
         let mut choices = Choices::default();
         for &choice in path {
@@ -129,7 +117,7 @@ impl Replay {
         let manifest = Manifest {
             outcome: Some(outcome),
             duration: collector.now.since(Time::ZERO),
-            ..self.manifest.clone()
+            ..self.subject.manifest.clone()
         };
         let silent: Vec<_> = collector.trace.started().collect();
         for life in silent {

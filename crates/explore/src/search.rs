@@ -7,13 +7,14 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use rayon::ThreadPool;
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::bounds::Bounds;
 use crate::independence::Action;
 use crate::key::{Key, Unhashed};
 use crate::state::{Choice, Choices, State};
+use crate::subject::Subject;
 use crate::tables::Tables;
 
 /// The number of states that are visited between two reports of progress.
@@ -74,17 +75,29 @@ pub(crate) enum Run {
 }
 
 pub(crate) struct Search<'a> {
-    pub(crate) bounds: Bounds,
+    subject: &'a Subject,
+    bounds: Bounds,
     /// Whether to omit steps that lead to visited states ([`independence`](crate::independence)). Requires that every
     /// order is explored.
     pub(crate) is_reduced: bool,
-    pub(crate) tables: Tables,
-    pub(crate) threads: ThreadPool,
+    /// The number of states of processes whose contents are kept, above which the search drops some.
+    pub(crate) most_contents: usize,
+    threads: ThreadPool,
     /// Judges the run that these choices lead to.
-    pub(crate) judge: &'a (dyn Fn(&Tables, &[Choice]) -> Run + Sync),
+    judge: &'a (dyn Fn(&Tables, &[Choice]) -> Run + Sync),
     /// Called regularly, and after each level. Returns whether to continue.
-    pub(crate) progress: &'a mut dyn FnMut(&SearchExtent) -> bool,
+    progress: &'a mut dyn FnMut(&SearchExtent) -> bool,
+    pub(crate) tables: Tables,
+    visited: Visited,
+    /// The completions of the runs that were judged.
+    judged: Keys,
+    /// For each state except the first, the step that led to it.
+    steps: Vec<Step>,
+    pub(crate) extent: SearchExtent,
 }
+
+/// See [`Search::most_contents`].
+const MOST_CONTENTS: usize = 20_000;
 
 /// States in order, as numbers of the tables.
 #[derive(Default)]
@@ -175,15 +188,38 @@ impl Visited {
     }
 }
 
-impl Search<'_> {
-    pub(crate) fn run(&mut self, first: &State, extent: &mut SearchExtent) -> End {
-        let mut visited = Visited(std::array::from_fn(|_| Keys::default()));
-        let mut judged = Keys::default();
-        // The first state has no step.
-        let mut steps: Vec<Step> = Vec::new();
+impl<'a> Search<'a> {
+    /// Prepares a search with `jobs` threads.
+    pub(crate) fn new(
+        subject: &'a Subject,
+        bounds: Bounds,
+        jobs: usize,
+        judge: &'a (dyn Fn(&Tables, &[Choice]) -> Run + Sync),
+        progress: &'a mut dyn FnMut(&SearchExtent) -> bool,
+    ) -> Search<'a> {
+        Search {
+            subject,
+            bounds,
+            // If overtakings are limited, hardly any steps are independent (docs/explore.md).
+            is_reduced: bounds.overtakings.is_none(),
+            most_contents: MOST_CONTENTS,
+            threads: ThreadPoolBuilder::new().num_threads(jobs).build().expect("threads start"),
+            judge,
+            progress,
+            tables: subject.tables(),
+            visited: Visited(std::array::from_fn(|_| Keys::default())),
+            judged: Keys::default(),
+            steps: Vec::new(),
+            extent: SearchExtent::default(),
+        }
+    }
+
+    /// Searches until it is clear how the search ends.
+    pub(crate) fn run(&mut self) -> End {
+        let first = self.subject.begun(&self.bounds, &self.tables, &mut ());
         let mut words = Vec::new();
-        visited.insert(first.key(&self.tables, &mut words));
-        extent.states += 1;
+        self.visited.insert(first.key(&self.tables, &mut words));
+        self.extent.states += 1;
         let (mut level, mut next) = (States::default(), States::default());
         words.clear();
         first.write(&mut words);
@@ -191,15 +227,16 @@ impl Search<'_> {
         // The number of the step to the first state of the level.
         let mut number = u32::MAX;
         for depth in 0.. {
-            extent.depth = extent.depth.max(depth);
-            if let Some(end) = self.judge(&level, number, &steps, &mut judged, extent) {
+            self.extent.depth = depth;
+            if let Some(end) = self.judge(&level, number) {
                 return end;
             }
-            let following = steps.len() as u32;
+            self.drop_contents(&level);
+            let following = self.steps.len() as u32;
             for start in (0..level.len()).step_by(BATCH) {
-                let batch = start..level.len().min(start + BATCH);
-                let chunks = self.follow(&level, batch, &visited);
-                let is_new = self.threads.install(|| visited.add(&chunks));
+                let chunks = self.follow(&level, start..level.len().min(start + BATCH));
+                let is_new = self.threads.install(|| self.visited.add(&chunks));
+                let Search { steps, extent, .. } = self;
                 for (chunk, is_new) in chunks.iter().zip(&is_new) {
                     extent.steps += chunk.steps;
                     for (place, (_, from, choice, is_bounded)) in chunk.reached.iter().enumerate() {
@@ -215,7 +252,7 @@ impl Search<'_> {
                         }
                     }
                 }
-                if !(self.progress)(extent) {
+                if !(self.progress)(&self.extent) {
                     return End::Interrupted;
                 }
             }
@@ -230,16 +267,9 @@ impl Search<'_> {
     }
 
     /// Judges the complete runs that end in the states of a level. Returns how the search ends, if it does.
-    fn judge(
-        &mut self,
-        level: &States,
-        number: u32,
-        steps: &[Step],
-        judged: &mut Keys,
-        extent: &mut SearchExtent,
-    ) -> Option<End> {
-        let tables = &self.tables;
-        let quiet: Vec<Vec<(u32, Key)>> = self.threads.install(|| {
+    fn judge(&mut self, level: &States, number: u32) -> Option<End> {
+        let Search { tables, threads, judge, judged, steps, extent, .. } = self;
+        let quiet: Vec<Vec<(u32, Key)>> = threads.install(|| {
             let quiet = chunks(0..level.len()).map(|chunk| {
                 let (mut state, mut choices, mut quiet) = (State::default(), Choices::default(), Vec::new());
                 for place in chunk {
@@ -255,9 +285,8 @@ impl Search<'_> {
         let new = quiet.into_iter().flatten().filter(|(_, completion)| judged.insert(*completion));
         let paths: Vec<Vec<Choice>> = new.map(|(number, _)| path(steps, number)).collect();
         for paths in paths.chunks(JUDGED) {
-            let judge = self.judge;
             let runs: Vec<Run> =
-                self.threads.install(|| paths.into_par_iter().map(|path| judge(tables, path)).collect());
+                threads.install(|| paths.into_par_iter().map(|path| judge(tables, path)).collect());
             for (run, path) in runs.into_iter().zip(paths) {
                 extent.runs += 1;
                 match run {
@@ -273,9 +302,23 @@ impl Search<'_> {
         None
     }
 
+    /// Once the contents of many processes are kept, drops those of processes in a state that does not occur in a level.
+    /// The effects that the search has not computed yet are usually those on the processes of the level.
+    fn drop_contents(&mut self, level: &States) {
+        if self.tables.contents() <= self.most_contents {
+            return;
+        }
+        let mut occurs = vec![false; self.tables.locals.len()];
+        for place in 0..level.len() {
+            State::locals(level.get(place).0).iter().for_each(|it| occurs[*it as usize] = true);
+        }
+        self.tables.retain(|it| occurs[it as usize]);
+        self.most_contents = self.most_contents.max(2 * self.tables.contents());
+    }
+
     /// Finds the states that follow some states of a level.
-    fn follow(&self, level: &States, batch: Range<usize>, visited: &Visited) -> Vec<Following> {
-        let Search { bounds, is_reduced, tables, threads, .. } = self;
+    fn follow(&self, level: &States, batch: Range<usize>) -> Vec<Following> {
+        let Search { bounds, is_reduced, threads, tables, visited, .. } = self;
         let limits = (bounds, *is_reduced);
         threads.install(|| chunks(batch).map(|it| follow(level, it, visited, limits, tables)).collect())
     }
@@ -345,23 +388,15 @@ fn path(steps: &[Step], mut place: u32) -> Vec<Choice> {
 
 #[cfg(test)]
 mod tests {
-    use std::any::Any;
     use std::collections::HashSet;
     use std::sync::Mutex;
 
     use faultline_api::resource::Family;
-    use faultline_catalog::{
-        Hosted, MessagesSetup, MessagesVisitor, Setup, Visitor, with_valid_messages, with_valid_program,
-    };
-    use faultline_core::{Protocol, Time};
-    use faultline_protocols::hc3i::Hc3i;
-    use rayon::ThreadPoolBuilder;
+    use faultline_core::Time;
 
     use super::*;
     use crate::bounds::Storage;
-    use crate::contents::Contents;
-    use crate::federation::{federation, names};
-    use crate::program::{Program, Rank};
+    use crate::federation::names;
 
     const BOUNDS: Bounds = Bounds {
         crashes: 1,
@@ -372,35 +407,19 @@ mod tests {
         states: 1_000_000,
     };
 
-    struct Runs;
-
-    impl MessagesVisitor for Runs {
-        /// The number of runs judged, of quiet states that differ in facts or deadlines, and of those that differ in
-        /// facts.
-        type Output = (u64, usize, usize);
-
-        fn visit<P>(self, setup: MessagesSetup<P>) -> Self::Output
-        where
-            P: Protocol + Send + Sync + 'static,
-            P::Config: Send + Sync,
-        {
-            // The search is compiled for this protocol alone.
-            let setup: Box<dyn Any> = Box::new(setup);
-            let setup = setup.downcast::<MessagesSetup<Hc3i>>().expect("the federation runs HC3I");
-            runs(&setup.hosting::<Rank>("0>1,1>0".parse::<Program>().unwrap()))
-        }
-    }
-
-    fn runs<N: Hosted>(setup: &Setup<N>) -> (u64, usize, usize) {
-        let tables = Tables::new(Contents::<N>::new(setup.process.clone()));
-        let first = State::begun(setup.membership.clone(), &BOUNDS, &tables, &mut ());
-        let (mut facts_key, mut quiet, mut words) = (HashSet::new(), HashSet::new(), Vec::new());
+    /// The rest of a run depends on the states of the processes, which may differ although the same facts were reported.
+    #[test]
+    fn quiet_states_with_the_same_facts_and_different_deadlines_are_both_judged() {
+        let subject = Subject::small("hc3i", 2, "0>1,1>0");
+        let tables = subject.tables();
+        let first = subject.begun(&BOUNDS, &tables, &mut ());
+        let (mut facts, mut quiet, mut words) = (HashSet::new(), HashSet::new(), Vec::new());
         let mut visited = HashSet::from([first.key(&tables, &mut words)]);
         let (mut rest, mut choices) = (vec![first], Choices::default());
         while let Some(state) = rest.pop() {
             if state.is_quiet(&tables, &mut choices) {
                 let deadlines: Vec<Option<Time>> = state.deadlines(&tables).collect();
-                facts_key.insert(state.facts_key(&tables));
+                facts.insert(state.facts_key(&tables));
                 quiet.insert((state.facts_key(&tables), (!state.has_ended()).then_some(deadlines)));
             }
             state.find_choices(&BOUNDS, &tables, &mut choices);
@@ -413,71 +432,47 @@ mod tests {
                 }
             }
         }
-        let mut extent = SearchExtent::default();
-        let first = State::begun(setup.membership.clone(), &BOUNDS, &tables, &mut ());
-        let (judge, progress) = (&|_: &_, _: &_| Run::Sound, &mut |_: &_| true);
-        let threads = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-        let mut search = Search { bounds: BOUNDS, is_reduced: false, tables, threads, judge, progress };
-        assert!(matches!(search.run(&first, &mut extent), End::Exhausted));
-        assert_eq!(extent.states, visited.len() as u64);
-        (extent.runs, quiet.len(), facts_key.len())
+        let progress = &mut |_: &_| true;
+        let mut search = Search::new(&subject, BOUNDS, 2, &|_, _| Run::Sound, progress);
+        assert!(matches!(search.run(), End::Exhausted));
+        let SearchExtent { states, runs, .. } = search.extent;
+        assert_eq!(states, visited.len() as u64);
+        assert!(quiet.len() > facts.len(), "{} {}", quiet.len(), facts.len());
+        assert!(runs >= quiet.len() as u64, "{runs} {}", quiet.len());
     }
 
-    /// The rest of a run depends on the states of the processes, which may differ although the same facts were reported.
-    #[test]
-    fn quiet_states_with_the_same_facts_and_different_deadlines_are_both_judged() {
-        let federation = federation("hc3i", 2, 1).unwrap();
-        let (judged, quiet, facts_key) = with_valid_messages(&federation, Some(0), None, Runs).unwrap();
-        assert!(quiet > facts_key, "{quiet} {facts_key}");
-        assert!(judged >= quiet as u64, "{judged} {quiet}");
+    /// The result of a search with one thread.
+    #[derive(Debug, PartialEq)]
+    struct Searched {
+        extent: SearchExtent,
+        /// The choices that lead to all complete runs.
+        paths: Vec<Choice>,
+        /// The keys of all states.
+        visited: HashSet<Key>,
     }
 
-    struct Reduced(Bounds);
-
-    impl MessagesVisitor for Reduced {
-        type Output = [(SearchExtent, Vec<Choice>); 2];
-
-        fn visit<P>(self, setup: MessagesSetup<P>) -> Self::Output
-        where
-            P: Protocol + Send + Sync + 'static,
-            P::Config: Send + Sync,
-        {
-            both(&setup.hosting::<Rank>("0>1".parse::<Program>().unwrap()), self.0)
-        }
-    }
-
-    impl Visitor for Reduced {
-        type Output = [(SearchExtent, Vec<Choice>); 2];
-
-        fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
-            both(&setup, self.0)
-        }
-    }
-
-    /// Searches without and with the reduction. Returns the extent, and the choices that lead to all complete runs.
-    fn both<N: Hosted>(setup: &Setup<N>, bounds: Bounds) -> [(SearchExtent, Vec<Choice>); 2] {
-        [false, true].map(|is_reduced| {
-            let tables = Tables::new(Contents::<N>::new(setup.process.clone()));
-            let first = State::begun(setup.membership.clone(), &bounds, &tables, &mut ());
-            let threads = ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-            let paths = Mutex::new(Vec::new());
-            let judge = &|_: &_, path: &[Choice]| {
-                paths.lock().unwrap().extend_from_slice(path);
-                Run::Sound
-            };
-            let mut extent = SearchExtent::default();
-            let mut search = Search { bounds, is_reduced, tables, threads, judge, progress: &mut |_| true };
-            search.run(&first, &mut extent);
-            (extent, paths.into_inner().unwrap())
-        })
+    /// Searches after a change of the search. Returns the result, and the number of contents that were kept.
+    fn searched(subject: &Subject, bounds: Bounds, change: impl FnOnce(&mut Search)) -> (Searched, usize) {
+        let paths = Mutex::new(Vec::new());
+        let judge = |_: &Tables, path: &[Choice]| {
+            paths.lock().unwrap().extend_from_slice(path);
+            Run::Sound
+        };
+        let progress = &mut |_: &_| true;
+        let mut search = Search::new(subject, bounds, 1, &judge, progress);
+        change(&mut search);
+        search.run();
+        let (extent, kept) = (search.extent, search.tables.contents());
+        let visited = search.visited.0.into_iter().flatten().collect();
+        (Searched { extent, paths: paths.into_inner().unwrap(), visited }, kept)
     }
 
     /// Every state is reached by the same run, so the search finds the same violations.
     #[test]
     fn the_reduction_omits_steps_and_changes_no_result() {
         for protocol in names() {
-            let federation = federation(protocol, 2, 1).unwrap();
-            let of_tasks = federation.spec.application.family() == Family::Tasks;
+            let subject = Subject::small(protocol, 2, "0>1");
+            let of_tasks = subject.family == Family::Tasks;
             let bounds = Bounds {
                 overtakings: None,
                 timers: u32::from(of_tasks),
@@ -486,17 +481,27 @@ mod tests {
                 states: 20_000,
                 ..BOUNDS
             };
-            let [(full, paths), (reduced, again)] = if of_tasks {
-                with_valid_program(&federation, Some(0), None, Reduced(bounds)).unwrap()
-            } else {
-                with_valid_messages(&federation, Some(0), None, Reduced(bounds)).unwrap()
-            };
-            println!("{protocol}: {full:?}, {} steps if reduced", reduced.steps);
-            assert!(reduced.steps < full.steps, "{protocol}");
-            assert_eq!(
-                (SearchExtent { steps: 0, ..reduced }, again),
-                (SearchExtent { steps: 0, ..full }, paths)
-            );
+            let (full, _) = searched(&subject, bounds, |it| it.is_reduced = false);
+            let (mut reduced, _) = searched(&subject, bounds, |it| assert!(it.is_reduced));
+            println!("{protocol}: {:?}, {} steps if reduced", full.extent, reduced.extent.steps);
+            assert!(reduced.extent.steps < full.extent.steps, "{protocol}");
+            reduced.extent.steps = full.extent.steps;
+            assert!(reduced == full, "{protocol}");
+        }
+    }
+
+    #[test]
+    fn dropped_contents_change_no_result() {
+        for protocol in names() {
+            let subject = Subject::small(protocol, 2, "0>1,1>0");
+            let bounds = Bounds { permanent: subject.family == Family::Tasks, states: 10_000, ..BOUNDS };
+            for bounds in [bounds, Bounds { overtakings: None, ..bounds }] {
+                let (kept, all) = searched(&subject, bounds, |it| it.most_contents = usize::MAX);
+                let (dropped, rest) = searched(&subject, bounds, |it| it.most_contents = 0);
+                println!("{protocol}: {:?}, {rest} of {all} contents remain", kept.extent);
+                assert!(rest < all, "{protocol}: {rest} of {all}");
+                assert!(dropped == kept, "{protocol}");
+            }
         }
     }
 }

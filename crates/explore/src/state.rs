@@ -164,6 +164,14 @@ impl State {
         }
     }
 
+    /// Returns the states of the processes in the state that was written.
+    pub(crate) fn locals(words: &[u32]) -> &[u32] {
+        let &[_, _, _, _, _, locals, _, ref rest @ ..] = words else {
+            unreachable!("a written state has a head");
+        };
+        &rest[..locals as usize]
+    }
+
     /// Returns the key of the state. States with the same key have the same possible futures, and in all of
     /// them the same facts have been reported. `words` is a buffer.
     pub(crate) fn key(&self, tables: &Tables, words: &mut Vec<u32>) -> Key {

@@ -32,6 +32,10 @@ pub(crate) trait Processes: Send + Sync {
     fn create(&self, me: ProcessId, view: Arc<Membership>, tables: &Tables) -> u32;
     /// Computes the effect of an event on a process.
     fn handle(&self, local: u32, event: LocalEvent, tables: &Tables) -> Effect;
+    /// Returns the number of states of processes whose contents are kept.
+    fn contents(&self) -> usize;
+    /// Drops the contents of all states of processes that are not needed and have an origin.
+    fn retain(&self, is_needed: &dyn Fn(u32) -> bool);
     /// Describes the packet that arrives in a step.
     fn packet(&self, step: u32) -> String;
 }
@@ -45,6 +49,8 @@ pub(crate) struct LocalEntry {
     pub(crate) has_finished: bool,
     pub(crate) facts_key: Key,
     pub(crate) view: Arc<Membership>,
+    /// A state of the process and an event that led to this state; `None` before the first life.
+    pub(crate) origin: Option<(u32, LocalEvent)>,
     pub(crate) effects: Chains<Effect>,
 }
 
@@ -242,6 +248,16 @@ impl Tables {
     /// Describes the packet that arrives in a step.
     pub(crate) fn packet(&self, step: u32) -> String {
         self.processes.packet(step)
+    }
+
+    /// Returns the number of states of processes whose contents are kept.
+    pub(crate) fn contents(&self) -> usize {
+        self.processes.contents()
+    }
+
+    /// Drops the contents of the states of processes that are not needed. They are computed again on demand.
+    pub(crate) fn retain(&self, is_needed: impl Fn(u32) -> bool) {
+        self.processes.retain(&|it| is_needed(it) || self.locals.get(it).origin.is_none());
     }
 
     /// Returns the effect of an event on a process.
