@@ -4,13 +4,13 @@
 #   docker build --target node -t faultline-node:0.1.0 .
 #   docker build --target operator -t faultline-operator:0.1.0 .
 #
-# node-image/Dockerfile and operator/Dockerfile make the same images from programs that were built outside Docker.
+# node-image/Dockerfile and operator/Dockerfile build the same images from programs that were compiled outside Docker.
 FROM rust:1.89-bookworm AS compiler
 WORKDIR /source
 ENV RUSTFLAGS="-C target-feature=+crt-static"
 
 # Reduces the sources to what determines the dependencies: the manifests, the lock file, and each file that is the root
-# of a library or program, without its contents.
+# of a library or program, with an empty `main` as its only content.
 FROM compiler AS manifests
 COPY . .
 RUN members="crates node-image operator e2e" \
@@ -20,8 +20,9 @@ RUN members="crates node-image operator e2e" \
     && cd /skeleton \
     && for root in $roots; do echo '#![allow(warnings)] fn main() {}' >"$root" || exit; done
 
-# Compiles the dependencies. Here, the repository's own crates (`faultline…`) are compiled from empty files. Without their
-# fingerprints, Cargo compiles them again later, even if their sources are older than this layer.
+# Compiles the dependencies. Here, the repository's own crates (`faultline…`) are compiled from these empty files. Because
+# their fingerprints are then deleted, Cargo compiles the crates again later, even if their sources are older than this
+# layer.
 FROM compiler AS dependencies
 COPY --from=manifests /skeleton .
 RUN target=$(rustc --print host-tuple) \

@@ -11,18 +11,18 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
-/// One line of the table that `cargo xtask bench` prints. A ratio above `goal` misses it; some rows have none.
+/// Prints a row of the table of `cargo xtask bench`. A ratio above `goal` misses the goal; some rows have no goal.
 pub(crate) fn row(what: &str, measured: &str, baseline: &str, ratio: f64, goal: Option<f64>) {
     let goal = goal.map_or(String::new(), |it| it.to_string());
     println!("row\t{what}\t{measured}\t{baseline}\t{ratio:.3}\t{goal}");
 }
 
-/// Whether fewer turns will do.
+/// Returns whether to run fewer turns.
 pub(crate) fn quick() -> bool {
     env::args().any(|it| it == "--quick")
 }
 
-/// Keeps this thread, and those it starts from now on, on one core.
+/// Pins this thread, and the threads that it starts later, to one core.
 pub(crate) fn pin(core: usize) {
     let mut cores = CpuSet::new();
     let available = std::thread::available_parallelism().map_or(1, |it| it.get());
@@ -41,19 +41,19 @@ pub(crate) fn busy<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (Duration::from(now() - begin).as_secs_f64(), done)
 }
 
-/// The median; for an even number of values, the upper one.
+/// Returns the median; for an even number of values, the upper one.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// The median of the ratios of values measured in the same turn.
+/// Returns the median of the ratios of values measured in the same turn.
 pub(crate) fn ratio(measured: &[f64], baseline: &[f64]) -> f64 {
     median(&measured.iter().zip(baseline).map(|(measured, baseline)| measured / baseline).collect::<Vec<_>>())
 }
 
-/// Returns the peak physical memory of a process (`self` or a process id), in bytes; `None` if the process has ended.
+/// Returns the peak physical memory of a process (`self` or a process ID), in bytes; `None` if the process has ended.
 pub(crate) fn peak_memory(process: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"))?;

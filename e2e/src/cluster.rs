@@ -102,11 +102,13 @@ impl TestNamespace {
     /// whose image has changed.
     pub async fn restart_container(&self, pod: &str, container: &str) -> Result<(), Failure> {
         let pods = self.api::<Pod>();
-        let spec = pods.get(pod).await?.spec.ok_or("a pod without a spec")?;
+        let spec = pods.get(pod).await?.spec.ok_or("the pod has no spec")?;
         let it = spec.containers.iter().find(|it| it.name == container);
-        let image = it.and_then(|it| it.image.clone()).ok_or("there is no such container")?;
+        let image = it
+            .and_then(|it| it.image.clone())
+            .ok_or_else(|| format!("{pod} has no container {container}"))?;
         if image.contains('/') {
-            return Err(format!("no other name is known for the image {image}").into());
+            return Err(format!("the image {image} has no other known name").into());
         }
         let image = format!("docker.io/library/{image}");
         let patch = json!({ "spec": { "containers": [{ "name": container, "image": image }] } });
@@ -151,7 +153,7 @@ impl TestNamespace {
         name: &str,
         change: impl FnOnce(&mut Federation),
     ) -> Result<Federation, Failure> {
-        let text = sample(name).ok_or("there is no such sample")?.text;
+        let text = sample(name).ok_or_else(|| format!("there is no sample `{name}`"))?.text;
         let mut federation = faultline_api::parse(name, text.as_bytes()).map_err(|it| it.to_string())?;
         change(&mut federation);
         Ok(self.api().create(&PostParams::default(), &federation).await?)
@@ -162,7 +164,7 @@ impl TestNamespace {
     pub async fn apply_over_slow_links(&self, name: &str) -> Result<Federation, Failure> {
         self.apply_sample(name, |federation| {
             let links = federation.spec.links.as_mut();
-            let between = links.and_then(|it| it.between.as_mut()).expect("they have a latency");
+            let between = links.and_then(|it| it.between.as_mut()).expect("the sample sets these links");
             between.latency = "50ms".parse().ok();
         })
         .await
@@ -239,7 +241,8 @@ impl TestNamespace {
         } else if let Some(busy) = Busy::found(status.verdict.as_deref(), why) {
             Err(busy.into())
         } else {
-            Err(format!("the verdict is {:?}: {}", status.verdict, how.join("; ")).into())
+            let verdict = status.verdict.as_deref().unwrap_or("missing");
+            Err(format!("the verdict is {verdict}: {}", how.join("; ")).into())
         }
     }
 
@@ -254,7 +257,8 @@ impl TestNamespace {
         let status = self.verdict(name).await?;
         let completed =
             status.condition(condition::COMPLETED).ok_or("the condition `Completed` is missing")?;
-        let said = (status.verdict.as_deref(), completed.reason.as_str());
+        let verdict = status.verdict.as_deref();
+        let said = (verdict, completed.reason.as_str());
         let is_expected = match said {
             (Some("pass"), "Pass") => true,
             (Some("unknown"), "Unknown") => {
@@ -263,14 +267,18 @@ impl TestNamespace {
             _ => false,
         };
         if !is_expected {
-            return Err(Busy::found(said.0, &completed.message).map_or_else(
-                || format!("the verdict is {said:?}: {}", completed.message).into(),
+            let verdict = verdict.unwrap_or("missing");
+            let why = format!("{}: {}", completed.reason, completed.message);
+            return Err(Busy::found(Some(verdict), &completed.message).map_or_else(
+                || format!("the verdict is {verdict}, with the reason {why}").into(),
                 Failure::from,
             ));
         }
         let rollbacks = status.clusters.iter().find(|it| it.name == cluster).map(|it| it.rollbacks);
-        if rollbacks.is_none_or(|it| it < 1) {
-            return Err(format!("{cluster} has rolled back {rollbacks:?} times").into());
+        match rollbacks {
+            None => return Err(format!("the status does not contain the cluster {cluster}").into()),
+            Some(0) => return Err(format!("{cluster} has not rolled back").into()),
+            Some(_) => {}
         }
         self.event_reasons().await
     }
@@ -374,14 +382,14 @@ impl TestNamespace {
         text
     }
 
-    /// Deletes the namespace, and waits until it is gone. No object in it may block this.
+    /// Deletes the namespace, and waits until it is gone. Fails if an object in it blocks the deletion.
     pub async fn remove(self) -> Result<(), Failure> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         namespaces.delete(&self.namespace, &DeleteParams::background()).await?;
         let is_gone = await_condition(namespaces, &self.namespace, |it: Option<&Namespace>| it.is_none());
         match timeout(CLEANED_UP, is_gone).await {
             Ok(gone) => Ok(gone.map(drop)?),
-            Err(_) => Err(format!("the namespace {} is not deleted", self.namespace).into()),
+            Err(_) => Err(format!("the namespace {} was not deleted in time", self.namespace).into()),
         }
     }
 }

@@ -41,7 +41,9 @@ impl Operators {
             }
             Ok::<_, Failure>(())
         };
-        timeout(TIMEOUT, gone).await.map_err(|_| "an operator does not stop")??;
+        timeout(TIMEOUT, gone)
+            .await
+            .map_err(|_| format!("an operator did not stop within {TIMEOUT:?}"))??;
         Ok(operators)
     }
 
@@ -58,7 +60,9 @@ impl Operators {
                 }
                 Ok::<_, Failure>(())
             };
-            timeout(TIMEOUT, works).await.map_err(|_| "an operator does not restart")??;
+            timeout(TIMEOUT, works)
+                .await
+                .map_err(|_| format!("an operator did not restart within {TIMEOUT:?}"))??;
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some(kubeconfig) = kubeconfig() else {
-        eprintln!("!!! SKIPPED: {} scenarios on Kubernetes: {KUBECONFIG} is not set", chosen.len());
+        eprintln!("!!! SKIPPED: scenarios on Kubernetes ({}): {KUBECONFIG} is not set", chosen.len());
         return ExitCode::SUCCESS;
     };
     if chosen.is_empty() {
@@ -282,8 +282,8 @@ mod tests {
 
     #[test]
     fn only_late_events_are_blamed_on_the_machine() {
-        let link = "for 23 % of the time, the delay of the link paris to rennes was off by more than 1.20 ms: 6.25 \
-            ms on average instead of 5.00 ms";
+        let link = "for 23 % of the echoes, the delay of the link from paris to rennes was off by more than 1.20 ms: \
+            6.25 ms on average instead of 5.00 ms";
         let deaths = "fault 3 ended the 2 processes of nancy within 335 ms, not within 50.0 ms";
         assert!(is_of_busy_machine(link));
         assert!(is_of_busy_machine(&format!("{link}; {deaths}")));

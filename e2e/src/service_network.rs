@@ -97,7 +97,8 @@ impl ServiceNetwork {
     }
 }
 
-/// Returns the keys of a service in the maps, each between spaces: address, protocol and port.
+/// Returns the keys of a service in the maps. A key consists of an address, a protocol and a port, with a space before
+/// and after it.
 fn keys(service: &Service) -> Vec<String> {
     let Some(spec) = &service.spec else { return Vec::new() };
     let address = spec.cluster_ip.as_deref().filter(|it| it.contains('.'));

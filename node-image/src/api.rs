@@ -53,7 +53,7 @@ pub(crate) struct ApiState {
     pub(crate) dir: PathBuf,
 }
 
-/// Serves at `address` until the program exits. Returns the actual address.
+/// Starts to serve at `address`, until the program exits. Returns the actual address.
 pub(crate) fn serve(address: SocketAddr, api: ApiState) -> io::Result<SocketAddr> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind(address))?;
@@ -65,7 +65,7 @@ pub(crate) fn serve(address: SocketAddr, api: ApiState) -> io::Result<SocketAddr
     let app = router(Arc::new(api)).into_make_service_with_connect_info::<Peer>();
     thread::Builder::new().name("api".into()).spawn(move || {
         if let Err(error) = runtime.block_on(async { axum::serve(listener, app).await }) {
-            warn!(%error, "serving the API has failed");
+            warn!(%error, "cannot serve the API any longer");
         }
     })?;
     Ok(address)
@@ -93,7 +93,8 @@ async fn guard(
     next: Next,
 ) -> Response {
     if is_exposed(peer) {
-        let why = "the API accepts only encrypted (TLS) connections from other machines; only `/metrics` can be read without encryption";
+        let why = "the API accepts only encrypted (TLS) connections from other machines; only `/metrics` and \
+                   `/healthz` can be read without encryption";
         return refuse(StatusCode::UPGRADE_REQUIRED, why.to_owned());
     }
     let given =

@@ -231,7 +231,11 @@ impl Backend for Pods {
         let (ended, collapsed) = ended(run);
         for it in collapsed {
             let name = setup.names.process(it.process);
-            let text = format!("{name}, {}, ended unexpectedly: {}; {}", it.life, it.status, it.last_output);
+            let output = match it.last_output.trim() {
+                "" => String::new(),
+                output => format!("; its last output: {output}"),
+            };
+            let text = format!("{name}, {}, ended unexpectedly: {}{output}", it.life, it.status);
             run_state.note(None, warning("EndedUnexpectedly", text));
         }
         Ok((ended, None))
@@ -292,7 +296,6 @@ fn conclude(
     Ok(())
 }
 
-/// Waits for a termination signal.
 fn wait_for_signal(ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
         thread::sleep(SIGNAL_CHECK_EVERY);

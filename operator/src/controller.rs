@@ -44,9 +44,9 @@ type Guarded = DeserializeGuard<Federation>;
 pub struct Context {
     /// Client of the API server.
     pub client: Client,
-    /// See [`Settings`].
+    /// Settings of the operator.
     pub settings: Settings,
-    /// Identity of this operator among several.
+    /// Name under which this operator holds the lease and reports events.
     pub identity: String,
     /// Cache of the stateful sets.
     pub sets: ObjectCache<StatefulSet>,
@@ -106,7 +106,7 @@ impl Context {
         look(sessions.entry(uid.to_owned()).or_default())
     }
 
-    /// Returns the number of federations.
+    /// Returns the number of known federations.
     pub fn federations(&self) -> u32 {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).len() as u32
     }

@@ -50,14 +50,14 @@ pub struct Election {
     seen: Option<(LeaseSpec, Instant)>,
 }
 
-/// Error of an attempt to take or renew the lease. It leaves the holder of the lease unknown.
+/// Error of an attempt to take or renew the lease. After such an error, the holder of the lease is unknown.
 #[derive(Debug, Error)]
 enum AttemptError {
     #[error(transparent)]
     Api(#[from] kube::Error),
     #[error("the API server does not respond")]
     Silent,
-    #[error("the lease was changed at the same moment")]
+    #[error("another client changed the lease at the same time")]
     Conflict,
 }
 

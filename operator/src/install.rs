@@ -61,8 +61,8 @@ pub const LEASE_RULES: &[Rule] = &[Rule {
     verbs: &["create", "get", "patch"],
 }];
 
-/// Permissions on federations that are added to the default roles of Kubernetes for users. `admin` includes `edit`, and
-/// `edit` includes `view`.
+/// Permissions on federations that are added to the user-facing default roles of Kubernetes. `admin` includes `edit`,
+/// and `edit` includes `view`.
 pub const AGGREGATED: &[Aggregated] = &[
     Aggregated {
         of: "view",

@@ -1,11 +1,11 @@
-//! Caches of the sets and pods of federations, kept up to date by watches, and the federation that an object belongs
-//! to.
+//! Caches of the stateful sets and pods of federations, kept up to date by watches. Also determines the federation to
+//! which an object belongs.
 //!
 //! Labels only narrow down which objects are watched: any user who may create a pod in some namespace can set any label
 //! on it. An object belongs to a federation if it is in the same namespace and its chain of controllers, according to
-//! its owner references, leads to the federation's UID: from a set directly, from a pod through a set that belongs to
-//! the federation. Kubernetes offers no stronger separation within one namespace: a user who may create pods there can
-//! mount every secret in it.
+//! its owner references, leads to the federation's UID: directly from a set, or from a pod through a set that belongs
+//! to the federation. Kubernetes offers no stronger separation within one namespace: a user who may create pods there
+//! can mount every secret in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -81,7 +81,7 @@ pub struct OwnedObjects {
 }
 
 impl OwnedObjects {
-    /// Returns the objects of `federation` in the caches.
+    /// Returns the cached objects that `federation` has according to its current spec.
     pub fn of(
         federation: &Federation,
         sets: &ObjectCache<StatefulSet>,
@@ -107,8 +107,8 @@ impl OwnedObjects {
         owned_objects
     }
 
-    /// Returns the objects in the caches whose chain of controllers leads to `federation`, regardless of its current
-    /// and earlier specs.
+    /// Returns all cached objects whose chain of controllers leads to `federation`, even if its current spec does not
+    /// include them.
     pub fn by_owner<F: Resource>(
         federation: &F,
         sets: &ObjectCache<StatefulSet>,
@@ -137,7 +137,8 @@ fn controller<K: Resource>(object: &K) -> Option<&OwnerReference> {
     object.owner_references().iter().find(|it| it.controller == Some(true))
 }
 
-/// Returns the federation that a set claims to belong to. Reconciling it determines whether that is true.
+/// Returns the federation that a set claims to belong to. Reconciling the federation determines whether the claim is
+/// true.
 pub fn owner_of_set(set: &StatefulSet) -> Option<ObjectRef<Federation>> {
     let owner = controller(set).filter(|it| it.kind == Federation::kind(&()))?;
     Some(ObjectRef::new(&owner.name).within(&set.namespace()?))

@@ -671,7 +671,7 @@ async fn repeated_failures_to_reconcile_are_reported() {
     world.server.fail_writes_to("statefulsets");
     assert!(world.look().await.is_err());
     assert!(world.status().condition("Reconciled").is_none(), "a single failure is not reported");
-    // The number that the controller counts.
+    // The controller would have counted this failure.
     world.context.session(UID, |it| it.failures = 1);
     assert!(world.look().await.is_err());
     assert_eq!(world.condition("Reconciled"), "False CannotWrite");
@@ -734,7 +734,7 @@ async fn a_pod_with_a_stuck_finalizer_holds_the_federation_and_is_named() {
         assert_eq!(world.status().phase, Phase::Deleting);
         let message = world.status().message.unwrap();
         assert!(
-            message.contains("the pod quickstart-paris-1, which has the finalizers example.com/stuck"),
+            message.contains("the pod quickstart-paris-1, which has the finalizer example.com/stuck"),
             "{message}"
         );
     }

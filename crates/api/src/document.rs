@@ -1,6 +1,6 @@
 //! The resource as a file, and its schemas.
 //!
-//! Files are parsed more strictly than an API server parses objects: unknown fields outside the spec are errors too.
+//! Files are parsed more strictly than an API server parses objects: unknown fields outside the spec are also errors.
 
 use std::collections::BTreeMap;
 

@@ -15,8 +15,8 @@ use crate::validate::Problem;
 ///
 /// # Errors
 ///
-/// Fails if parameters are out of range, if the text of a quadratic assignment problem is malformed, or if the text is
-/// in a file that has not been [read](with_file).
+/// Fails if a parameter is out of range, if the program has too many tasks, if the text of a quadratic assignment
+/// problem is malformed, or if the text is in a file that has not been [read](with_file).
 pub fn flow(application: &ApplicationSpec) -> Option<Result<Flow, Problem>> {
     let flow = match application {
         ApplicationSpec::Fibonacci(it) => {
@@ -68,11 +68,12 @@ pub fn flow(application: &ApplicationSpec) -> Option<Result<Flow, Problem>> {
     Some(flow.validate().map_err(problem).map(|()| flow))
 }
 
-/// Returns the same application with the text of its file instead of the file's name.
+/// Returns the same application with the text of its file instead of the file's name. Only `qap` has a file; any other
+/// application is returned unchanged.
 ///
 /// # Errors
 ///
-/// Fails if the text contains no instance.
+/// Fails if the text is not an instance of the quadratic assignment problem.
 pub fn with_file(application: &ApplicationSpec, text: String) -> Result<ApplicationSpec, Malformed> {
     let ApplicationSpec::Qap(qap) = application else { return Ok(application.clone()) };
     Instance::parse(&text)?;
@@ -93,8 +94,8 @@ pub fn pieces(text: &str) -> Result<Vec<u32>, String> {
         .collect()
 }
 
-/// Returns the problem if a schedule still names a file, because only the command `faultline` reads such files; `None`
-/// if it names none.
+/// Returns a problem if a schedule still names a file, which only the `faultline` command can read; `None` if it names
+/// no file.
 pub fn unread(schedule: &resource::Schedule) -> Option<Problem> {
     let file = schedule.file.as_ref()?;
     Some(Problem {

@@ -43,7 +43,7 @@ impl Names {
     /// Returns the names of processes that are not ranks. Unlike the names of ranks, they do not end in a hyphen and a
     /// number.
     pub fn extra_of(roles: &[Role]) -> Vec<String> {
-        // How many of the processes so far have each role.
+        // Number of processes so far, by the base of their names.
         let mut same: BTreeMap<&str, u32> = BTreeMap::new();
         let name = |&role: &Role| {
             let base = match role {

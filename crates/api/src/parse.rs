@@ -15,7 +15,7 @@ use crate::locate::Locations;
 use crate::resource::Federation;
 use crate::validate::{Problem, similar, validate};
 
-/// Maximum size of a file in bytes. The largest federation that can be written by hand is far smaller.
+/// Maximum size of a file in bytes. Federations written by hand are far smaller.
 const MAX_BYTES: usize = 1 << 20;
 
 /// A file that was rejected, with at least one error.
@@ -45,7 +45,8 @@ pub struct FileError {
 ///
 /// # Errors
 ///
-/// Returns all errors if the file does not contain exactly one valid federation.
+/// Fails if the file does not contain exactly one valid federation. Returns the first error that prevents parsing or,
+/// if the file can be parsed, all problems that validation finds.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<Federation, Box<Rejected>> {
     let help = "describe a federation; `faultline samples quickstart` prints an example";
     let parsed = read::<Document>(file, bytes, help)?;
@@ -110,7 +111,7 @@ pub fn read<T: DeserializeOwned>(
 }
 
 impl Text {
-    /// Returns the text of a file with this name.
+    /// Wraps the text of the file named `file`.
     pub fn new(file: &str, text: String) -> Text {
         Text { file: file.to_owned(), text }
     }
@@ -134,7 +135,7 @@ impl Text {
 }
 
 impl Rejected {
-    /// Returns the errors, in the order of the resource.
+    /// Returns the errors, of which there is at least one.
     pub fn errors(&self) -> &[FileError] {
         &self.errors
     }
@@ -215,7 +216,7 @@ impl Diagnostic for FileError {
     }
 }
 
-/// A message, a suggested fix, and the byte range.
+/// A message, a suggested fix, and the byte range of the error.
 type Mistake = (String, String, Range<usize>);
 
 fn deserialize<T: DeserializeOwned>(text: &str, example: &str) -> Result<T, Mistake> {
@@ -263,7 +264,7 @@ fn explain(text: &str, error: &Error) -> Mistake {
             ),
         },
         Error::Unexpected { expected, .. } if expected.contains("mapping") => {
-            // The parser reports a plain word at the key after it, where the mapping would have begun.
+            // If a plain word stands where a mapping is expected, the parser reports the location of the next key.
             let locations = Locations::of(text);
             let word = locations.around(place.start).and_then(|_| locations.before(place.start));
             let help =
@@ -310,7 +311,8 @@ fn explain(text: &str, error: &Error) -> Mistake {
     (message, help, place)
 }
 
-/// Returns the allowed words among those that the parser expects. For facts, these are the ones that processes report.
+/// Returns the allowed words among those that the parser expects: all of them or, if they are kinds of facts, those
+/// that processes report.
 fn possible(expected: &[&'static str]) -> Vec<&'static str> {
     let fact = |word: &str| serde_json::from_value::<FactKind>(word.into()).ok();
     let are_facts = expected.iter().all(|it| fact(it).is_some());
@@ -321,7 +323,7 @@ fn possible(expected: &[&'static str]) -> Vec<&'static str> {
 /// Returns the suggested fix for an unknown word.
 fn instead(word: &str, expected: &[&'static str]) -> String {
     let possible = match expected {
-        [] => "remove it: no fields are allowed here".to_owned(),
+        [] => "remove it, because no fields are allowed here".to_owned(),
         [only] => format!("use `{only}`"),
         many => format!("use one of: {}", many.join(", ")),
     };
@@ -334,13 +336,13 @@ fn instead(word: &str, expected: &[&'static str]) -> String {
     }
 }
 
-/// Describes the protocols that have this option; `None` if none has it.
+/// Describes the protocols that have this option, if it is one of the most common; `None` for all other words.
 fn option_elsewhere(word: &str) -> Option<&'static str> {
     match word {
         "checkpointEvery" | "checkpointEveryIn" | "collectEvery" | "replicas" | "replicateTo" => {
             Some("other protocols")
         }
-        "piggyback" | "forcing" | "collectBy" => Some("hc3i"),
+        "piggyback" | "forcing" | "collectBy" => Some("the protocol `hc3i`"),
         _ => None,
     }
 }

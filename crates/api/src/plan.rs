@@ -30,13 +30,13 @@ const FIRST_STREAM: u64 = 1 << 32;
 ///
 /// # Panics
 ///
-/// Panics if [`crate::validate()`] finds problems.
+/// May panic if [`crate::validate()`] finds problems.
 pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
     plan_among(federation, &Names::of(&federation.spec), seed)
 }
 
-/// Works like [`plan`], but for the processes in `names`, which may include processes outside the clusters that the
-/// resource does not require.
+/// Works like [`plan`], but for the processes in `names`. Outside the clusters, these may differ from the processes
+/// that the protocol needs.
 pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<PlannedFault> {
     plan_by_entry(&federation.spec, names, seed).into_iter().map(|(_, planned)| planned).collect()
 }

@@ -18,7 +18,7 @@ pub use cores::Cores;
 /// The reason why a string is not a valid quantity. Each message suggests a fix after the colon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// The text does not start with a number.
+    /// The text is too long, or does not start with a valid number.
     #[error("`{text}` is not {what}: write a value such as {example}")]
     NoNumber {
         /// The text.
@@ -229,7 +229,8 @@ impl Kind {
         }
     }
 
-    /// Prints `value` in the largest unit that makes it a whole number, so that it parses to the same value.
+    /// Prints `value` in the largest unit that makes it a whole number or, if there is none, in the smallest unit, so
+    /// that it parses to the same value.
     fn print(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = self.units.iter().rev().find(|(_, worth)| value != 0 && value.is_multiple_of(*worth));
         match whole {
@@ -339,7 +340,8 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Implements serde and the schema for a quantity that is a string with this pattern and description.
+/// Implements the conversions that serde uses, and the schema, for a quantity that is a string with this pattern and
+/// description.
 macro_rules! string_quantity {
     ($name:ident, $pattern:literal, $description:literal) => {
         impl TryFrom<String> for $name {
@@ -512,9 +514,9 @@ mod tests {
             let exceeds_a_limit =
                 |error| matches!(error, QuantityError::TooMuch { .. } | QuantityError::ZeroBandwidth(_));
             match text.parse::<T>() {
-                Ok(_) => assert!(admitted, "the pattern {pattern} refuses `{text}`"),
+                Ok(_) => assert!(admitted, "the pattern {pattern} rejects `{text}`"),
                 Err(error) => {
-                    assert!(!admitted || exceeds_a_limit(error), "{pattern} admits `{text}`")
+                    assert!(!admitted || exceeds_a_limit(error), "the pattern {pattern} accepts `{text}`")
                 }
             }
         }

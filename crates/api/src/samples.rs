@@ -10,7 +10,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Returns the first comment of the file: a one-line description of the sample.
+    /// Returns the description of the sample: the comment in the first line of its file.
     pub fn description(&self) -> &'static str {
         self.text.lines().next().unwrap_or_default().trim_start_matches(['#', ' '])
     }

@@ -13,7 +13,7 @@
 //! All paths under `/v1` require `Authorization: Bearer` with the [`token`] of the federation's key, and answer 401
 //! without it. A connection from another machine must be encrypted with TLS 1.3; the handshake proves that the
 //! supervisor has the [`tls_key`]. Without encryption, the answer is 426, even if the token is valid. Only the
-//! supervisor and its client have that key. Each process has a [`process_key`], which gives no access here.
+//! supervisor and its client have the federation's key. Each process has a [`process_key`], which gives no access here.
 
 use std::net::IpAddr;
 
@@ -89,8 +89,8 @@ fn digest(purpose: &str, of: &[u8], key: &str) -> Result<blake3::Hash, InvalidKe
     Ok(hasher.finalize())
 }
 
-/// Returns whether an API connection to or from this address must be encrypted. Only connections within the machine
-/// need no encryption. Connections through a forwarded port of a pod also need none: they arrive from the pod itself.
+/// Returns whether an API connection to or from this address must be encrypted. Connections within a machine need no
+/// encryption. They include connections through a forwarded port of a pod, which arrive from the pod itself.
 pub fn needs_encryption(address: IpAddr) -> bool {
     !address.to_canonical().is_loopback()
 }
@@ -107,8 +107,8 @@ pub struct Places {
 
 /// Place of one process: the agent that starts it.
 ///
-/// Two places are the same if `uid` and `address` are. A process that moves to another place begins a new life, once
-/// the previous one is fenced.
+/// Two places are the same if their `uid` and `address` are equal. A process that moves to another place begins a new
+/// life, once the previous one is fenced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Place {
@@ -145,7 +145,7 @@ pub struct Amendment {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
-    /// Identifier of the supervisor. Changes with every start of the program, which also restarts the numbers of
+    /// Identifier of the supervisor. Changes whenever the supervisor starts, which also restarts the numbering of
     /// events.
     pub supervisor: String,
     /// Phase of the run.
@@ -164,7 +164,7 @@ pub struct RunStatus {
     pub clusters: Vec<ClusterReport>,
     /// Counts of faults.
     pub faults: Faults,
-    /// Every ordered pair of clusters.
+    /// One entry for each link within a cluster, and for each direction of each link between clusters.
     pub links: Vec<LinkReport>,
     /// What traffic control supports; absent if no place has a shaper. Delay lines in the nodes then emulate all links.
     #[serde(default, skip_serializing_if = "Option::is_none")]

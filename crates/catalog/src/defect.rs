@@ -1,12 +1,11 @@
 //! The known defects of all protocols, by name. Builds with debug assertions can enable them.
 //!
 //! Two protocols may share a rule, and therefore a defect of the same name. A prefix distinguishes them: `hydee-` for
-//! HydEE, `spbc-` for SPBC, `full-logging-` for full logging, `pessimistic-` for pessimistic logging, `independent-` for independent
-//! checkpoints, `coordinated-` for
-//! coordinated checkpoints, `hierarchical-` for the hierarchical ones, `chandy-lamport-` for Chandy and Lamport's
-//! snapshot, and `tic-`, `sel-`, `satin-` and `cck-` for the protocols of programs of tasks. Full logging, the composite
-//! of protocol and application, and the supervisor have only mutations; the names of the last two begin with
-//! `composite-` and `supervisor-`.
+//! HydEE, `spbc-` for SPBC, `full-logging-` for full logging, `pessimistic-` for pessimistic logging, `independent-`
+//! for independent checkpoints, `coordinated-` for coordinated checkpoints, `hierarchical-` for the hierarchical ones,
+//! `chandy-lamport-` for Chandy and Lamport's snapshot, and `tic-`, `sel-`, `satin-` and `cck-` for the protocols of
+//! programs of tasks. Full logging, the composite of protocol and application, and the supervisor have only mutations;
+//! the names of the last two begin with `composite-` and `supervisor-`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -68,7 +67,8 @@ macro_rules! defects {
                 all.into_iter()
             }
 
-            /// Returns the prefix of the name, for protocols that share code and some of its defects.
+            /// Returns the prefix of the name, which distinguishes defects with the same name in different code. Empty
+            /// for HC3I.
             fn prefix(self) -> &'static str {
                 match self {
                     $(Defect::$variant(_) => $prefix,)*
@@ -100,35 +100,35 @@ macro_rules! defects {
 }
 
 defects! {
-    /// Defects of HC3I.
+    /// A defect of HC3I.
     Hc3i(hc3i, Hc3i) "hc3i" "" hc3i::Defect::ALL.iter().copied();
-    /// Defects of HydEE.
+    /// A defect of HydEE.
     Hydee(hydee, Hydee) "hydee" "hydee-" hydee::Defect::ALL.iter().copied();
-    /// Defects of SPBC.
+    /// A defect of SPBC.
     Spbc(spbc, Spbc) "spbc" "spbc-" spbc::Defect::ALL.iter().copied();
-    /// Defects of full logging.
+    /// A defect of full logging.
     FullLogging(full_logging, FullLogging) "fullLogging" "full-logging-" full_logging::Defect::ALL.iter().copied();
-    /// Defects of pessimistic logging.
+    /// A defect of pessimistic logging.
     Pessimistic(pessimistic_logging, Pessimistic) "pessimisticLogging" "pessimistic-" pessimistic_logging::Defect::ALL.iter().copied();
-    /// Defects of independent checkpoints.
+    /// A defect of independent checkpoints.
     Independent(independent, Independent) "independent" "independent-" independent::Defect::ALL.iter().copied();
-    /// Defects of Chandy and Lamport's snapshot.
+    /// A defect of Chandy and Lamport's snapshot.
     ChandyLamport(chandy_lamport, ChandyLamport) "chandyLamport" "chandy-lamport-" chandy_lamport::Defect::ALL.iter().copied();
-    /// Defects of coordinated checkpoints.
+    /// A defect of coordinated checkpoints.
     Coordinated(coordinated, Coordinated) "coordinated" "coordinated-" coordinated::DEFECTS;
-    /// Defects of hierarchical coordinated checkpoints, which share most rules with those without leaders.
+    /// A defect of hierarchical coordinated checkpoints, which share most rules with those without leaders.
     Hierarchical(coordinated, Coordinated) "hierarchicalCoordinated" "hierarchical-" coordinated::DEFECTS_OF_LEADERS;
-    /// Defects of TIC.
+    /// A defect of TIC.
     Tic(theft, Theft) "tic" "tic-" theft::Defect::ALL.iter().copied().filter(|it| !it.is_of_logs());
-    /// Defects of SEL, which shares most rules with TIC.
+    /// A defect of SEL, which shares most rules with TIC.
     Sel(theft, Theft) "sel" "sel-" theft::Defect::ALL.iter().copied();
-    /// Defects of Satin.
+    /// A defect of Satin.
     Satin(satin, Satin) "satin" "satin-" satin::Defect::ALL.iter().copied();
-    /// Defects of CCK.
+    /// A defect of CCK.
     Cck(cck, Cck) "cck" "cck-" cck::Defect::ALL.iter().copied();
-    /// Defects of the composite, under any protocol.
+    /// A defect of the composite, under any protocol.
     Composite(composite, Composite) "hc3i" "composite-" composite::Defect::ALL.iter().copied();
-    /// Defects of the supervisor, under any protocol.
+    /// A defect of the supervisor, under any protocol.
     Supervisor(supervisor, Supervisor) "hc3i" "supervisor-" supervisor::Defect::ALL.iter().copied();
 }
 

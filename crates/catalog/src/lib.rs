@@ -46,20 +46,20 @@ pub use planned::{PieceTraffic, traffic_of_pieces};
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};
 
-/// The smallest percentage of the work that must remain for a fault to count as effective.
+/// The default of `simulator.leastWorkLeft`: the percentage of the work that must remain for a fault to take effect.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;
 
 /// The reason why a federation cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The resource has not been validated, or is invalid.
+    /// The federation has these problems.
     #[error("the federation is not valid: {}: {}", .0[0].path, .0[0].message)]
     Federation(Vec<Problem>),
     /// The application cannot run on these clusters.
     #[error("the application cannot run: {0}")]
     Application(#[from] Invalid),
     /// The operation requires processes that exchange messages, but the application is a program of tasks.
-    #[error("the application is a program of tasks, whose processes exchange no messages of their own")]
+    #[error("the application is a program of tasks, not one whose processes exchange messages")]
     Tasks,
     /// The operation requires a program of tasks, but the application's processes exchange messages.
     #[error("the application has no tasks: its processes exchange messages")]
@@ -71,7 +71,7 @@ pub enum SetupError {
     #[error("under this protocol, processes steal tasks, and none is assigned in advance")]
     Stolen,
     /// A known defect was requested in a build without debug assertions.
-    #[error("release builds contain no known defects")]
+    #[error("known defects are available only in development builds")]
     WithoutDefects,
     /// The requested defect belongs to another protocol.
     #[error("`{0}` is not a defect of this federation's protocol")]
@@ -84,7 +84,7 @@ impl SetupError {
         SetupError::Federation(vec![Problem {
             path: format!("spec.{kind}.custom.name"),
             message: format!("this program does not contain the {kind} `{}`", custom.name),
-            help: format!("run the program that was built with it (docs/{kind}s.md)"),
+            help: format!("run the program that was built with this {kind} (docs/{kind}s.md)"),
         }])
     }
 
@@ -287,7 +287,7 @@ fn check(federation: &Federation) -> Result<(), SetupError> {
     if problems.is_empty() { Ok(()) } else { Err(SetupError::Federation(problems)) }
 }
 
-/// Sets up `federation` and passes it to `visitor`. `seed` replaces the resource's own seed.
+/// Sets up `federation` and passes the setup to `visitor`. `seed` replaces the resource's own seed.
 ///
 /// # Errors
 ///

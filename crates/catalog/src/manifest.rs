@@ -14,7 +14,7 @@ use faultline_trace::manifest::{
 use crate::{Hosted, Setup};
 
 /// Returns the manifest of a run that has not begun. `text` is the federation file as the user wrote it; `started` is
-/// the current time.
+/// the time at which it starts.
 pub fn draft<N: Hosted>(
     federation: &Federation,
     text: &str,

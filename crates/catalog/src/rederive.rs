@@ -21,12 +21,12 @@ use crate::{Hosted, Setup, Visitor, with_valid};
 type LinkChange = ((ClusterId, ClusterId), LinkProperties);
 type Links = BTreeMap<(ClusterId, ClusterId), LinkProperties>;
 
-/// The part of a run's description that can be derived again.
+/// The result of deriving a run's description again.
 #[derive(Clone, Debug)]
 pub struct Rederived {
     /// The recorded manifest. Every value that follows from the federation is replaced with the derived one.
     pub manifest: Manifest,
-    /// Deviations of the recorded manifest, as sentences without a full stop.
+    /// Reasons to doubt the record, as sentences without a full stop.
     pub doubts: Vec<String>,
 }
 
@@ -129,9 +129,8 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     let mut doubts = Vec::new();
     if !differing.is_empty() {
         let fields = differing.join(", ");
-        doubts.push(format!(
-            "manifest.json does not follow from federation.yaml: these entries differ: {fields}"
-        ));
+        doubts
+            .push(format!("manifest.json does not follow from federation.yaml; differing entries: {fields}"));
     }
     let has_joined = |cluster| trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Joined(cluster));
     let acts = |process| {
@@ -142,7 +141,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
         if members.into_iter().any(acts) && !has_joined(cluster) {
             let name = &derived.clusters[cluster.index()].name;
             doubts.push(format!(
-                "processes of {name} act, but the supervisor does not report that {name} joined"
+                "processes of {name} acted, but the supervisor's facts do not state that {name} joined"
             ));
         }
     }
@@ -179,7 +178,7 @@ fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
     (added, relinked)
 }
 
-/// Returns whether the requests of every link are those that the federation and then its changes specify, in order. A
+/// Returns whether the recorded requests for each link follow the federation and then the user's changes, in order. A
 /// change before the application began replaces the earlier request.
 fn links_agree(recorded: &[LinkEntry], drafted: &Links, relinked: &[LinkChange], has_ended: bool) -> bool {
     let mut found: BTreeMap<_, Vec<LinkProperties>> = BTreeMap::new();

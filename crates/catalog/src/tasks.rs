@@ -92,7 +92,7 @@ pub(crate) fn program(spec: &FederationSpec) -> Result<Flow, SetupError> {
 /// Fails if the program needs more memory than that.
 pub fn check_memory(federation: &Federation, limit: u64) -> Result<(), SetupError> {
     let application = &federation.spec.application;
-    // Whatever else is wrong with the program is found when the federation is set up.
+    // Other problems of the program are found when the federation is set up.
     let Some(Ok(program)) = flow(application) else { return Ok(()) };
     let bytes = program.least_bytes();
     if bytes < limit {

@@ -50,8 +50,8 @@ fn a_storage_server_belongs_to_no_cluster() {
     let mut federation = federation("quickstart");
     let ProtocolSpec::Hc3i(hc3i) = &mut federation.spec.protocol else { panic!("the quick start runs HC3I") };
     hc3i.replicate_to = Some(ReplicateTo::SharedStorage);
-    federation.spec.storage.as_mut().expect("the quick start states it").kind = StorageKind::Memory;
-    with_setup(&federation, None, Look).expect("it is valid");
+    federation.spec.storage.as_mut().expect("the quick start sets the storage").kind = StorageKind::Memory;
+    with_setup(&federation, None, Look).expect("the federation is valid");
 }
 
 /// Returns the roles of the processes that are not ranks.
@@ -74,7 +74,8 @@ fn invalid_federations_are_not_set_up() {
     assert!(error.to_string().contains("spec.clusters[0].nodes"), "{error}");
 }
 
-/// The federation file names the processes that a protocol adds to the ranks, so that faults can refer to them.
+/// The spec alone determines the names of the processes that a protocol adds to the ranks, so that faults can refer to
+/// them.
 #[test]
 fn the_names_of_a_federation_cover_every_process() {
     let mut federations: Vec<Federation> = SAMPLES.iter().map(|it| federation(it.name)).collect();
@@ -94,7 +95,7 @@ fn the_names_of_a_federation_cover_every_process() {
     }
 }
 
-/// Validation limits the number of such processes, but does not know the protocols' promises.
+/// Validation limits the number of processes that roll back individually, but does not know the protocols' promises.
 #[test]
 fn validation_knows_which_protocols_roll_back_processes() {
     struct OfScope;

@@ -14,7 +14,7 @@ use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId, Span, Time, Trigger}
 
 use faultline_history::{Context, Contradiction, History};
 
-/// The delay tolerated for an action: in virtual time, and for real processes on a busy machine.
+/// How late the supervisor may act: in virtual time, and on real processes, whose machine may be busy.
 const LATE: (Span, Span) = (Span::from_secs(1), Span::from_secs(30));
 
 /// Adds the contradictions between the facts to a history. Only a record that was read from disk needs this; a record
@@ -538,6 +538,9 @@ mod tests {
         let why = contradictions_after(|run| {
             (run.context.links, run.context.measures_links) = (links.clone(), true)
         });
-        assert_eq!(why, "the link c0 to c1 was not measured", "a cluster of one process has no inner link");
+        assert_eq!(
+            why, "the link from c0 to c1 was not measured",
+            "a cluster of one process has no inner link"
+        );
     }
 }

@@ -562,7 +562,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// The number of violations kept with their evidence.
+    /// The maximum number of violations that are kept, with their evidence. Further ones are only counted.
     const KEPT: usize = 20;
 
     pub(crate) fn new(property: Property) -> Findings {

@@ -42,7 +42,7 @@ pub enum Property {
     ForcedBeforeDelivery,
     /// Stolen tasks, results and receipts are sent only after a durable checkpoint.
     CheckpointedFirst,
-    /// Only thefts and recoveries force checkpoints.
+    /// Only thefts, recoveries and the end of the program force checkpoints.
     ForcedPerTheft,
     /// The processes of a cluster agree on its checkpoints and rollbacks.
     MembersAgree,
@@ -178,7 +178,7 @@ impl Property {
             Property::RecordComplete => "the record is complete and unchanged",
             Property::Completed => "the run completed",
             Property::FaultsTookEffect => "the planned faults took effect",
-            Property::AtOnce => "cluster losses ended all processes at once",
+            Property::AtOnce => "every cluster loss ended all processes of the cluster at once",
             Property::LinksAsRequested => "every link had the requested delay",
             Property::SameResult => "every result equals that of a run without faults",
             Property::NoGhost => "every delivered message was sent",
@@ -192,10 +192,10 @@ impl Property {
                 "messages were delivered after the checkpoints that they forced"
             }
             Property::CheckpointedFirst => "stolen tasks and results were durable before they were sent",
-            Property::ForcedPerTheft => "only thefts and recoveries forced checkpoints",
+            Property::ForcedPerTheft => "only thefts, recoveries and the program's end forced checkpoints",
             Property::MembersAgree => "the processes of each cluster agree on its checkpoints",
             Property::ConsistentCheckpoint => "every checkpoint is consistent within its cluster",
-            Property::ValidCheckpoints => "checkpoints were declared valid only once complete",
+            Property::ValidCheckpoints => "checkpoints were declared valid only once they were complete",
             Property::Drained => "checkpoints contain every value that was sent before them",
             Property::QuietCheckpoints => "checkpoints contain no value that was sent after them",
             Property::NeighboursOnly => "checkpoints were coordinated by neighbours only",
@@ -206,7 +206,7 @@ impl Property {
             Property::Contained => "only failed clusters rolled back",
             Property::StrictlyRequired => "recoveries re-executed exactly the required tasks",
             Property::DemandedOnly => "every re-executed task was needed",
-            Property::OrphansReplayed => "orphan messages were re-sent",
+            Property::OrphansReplayed => "every orphan message was re-sent",
             Property::OrphansFirst => "no message overtook an orphan message",
             Property::PhasesAgree => "the phases of orphan messages follow from the consumed messages",
             Property::RepeatedOrder => "re-execution delivered messages in the same order",
@@ -311,7 +311,7 @@ impl Judgement {
                 others => format!("{first} (and {others} more of this kind)"),
             };
             if is_flawed && !finding.property.needs_no_other_fact() {
-                doubtful.push(format!("{text} (doubtful, because facts are missing)"));
+                doubtful.push(format!("doubtful, because facts are missing: {text}"));
             } else {
                 wrong.push(text);
             }

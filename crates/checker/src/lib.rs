@@ -26,7 +26,7 @@ use faultline_trace::Trace;
 
 use finding::Findings;
 
-/// Judges a run.
+/// Judges a run. Waste is only reported as a remark.
 pub fn judge(trace: &Trace, context: &Context) -> Judgement {
     judge_history(&History::new(trace, context), Strictness::Lenient)
 }

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
-use faultline_core::{Life, MessageId, ProcessId, Span, Theft, TheftStep};
+use faultline_core::{ClusterId, Life, MessageId, ProcessId, Span, Theft, TheftStep};
 use faultline_history::{CheckpointName, Context, Contradiction, ImpossibleFact};
 use faultline_trace::names::checkpoint;
 
@@ -87,22 +87,17 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             format!("{fault} was injected before the facts that it waits for")
         }
         Contradiction::OtherFate { fault, process, life } => {
-            format!(
-                "according to the plan, {fault} had another effect on the storage of {}",
-                life_of(process, life)
-            )
+            format!("{fault} did not affect the storage of {} as planned", life_of(process, life))
         }
         Contradiction::EndedAtOtherTime { fault, process, life } => {
-            format!("{} did not fail when {fault} was injected", life_of(process, life))
+            format!("{fault} ended {}, but not at the time of its injection", life_of(process, life))
         }
         Contradiction::EffectsMeasured => {
-            "the effects of faults were measured, although they are simulated".to_owned()
+            "the effects of faults were measured, although the run was simulated".to_owned()
         }
-        Contradiction::LinkNeverChanged { from, to } => format!(
-            "the supervisor's facts do not state that the link {} to {} changed",
-            names.cluster(from),
-            names.cluster(to)
-        ),
+        Contradiction::LinkNeverChanged { from, to } => {
+            format!("the supervisor's facts do not state that {} changed", link(from, to, names))
+        }
         Contradiction::MovedAgain(cluster) => {
             format!("{} joined or left more than once", names.cluster(cluster))
         }
@@ -115,11 +110,13 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             format!("{fault} was due, but is missing from the supervisor's facts")
         }
         Contradiction::OutcomesMissing { outcomes, planned } => {
-            format!("the manifest has outcomes for {outcomes} faults, but {planned} were planned")
+            let (outcomes, were) =
+                (count(outcomes as u64, "fault"), if planned == 1 { "was" } else { "were" });
+            format!("the manifest has outcomes for {outcomes}, but {planned} {were} planned")
         }
         Contradiction::LinksMeasured => "links were measured, although they are simulated".to_owned(),
         Contradiction::LinkNotMeasured { from, to } => {
-            format!("the link {} to {} was not measured", names.cluster(from), names.cluster(to))
+            format!("{} was not measured", link(from, to, names))
         }
     }
 }
@@ -185,11 +182,15 @@ impl Breach {
                 )
             }
             Breach::NotAnOrphan { message: id } => {
-                format!("{} reported {} as an orphan, but had not delivered it", process(id.to), message(id))
+                format!(
+                    "{} reported {} as an orphan message, but had not delivered it",
+                    process(id.to),
+                    message(id)
+                )
             }
             Breach::OrphanNeverResent { message: id } => {
                 let (sender, receiver) = (process(id.from), process(id.to));
-                format!("{sender} never re-sent {}, which {receiver} had as an orphan", message(id))
+                format!("{sender} never re-sent {}, an orphan message of {receiver}", message(id))
             }
             Breach::OvertookOrphan { message: id, phase, orphan, orphan_phase } => format!(
                 "{} delivered {} of phase {phase} before it had re-sent {} of phase {orphan_phase}",
@@ -206,13 +207,13 @@ impl Breach {
                 format!("{} was first sent with position {first}, and later with {second}", message(id))
             }
             Breach::DeliveredBeforeCheckpoint { message: id, sent_at, from, covered } => format!(
-                "{} delivered {}, sent at {sent_at}, after a checkpoint that covers {} only up to {covered}",
+                "{} delivered {}, sent at position {sent_at}, after a checkpoint that covers {} only up to {covered}",
                 process(id.to),
                 message(id),
                 names.group(from)
             ),
             Breach::NotCovered { message: id, position } => format!(
-                "checkpoint {position} of {} contains {}, which its vector does not cover",
+                "checkpoint {position} of {} contains the delivery of {}, which its vector does not cover",
                 process(id.to),
                 message(id)
             ),
@@ -224,19 +225,20 @@ impl Breach {
         let process = |it: ProcessId| names.process(it);
         Some(match *self {
             Breach::ForcedTooOften { process: by, life, forced, allowed } => format!(
-                "{life} of {} took {forced} forced checkpoints, but its thefts force only {allowed}",
-                process(by)
+                "{life} of {} took {}, but its thefts, its recovery and the end of the program force at most {allowed}",
+                process(by),
+                count(forced, "forced checkpoint")
             ),
             Breach::SavedDifferently { part } => format!("two different states were saved as {part}"),
             Breach::WrongContents { owner, position, tasks, sent, delivered } => {
                 let what = position.map_or_else(|| "the final state".into(), |it| format!("checkpoint {it}"));
                 let contents = match (tasks, sent, delivered) {
-                    (false, true, true) => "messages that it had sent and delivered",
-                    (false, true, false) => "messages that it had sent",
-                    (false, false, _) => "messages that it had delivered",
-                    (true, true, true) => "tasks that it had spawned and run",
-                    (true, true, false) => "tasks that it had spawned",
-                    (true, false, _) => "tasks that it had run",
+                    (false, true, true) => "messages that the process had sent and delivered",
+                    (false, true, false) => "messages that the process had sent",
+                    (false, false, _) => "messages that the process had delivered",
+                    (true, true, true) => "tasks that the process had spawned and run",
+                    (true, true, false) => "tasks that the process had spawned",
+                    (true, false, _) => "tasks that the process had run",
                 };
                 format!("{what} of {} does not match the {contents}", process(owner))
             }
@@ -249,7 +251,7 @@ impl Breach {
                 format!("{one} and {other} committed different checkpoints as {position}")
             }
             Breach::PositionSkipped { process: by, from, to } => {
-                format!("{} went from position {from} to {to}", process(by))
+                format!("position {to} of {} does not follow its previous position, {from}", process(by))
             }
             Breach::DeliveryWithoutSend { group, position, message } => format!(
                 "checkpoint {position} of {} contains the delivery of {}, but not its send",
@@ -268,12 +270,12 @@ impl Breach {
                 part.position()
             ),
             Breach::SentAndNotReceived { position, message: id } => format!(
-                "checkpoint {position} contains the send of {}, but {} had not received it",
+                "checkpoint {position} contains the send of {}, but not its receipt by {}",
                 names.message(id),
                 process(id.to)
             ),
             Breach::SentAfterPart { position, message: id } => format!(
-                "checkpoint {position} contains {}, which {} sent after its part",
+                "checkpoint {position} contains the receipt of {}, which {} sent after it had saved its part",
                 names.message(id),
                 process(id.from)
             ),
@@ -288,18 +290,18 @@ impl Breach {
                 process(holder)
             ),
             Breach::CommittedWithTooFewCopies { group, position, owner, found, replicas } => format!(
-                "checkpoint {position} of {} was committed with {found} of {replicas} copies of the part of {}",
+                "checkpoint {position} of {} was committed with only {found} of {replicas} replicas of the part of {}",
                 names.group(group),
                 process(owner)
             ),
             Breach::CollectedBeforeRollback { process: by, below, to } => format!(
-                "{} had collected everything below {below}, and then rolled back to {to}",
+                "{} rolled back to {to}, although it had collected all checkpoints below {below}",
                 process(by)
             ),
             Breach::CollectedLog { process: by, collected, contained } => format!(
-                "{} had collected {collected} logged messages, but checkpoints of their receivers contain only \
-                 {contained}",
-                process(by)
+                "{} had collected {}, but checkpoints of the receivers contain only {contained}",
+                process(by),
+                count(collected, "logged message")
             ),
             _ => return None,
         })
@@ -314,11 +316,14 @@ impl Breach {
                 group(by)
             ),
             Breach::RestoredOlder { group: by, target, newer } => {
-                format!("{} rolled back to checkpoint {target} although {newer} could be restored", group(by))
+                let by = group(by);
+                format!(
+                    "{by} rolled back to checkpoint {target} although checkpoint {newer} could be restored"
+                )
             }
             Breach::RestoredDifferently { group: by, incarnation, states } => {
                 let [one, another] = states.map(state);
-                format!("under {incarnation}, {} restored both {one} and {another}", group(by))
+                format!("in {incarnation}, {} restored both {one} and {another}", group(by))
             }
             Breach::RestoredAnother { process: by, claimed } => format!(
                 "{} claims to have rolled back to checkpoint {claimed}, but restored another state",
@@ -339,14 +344,10 @@ impl Breach {
                 )
             }
             Breach::ActedBeforeBeginning { process: by, life } => {
-                format!(
-                    "{} (life {}) sent or received something before the application began",
-                    process(by),
-                    life.0
-                )
+                format!("{life} of {} sent or received something before the application started", process(by))
             }
             Breach::ActedBeforeFirstCheckpoint { process: by, life } => {
-                format!("{} (life {}) acted before it had committed a checkpoint", process(by), life.0)
+                format!("{life} of {} acted before it had committed a checkpoint", process(by))
             }
             Breach::ProtectedWithoutCopy { holder, owner } => format!(
                 "{} claims that its lost storage is complete again, but holds no part of {}",
@@ -359,23 +360,23 @@ impl Breach {
                     true => "only rollbacks without a cause undid messages that it had delivered",
                 };
                 format!(
-                    "{} rolled back to {incarnation} although none of its processes had failed and {messages}",
+                    "{} rolled back ({incarnation}) although none of its processes had failed since its last rollback \
+                     and {messages}",
                     group(by)
                 )
             }
             Breach::RolledBackTooOften { group: by, times, deaths } => {
-                let deaths = match deaths {
-                    0 => "no process".to_owned(),
-                    1 => "only one process".to_owned(),
-                    more => format!("only {more} processes"),
+                let failures = match deaths {
+                    0 => "none of its processes failed".to_owned(),
+                    some => format!("its processes failed only {}", how_often(some as u64)),
                 };
-                format!("{} rolled back {times} times, but {deaths} in it failed", group(by))
+                format!("{} rolled back {}, but {failures}", group(by), how_often(times as u64))
             }
             Breach::RolledBackRepeatedly { group: by, times } => {
-                format!("{} rolled back {times} times for the same failure", group(by))
+                format!("{} rolled back {} for the same failure", group(by), how_often(times as u64))
             }
             Breach::RolledBackLate { group: by, times, bound } => {
-                let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+                let times = how_often(times as u64);
                 format!("more than {bound} after the last fault, {} still rolled back {times}", group(by))
             }
             Breach::RoundNotEnded { process: by, round, bound } => {
@@ -396,8 +397,8 @@ impl Breach {
                 names.message(id)
             ),
             Breach::NotResumed { process: by, still } => format!(
-                "{} restored its state, but its application did nothing in the last {still} before the deadline; after \
-                 the same state, it had continued by itself before",
+                "{} restored its state, but its application did nothing in the last {still} before the deadline, \
+                 although it had continued from the same state without a message before the rollback",
                 process(by)
             ),
             Breach::WasDurable { owner, position, holder } => format!(
@@ -406,8 +407,8 @@ impl Breach {
                 process(holder)
             ),
             Breach::TooFewLosses { group: of, owner, holders } => format!(
-                "{} was declared unrecoverable because of the part of {}, but fewer than {holders} of its holders had \
-                 lost anything",
+                "{} was declared unrecoverable because the part of {} was missing, but fewer than {holders} of the \
+                 processes that store it had lost anything",
                 group(of),
                 process(owner)
             ),
@@ -419,13 +420,13 @@ impl Breach {
                 group(of)
             ),
             Breach::LogNotLost { group: of, holder } => format!(
-                "{} was declared unrecoverable because of its log, but {} had lost nothing",
+                "{} was declared unrecoverable because its log was missing, but {} had not lost it",
                 of.map_or_else(|| "a process".to_owned(), group),
                 process(holder)
             ),
             Breach::CheckpointOverdue { group: of, waited, every, detect_after } => format!(
-                "{} had taken no checkpoint for {waited} when it failed, although it should take one every {every} and \
-                 detect a failure within {detect_after}",
+                "{} had taken no checkpoint for {waited} when it failed, although it should take one every {every}, \
+                 and its failure should be detected within {detect_after}",
                 group(of)
             ),
             _ => return None,
@@ -461,7 +462,7 @@ impl Breach {
                 format!("{} did not restore checkpoint {newest}, the newest durable one", process(*by))
             }
             Breach::LogNotRestored { process: by, since } => format!(
-                "{} did not restore all of its log since checkpoint {since}, which was durable",
+                "{} did not restore its whole log since checkpoint {since}, although the log was durable",
                 process(*by)
             ),
             Breach::NewestNotAbsorbed { by, of, newest } => format!(
@@ -470,12 +471,13 @@ impl Breach {
                 process(*of)
             ),
             Breach::LogNotAbsorbed { by, of, since } => format!(
-                "{} did not absorb the whole log of {} since checkpoint {since}, which was durable",
+                "{} did not absorb the whole log of {} since checkpoint {since}, although the log was durable",
                 process(*by),
                 process(*of)
             ),
             Breach::EventNotWritten { process: by, waited } => format!(
-                "{} ran a task, but did not write its event within {waited}, which is longer than any of its writes took",
+                "{} ran a task whose event it had not written {waited} later, although none of its writes took that \
+                 long",
                 process(*by)
             ),
             Breach::ImpossibleFact { process: by, what } => {
@@ -508,26 +510,26 @@ impl Breach {
                 )
             }
             Breach::SentBeforeDurable { process: by, step, task, theft } => {
-                let what = match step {
-                    TheftStep::Shipped => "sent",
-                    TheftStep::Returned => "returned the result of",
-                    _ => "acknowledged the result of",
+                let (what, contained) = match step {
+                    TheftStep::Shipped => ("sent", "the theft"),
+                    TheftStep::Returned => ("returned the result of", "the result"),
+                    _ => ("acknowledged the result of", "the result"),
                 };
                 format!(
-                    "{} {what} {} before a checkpoint that contains this step was durable ({})",
+                    "{} {what} {} before a checkpoint that contains {contained} was durable ({})",
                     process(*by),
                     names.task(*task),
                     theft_name(*theft, names)
                 )
             }
             Breach::NotRequired { process: by, task, epoch } => format!(
-                "{} re-executed {} in recovery {}, although none of its values was lost",
+                "{} re-executed {} in recovery {}, although no lost value required it",
                 process(*by),
                 names.task(*task),
                 epoch.0
             ),
             Breach::NotReexecuted { process: by, task, epoch } => format!(
-                "{} did not re-execute {} in recovery {}, although its values were lost",
+                "{} did not re-execute {} in recovery {}, although a lost value required it",
                 process(*by),
                 names.task(*task),
                 epoch.0
@@ -582,9 +584,10 @@ impl Breach {
                 )
             }
             Breach::LogNotRemoved { process: of, removed, due, since } => format!(
-                "{} had removed only {removed} messages from its log by the end, but should have removed the {due} \
-                 that no recovery after {:.2} s could need",
+                "by the end, {} had removed only {} from its log, although no recovery after {:.2} s could need {due} \
+                 of its messages",
                 names.process(of),
+                count(removed, "message"),
                 since.as_secs_f64()
             ),
             _ => return None,
@@ -598,7 +601,7 @@ impl Breach {
                 format!("{newer} of {} was started after {older}", process(of))
             }
             Breach::StartedBeforeEnd { process: of, older, newer } => {
-                format!("{newer} of {} was started before the failure of {older} was detected", process(of))
+                format!("{newer} of {} was started before {older} had ended", process(of))
             }
             Breach::ActedAfterNext { process: of, older, newer, at } => {
                 format!("{older} of {} still acted at {at}, after {newer} was started", process(of))
@@ -639,6 +642,19 @@ fn how_often(times: u64) -> String {
     }
 }
 
+/// Formats a number of things, such as `1 message` or `2 messages`.
+fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Names a link, or the network within a cluster.
+fn link(from: ClusterId, to: ClusterId, names: &Context) -> String {
+    match from == to {
+        true => format!("the link within {}", names.cluster(from)),
+        false => format!("the link from {} to {}", names.cluster(from), names.cluster(to)),
+    }
+}
+
 /// Names a state that a member restored.
 fn state(name: Option<CheckpointName>) -> String {
     match name {
@@ -650,8 +666,8 @@ fn state(name: Option<CheckpointName>) -> String {
 fn not_deterministic(id: MessageId, names: &Context) -> String {
     let (text, sender) = (names.message(id), names.process(id.from));
     format!(
-        "the program is not piecewise deterministic: {sender} did not send {text} again after the same messages as \
-         before; choose a protocol that does not require this"
+        "the program is not send-deterministic: {sender} did not send {text} again after consuming the same messages \
+         as before; choose a protocol that does not require send determinism"
     )
 }
 
@@ -678,10 +694,14 @@ fn impossible(what: ImpossibleFact, names: &Context) -> String {
         }
         ImpossibleFact::Unfinished { task, theft, returned, left } => {
             let what = if returned { "returned" } else { "completed" };
-            format!("{what} stolen {} although {left} of its tasks were left ({})", name(task), named(theft))
+            format!(
+                "{what} stolen {} although {left} of its tasks had not ended ({})",
+                name(task),
+                named(theft)
+            )
         }
         ImpossibleFact::EndedEarly { left } => {
-            format!("ended the program although {left} of its tasks were left")
+            format!("ended the program although {left} of its tasks had not ended")
         }
         ImpossibleFact::EndedNothing => "ended the program, which it did not own".into(),
         ImpossibleFact::AbsorbedTwice { of, theft } => format!(
@@ -743,9 +763,10 @@ impl Gap {
                 format!("facts of {} before {upto} of {life} are missing", process(*of))
             }
             Gap::FactsOfCopiesMissing => "facts are missing that may show a durable copy".into(),
-            Gap::NoFaultTookEffect { planned } => {
-                format!("none of the {planned} planned faults took effect")
-            }
+            Gap::NoFaultTookEffect { planned } => match planned {
+                1 => "the only planned fault did not take effect".into(),
+                _ => format!("none of the {planned} planned faults took effect"),
+            },
             Gap::TimesNotRecorded { cluster, fault } => format!(
                 "the times at which {fault} ended the processes of {} were not recorded",
                 names.cluster(*cluster)
@@ -758,11 +779,9 @@ impl Gap {
                 "{fault} ended the {processes} processes of {} within {skew}, not within {within}",
                 names.cluster(*cluster)
             ),
-            Gap::LinkLatency { from, to, measured, asked } => format!(
-                "the link {} to {} has a latency of {measured} instead of {asked}",
-                names.cluster(*from),
-                names.cluster(*to)
-            ),
+            Gap::LinkLatency { from, to, measured, asked } => {
+                format!("{} has a latency of {measured} instead of {asked}", link(*from, *to, names))
+            }
             Gap::LinkDelay(delay) => link_delay(delay, names),
             Gap::PartUnknown { owner, position } => {
                 format!("the content of checkpoint {position} of {} is unknown", process(*owner))
@@ -777,10 +796,11 @@ impl Gap {
             ),
             Gap::StateUnknown { process: of } => format!("the final state of {} is unknown", process(*of)),
             Gap::ReceiversUnknown { messages } => {
-                format!("the final states of the receivers of {messages} messages are unknown")
+                format!("the final states of the receivers of {} are unknown", count(*messages, "message"))
             }
             Gap::SendersUnknown { messages } => {
-                format!("the final states of the senders of {messages} delivered messages are unknown")
+                let messages = count(*messages, "delivered message");
+                format!("the final states of the senders of {messages} are unknown")
             }
             Gap::NoMessage => "no message had to be delivered".into(),
             Gap::NoCheckpoint => {
@@ -810,10 +830,9 @@ fn missing_part(part: &MissingPart, names: &Context) -> String {
 fn link_delay(delay: &LinkDelay, names: &Context) -> String {
     let LinkDelay { from, to, percent, tolerance, mean, asked } = *delay;
     format!(
-        "for {percent} % of the time, the delay of the link {} to {} was off by more than {tolerance}: {mean} on \
-         average instead of {asked}",
-        names.cluster(from),
-        names.cluster(to)
+        "for {percent} % of the echoes, the delay of {} was off by more than {tolerance}: {mean} on average instead \
+         of {asked}",
+        link(from, to, names)
     )
 }
 
@@ -859,21 +878,25 @@ fn in_words(part: &MemoryPart, names: &Context) -> (u64, String, &'static str) {
     let bounds = names.bounds.as_ref();
     let takes_checkpoints = bounds.is_some_and(|it| it.checkpoint_every.iter().any(Option::is_some));
     let collects_later = bounds.and_then(|it| it.collect_every).is_some_and(|it| it > Span::ZERO);
-    let (what, remedy) = match part.content {
-        MemoryContent::Facts => ("facts", "shorten the application"),
-        MemoryContent::JudgedFacts => ("facts and their judgement", "shorten the application"),
+    let (one, many, remedy) = match part.content {
+        MemoryContent::Facts => ("fact", "facts", "shorten the application"),
+        MemoryContent::JudgedFacts => {
+            ("fact and its judgement", "facts and their judgement", "shorten the application")
+        }
         MemoryContent::Checkpoints => (
+            "part of a checkpoint",
             "parts of checkpoints",
             match (has_later_checkpoints(part, names), takes_checkpoints) {
                 (true, true) => {
                     "collect checkpoints more often (`collectEvery`) or take fewer (`checkpointEvery`)"
                 }
-                // Messages or thefts force them.
+                // Messages or thefts force the checkpoints.
                 (true, false) => "collect checkpoints more often (`collectEvery`)",
                 (false, _) => "use smaller states or fewer `replicas`",
             },
         ),
         MemoryContent::Logs => (
+            "logged message",
             "logged messages",
             match (takes_checkpoints, collects_later) {
                 (true, true) => "take and collect checkpoints more often (`checkpointEvery`, `collectEvery`)",
@@ -883,8 +906,11 @@ fn in_words(part: &MemoryPart, names: &Context) -> (u64, String, &'static str) {
                 }
             },
         ),
-        MemoryContent::Queue => ("events in the queue", "send less at a time, or use faster links"),
+        MemoryContent::Queue => {
+            ("event in the queue", "events in the queue", "send less at a time, or use faster links")
+        }
     };
+    let what = if part.count == 1 { one } else { many };
     (part.bytes, format!("{} for {} {what}", mebibytes(part.bytes), part.count), remedy)
 }
 
@@ -906,11 +932,11 @@ impl Remark {
             }
             Remark::WithoutEffect { fault, reason } => format!("{fault} had no effect: {reason}"),
             Remark::NotDue { never, planned } => {
-                format!("{never} of {planned} faults were not due before the end")
+                format!("{never} of {planned} faults never became due before the end")
             }
             Remark::LinkDelay(delay) => link_delay(delay, names),
             Remark::ReplicasLost { group, position, target } => format!(
-                "{} lost all replicas of a part of checkpoint {position}, and rolled back to {target}",
+                "{} lost every copy of a part of checkpoint {position}, and rolled back to {target}",
                 names.group(*group)
             ),
             Remark::NotCounted { process, is_incomplete } => format!(

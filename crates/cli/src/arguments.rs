@@ -29,7 +29,8 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// Limit the memory of this program to SIZE, such as 2GiB. A run that would exceed the limit ends; its record is
-    /// kept, and its verdict is `unknown`. Parallel runs share the limit. Default: half of the machine's memory
+    /// kept, and its verdict is `unknown`. Parallel runs share the limit. Default: half of the memory of the machine,
+    /// or of the container if its limit is lower
     #[arg(long, value_name = "SIZE", global = true, allow_hyphen_values = true, help_heading = "Limits")]
     pub(crate) memory: Option<Size>,
 }
@@ -224,9 +225,9 @@ pub(crate) struct ImportArguments {
 
 /// Reproduce a published evaluation, and compare the results with the published ones.
 ///
-/// Runs the experiments on the simulator with one or more seeds, and judges every run; HydEE's ping-pong runs on real
-/// processes. Writes one page (index.html), tables as CSV and figures as SVG, and prints the findings: whether each
-/// result agrees, differs, or is under-specified in the paper.
+/// Runs the experiments on the simulator with one or more seeds, and judges every run; the evaluation of HydEE also
+/// runs programs on real processes. Writes one page (index.html), tables as CSV and figures as SVG, and prints the
+/// findings: whether each result agrees, differs, or is under-specified in the paper.
 ///
 /// If interrupted, shows the completed experiments; to continue, run the same command with `--resume`.
 ///
@@ -284,9 +285,9 @@ pub(crate) struct ReproduceArguments {
 /// writes the costs by interval (intervals.svg, intervals.csv), the cluster of each process in each interval
 /// (clusters.csv), the division for all intervals in the form of a federation file (clusters.yaml), and clusters.json.
 ///
-/// To divide the pieces of a program of tasks that are assigned to processes in advance, pass its federation file. The
-/// command then prints a partition file for `schedule.file`, with about the same number of pieces for each process and
-/// few values sent between processes.
+/// To assign the pieces of a program of tasks to processes in advance, pass its federation file. The command then
+/// prints a partition file for `schedule.file`, with about the same number of pieces for each process and few values
+/// sent between processes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -440,8 +441,8 @@ pub(crate) struct CompareArguments {
 /// (runs.csv), the estimates (sweep.json) and the federation file of each setting (settings/), and prints a table.
 /// Names the setting with the smallest value of one quantity, and states how certain this is.
 ///
-/// Also records each setting's run with the first seed, together with its report (records/). Omits records larger than
-/// an equal share of 256 MiB.
+/// Also records each setting's run with the first seed, together with its report (records/). All records together have
+/// at most 256 MiB: a record is omitted if it exceeds this size divided by the number of settings.
 ///
 /// If interrupted, keeps the completed runs; to continue, even with more seeds, run the same command with `--resume`.
 ///
@@ -548,7 +549,7 @@ pub(crate) enum BackendName {
     Local,
     /// The same protocol code in virtual time. Runs with the same seed are bit-identical.
     Simulate,
-    /// Pods in a Kubernetes cluster where Faultline is installed, removed at the end.
+    /// Pods in a Kubernetes cluster where Faultline is installed. The pods are deleted after the run.
     Kubernetes,
 }
 
@@ -572,14 +573,14 @@ pub(crate) enum LinksName {
 
 /// Check what this machine or a Kubernetes cluster can run, and suggest fixes.
 ///
-/// Checks the limits for runs on real processes. Tests, in a temporary network namespace, which features of
-/// `faultline run --links tc` the kernel supports. Changes nothing. Exits with 1 if anything that you requested is not
-/// possible.
+/// Checks whether the limits of this machine allow runs on real processes. Tests, in a temporary network namespace,
+/// which of the features that `faultline run --links tc` uses are supported by the kernel. Changes nothing. Exits with
+/// 1 if anything that you requested is not possible.
 ///
 /// For a Kubernetes cluster, checks what `faultline run --backend kubernetes` and `faultline fetch` need in one
-/// namespace. With `--tc`, also tests on each Kubernetes node, in a temporary pod, which features of
-/// `spec.kubernetes.links: tc` the kernel supports. This requires permission to list nodes, to create, get, list and
-/// delete pods, and to get pods/log.
+/// namespace. With `--tc`, also tests on each Kubernetes node, in a temporary pod, which of the features that
+/// `spec.kubernetes.links: tc` uses are supported by the kernel. This requires permission to list nodes, to create,
+/// get, list and delete pods, and to get pods/log.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -708,9 +709,10 @@ pub(crate) enum ExportFormat {
 ///
 /// Each seed determines a federation: clusters, links, storage, protocol parameters, an application, and faults. Faults
 /// strike at random times, at protocol events and during recoveries, alone or several at once. Each schedule omits some
-/// kinds of faults, chosen at random. At the end, all faults are healed, and the federation must recover and finish.
-/// Each schedule runs in virtual time, is judged, and runs a second time to confirm that it is deterministic. The
-/// search ends at the first violation. It then shrinks the federation for as long as the same property is violated,
+/// kinds of faults, chosen at random. In one schedule in eight, the search itself chooses the moment of a second fault,
+/// so that it tries all kinds of moments. At the end, all faults are healed, and the federation must recover and
+/// finish. Each schedule runs in virtual time, is judged, and runs a second time to confirm that it is deterministic.
+/// The search ends at the first violation. It then shrinks the federation for as long as the same property is violated,
 /// records and draws its run, and writes the federation to a file for `faultline run`.
 ///
 /// If interrupted, shows and saves the coverage, and records the smallest violation so far; to continue, run the
@@ -755,8 +757,7 @@ pub(crate) struct FuzzArguments {
     /// Enable a known defect of the protocol (requires a development build)
     #[arg(long, value_name = "NAME")]
     pub(crate) defect: Option<Defect>,
-    /// Print how many schedules it takes to find each known defect, as a table (requires a build with the feature
-    /// `defects`)
+    /// Print how many schedules it takes to find each known defect, as a table (requires a development build)
     #[arg(long, conflicts_with_all = ["file", "span"])]
     pub(crate) table: bool,
     /// Instead of searching, run the federation in FILE (`-` for standard input) and print the run line by line
@@ -912,12 +913,12 @@ fn overtakings(text: &str) -> Result<Overtakings, String> {
     }
 }
 
-/// Write a page about the incorrect rules of a published protocol.
+/// Write a page about the incorrect and missing rules of a published protocol.
 ///
 /// The page has an entry for each rule that fails as printed in the paper, or that the paper lacks. An entry shows what
-/// goes wrong, the shortest counterexample that the fuzzer finds (as a transcript and a picture), the share of random
-/// schedules that fail, and the corrected rule. Every counterexample is recorded, with the command that runs it again.
-/// Takes several minutes.
+/// goes wrong, the corrected or missing rule, the shortest counterexample that the fuzzer finds without it (as a
+/// transcript and a picture), and the share of random schedules that fail. Every counterexample is recorded, with the
+/// command that runs it again. Takes several minutes.
 ///
 /// If interrupted, writes the page about the rules searched so far; to continue, run the same command with `--resume`.
 #[derive(Debug, Args)]
@@ -981,7 +982,7 @@ pub(crate) struct ValidateArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "orders")]
     pub(crate) running: Option<PathBuf>,
     /// Also run the application without failures in one delivery order and in N random orders, and compare what each
-    /// process sends. Protocols that rely on re-execution, such as hydee, cannot protect a program whose messages
+    /// process sends. Protocols that require send determinism, such as hydee, cannot protect a program whose messages
     /// depend on the order of arrival. Testing one order takes as long as the application computes
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=1000))]
     pub(crate) orders: Option<u32>,

@@ -6,6 +6,7 @@ use std::path::Path;
 use faultline_clustering::read::{GraphFormat, read};
 use faultline_clustering::{CommunicationGraph, Constraints, Division, SearchResult, find};
 use faultline_experiments::table1::front_chart;
+use faultline_report::explain::count;
 use miette::miette;
 use serde::Serialize;
 
@@ -50,7 +51,7 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError
         ([graph], None) => divide(graph, constraints, arguments)?,
         ([_], Some(_)) => {
             return Err(unfit(
-                "`--change-cost` has no effect on a single graph; give several graphs, or add `--intervals`",
+                "`--change-cost` has no effect on a single graph; specify several graphs, or add `--intervals`",
             ));
         }
         (graphs, cost) => recluster::recluster(graphs, constraints, cost.unwrap_or(1.0), arguments)?,
@@ -169,10 +170,10 @@ fn members<'a>(names: &'a [String], division: &Division) -> Vec<Vec<&'a str>> {
 
 fn text(graph: &CommunicationGraph, found: &SearchResult, fragment: &str) -> String {
     let mut text = format!(
-        "{} processes, {} communicating pairs, {} bytes\n\n   clusters     largest cluster  rolled back    logged      sum\n",
-        graph.len(),
-        graph.pairs(),
-        graph.total(),
+        "{}, {}, {}\n\n   clusters     largest cluster  rolled back    logged      sum\n",
+        count(graph.len() as u64, "process"),
+        count(graph.pairs() as u64, "communicating pair"),
+        count(graph.total(), "byte"),
     );
     let (shown, hidden) = rows(found);
     let mut line = |arguments: std::fmt::Arguments<'_>| {
@@ -269,7 +270,8 @@ fn csv(graph: &CommunicationGraph, chosen: &Division) -> String {
 mod tests {
     use super::*;
 
-    /// A front with the division into one cluster, and this many others. Chooses the division with this index.
+    /// A front with the division into one cluster and `divided` others. The division at the index `chosen` is the
+    /// chosen one.
     fn front(divided: usize, chosen: usize) -> SearchResult {
         let division = |index: usize| Division {
             clusters: index + 1,
@@ -290,7 +292,7 @@ mod tests {
         };
         assert_eq!(hidden(&front(ROWS, 0)), (ROWS, 0));
         assert_eq!(hidden(&front(ROWS + 1, 5)), (ROWS, 1));
-        // If it is chosen, it is printed in addition to the others.
+        // If the division into one cluster is chosen, it is printed in addition to the others.
         assert_eq!(hidden(&front(ROWS, ROWS)), (ROWS + 1, 0));
         let graph = read("0 1 8\n", GraphFormat::EdgeList).expect("it is a graph");
         let is_noted = |divided| text(&graph, &front(divided, 0), "").contains("are on the front");

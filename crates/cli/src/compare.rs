@@ -16,8 +16,8 @@ use crate::processes::{self, Evaluation};
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
 
-/// Identifies a comparison in its journal. Protocols and seeds are not part of it: they may differ when it is
-/// resumed.
+/// Identifies a comparison in its journal. Omits protocols and seeds, because a resumed comparison may use different
+/// ones.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Compared {
     federation: Federation,

@@ -42,7 +42,7 @@ fn this_machine(nodes: u64) -> Examination {
     }
 }
 
-/// Returns the kernel's features for `--links tc`, or the reason why it cannot shape links.
+/// Returns the kernel's features for `--links tc`, or an error that says why traffic control is unavailable.
 pub(crate) fn kernel_for_tc() -> Result<Kernel, CommandError> {
     traffic_control().map(|probe| probe.kernel()).map_err(|unfit| {
         let Unfit { why, remedy, .. } = unfit;

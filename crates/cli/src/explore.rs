@@ -114,14 +114,14 @@ fn subject(arguments: &ExploreArguments) -> Result<Federation, CommandError> {
         .map_err(|it| CommandError::input(miette!("{it}")))
 }
 
-/// Returns the programs to explore.
 fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec<Program>, CommandError> {
     const MOST: u64 = 10_000;
     if federation.spec.application.family() == Family::Tasks {
         if arguments.program.is_some() || arguments.all_programs {
             return Err(CommandError::input(miette!(
                 help = "write another program of tasks to a file, and use `--file`",
-                "`--program` and `--all-programs` name messages, but {} protects programs of tasks",
+                "`--program` and `--all-programs` apply only to programs that exchange messages, but {} protects \
+                 programs of tasks",
                 federation.spec.protocol.name()
             )));
         }
@@ -147,15 +147,15 @@ fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec
     if pairs == 0 {
         return Err(CommandError::input(miette!(
             help = "add ranks",
-            "there are no programs of messages with only one rank"
+            "`--all-programs` requires at least two ranks (found {ranks})"
         )));
     }
     match pairs.checked_pow(arguments.messages) {
         Some(1..=MOST) => Ok(Program::all(ranks, arguments.messages).collect()),
         _ => Err(CommandError::input(miette!(
             help = "use fewer messages or ranks, or specify one program with `--program`",
-            "there are more than {MOST} programs of {} messages between {ranks} ranks",
-            arguments.messages
+            "there are more than {MOST} programs with {} between {ranks} ranks",
+            count(arguments.messages.into(), "message")
         ))),
     }
 }
@@ -180,14 +180,15 @@ impl<'a> Ticker<'a> {
         Ticker { progress, overtakings, begun: Instant::now(), interrupted, memory_limit: None }
     }
 
-    /// Returns whether to continue.
+    /// Shows the progress. Returns whether the search may continue.
     fn tick(&mut self, extent: &SearchExtent) -> bool {
         if let Some(progress) = &mut self.progress {
             progress.show(|| {
                 let SearchExtent { states, depth, runs, .. } = extent;
                 let rate = *states as f64 / self.begun.elapsed().as_secs_f64().max(1e-3);
                 let overtakings = overtaken(self.overtakings);
-                format!("{overtakings}: {states} states, depth {depth}, {runs} runs judged, {rate:.0} states per second")
+                let (states, runs) = (count(*states, "state"), count(*runs, "run"));
+                format!("{overtakings}: {states}, depth {depth}, {runs} judged, {rate:.0} states per second")
             });
         }
         self.memory_limit = memory_bound().filter(|it| (it.used)() >= it.bytes).map(|it| it.bytes);
@@ -266,7 +267,6 @@ impl Level {
     }
 }
 
-/// A violation.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Finding {
@@ -280,7 +280,6 @@ struct Finding {
 }
 
 impl Finding {
-    /// Records a run.
     fn record(
         found: &Counterexample,
         program: &Program,
@@ -291,7 +290,7 @@ impl Finding {
         let transcript = text(&transcript(&found.trace, &history, &names));
         let dir = place(arguments, &found.manifest.name);
         let unwritable = |error: BundleError| {
-            CommandError::path("record in", &dir, error, "specify a writable directory with `--out`")
+            CommandError::path("record a run in", &dir, error, "specify a writable directory with `--out`")
         };
         let bundle = Bundle::create(&dir).map_err(unwritable)?;
         let run = UnjudgedRecording {
@@ -315,7 +314,7 @@ impl Finding {
     }
 }
 
-/// Returns a new directory, unless the user named one.
+/// Returns the directory that the user named, or a new one.
 fn place(arguments: &ExploreArguments, name: &str) -> PathBuf {
     if let Some(out) = &arguments.out {
         return out.clone();
@@ -385,18 +384,22 @@ fn tasks_of(application: &str) -> String {
     format!("tasks of `{application}`")
 }
 
+/// Describes the messages of a program.
+fn messages_of(program: &str) -> String {
+    if program.is_empty() { "no messages".to_owned() } else { format!("messages: {program}") }
+}
+
 fn title(report: &Report, programs: &[Program]) -> String {
     let clusters: Vec<String> = report.clusters.iter().map(u32::to_string).collect();
     let program = match (&report.tasks, programs) {
         (Some(tasks), _) => tasks_of(tasks),
-        (None, [one]) if one.is_empty() => "no message".to_owned(),
-        (None, [one]) => format!("messages {one}"),
+        (None, [one]) => messages_of(&one.to_string()),
         (None, many) => format!("{} programs", many.len()),
     };
     format!(
-        "{}, clusters of {} nodes, {program}, at most {} and {}\n",
+        "{}; nodes per cluster: {}; {program}; at most {} and {}\n",
         report.protocol,
-        clusters.join(" and "),
+        clusters.join(", "),
         count(report.crashes.into(), "failure"),
         count(report.timers.into(), "early timer")
     )
@@ -404,10 +407,11 @@ fn title(report: &Report, programs: &[Program]) -> String {
 
 fn line(level: &Level) -> String {
     let overtakings = overtaken(level.overtakings.map_or(Overtakings::All, Overtakings::AtMost));
-    let Level { states, depth, runs, unknown, seconds, .. } = level;
+    let Level { depth, unknown, seconds, .. } = level;
+    let (states, runs) = (count(level.states, "state"), count(level.runs, "run"));
     let end = if level.is_complete { "all visited" } else { "stopped" };
     format!(
-        "  {overtakings}: {states} states, depth {depth}, {runs} runs judged ({unknown} unknown), {end} after {seconds:.1} s\n"
+        "  {overtakings}: {states}, depth {depth}, {runs} judged ({unknown} unknown), {end} after {seconds:.1} s\n"
     )
 }
 
@@ -428,7 +432,7 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
         }
         (None, _) => "the search did not visit every run within the bounds".to_owned(),
     };
-    let _ = writeln!(text, " {verdict}  {} states; {reached}", report.states());
+    let _ = writeln!(text, " {verdict}  {}; {reached}", count(report.states(), "state"));
     if report.interrupted {
         text.push_str("          the search was interrupted\n");
     } else if let Some(limit) = report.memory_limit {
@@ -441,8 +445,8 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
     } else if stopped.is_some() && report.finding.is_none() {
         let _ = writeln!(
             text,
-            "          the search stopped at {} states; `--states` sets the limit",
-            report.states()
+            "          the search stopped after {}; `--states` sets the limit",
+            count(report.states(), "state")
         );
     }
     if let Some(finding) = &report.finding {
@@ -451,12 +455,12 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
         }
         let program = match &report.tasks {
             Some(tasks) => tasks_of(tasks),
-            None => format!("messages {}", finding.program),
+            None => messages_of(&finding.program),
         };
         let _ = write!(
             text,
-            "\nShortest run, {} steps, {program}:\n{}\nRecord: {} (steps.txt has every step)\n",
-            finding.steps,
+            "\nShortest run ({}; {program}):\n{}\nRecord: {} (steps.txt lists every step)\n",
+            count(finding.steps as u64, "step"),
             finding.transcript,
             finding.bundle.display()
         );

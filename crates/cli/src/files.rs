@@ -73,8 +73,8 @@ fn print_changes(running: &Federation, new: &Federation, source: &Source) -> Res
     Ok(Exit::Pass)
 }
 
-/// Prints whether the application sends the same messages in every order of delivery. Returns a bad-input error if it
-/// does not, although its protocol relies on this.
+/// Prints whether the application sends the same messages in all tested orders of delivery. Returns a bad-input error
+/// if it does not, but its protocol relies on this.
 fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, CommandError> {
     let found = with_messages(federation, None, Orders(orders)).map_err(unfit)?;
     let in_orders = format!("in {}", count(u64::from(orders) + 1, "delivery order"));
@@ -103,7 +103,7 @@ fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Re
     }
 }
 
-/// Compares the application of a federation in this many orders of delivery.
+/// Compares what a federation's application sends in one order of delivery and in this many random ones.
 struct Orders(u32);
 
 impl MessagesVisitor for Orders {

@@ -63,7 +63,6 @@ impl ResultJournal {
         if resume { resumed(path, work, head) } else { Ok((begun(path, work, head)?, Vec::new())) }
     }
 
-    /// Adds a result.
     pub(crate) fn add(&mut self, result: &impl Serialize) {
         let line = serde_json::to_string(result).expect("a result can be written as JSON") + "\n";
         if let Err(error) = self.file.write_all(line.as_bytes()) {
@@ -120,7 +119,7 @@ fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Result
             help = format!(
                 "add `--resume` to continue that {work}, specify another directory with `--out`, or delete this file"
             ),
-            "{} already has runs",
+            "{} already contains results",
             path.display()
         )));
     }
@@ -140,7 +139,7 @@ where
 {
     let unreadable = |why: String| {
         CommandError::path(
-            "continue",
+            "continue from",
             path,
             why,
             "omit `--resume`, and specify another directory with `--out`",
@@ -158,7 +157,7 @@ where
         serde_json::from_str(&first).map_err(|error| unreadable(format!("line 1: {error}")))?;
     if known != *head {
         return Err(unreadable(format!(
-            "it contains another {work}: the file, the values or the version differs"
+            "it belongs to another {work}: the file, the options or the version of Faultline differs"
         )));
     }
     let (mut results, mut whole) = (Vec::new(), first + "\n");
@@ -178,7 +177,7 @@ where
     Ok((ResultJournal { path: path.to_owned(), file, broken: None }, results))
 }
 
-/// Replaces a file as a whole: a program that is killed leaves either the old or the new content.
+/// Replaces a file as a whole: if the program is killed meanwhile, the file has either the old or the new content.
 pub(crate) fn replace(path: &Path, content: &str) -> io::Result<()> {
     let part = path.with_extension("part");
     fs::write(&part, content)?;

@@ -77,7 +77,7 @@ pub fn cli() -> Cli {
     Cli(())
 }
 
-/// The program, before it runs.
+/// The program, to which protocols and applications can be added before it runs.
 #[derive(Debug)]
 pub struct Cli(());
 

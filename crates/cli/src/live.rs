@@ -21,13 +21,11 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Creates the live view of a run.
     pub(crate) fn live(self, manifest: &Manifest) -> Live {
         let reporter = EventReporter::new(DisplayNames::new(manifest));
         Live { screen: self.screen(manifest), reporter, origin: None }
     }
 
-    /// Creates the screen of a run.
     pub(crate) fn screen(self, manifest: &Manifest) -> Screen {
         let protocol = self.federation.spec.protocol.name();
         let on = match manifest.backend {
@@ -40,7 +38,6 @@ impl View<'_> {
     }
 }
 
-/// The live view of a run.
 pub(crate) struct Live {
     screen: Screen,
     reporter: EventReporter,
@@ -48,7 +45,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Shows a fact.
+    /// Shows the event that a fact represents, if any.
     pub(crate) fn recorded(&mut self, at: Time, process: ProcessId, fact: &Fact) {
         if *fact == Fact::Begun {
             self.origin = Some(at);

@@ -137,7 +137,7 @@ impl Observer for Live {
     }
 }
 
-/// `faultline node`: runs one process of a run, whose bundle determines which one.
+/// `faultline node`: runs the process that the arguments identify, as the run's bundle describes it.
 pub(crate) fn node(arguments: Vec<OsString>) -> Result<(), CommandError> {
     faultline_launch::node(arguments).map_err(|error| match error {
         HostError::Arguments(_) => CommandError::input(miette::miette!("{error}")),

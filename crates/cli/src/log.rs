@@ -23,8 +23,7 @@ pub(crate) const FILE: &str = "run.log";
 /// The log file of the current run.
 static RECORD: Mutex<Option<File>> = Mutex::new(None);
 
-/// Starts logging. Warnings that are also recorded are shown only on request; all other warnings are always
-/// shown.
+/// Starts logging. By default, warnings are shown, except those of a run on real processes, which are only recorded.
 pub(crate) fn begin(command: &Command) {
     let level = match command {
         Command::Run(arguments) if arguments.backend == BackendName::Local => {

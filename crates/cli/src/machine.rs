@@ -83,8 +83,8 @@ pub(crate) fn require(size: Size) -> Result<(), CommandError> {
             remedies.join("\n"),
             size.nodes
         ),
-        "this machine cannot run {} nodes as processes:{}",
-        size.nodes,
+        "this machine cannot run {} as processes:{}",
+        count(size.nodes, "node"),
         said.concat()
     )))
 }
@@ -162,11 +162,11 @@ pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
     // Most machines have no such limits.
     if group_threads.is_some() {
         let remedy = "raise `pids.max` of the control group (in a container: its limit on processes)";
-        findings.push(enough("group's threads", group_threads, THREADS * nodes, plain, remedy.to_owned()));
+        findings.push(enough("cgroup threads", group_threads, THREADS * nodes, plain, remedy.to_owned()));
     }
     if group_memory.is_some() {
         let remedy = "raise `memory.max` of the control group (in a container: its memory limit)";
-        findings.push(enough("group's memory", group_memory, memory, mebibytes, remedy.to_owned()));
+        findings.push(enough("cgroup memory", group_memory, memory, mebibytes, remedy.to_owned()));
     }
     findings
 }
@@ -231,11 +231,11 @@ fn enough(
         return Finding { name, state: CheckState::Missing, detail, remedy: None };
     };
     let is_enough = have >= need;
-    let have = if have >= u64::MAX / 4 { "no limit".to_owned() } else { show(have) };
+    let have = if have >= u64::MAX / 4 { "no limit".to_owned() } else { format!("{} available", show(have)) };
     Finding {
         name,
         state: if is_enough { CheckState::Ok } else { CheckState::Fail },
-        detail: format!("{} needed, {have} available", show(need)),
+        detail: format!("{} needed, {have}", show(need)),
         remedy: (!is_enough).then_some(remedy),
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, CommandErr
     })?;
     let missing = arguments.seeds as usize - runs.len();
     if missing > 0 {
-        anstream::eprintln!("interrupted: {missing} of {} seeds were not run", arguments.seeds);
+        anstream::eprintln!("interrupted after {} of {} seeds", runs.len(), arguments.seeds);
         return Ok(Exit::from(text::verdict(&runs).max(Verdict::Unknown)));
     }
     Ok(text::verdict(&runs).into())

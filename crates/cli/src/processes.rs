@@ -49,7 +49,7 @@ struct RecordedComparisonRun {
 
 impl Evaluation<'_> {
     /// Runs a small federation with the first `seeds` seeds, on real processes and on the simulator. After an
-    /// interruption, the result contains only the completed pairs. The same applies to the other evaluations.
+    /// interruption, the result contains only the completed pairs.
     pub(crate) fn with_simulator(self, seeds: u64) -> Result<Vec<Pair>, CommandError> {
         let mut progress = Progress::counting(0, seeds);
         let mut pairs = Vec::new();
@@ -65,8 +65,9 @@ impl Evaluation<'_> {
         Ok(pairs)
     }
 
-    /// Runs ping-pong among this many processes in each setting, for this many turns and round trips. The settings
-    /// alternate, so that a temporary disturbance of the machine affects all of them equally.
+    /// Runs ping-pong among this many processes in each setting, `runs` times with `rounds` round trips each. The
+    /// settings alternate, so that a temporary disturbance of the machine affects all of them equally. After an
+    /// interruption, the result contains only the completed runs.
     pub(crate) fn ping_pong(
         self,
         processes: usize,
@@ -89,7 +90,8 @@ impl Evaluation<'_> {
         Ok(all)
     }
 
-    /// Performs the runs that the evaluation of HydEE needs, this many times each.
+    /// Performs the runs that the evaluation of HydEE needs, this many times each. After an interruption, the result
+    /// contains only the completed runs.
     pub(crate) fn hydee_runs(self, turns: u32) -> Result<RealRuns, CommandError> {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let runs = real::runs();

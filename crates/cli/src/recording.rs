@@ -139,7 +139,7 @@ fn warn_if_incomplete(manifest: &Manifest) {
 fn warn_about_resent(trace: &Trace) {
     if trace.streams.keys().any(|(_, life)| *life > Life(1)) {
         anstream::eprintln!(
-            "processes failed in this run, so re-sent messages count twice in the graph; to avoid this, record a run without faults"
+            "this run contains failures, so re-sent messages count twice in the graph; to avoid this, record a run without faults"
         );
     }
 }

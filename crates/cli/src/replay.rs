@@ -66,7 +66,6 @@ fn nodes(arguments: &ReplayArguments, manifest: &Manifest) -> Result<Vec<Process
     }
 }
 
-/// One replayed life.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ReplayedLife {
@@ -75,7 +74,7 @@ struct ReplayedLife {
     inputs: usize,
     actions: usize,
     facts: usize,
-    /// The first difference.
+    /// The first difference from the record, if there is one.
     difference: Option<String>,
     /// The reason why a part of this life could not be compared.
     remark: Option<String>,
@@ -111,7 +110,7 @@ impl Visitor for ReplayVisitor<'_> {
 
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
         let names = DisplayNames::new(self.manifest);
-        // A life that was killed may have received an input that had no recorded effect.
+        // The last inputs of a life that was killed may have had effects that were not recorded.
         let ends = self.trace.supervisor().iter().filter_map(|(_, fact)| match fact {
             Fact::Failed { process, life, .. } | Fact::Detected { process, life } => Some((*process, *life)),
             _ => None,
@@ -193,9 +192,8 @@ fn replay_life<P: Process>(
             (Some(process), entry) => match event::<P>(entry, &mut jobs) {
                 Some(event) => process.handle(event, at, &mut actions),
                 None => {
-                    replayed.difference = Some(format!(
-                        "input {number} ({what}) is the result of a job that was never started"
-                    ));
+                    replayed.difference =
+                        Some(format!("input {number} ({what}) does not fit the preceding inputs"));
                     return replayed;
                 }
             },
@@ -302,7 +300,7 @@ fn kind<S, M, H, V>(entry: &InputEntry<S, M, H, V>) -> &'static str {
         InputEntry::LifeStart { .. } => "a start",
         InputEntry::Packet { .. } => "a packet",
         InputEntry::Persisted(_) | InputEntry::PersistFailed(_) => "the completion of a write",
-        InputEntry::Read { .. } | InputEntry::Listed(_) => "a response of the storage",
+        InputEntry::Read { .. } | InputEntry::Listed(_) => "a response from the storage",
         InputEntry::Recorded { .. } => "a durable record",
         InputEntry::Membership(_) => "a membership",
         InputEntry::Computed(_) => "the result of a job",

@@ -97,7 +97,7 @@ fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
     }
 }
 
-/// Returns the traffic control that is used for links, if requested.
+/// Returns the kernel's features for traffic control, if `--links tc` requests it. Prints which of them are missing.
 fn links(arguments: &RunArguments) -> Result<Option<Kernel>, CommandError> {
     if arguments.links == LinksName::InNode {
         return Ok(None);

@@ -87,17 +87,19 @@ fn command_error<E>(error: SessionError<E>, of_backend: impl FnOnce(E) -> Comman
 fn create(dir: &Path) -> Result<Bundle, CommandError> {
     if dir.exists() && !dir.is_dir() {
         const HELP: &str = "specify a new or empty directory with `--out`";
-        return Err(CommandError::path("record in", dir, "it is not a directory", HELP));
+        return Err(CommandError::path("record a run in", dir, "it is not a directory", HELP));
     }
     let is_used = dir.read_dir().is_ok_and(|mut files| files.next().is_some());
     if is_used && !Bundle::open(dir).holds_a_run() {
         const HELP: &str = "specify a new or empty directory with `--out`";
-        return Err(CommandError::path("record in", dir, "it contains other files", HELP));
+        return Err(CommandError::path("record a run in", dir, "it contains other files", HELP));
     }
     Bundle::create(dir).map_err(|error| match error {
         BundleError::Occupied(_) => {
-            CommandError::path("record in", dir, error, "specify another directory with `--out`")
+            CommandError::path("record a run in", dir, error, "specify another directory with `--out`")
         }
-        other => CommandError::path("record in", dir, other, "specify a writable directory with `--out`"),
+        other => {
+            CommandError::path("record a run in", dir, other, "specify a writable directory with `--out`")
+        }
     })
 }

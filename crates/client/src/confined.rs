@@ -7,8 +7,7 @@ const USER: i64 = 65532;
 
 /// Returns the spec of a pod under the Pod Security profile `restricted`, without access to the API server.
 ///
-/// Processes of a federation crash intentionally, without warning. `grace` is the time, in seconds, within
-/// which a deleted pod must terminate.
+/// `grace` is the time, in seconds, within which a deleted pod must terminate.
 pub fn pod(containers: Vec<Value>, volumes: Value, grace: u32) -> Value {
     json!({
         "automountServiceAccountToken": false,

@@ -35,7 +35,7 @@ pub fn pod(node: &str, image: &str) -> Pod {
     spec["activeDeadlineSeconds"] = json!(DEADLINE_SECONDS);
     let labels = json!({ "app.kubernetes.io/name": "faultline", naming::COMPONENT: "probe" });
     let pod = json!({ "metadata": { "generateName": "faultline-probe-", "labels": labels }, "spec": spec });
-    serde_json::from_value(pod).expect("a pod")
+    serde_json::from_value(pod).expect("the JSON describes a pod")
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub enum SupervisorError {
     #[error("cannot read the response: {0}")]
     Body(Box<dyn std::error::Error + Send + Sync>),
     /// The supervisor refused the request.
-    #[error("answered {0}: {1}")]
+    #[error("the supervisor answered {0}: {1}")]
     Refused(StatusCode, String),
     /// The response has an unexpected form.
     #[error("cannot parse the response: {0}")]
@@ -87,7 +87,7 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// Fails if the supervisor cannot be reached, or refuses the request.
+    /// Fails if the supervisor cannot be reached, does not respond in time, or refuses the request.
     pub async fn places(&self, places: &Places) -> Result<(), SupervisorError> {
         self.ask(Method::PUT, PLACES, serde_json::to_vec(places)?.into()).await.map(drop)
     }
@@ -96,7 +96,7 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// Fails if the supervisor cannot be reached, or refuses the request.
+    /// Fails if the supervisor cannot be reached, does not respond in time, or refuses the request.
     pub async fn amend(&self, amended: &Amended) -> Result<(), SupervisorError> {
         self.ask(Method::PUT, SPEC, serde_json::to_vec(amended)?.into()).await.map(drop)
     }
@@ -106,7 +106,7 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// Fails if the supervisor cannot be reached, or refuses the request.
+    /// Fails if the supervisor cannot be reached, does not respond in time, or refuses the request.
     pub async fn done(&self, request: u64) -> Result<(), SupervisorError> {
         match self.ask(Method::POST, &supervision::done(request), Bytes::new()).await {
             Ok(_) | Err(SupervisorError::Refused(StatusCode::NOT_FOUND, _)) => Ok(()),

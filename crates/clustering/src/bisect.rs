@@ -1,4 +1,4 @@
-//! Division of a graph into parts of equal size by repeated bisection.
+//! Division of a graph into parts of about equal size by repeated bisection.
 //!
 //! The bisection is multilevel (Karypis and Kumar). It merges the neighbours with the most traffic until few
 //! nodes are left, and divides these by growing one half from several starts. On the way back, it refines

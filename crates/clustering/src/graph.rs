@@ -18,7 +18,7 @@ impl CommunicationGraph {
         CommunicationGraph { peers: vec![Vec::new(); names.len()], names, total: 0, messages: 0 }
     }
 
-    /// Adds bytes and messages from one process to another. Messages of a process to itself are never logged, and are
+    /// Adds bytes and messages from one process to another. Messages from a process to itself are never logged, and are
     /// ignored.
     ///
     /// # Panics

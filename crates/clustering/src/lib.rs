@@ -48,7 +48,7 @@ pub use graph::CommunicationGraph;
 pub use parts::parts;
 pub use recluster::{DivisionSequence, Interval, Reclustering, recluster};
 
-/// The difference between sums, in points, up to which they count as equal. It is due to rounding.
+/// Sums that differ by at most this much, in points, count as equal, because such differences are due to rounding.
 const EQUAL: f64 = 1e-6;
 /// If a single cluster has the smallest sum: the difference from the best division into several clusters, in
 /// points, within which divisions count as equally good.
@@ -57,7 +57,7 @@ const INDIFFERENT: f64 = 1.0;
 /// Limits on the search and on the choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Constraints {
-    /// The largest share of processes that a failure may roll back, in percent. The choice respects it.
+    /// The largest mean share of processes that a failure may roll back, in percent. The choice respects it.
     pub max_rollback_percent: Option<f64>,
     /// The largest size of a cluster relative to the mean, at least 1. A value of 1 means clusters of equal size. The
     /// search enforces it.
@@ -101,7 +101,8 @@ pub struct SearchResult {
     pub chosen: usize,
     /// The reason for the choice, in words.
     pub reason: String,
-    /// Whether all divisions were compared. If so, the choice is proven to have the smallest sum within the limits.
+    /// Whether all divisions were compared. If so, no other division within the limits is better by the criterion of
+    /// [`find`].
     pub exhaustive: bool,
 }
 
@@ -258,7 +259,8 @@ fn choose(front: &[Division], constraints: Constraints, exhaustive: bool) -> (us
     let sum = division.cost();
     let reason = match (whole, exhaustive) {
         (Some(whole), _) => format!(
-            "dividing does not pay off: the sum of both shares is {:.2} points with one cluster, and {sum:.2} with these{within}",
+            "dividing does not pay off{within}: the sum of both shares is {:.2} points with one cluster, and {sum:.2} \
+             points with these clusters",
             whole.cost()
         ),
         (None, true) => {
@@ -431,7 +433,8 @@ mod tests {
         assert_eq!((chosen.clusters, chosen.largest), (2, 32), "{}", found.reason);
         assert_eq!(
             found.reason,
-            "dividing does not pay off: the sum of both shares is 100.00 points with one cluster, and 100.79 with these"
+            "dividing does not pay off: the sum of both shares is 100.00 points with one cluster, and 100.79 points \
+             with these clusters"
         );
         let found = find(
             &patterns::Pattern::Ft.graph(64),

@@ -108,8 +108,8 @@ impl Pattern {
     }
 }
 
-/// Adds the torus of MG. Two of its sides have equal length; the third side has the same length, or half of it.
-/// Faces along the third side count half.
+/// Adds the torus of MG. Two of its sides have equal length; the third side has the same length, or a half or a quarter
+/// of it. Faces along the third side count half.
 fn mg(graph: &mut CommunicationGraph, it: usize) {
     let bits = graph.len().trailing_zeros();
     let long = 1 << bits.div_ceil(3);

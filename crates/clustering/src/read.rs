@@ -37,7 +37,9 @@ pub enum ReadError {
     #[error("the file contains no processes")]
     Empty,
     /// A line of an edge list has the wrong number of words.
-    #[error("line {line} has {words} words; write `from to bytes` or `from to bytes messages`")]
+    #[error(
+        "line {line} should have 3 or 4 words (found {words}); write `from to bytes` or `from to bytes messages`"
+    )]
     Words {
         /// The number of the line.
         line: usize,
@@ -71,7 +73,7 @@ pub enum ReadError {
         format: String,
     },
     /// The number of lines in a METIS file differs from the number of processes.
-    #[error("the header states {stated} processes, but the file has lines for {found}")]
+    #[error("the number of processes is {stated} in the header, but the file has lines for {found}")]
     Lines {
         /// The number of processes in the header.
         stated: usize,
@@ -344,13 +346,16 @@ mod tests {
     fn errors_state_the_line() {
         let wrong = |text: &str, form| read(text, form).unwrap_err().to_string();
         assert_eq!(wrong("# nothing\n", GraphFormat::EdgeList), "the file contains no processes");
-        assert!(wrong("a b 1\na b\n", GraphFormat::EdgeList).starts_with("line 2 has 2 words"));
+        assert!(
+            wrong("a b 1\na b\n", GraphFormat::EdgeList)
+                .starts_with("line 2 should have 3 or 4 words (found 2)")
+        );
         assert!(wrong("a b -1\n", GraphFormat::EdgeList).starts_with("line 1: `-1` is not a whole number"));
         assert!(wrong("a b\n", GraphFormat::Metis).starts_with("line 1 is not the header"));
         assert!(wrong("2 1 011\n2\n1\n", GraphFormat::Metis).contains("the format 011"));
         assert_eq!(
             wrong("3 1\n2\n1\n", GraphFormat::Metis),
-            "the header states 3 processes, but the file has lines for 2"
+            "the number of processes is 3 in the header, but the file has lines for 2"
         );
         assert!(wrong("2 1\n3\n1\n", GraphFormat::Metis).contains("names neighbour 3"));
         assert!(wrong("2 1 1\n2\n1 1\n", GraphFormat::Metis).contains("has no weight"));

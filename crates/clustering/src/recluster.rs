@@ -250,7 +250,8 @@ impl Search {
         self.change_percent * checkpointed as f64 / self.processes.len() as f64
     }
 
-    /// Returns the cheapest sequence of candidates, one per interval. It changes the candidate only if that reduces the cost.
+    /// Returns the cheapest sequence of candidates, one per interval. It changes the candidate only if that reduces the
+    /// cost.
     fn cheapest(&self) -> Vec<usize> {
         let change = |from: usize, to: usize| match self.checkpointed(from, to) {
             0 => 0.0,
@@ -368,7 +369,7 @@ mod tests {
         assert_eq!(shifting("rc", 49.9).best.changes(), [2]);
         let found = shifting("rc", 50.1);
         assert_eq!((found.best.changes().len(), &found.best), (0, &found.one));
-        // A third of the bytes shifts and shifts back: both changes pay, or neither does.
+        // A third of the bytes shifts and shifts back: both changes pay off, or neither does.
         assert_eq!(shifting("rrccrr", 16.0).best.changes(), [3, 5]);
         assert!(shifting("rrccrr", 17.0).best.changes().is_empty());
         assert!(shifting("rc", 1e12).best.changes().is_empty());

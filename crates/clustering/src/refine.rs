@@ -11,7 +11,7 @@ use crate::graph::CommunicationGraph;
 
 /// Weights of logging: the value of one point of logging, in points of rollback.
 const WEIGHTS: [f64; 3] = [0.5, 1.0, 2.0];
-/// The largest number of rounds over all processes.
+/// The maximum number of passes, each of which tries to move every process once.
 const ROUNDS: usize = 20;
 
 /// Returns the division itself, and its refinements with different weights within the balance.

@@ -17,18 +17,18 @@ const STARTS: (usize, usize) = (8, 60);
 const STARTED: usize = 20_000;
 /// The number of divisions that are improved.
 const IMPROVED: usize = 3;
-/// The number of regions that are divided again, per cluster of a division, with the minimum and the maximum
-/// of their total.
+/// The number of regions that are divided again, per cluster of a division.
 const REGIONS: usize = 60;
+/// The minimum and the maximum number of regions that are divided again in one division.
 const BOUNDS: (usize, usize) = (1_000, 8_000);
 /// The limit on the total number of pairs with traffic in all regions. Dense graphs therefore have fewer
 /// regions.
 const LOOKED_AT: usize = 1_500_000;
 /// The largest number of clusters in a region.
 const WIDEST: usize = 5;
-/// An upper bound on the loss that a region may cause, in points, and the share of the regions, at the end, that may
-/// cause no loss.
+/// An upper bound on the loss that a region may cause, in points.
 const LOSS: f64 = 0.1;
+/// The share of the regions, at the end, that may cause no loss.
 const TAIL: f64 = 0.2;
 /// Weights of logging in regions if the share that rolls back is limited.
 const TIGHTER: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
@@ -191,8 +191,8 @@ impl Search<'_> {
         region
     }
 
-    /// Returns the prices and limits for the next region. If the share that rolls back is limited, they also
-    /// favour clusters smaller than those of the smallest sum.
+    /// Returns the price and the size limit for the next region. If the share that rolls back is limited, the price is
+    /// drawn from [`TIGHTER`], to favour smaller clusters than those with the smallest sum.
     fn terms(&mut self) -> CostModel {
         let weight = match self.limits.squares {
             it if it.is_finite() => TIGHTER[self.chance.below(TIGHTER.len())],

@@ -1,8 +1,8 @@
 //! Compares one run of the search with the best results of METIS, KaHIP and Leiden on sixty graphs: no peer
 //! may find a smaller sum.
 //!
-//! The peers' results are recorded in `peers/sums.csv`. `peers/peers.py` contains their versions and options, and
-//! recomputes them from the graphs that the ignored test writes.
+//! The peers' results are recorded in `peers/sums.csv`. `peers/peers.py` contains the peers' versions and options, and
+//! recomputes the results from the graphs that the ignored test writes.
 
 #[path = "peers/graphs.rs"]
 mod graphs;

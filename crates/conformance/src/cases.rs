@@ -415,7 +415,7 @@ pub fn completions_belong_to_the_life_that_asked(driver: &mut impl Driver) {
     assert_eq!(computed(SECOND), [Observation::Computed { by: SECOND, number: 0 }]);
 }
 
-/// No deadline is missed, including deadlines that are close together or occur under load.
+/// No timeout is missed, including timeouts that are close together or expire under load.
 pub fn timeouts_are_never_missed(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 1], Span::from_millis(700));
     scenario.script.all_arrives = true;
@@ -441,7 +441,7 @@ pub fn timeouts_are_never_missed(driver: &mut impl Driver) {
 }
 
 /// A process that was paused for less than the detection time resumes, and loses neither a message nor a
-/// deadline, even if nothing else wakes the process.
+/// timeout, even if nothing else wakes the process.
 pub fn a_short_pause_loses_nothing(driver: &mut impl Driver) {
     const LONELY: ProcessId = ProcessId(3);
     let mut scenario = Scenario::new(&[2, 1, 1], Span::from_millis(1500));

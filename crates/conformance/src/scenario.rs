@@ -145,7 +145,7 @@ impl Evidence {
         observations(&self.trace, process, life)
     }
 
-    /// Returns the lives that a process started.
+    /// Returns the lives of a process, ascending.
     pub(crate) fn lives(&self, process: ProcessId) -> Vec<Life> {
         self.trace.lives(process).map(|(life, _)| life).collect()
     }

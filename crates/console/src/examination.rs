@@ -1,5 +1,6 @@
 //! Findings of `doctor` on this machine or on a Kubernetes cluster, and their output.
 
+use faultline_report::explain::count;
 use faultline_tc::probe::Ability;
 use serde::Serialize;
 
@@ -98,7 +99,7 @@ pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
         Err(why) => Finding {
             name,
             state: CheckState::Missing,
-            detail: format!("{}: {why}", ability.purpose()),
+            detail: format!("{}; not available: {why}", ability.purpose()),
             remedy: Some(format!("{}{instead}", loading(name))),
         },
     }
@@ -107,7 +108,7 @@ pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
 /// Returns the remedy for missing kernel modules.
 pub fn loading(modules: &str) -> String {
     format!(
-        "`modprobe -a {modules}`, or install a kernel with these modules (many distributions have a package of extra modules)"
+        "`modprobe -a {modules}`, or install a kernel, or a package of extra kernel modules, that provides {modules}"
     )
 }
 
@@ -127,9 +128,13 @@ fn text(examination: &Examination, nodes: u64) -> String {
     }
     let can = |can| if can { "can" } else { "cannot" };
     let links = match traffic_control {
-        Some(able) => format!(", and {} emulate their links with traffic control ({by})", can(*able)),
+        Some(able) => format!(", and {} emulate links with traffic control ({by})", can(*able)),
         None => String::new(),
     };
-    text.push_str(&format!("\n{subject} {} run {nodes} nodes{links}.\n", can(examination.is_fit())));
+    text.push_str(&format!(
+        "\n{subject} {} run {}{links}.\n",
+        can(examination.is_fit()),
+        count(nodes, "node")
+    ));
     text
 }

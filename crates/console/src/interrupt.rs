@@ -10,7 +10,7 @@ use tracing::warn;
 
 use crate::command_error::Exit;
 
-/// The interval at which a computation looks for an interruption.
+/// The interval between two checks for an interruption during a computation.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Returns a flag that is set at the first interrupt or termination signal. A second such signal ends the program

@@ -63,7 +63,8 @@ struct Outcome {
 struct Outcomes<'a> {
     /// The name of the federation.
     name: &'a str,
-    /// The worst verdict of all runs. Runs without a fault count only if there are no others.
+    /// The worst verdict of all runs except those without a fault; at least `unknown` if there are no other runs, or if
+    /// some runs were not performed.
     verdict: Verdict,
     passed: usize,
     failed: usize,

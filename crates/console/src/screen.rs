@@ -1,5 +1,5 @@
 //! The live view of a run on any backend: on a terminal, a few lines that are refreshed in place; otherwise,
-//! one line per event.
+//! one line per event, and an occasional status line.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};

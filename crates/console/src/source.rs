@@ -47,9 +47,9 @@ impl Source {
         faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| CommandError::input(*rejected))
     }
 
-    /// Replaces the names of other files with their content, so that the record of a run needs no other file. The
-    /// resulting federation is validated here, so that errors refer to the lines of this file. All other checks are left
-    /// to [`Source::parse`].
+    /// Replaces the names of other files with their content, so that the record of a run needs no other file. Validates
+    /// the resulting federation, so that errors refer to the lines of this file. Leaves all other checks to
+    /// [`Source::parse`].
     fn with_files(self, path: &Path) -> Result<Source, CommandError> {
         // Few federations name other files, and parsing takes time.
         let contains = |word: &[u8]| self.bytes.windows(word.len()).any(|it| it == word);

@@ -65,9 +65,8 @@ impl Outbox {
         self.sends.push((to, payload));
     }
 
-    /// Declares that the program's later actions may depend on message `number` (counted from 0) from `from`,
-    /// which has been delivered. A message that was delivered but not consumed has influenced nothing that
-    /// the program sends.
+    /// Declares that the program's later actions may depend on the delivered message `number` (counted from 0) from
+    /// `from`. A message that was delivered but not consumed has influenced nothing that the program sends.
     ///
     /// A protocol that [relies on repetition](crate::Protocol::REPEATS) orders messages by the consumptions that
     /// precede them; other protocols ignore consumption.

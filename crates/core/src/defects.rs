@@ -1,6 +1,6 @@
 //! Switches for deliberate mistakes. Each protocol has its own list, as do the composite and the supervisor. A list
-//! consists of known defects, which apply a rule as printed in a paper or omit it, and mutations, which are small
-//! mistakes in the code.
+//! consists of known defects, each of which breaks one rule (by applying it as printed in a paper, or by omitting it),
+//! and mutations, which are small mistakes in the code.
 
 /// Declares `Defect`, which lists the known defects and the mutations of a piece of code, and `Defects`, a set of
 /// enabled ones. The set is always empty in builds without debug assertions, such as release builds.
@@ -10,8 +10,8 @@ macro_rules! defects {
         $($(#[$doc:meta])* $name:ident,)*
         $(; mutations $($(#[$mutation_doc:meta])* $mutation:ident,)*)?
     ) => {
-        /// A deliberate mistake: a rule as printed in the paper, an omitted rule, or a mutation. Each of them
-        /// violates a property, and the checkers must detect the violation.
+        /// A deliberate mistake: a rule as printed in the paper, an omitted rule, or a mutation. Each of them violates
+        /// a property, and the checker must detect the violation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Defect {

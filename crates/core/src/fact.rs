@@ -1,4 +1,4 @@
-//! Facts: the only channel through which a run is observed. Triggers, metrics, golden files, checkers, dashboards
+//! Facts: the only channel through which a run is observed. Triggers, metrics, golden files, the checker, dashboards
 //! and diagrams are all based on them.
 //!
 //! The composite reports its own observations (sent, delivered, saved, …). A fact that only the protocol can know is a

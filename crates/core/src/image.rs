@@ -70,7 +70,7 @@ impl Chunk {
     }
 }
 
-/// Different contents have different outputs.
+/// The output differs for different contents.
 impl fmt::Debug for Chunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

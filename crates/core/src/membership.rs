@@ -142,8 +142,8 @@ impl Membership {
     }
 }
 
-/// Which ranks form a *group*: the unit that takes checkpoints and rolls back together. Groups are numbered
-/// like clusters. Processes outside all clusters belong to no group.
+/// Which ranks form a *group*: the unit that takes checkpoints and rolls back together. Groups are numbered from 0, in
+/// the order of the ranks or clusters that they consist of. Processes outside all clusters belong to no group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Scope {

@@ -114,7 +114,7 @@ impl Payload {
     }
 }
 
-/// Different contents have different outputs.
+/// The output differs for different contents.
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -107,8 +107,8 @@ impl Plan {
     ///
     /// # Panics
     ///
-    /// Panics if a piece is assigned to a partition that does not exist, or if the result of the program is
-    /// not written by exactly one task of the first frame.
+    /// Panics if there are no partitions, if a piece is assigned to a partition that does not exist, or if the result
+    /// of the program is not written by exactly one task of the first frame.
     pub fn new<G: Program>(program: &G, partitions: u32, pieces: &[u32]) -> Plan {
         assert!(partitions > 0, "a plan has at least one partition");
         assert!(
@@ -372,7 +372,7 @@ impl Source {
     }
 }
 
-/// Returns the source from which a task reads a version, and the values that it combines.
+/// Returns the source from which a task reads a version, and the values that the source combines.
 fn sources(
     task: TaskNo,
     literals: &BTreeMap<Version, Chunk>,

@@ -155,7 +155,8 @@ pub struct TaskOutcome {
     pub written: Vec<(u32, Chunk)>,
     /// The values that the task created.
     pub created: Vec<(Version, Chunk)>,
-    /// The smallest number that the task [published](Frame::publish).
+    /// The smallest number that the task [published](Frame::publish), or its hint if that is smaller; `None` if the
+    /// task published none.
     pub told: Option<u64>,
 }
 
@@ -199,9 +200,9 @@ struct Newest {
     least: u32,
     /// The last version that this task may assign, itself or through the tasks that it spawns.
     last: u32,
-    /// Further contributions with this operation belong to the newest version.
+    /// The operation with which further contributions belong to the newest version, if any.
     gathers: Option<Op>,
-    /// Tasks unknown to this one also contribute to version `last`.
+    /// Whether tasks unknown to this one also contribute to version `last`.
     is_partial: bool,
 }
 
@@ -270,7 +271,7 @@ impl Frame {
                 }
                 newest.is_partial |= matches!(mode, Mode::Gather(_));
             }
-            // Children must not see the versions before one that this task only writes.
+            // Spawned tasks must not read the versions before one that this task only writes.
             (newest.n, newest.least) = match newest.n {
                 0 => (newest.last - 1, newest.last),
                 n => (n, n),

@@ -114,7 +114,7 @@ pub enum TaskInput<P: TaskProtocol> {
     },
     /// The membership changed. The process has cancelled its requests to processes that failed.
     Membership(Arc<Membership>),
-    /// The deadline has passed.
+    /// The protocol's deadline has passed.
     Timeout,
 }
 

@@ -1,5 +1,5 @@
-//! Experiments on the simulator: the HC3I paper's three files, its statistics and its figures, and
-//! comparisons of protocols.
+//! Experiments: the input files and statistics of the HC3I paper's simulator, reproductions of published evaluations,
+//! comparisons of protocols, and parameter sweeps.
 //!
 //! All runs are set up by the catalog and performed by the simulator or the caller's backend. Numbers are computed from
 //! the facts. This crate prints nothing and reads no clock.

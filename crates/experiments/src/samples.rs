@@ -39,8 +39,8 @@ pub fn sample(name: &str) -> Option<&'static Sample> {
 pub(crate) fn files(topology: &str, application: &str, timers: &str) -> Files {
     let text = |name: &str| {
         let name = format!("hc3i/{name}");
-        sample(&name).unwrap_or_else(|| panic!("there is a sample {name}")).text.as_bytes()
+        sample(&name).unwrap_or_else(|| panic!("there is no sample {name}")).text.as_bytes()
     };
     let [topology, application, timers] = [topology, application, timers].map(|it| (it, text(it)));
-    Files::read(topology, application, timers).unwrap_or_else(|it| panic!("the samples fit: {it}"))
+    Files::read(topology, application, timers).unwrap_or_else(|it| panic!("the samples are invalid: {it}"))
 }

@@ -33,7 +33,7 @@ pub struct Statistics {
     pub facts: u64,
     /// Clusters in the order of the topology.
     pub clusters: Vec<ClusterStatistics>,
-    /// Application messages, by sending cluster and then receiving cluster. Includes messages that a rollback
+    /// Application messages, by sending cluster and then receiving cluster. Includes messages whose sends a rollback
     /// undid; counts re-sent messages once.
     pub messages: Vec<Vec<u64>>,
     /// Garbage collections that removed something.
@@ -137,7 +137,7 @@ pub struct Collected {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kind {
-    /// `application`, `image` (a part of a checkpoint), or the protocol's name for it.
+    /// `application`, `image` (a part of a checkpoint), or the protocol's name for the kind.
     pub kind: String,
     /// Messages within clusters.
     pub messages_within: u64,

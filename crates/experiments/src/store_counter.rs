@@ -87,7 +87,7 @@ impl StoreCounter {
         }
     }
 
-    /// Handles one fact, in the order in which facts are reported.
+    /// Handles one fact. Facts must be passed in the order in which they are reported.
     pub(crate) fn note(&mut self, record: &Record) {
         let process = record.process;
         match record.fact {

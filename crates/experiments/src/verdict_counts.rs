@@ -20,7 +20,7 @@ pub struct VerdictCounts {
     pub pass: usize,
     /// Runs that could not be judged completely, and violated nothing.
     pub unknown: usize,
-    /// Runs that are unknown only because no random fault took effect. They are not part of `unknown`.
+    /// Runs whose verdict is unknown only because no random fault took effect. They are not part of `unknown`.
     pub without_fault: usize,
     /// Runs with a violation.
     pub fail: usize,
@@ -33,7 +33,7 @@ pub struct VerdictCounts {
 pub(crate) struct Ending {
     pub(crate) completed: bool,
     pub(crate) verdict: Verdict,
-    /// Whether the run is unknown only because no random fault took effect.
+    /// Whether the verdict is unknown only because no random fault took effect.
     pub(crate) without_fault: bool,
 }
 

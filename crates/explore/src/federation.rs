@@ -1,5 +1,5 @@
 //! The federation of an exploration: clusters of equal size under a protocol. Under a protocol for programs of tasks,
-//! it runs the smallest useful program. All other values are defaults.
+//! it runs the smallest useful program. Periods and latencies are fixed, and all other values are defaults.
 
 use faultline_api::Federation;
 use faultline_api::quantity::{Duration, Period};
@@ -11,8 +11,8 @@ use faultline_core::Span;
 
 /// The letters that name an exploration's clusters.
 const NAMES: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
-/// The delay between checkpoints, chosen so that deadlines expire in this order: unforced checkpoints, collections,
-/// repeated requests.
+/// The delays between checkpoints and between garbage collections, chosen so that deadlines expire in this order:
+/// unforced checkpoints, collections, repeated requests.
 const CHECKPOINT_EVERY: Span = Span::from_secs(10);
 const COLLECT_EVERY: Span = Span::from_secs(15);
 /// The latency of the links. Protocols repeat requests after four times the latency of the slowest link.
@@ -28,8 +28,8 @@ pub enum Unexplored {
     UnknownProtocol(String),
     /// The number of clusters or of ranks is out of range.
     #[error(
-        "an exploration needs 1 to 26 clusters of at least one node, and at least two nodes in total (found \
-         {clusters} clusters of {nodes})"
+        "an exploration needs 1 to 26 clusters of at least one node, and at least two nodes in total (found clusters: \
+         {clusters}, nodes per cluster: {nodes})"
     )]
     Clusters {
         /// The number of clusters.

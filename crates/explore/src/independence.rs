@@ -1,8 +1,8 @@
 //! Independence of choices: two choices are independent if both orders lead to the same state.
 //!
 //! If every order is explored, the search performs independent choices in only one order, which is a search with sleep
-//! sets (P. Godefroid, "Partial-Order Methods for the Verification of Concurrent Systems", 1996). While choices of a
-//! state are performed, each is put to sleep: it is not performed in the states that follow later choices, until a
+//! sets (P. Godefroid, "Partial-Order Methods for the Verification of Concurrent Systems", 1996). Once a choice of a
+//! state has been performed, it is put to sleep: it is not performed in the states that follow later choices, until a
 //! choice that depends on it has been performed.
 //!
 //! This omits steps, but no states, and all states are reached by the same runs as in a search that omits nothing. Runs
@@ -15,8 +15,8 @@ use faultline_core::{ProcessId, StorageFate};
 use crate::state::{Choice, Choices, Output, State};
 use crate::tables::{Body, Return, Tables};
 
-/// A choice, independent of the state that offers it, together with what the choice changes. If every order is explored, two pending
-/// steps with the same number lead to the same state.
+/// A choice in a form that does not refer to the state that offers it, with the parts of the state that it changes. If
+/// every order is explored, two pending steps with the same number lead to the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Action {
     kind: Kind,
@@ -100,8 +100,8 @@ mod tests {
     /// The number of states that are visited in each federation.
     const STATES: usize = 300;
 
-    /// Performs all pairs of choices in both orders, in states along pseudo-random runs. Returns the numbers of independent
-    /// pairs and of all pairs.
+    /// Performs each pair of independent choices in both orders, in states along pseudo-random runs, and asserts that
+    /// both orders lead to the same state. Returns the number of independent pairs and the number of all pairs.
     fn pairs(subject: &Subject) -> [usize; 2] {
         let tables = subject.tables();
         let begun = || subject.begun(&BOUNDS, &tables, &mut ());

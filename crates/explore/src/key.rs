@@ -13,10 +13,10 @@ use zerocopy::IntoBytes as _;
 /// The key of a value.
 pub(crate) type Key = u128;
 
-/// Hashes keys for a table. Keys are already hashes, so it only combines them.
+/// Hashes keys for a table. Keys are already hashes, so they only need to be folded.
 pub(crate) type Unhashed = BuildHasherDefault<KeyHasher>;
 
-/// Combines keys.
+/// Folds keys into 64 bits.
 #[derive(Default)]
 pub(crate) struct KeyHasher(u64);
 

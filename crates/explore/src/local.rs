@@ -134,7 +134,6 @@ impl<N: Hosted> Local<N> {
         self.node.as_ref().and_then(N::next_deadline)
     }
 
-    /// Handles an event.
     pub(crate) fn handle(self, config: &Arc<N::Config>, happening: ExploredEvent<N>) -> Reaction<N> {
         let mut local = self;
         let me = local.me;

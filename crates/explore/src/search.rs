@@ -1,4 +1,4 @@
-//! The breadth-first search, whose first violation has the shortest run.
+//! The breadth-first search. The first violation that it finds has the shortest run.
 //!
 //! The search visits all states with runs of the same length, one level after the other. Threads divide a level into
 //! batches, and find the states that follow. Of several steps to the same new state, the search keeps the first, in the
@@ -137,8 +137,8 @@ impl States {
 #[derive(Default)]
 struct Following {
     states: States,
-    /// For each state, its key, the place of the state before it in the level, the choice, and whether a larger bound on
-    /// overtakings may lead to more states.
+    /// For each state, its key, the place of the state before it in the level, the choice, and whether a larger bound
+    /// on overtakings may lead to more states.
     reached: Vec<(Key, usize, Choice, bool)>,
     /// The places of the states in each part of the set of visited states.
     shards: [Vec<u32>; SHARDS],
@@ -146,7 +146,6 @@ struct Following {
     steps: u64,
 }
 
-/// The set of visited states.
 struct Visited([Keys; SHARDS]);
 
 fn shard(key: Key) -> usize {
@@ -361,7 +360,7 @@ fn follow(
                     .filter(|it| action.is_some_and(|action| it.is_independent(action)));
                 following.states.push(&words, asleep);
             }
-            // No choice follows the end of a run.
+            // A choice that ends the run depends on all others.
             performed.extend(action.filter(|_| !next.has_ended()));
         }
     }

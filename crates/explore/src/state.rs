@@ -19,7 +19,6 @@ pub(crate) struct State {
     /// Pending steps that other steps have overtaken. They may happen at any time.
     overtaken: Vec<u32>,
     pub(crate) left: Left,
-    /// Whether the run has ended.
     has_ended: bool,
 }
 
@@ -39,7 +38,7 @@ impl Left {
     }
 }
 
-/// A step.
+/// A choice that a state offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The step at this position among the pending steps that can happen. Those before it are overtaken.
@@ -64,7 +63,7 @@ pub(crate) enum Output {
 /// The choices that a state offers.
 #[derive(Default)]
 pub(crate) struct Choices {
-    /// The positions of pending steps that can happen, up to the most that can be chosen.
+    /// The positions of the first pending steps that can happen, as many as can be chosen.
     possible: Vec<u16>,
     pub(crate) all: Vec<Choice>,
     lanes: Vec<Lane>,
@@ -244,7 +243,7 @@ impl State {
         all.all(|(process, it)| is_gone(process) || it.lives && it.has_finished)
     }
 
-    /// Returns whether a process can fail permanently: it is a rank, and another one remains.
+    /// Returns whether a process can fail permanently: it is a rank, and another rank remains.
     fn may_go(&self, process: ProcessId, tables: &Tables) -> bool {
         let membership = self.membership(tables);
         let is_rank = |it: ProcessId| membership.member(it).role == Role::RANK;
@@ -284,7 +283,7 @@ impl State {
                     }
                 }
                 if bounds.permanent && self.may_go(process, tables) {
-                    // No process reads the storage of one that never returns.
+                    // No process reads the storage of a process that never returns.
                     for output in [Output::Survives, Output::Lost] {
                         let (storage, returns) = (StorageFate::Lost, Return::Gone);
                         all.push(Choice::Crash { process, storage, output, returns });

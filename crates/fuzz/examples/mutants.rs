@@ -19,7 +19,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut wanted: Vec<Defect> = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().ok_or(format!("{argument} needs a number"));
+        let mut value = || arguments.next().ok_or(format!("{argument} requires a number"));
         match argument.as_str() {
             "--seeds" => extent.seeds = value()?.parse()?,
             "--directed" => extent.directed = value()?.parse()?,
@@ -49,7 +49,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let (shown, survivors): (Vec<&Mutant>, Vec<&Mutant>) =
         survivors.into_iter().partition(|it| it.shown_by().is_some());
     for it in &shown {
-        println!("shown by a directed schedule: {}. {}", it.mutation, it.shown_by().unwrap_or_default());
+        println!("detected by a directed schedule: {}. {}", it.mutation, it.shown_by().unwrap_or_default());
     }
     let unexplained = survivors.iter().filter(|it| it.argument().is_none()).count();
     for it in &survivors {
@@ -58,8 +58,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let counted = all.len() - (survivors.len() - unexplained);
     let (killed, of) = (all.len() - survivors.len(), all.len());
     println!(
-        "killed: {killed} of {counted} that are not listed as equivalent, {} of them by directed schedules of the \
-         protocols' tests; {of} in all",
+        "detected: {killed} of the {counted} mutations that are not listed as equivalent ({} of them only by directed \
+         schedules of the protocols' tests); {of} mutations were tried",
         shown.len()
     );
     Ok(if unexplained == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

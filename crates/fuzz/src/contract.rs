@@ -14,7 +14,7 @@ use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 
-/// Two orders in which a process sent different messages.
+/// Two orders of delivery between which the messages that a process sent or consumed differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The process.
@@ -192,7 +192,7 @@ fn content(payload: &Payload) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// Hashes one message, so that equal sets have equal sums.
+/// Hashes one message. The sum of such hashes represents a set of messages.
 fn mark(from: ProcessId, number: u32) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&from.0.to_le_bytes());

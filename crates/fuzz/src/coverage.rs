@@ -75,9 +75,9 @@ pub struct Observed {
     hits: Vec<(&'static str, State)>,
 }
 
-/// Returns the first violation that counts as detecting a defect of this protocol. A different result counts only for
-/// programs of tasks, and only if nothing else is violated: in many scenarios, the application exchanges messages and has
-/// no reference result. Waste does not count.
+/// Returns the first violation that counts as detecting a defect of this protocol. Waste does not count. A different
+/// result counts only for programs of tasks, and only if no other violation counts: in many other scenarios, the
+/// application has no reference result.
 pub(crate) fn decisive_violation(
     protocol: &str,
     violated: impl Iterator<Item = Property> + Clone,

@@ -60,7 +60,7 @@ enum SecondFault {
     OppositeFates(Storage),
     /// A process outside the clusters fails.
     Outside(Storage),
-    /// It fails, as does a process outside the clusters. Only the storage of the latter has this fate.
+    /// The process fails, as does a process outside the clusters. Only the storage of the latter has this fate.
     WithOutside(Storage),
 }
 
@@ -113,8 +113,8 @@ impl Moment {
     }
 }
 
-/// How often each kind of moment occurred in the runs of a search, and how often a process failed at it, before it
-/// could announce its write or continue its recovery.
+/// For each kind of moment, the number of runs of a search in which it occurred, and the number of runs in which a
+/// process failed at it, before the process could announce its write or continue its recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MomentCoverage(BTreeMap<CoverageName, (u64, u64)>);
 
@@ -151,7 +151,7 @@ impl MomentCoverage {
         shares
     }
 
-    /// Returns how often a process has failed at moments of this kind.
+    /// Returns the number of runs in which a process failed at a moment of this kind.
     fn struck(&self, moment: Moment) -> u64 {
         self.0.get(moment.name().as_str()).map_or(0, |it| it.1)
     }
@@ -233,8 +233,8 @@ impl Directions {
         self.tried.len()
     }
 
-    /// Returns the scenario of a seed with its first crash as the only fault. In up to one
-    /// scenario of three, heat solvers whose steps take longer than recoveries replace the application.
+    /// Returns the scenario of a seed, with its first crash at a planned time as the only fault. In up to one scenario
+    /// of three, a heat solver whose steps take longer than recoveries replaces the application.
     pub fn base(seed: u64, protocol: ProtocolName, defect: Option<Defect>) -> Scenario {
         let mut scenario = Scenario::new(seed, Some(protocol), defect);
         let spec = &mut scenario.federation.spec;

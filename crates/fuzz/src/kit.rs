@@ -43,8 +43,8 @@ pub struct SeedResult {
     pub federation: Federation,
     /// The checker's judgement.
     pub judgement: Judgement,
-    /// Whether a second run reported exactly the same facts. A protocol must not depend on a clock or on random
-    /// numbers. Always true if one of the two runs reached the memory limit of the program.
+    /// Whether a second run was exactly equal. A protocol must not depend on a clock or on random numbers. Always true
+    /// if one of the two runs reached the memory limit of the program.
     pub repeats: bool,
     /// The description of the run without its facts.
     pub manifest: Manifest,
@@ -55,11 +55,11 @@ pub struct SeedResult {
 impl SeedResult {
     /// Describes the problem with the run; `None` if there is none.
     pub fn failure(&self) -> Option<String> {
-        let violated: Vec<Property> = self.judgement.violated().collect();
+        let violated: Vec<&str> = self.judgement.violated().map(Property::statement).collect();
         let mut text = match (violated.is_empty(), self.repeats) {
             (true, true) => return None,
             (true, false) => format!("seed {}: a second run reported different facts", self.seed),
-            (false, _) => format!("seed {}: {violated:?}", self.seed),
+            (false, _) => format!("seed {}: violated: {}", self.seed, violated.join("; ")),
         };
         for reason in &self.judgement.reasons {
             let _ = write!(text, "\n  {reason}");
@@ -161,8 +161,8 @@ where
         Ok(None)
     }
 
-    /// Returns a random federation of the kind used for protocols with these promises. Its faults also affect the
-    /// processes that this protocol needs in addition to the ranks.
+    /// Returns a random federation of the kind used for protocols with this protocol's promises. Its faults also affect
+    /// the processes that this protocol needs in addition to the ranks.
     fn federation(&self, seed: u64) -> Federation {
         let extra = P::extra_processes(&self.config);
         let mut federation = federation_promised(seed, Promises::of::<P>(&self.config), &extra);

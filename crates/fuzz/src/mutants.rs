@@ -136,8 +136,8 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     ),
     (
         "satin-receipt-removes-orphan",
-        "A process that still waits for the result is told that it is missing, and executes the task again. This \
-         costs work, but changes no result.",
+        "A process that still waits for the result is told that the result is missing, and executes the task again. \
+         This costs work, but changes no result.",
     ),
     (
         "satin-failed-holders-recorded",
@@ -159,9 +159,9 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// Mutations that need a coincidence too rare for a search. For each, a test of a protocol shows that with the mutation,
-/// a cluster never resumes, a message is lost, a process acts before something is durable, or a property is violated,
-/// and that none of these happens without it.
+/// Mutations that need a coincidence too rare for a search. For each, a test of a protocol shows that with the
+/// mutation, a cluster never resumes, a message is lost, a process acts before something is durable, or a property is
+/// violated, and that none of these happens without the mutation.
 pub const DIRECTED: &[(&str, &str)] = &[
     ("older-reports-count", "protocols/tests/hc3i/mutations.rs: a_report_to_an_older_round_does_not_count"),
     (

@@ -51,7 +51,7 @@ impl Scenario {
         self
     }
 
-    /// Returns whether its application is `salted`, whose re-execution differs and which is judged only by properties.
+    /// Returns whether the application is `salted`. Its re-execution differs, so it has no reference result.
     pub fn is_salted(&self) -> bool {
         matches!(self.federation.spec.application, ApplicationSpec::Salted(_))
     }

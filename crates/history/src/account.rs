@@ -34,9 +34,9 @@ pub struct Account {
 pub struct GroupAccount {
     /// The group's display name.
     pub name: String,
-    /// Committed checkpoints requested by the timer.
+    /// Committed checkpoints that were not forced: the first one, and those requested by the timer.
     pub unforced: u64,
-    /// Committed checkpoints forced by a message.
+    /// Committed checkpoints that a message or a theft forced.
     pub forced: u64,
     /// Discarded attempts at checkpoints, summed over the members.
     pub aborted: u64,
@@ -48,9 +48,9 @@ pub struct GroupAccount {
     pub rollbacks_by_alert: u64,
     /// Lives of the group's processes that ended before the end of the run.
     pub failures: u64,
-    /// Messages to other groups that were re-sent.
+    /// Messages that members re-sent from their logs.
     pub resent: u64,
-    /// Messages that were dropped because a rollback had undone them.
+    /// Messages that were dropped because a rollback had undone their sends.
     pub dropped: u64,
     /// Deliveries within the group, including undone ones.
     pub delivered_within: u64,
@@ -75,16 +75,16 @@ pub struct RollbackAccount {
     pub cause: Option<Cause>,
     /// The restored position; SN 0 is the initial state.
     pub checkpoint: Position,
-    /// The number of committed checkpoints that were passed over.
+    /// The number of committed checkpoints that the rollback passed over.
     pub depth: u32,
     /// The lost work of all members together, as defined in [`crate::lost`].
     pub lost_work: Span,
-    /// The time from the failure until the last member resumed. For an alert, or without a common clock, it starts when
-    /// the surviving members paused. `None` if it is unknown.
+    /// The time from the failure until the last member resumed. After an alert, or without a common clock: the longest
+    /// time from a surviving member's pause until it resumed. `None` if it is unknown.
     pub time_to_recover: Option<Span>,
     /// The number of undone deliveries.
     pub undone_deliveries: u64,
-    /// The number of members that restored.
+    /// The number of members that restored a state.
     pub members: u32,
 }
 

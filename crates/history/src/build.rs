@@ -51,7 +51,8 @@ struct Builder<'a> {
     tasks: Tasks,
     /// Tasks that were assigned in advance.
     planned: Planned,
-    /// The time at which an application message last moved.
+    /// The time of the last movement: an application message was sent or delivered, a task ran or was stolen, or a
+    /// state was restored or absorbed.
     last_movement: Time,
 }
 
@@ -518,8 +519,8 @@ impl<'a> Builder<'a> {
         let mut numbers = Vec::with_capacity(Deliveries::PIECE);
         for Deliveries { last, full } in self.deliveries.drain(..) {
             for piece in full.into_iter().chain([last]) {
-                // Two loops, because the second mostly waits for memory: a short loop waits for several messages at a
-                // time.
+                // Two loops: the second mostly waits for memory, and a short loop can wait for several messages at
+                // once.
                 numbers.clear();
                 numbers.extend(piece.iter().map(|it| history.messages.entry(&it.message)));
                 for (delivery, &number) in piece.iter().zip(&numbers) {
@@ -667,8 +668,9 @@ fn lags(history: &History<'_>, process: ProcessId) -> bool {
     newest.next().is_some_and(|it| it.restored.get(place).is_none_or(Option::is_none))
 }
 
-/// Returns the members of groups whose last claim is that they cannot be restored. They may have announced a rollback
-/// that they did not perform, so it is unknown which of their states survive.
+/// Returns the members of groups in which a process claimed that the group cannot be restored, and restored nothing
+/// afterwards. They may have announced a rollback that they did not perform, so it is unknown which of their states
+/// survive.
 fn given_up(history: &History<'_>) -> BTreeSet<ProcessId> {
     let gave_up = |claimed: &&Claimed<'_>| {
         let own = history.processes[history.process_of(claimed.at).index()].segments.clone();

@@ -58,9 +58,11 @@ pub struct Context {
     pub links: Vec<LinkEntry>,
     /// Whether all processes read the same clock. Times of different processes can be compared only if they do.
     pub common_clock: bool,
-    /// The time without a sent or delivered application message after which a run that its deadline ended is judged as
-    /// completed: by then, every message that can arrive has arrived. In virtual time, this is half the run, and at
-    /// least ten seconds longer than the longest task. On real processes it is `None`, because a busy machine can delay messages indefinitely.
+    /// A run that exceeded its deadline is judged as completed if it has been quiet for this time: no application
+    /// message was sent or delivered, no task ran or was stolen, no state was restored, and no fault was in effect. By
+    /// then, every message that can arrive has arrived. In virtual time, this is half the run, and at least ten seconds
+    /// longer than the longest task. On real processes it is `None`, because a busy machine can delay messages
+    /// indefinitely.
     pub settled_after: Option<Span>,
     /// An upper bound on the time that one task takes; zero if it is unknown, or if processes run no tasks.
     pub longest_task: Span,
@@ -125,9 +127,9 @@ impl Context {
         }
     }
 
-    /// Returns the number of replicas of a part of `owner` that these processes can hold, given the federation's
-    /// request. The owner's own copy does not count, nor do copies at processes that are not meant to hold any. `None`
-    /// if the requested replicas are unknown.
+    /// Returns how many of the requested replicas of a part of `owner` exist if `holders` have copies of it. Ignores
+    /// the owner's own copy and copies at processes that are not meant to hold any. Returns `None` if the requested
+    /// replicas are unknown.
     pub fn copies_at(&self, owner: ProcessId, holders: impl Iterator<Item = ProcessId>) -> Option<usize> {
         let cluster = |process: ProcessId| self.clusters.iter().position(|it| it.contains(&process));
         let own = cluster(owner);

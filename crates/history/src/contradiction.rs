@@ -101,7 +101,7 @@ pub enum Contradiction {
         /// The life that ended.
         life: Life,
     },
-    /// A process that a fault ended at once failed at another time.
+    /// A fault ended a life, but not at the time of its injection.
     EndedAtOtherTime {
         /// The fault.
         fault: FaultNo,

@@ -66,7 +66,7 @@ pub struct Commit<'a> {
     pub at: Point,
     /// The time of the commit, by the member's clock.
     pub time: Time,
-    /// Whether a message forced the checkpoint.
+    /// Whether a message or a theft forced the checkpoint.
     pub forced: bool,
     /// How long the application was paused.
     pub frozen: Span,

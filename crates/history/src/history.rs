@@ -1,8 +1,8 @@
 //! The state of every process at every point, rebuilt from the facts of its lives.
 //!
-//! A life's stream starts from the initial state; a restore returns to a cut of the same process's own earlier stream.
-//! The states of a process therefore form a tree of [`Segment`]s, each of which is a range of one stream that continues
-//! a cut of an earlier segment. The final state of the process is the path to the end of its last segment; everything
+//! A life's stream starts from the initial state; a restore returns to a cut of the process's own earlier stream. The
+//! states of a process therefore form a tree of [`Segment`]s, each of which is a range of one stream that continues a
+//! cut of an earlier segment. The final state of the process is the path to the end of its last segment; everything
 //! else is undone.
 
 use std::collections::BTreeMap;
@@ -71,13 +71,14 @@ pub struct Segment {
     pub begin: u32,
     /// The fact after the last one.
     pub end: u32,
-    /// The cut that the segment continues; `None` is the initial state.
+    /// The cut that the segment continues; `None` is the initial state or, if `is_rootless`, an unknown one.
     pub parent: Option<Point>,
     /// The incarnation under which the process sends.
     pub incarnation: Incarnation,
-    /// Whether the segment starts with a restore, rather than with a life.
+    /// Whether the segment starts with a restore, or after its process ceded the partition, rather than with a life.
     pub is_restored: bool,
-    /// Whether the cut that the segment continues could not be found, because facts are missing.
+    /// Whether the segment continues no known cut, because facts are missing, or because its process ceded the
+    /// partition.
     pub is_rootless: bool,
     /// Whether the application acted in the segment.
     pub is_active: bool,
@@ -168,7 +169,7 @@ pub struct BetweenDelivery<'a> {
     pub vectors: Option<&'a Vectors>,
 }
 
-/// A claim: a fact that only the process's protocol knows.
+/// A claim: a fact that only the process's protocol can know.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimed<'a> {
     /// The fact that states the claim.
@@ -405,8 +406,8 @@ impl<'a> History<'a> {
         Some((name, &self.groups[group].checkpoints[&name]))
     }
 
-    /// Returns the name of the same checkpoint, and the cuts of its parts by the member's index in its group. Faster
-    /// than looking up the checkpoint.
+    /// Returns the name of the checkpoint that [`History::first_checkpoint_with`] returns, and the cuts of its parts by
+    /// the member's index in its group. Faster than looking up the checkpoint.
     pub fn first_line_with(&self, point: Point) -> Option<(CheckpointName, &[Option<Point>])> {
         let CheckpointCut { group, name, parts, .. } = *self.first_cut_with(point)?;
         let parts = &self.part_cuts[parts as usize..][..self.groups[group].members.len()];

@@ -2,15 +2,15 @@
 //!
 //! A process runs its own partition, and takes over those of processes that fail permanently, and of processes whose
 //! clusters join later or leave. The states of a partition therefore continue in the streams of other processes, in
-//! *hosting periods*. A life may have several hosting periods of a partition that moves away and returns. The periods of a partition are
-//! ordered by the recovery with which each of them begins.
+//! *hosting periods*. A life may have several hosting periods of a partition that moves away and returns. The periods
+//! of a partition are ordered by the recovery with which each of them begins.
 
 use std::collections::BTreeMap;
 
 use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, PartitionClaim, ProcessId};
 use faultline_trace::{Stream, Trace};
 
-/// Consecutive facts of one life that are about one partition, or about the process itself.
+/// The facts that one life states about a partition while its process runs it, or about the process itself.
 pub(super) struct HostingPeriod<'a> {
     /// The partition, or the process if it runs none.
     pub(super) partition: ProcessId,

@@ -8,7 +8,7 @@
 //! counts as failed at its last fact, since nothing more precise is known. Time for which a checkpoint paused the
 //! process counts; time for which the user paused the whole federation does not.
 //!
-//! The lost work of a cluster's rollback is the sum over its processes. This module makes no judgements. The only clock
+//! The lost work of a group's rollback is the sum over its processes. This module makes no judgements. The only clock
 //! that it compares with those of the processes is the supervisor's: for the start of the application, the ends of
 //! lives, and pauses.
 
@@ -35,7 +35,7 @@ pub struct Return {
     pub at: FactPosition,
     /// The restored image; `None` is the initial state.
     pub image: Option<ImageName>,
-    /// The incarnation that the process's cluster started.
+    /// The incarnation that the process's group started.
     pub incarnation: Incarnation,
     /// The restored state, as a position in the facts of the process.
     cut: FactPosition,
@@ -164,9 +164,9 @@ impl<'h, 'a> Returns<'h, 'a> {
         &self.pauses
     }
 
-    /// Lists the returns of one process, in order. If a partition moved to another process, the states that were
-    /// restored there are not returns of that process. Neither is the state in which a partition moves to its own
-    /// process when its cluster joins.
+    /// Lists the returns of `process`, in order. If its partition moved to another process, the states restored there
+    /// are not returns of `process`. Neither is the state with which a partition moves to its own process when its
+    /// cluster joins.
     pub fn of(&self, process: ProcessId) -> Vec<Return> {
         let history = self.history;
         let Some(own) = history.processes.get(process.index()).map(|it| it.segments.clone()) else {

@@ -53,7 +53,7 @@ impl Message {
         Points { first: &self.sent, more: self.more.as_ref().map_or(&[], |it| &it.sent) }
     }
 
-    /// Returns the deliveries, in any state of the receiver.
+    /// Returns the deliveries, including undone ones.
     #[inline]
     pub fn delivered(&self) -> Points<'_> {
         Points { first: &self.delivered, more: self.more.as_ref().map_or(&[], |it| &it.delivered) }
@@ -136,7 +136,7 @@ impl<'a> Points<'a> {
 }
 
 impl Point {
-    /// Represents no point. An option would take more memory.
+    /// Represents no point. An [`Option`] would take more memory.
     const NONE: Point = Point { segment: SegmentNo(u32::MAX), fact: u32::MAX };
 }
 
@@ -154,7 +154,7 @@ pub struct Messages {
     channels: Vec<Channel>,
     /// Whether a channel has messages of several incarnations.
     has_several: bool,
-    /// Messages outside the channels: from unknown processes, or with a number far from the others.
+    /// Messages outside the channels: of processes that are not in the table, or with a number far from the others.
     rest: HashMap<MessageId, MessageNo>,
     /// The index of the message after the one that was transmitted last.
     after_transmitted: usize,

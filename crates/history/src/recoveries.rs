@@ -35,7 +35,7 @@ pub struct RecoveryCost {
 #[derive(Clone, Debug, Default)]
 pub struct Recoveries {
     by_epoch: BTreeMap<Incarnation, RecoveryCost>,
-    /// The partition of the task whose facts a process is about to state.
+    /// By process: the partition of the task whose facts the process states next.
     executing: BTreeMap<ProcessId, ProcessId>,
     /// The number of tasks that the state of each partition contains.
     executed: BTreeMap<ProcessId, u64>,

@@ -78,7 +78,7 @@ pub struct Supervision<'a> {
     /// The newest life of each process.
     newest: BTreeMap<ProcessId, Life>,
     /// For each process, the supervisor's facts at which the contents of its storage were lost or corrupted, ascending,
-    /// each with the life that ended then, or that wrote to a corrupting storage.
+    /// each with the life that ended then, or whose storage corrupted data.
     losses: BTreeMap<ProcessId, Vec<(Life, usize)>>,
 }
 
@@ -90,8 +90,8 @@ impl<'a> Supervision<'a> {
         clusters: &[Vec<ProcessId>],
     ) -> Supervision<'a> {
         let mut this = Supervision { joins: joins(facts, clusters), ..Supervision::default() };
-        // The time, by the supervisor's clock, until which storage corrupts the data that is read; the end of time if
-        // it does so permanently.
+        // The time, by the supervisor's clock, until which each process's storage corrupts the data that is read; the
+        // end of time if it does so permanently.
         let mut spoils: BTreeMap<ProcessId, Time> = BTreeMap::new();
         for (number, (at, fact)) in facts.iter().enumerate() {
             match fact {

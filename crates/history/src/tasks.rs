@@ -218,7 +218,7 @@ pub(super) fn follow(history: &History<'_>, tasks: Tasks) -> Tasks {
         pass.run();
         let all = pass.results.iter().filter(|(_, found)| found.len() > 1);
         let found: BTreeSet<Theft> = all.map(|(theft, _)| *theft).collect();
-        // Repeats the pass, now that it is known which results cannot be told apart.
+        // Repeats the pass if it found further results that differ: their contents cannot be told apart.
         if found.is_subset(&differing) {
             let sums = |state: &TaskState| state.sums().filter(|_| !pass.is_mixed(state));
             let contained = pass.states.iter().map(|(cut, state)| (*cut, sums(state))).collect();

@@ -58,7 +58,7 @@ struct ProcessState {
     position: Position,
 }
 
-/// A completed federation of clusters with these ranks, whose processes read different clocks.
+/// Returns the context of a completed run on clusters with these ranks, whose processes read different clocks.
 fn bare(promises: Promises, clusters: Vec<Vec<ProcessId>>) -> Context {
     let mut context = Context::from_manifest(&Manifest::bare(promises, &[]));
     context.clusters = clusters;
@@ -95,7 +95,7 @@ impl Run {
         run
     }
 
-    /// Creates a run under a protocol that repeats executions and also makes these promises.
+    /// Creates a run under a protocol that promises repetition and also makes these promises.
     pub fn repeating(promises: &[Promise], clusters: &[&[u32]]) -> Run {
         let mut run = Run::new(clusters);
         run.context.promises = run.context.promises.with(&[Promise::Repetition]).with(promises);

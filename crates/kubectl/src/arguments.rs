@@ -79,15 +79,16 @@ pub(crate) struct RunArguments {
     /// Run N times with consecutive seeds, and print a table with one row per run
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) repeat: u32,
-    /// Stop waiting for the run after this time, and leave it in the cluster. Default: no limit, even while pods
-    /// cannot start
+    /// Stop waiting for the run after this time, and leave the federation in the cluster. Default: no limit, even while
+    /// pods cannot start
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Duration>,
     /// Write the record to DIR instead of a new directory in `faultline-runs`
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Limit the memory of this program to SIZE, such as 2GiB. A record that cannot be judged within the limit is
-    /// rejected. Does not apply to the supervisor, which has its own limit. Default: half of the machine's memory
+    /// rejected. Does not apply to the supervisor, which has its own limit. Default: half of the memory of the machine,
+    /// or of the container if its limit is lower
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory: Option<Size>,
     #[command(flatten)]
@@ -99,9 +100,9 @@ pub(crate) struct RunArguments {
 /// Check whether a Kubernetes cluster can run federations in a namespace, and suggest fixes.
 ///
 /// Checks the definition, the operator, your permissions, and the capacity for pods. With `--tc`, also tests on each
-/// Kubernetes node, in a temporary pod, which features of `spec.kubernetes.links: tc` the kernel supports. This
-/// requires permission to list nodes, to create, get, list and delete pods, and to get pods/log. Exits with 1 if the
-/// cluster cannot do what you requested.
+/// Kubernetes node, in a temporary pod, which of the features that `spec.kubernetes.links: tc` uses are supported by
+/// the kernel. This requires permission to list nodes, to create, get, list and delete pods, and to get pods/log. Exits
+/// with 1 if the cluster cannot do what you requested.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -140,7 +141,7 @@ pub(crate) struct LogsArguments {
     /// Follow the log until the container ends
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// Print the log of the container before the last restart
+    /// Print the log of the container from before its last restart
     #[arg(long, short, conflicts_with = "follow")]
     pub(crate) previous: bool,
     #[command(flatten)]

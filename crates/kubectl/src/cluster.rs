@@ -60,7 +60,7 @@ impl KubernetesCluster {
     pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<KubernetesCluster, CommandError> {
         const HELP: &str = "set the environment variable KUBECONFIG to the path of a kubeconfig, and choose one of its \
                             contexts with `--context`; check with `kubectl get federations`";
-        // A test may already have connected.
+        // A test may already have installed the provider.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let unfit = |error: &dyn std::fmt::Display| {
             CommandError::input(miette!(help = HELP, "cannot find a Kubernetes cluster: {error}"))
@@ -101,7 +101,7 @@ impl KubernetesCluster {
                 `--namespace`";
             CommandError::input(miette!(
                 help = help,
-                "federation `{name}` not found in the namespace `{}`",
+                "there is no federation `{name}` in the namespace `{}`",
                 self.namespace
             ))
         })

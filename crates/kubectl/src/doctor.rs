@@ -76,7 +76,7 @@ fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Exam
             findings.extend(found);
         } else {
             let detail = "not checked: requires a temporary pod on each Kubernetes node".to_owned();
-            findings.push(missing(KERNELS, detail, "`--tc`"));
+            findings.push(missing(KERNELS, detail, "add `--tc`"));
         }
         let subject = format!("In the namespace `{namespace}`, this cluster");
         Ok(Examination { subject, by: "`spec.kubernetes.links: tc`", traffic_control, findings })
@@ -163,7 +163,7 @@ impl Examiner {
             many => {
                 let names = many.iter().map(|it| it.namespace().unwrap_or_default()).collect::<Vec<_>>();
                 let detail =
-                    format!("{} operators manage this namespace, from {}", many.len(), names.join(", "));
+                    format!("{} operators, in {}, manage this namespace", many.len(), names.join(" and "));
                 (fail(NAME, detail, "remove all but one, because they interfere with each other"), image())
             }
         }
@@ -232,7 +232,7 @@ impl Examiner {
         } else {
             fail(
                 NAME,
-                format!("{detail}; {wanted} nodes require {}", wanted + 1),
+                format!("{detail}; `--nodes {wanted}` requires {} pods", wanted + 1),
                 "use fewer nodes, or add Kubernetes nodes",
             )
         };
@@ -323,8 +323,9 @@ async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
         if begun.elapsed() > PROBED_WITHIN {
             let container = status.container_statuses.unwrap_or_default().into_iter().next();
             let waiting = container.and_then(|it| it.state?.waiting);
-            let why = waiting.and_then(|it| it.message.or(it.reason)).unwrap_or_default();
-            return Err(command_error(&format!("the probe did not end within {PROBED_WITHIN:?}: {why}")));
+            let why = waiting.and_then(|it| it.message.or(it.reason)).map(|it| format!(": {it}"));
+            let why = why.unwrap_or_default();
+            return Err(command_error(&format!("the probe did not end within {PROBED_WITHIN:?}{why}")));
         }
         sleep(CHECK_EVERY).await;
     }
@@ -349,7 +350,7 @@ fn abilities(probes: &BTreeMap<String, Probe>) -> Vec<Finding> {
             None => can(ability, Ok(format!("{}, on each Kubernetes node", ability.purpose()))),
             Some((_, why)) => {
                 let nodes: Vec<&str> = lacking.iter().map(|(node, _)| *node).collect();
-                can(ability, Err(&format!("not on {} ({why})", nodes.join(", "))))
+                can(ability, Err(&format!("{why} (on {})", nodes.join(", "))))
             }
         }
     });
@@ -468,7 +469,7 @@ mod tests {
         assert_eq!(of(Ability::Htb).state, CheckState::Ok);
         let netem = of(Ability::Netem);
         assert_eq!(netem.state, CheckState::Missing);
-        assert!(netem.detail.ends_with("not on west (no such thing)"), "{}", netem.detail);
+        assert!(netem.detail.ends_with("not available: no such thing (on west)"), "{}", netem.detail);
         assert!(netem.remedy.as_ref().unwrap().contains("sch_netem"));
     }
 }

@@ -33,17 +33,22 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
         }
         if phase != Phase::Completed {
             let namespace = cluster.namespace();
-            let help = match phase {
-                Phase::Rejected | Phase::Deleting => {
-                    format!("`kubectl describe federation/{name} --namespace {namespace}` states the reason")
-                }
-                _ => format!(
-                    "wait for it: `kubectl wait federation/{name} --namespace {namespace} --for=condition=Completed`"
+            let (help, yet) = match phase {
+                Phase::Rejected | Phase::Deleting => (
+                    format!("`kubectl describe federation/{name} --namespace {namespace}` states the reason"),
+                    "",
+                ),
+                _ => (
+                    format!(
+                        "wait for the end of the run: `kubectl wait federation/{name} --namespace {namespace} \
+                         --for=condition=Completed`"
+                    ),
+                    " yet",
                 ),
             };
             return Err(CommandError::input(miette!(
                 help = help,
-                "the federation `{name}` has no record yet: its phase is {phase:?}"
+                "the federation `{name}` has no record{yet}: its phase is `{phase:?}`"
             )));
         }
         let seed = federation.spec.seed();
@@ -71,7 +76,7 @@ pub(crate) async fn unpack(
     })?;
     let fetched = supervisor.fetch(dir).await;
     if fetched.is_err() {
-        // The cause of the failure may also prevent this. A truncated record is then detected as such.
+        // The cause of the failure may also prevent the removal. A truncated record is then detected as such.
         let _ = bundle.clear().map(|()| fs::remove_dir(dir));
     }
     fetched.map_err(|error| {
@@ -113,8 +118,8 @@ pub(crate) fn name(given: &str) -> Result<&str, CommandError> {
             "federation" | "federations" | "fed" | "federation.faultline.dev" | "federations.faultline.dev",
             name,
         )) => name,
-        Some((kind, _)) => {
-            return Err(CommandError::input(miette!(help = HELP, "`{kind}` is not a federation")));
+        Some(_) => {
+            return Err(CommandError::input(miette!(help = HELP, "`{given}` is not a federation")));
         }
     };
     if name.is_empty() || name.contains('/') {

@@ -3,6 +3,7 @@
 use std::io;
 
 use faultline_api::Federation;
+use faultline_api::resource::ClusterSpec;
 use faultline_client::naming;
 use faultline_console::command_error::{CommandError, Exit};
 use futures::{AsyncBufReadExt, TryStreamExt};
@@ -50,8 +51,11 @@ fn pod(federation: &Federation, process: Option<&str>) -> Result<String, Command
         number.parse::<u32>().ok().filter(|it| *it < cluster.nodes)
     });
     if of_cluster.is_none() {
-        let known: Vec<String> =
-            clusters.iter().map(|it| format!("{}-0 to {}-{}", it.name, it.name, it.nodes - 1)).collect();
+        let processes = |it: &ClusterSpec| match it.nodes {
+            1 => format!("{}-0", it.name),
+            nodes => format!("{0}-0 to {0}-{1}", it.name, nodes - 1),
+        };
+        let known: Vec<String> = clusters.iter().map(processes).collect();
         return Err(CommandError::input(miette!(
             help = format!("use one of: {}", known.join(", ")),
             "the federation has no process `{process}`"

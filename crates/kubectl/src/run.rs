@@ -1,5 +1,5 @@
 //! `kubectl faultline run`: runs a federation on a cluster, from its creation to its deletion. The federation is
-//! deleted once its record has been fetched.
+//! deleted once its record has been fetched, or if there will be no record.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,16 +116,16 @@ fn once(
         watch.screen.finish();
         let ended = ended.unwrap_or_else(|| {
             anstream::eprintln!(
-                "interrupted: deleting the federation; interrupt again to skip this and run `{deletion}` yourself"
+                "interrupted: deleting the federation; to exit now, interrupt again, and then run `{deletion}`"
             );
             Ok(End::Without(CommandError::machine(
-                "interrupted: the federation was deleted from the cluster, without a record",
+                "interrupted: the federation was deleted from the cluster, and no record was fetched",
             )))
         });
         let ended = ended.inspect_err(|_| {
             anstream::eprintln!(
-                "the federation stays in the cluster: fetch its record after the run with `kubectl faultline fetch \
-                 federation/{}`, and delete it with `{deletion}`",
+                "the federation stays in the cluster: after the run, fetch its record with `kubectl faultline fetch \
+                 federation/{}`, and then delete the federation with `{deletion}`",
                 name(&federation)
             );
         })?;
@@ -134,13 +134,13 @@ fn once(
                 fetched = unpack(supervisor, &federation, dir) => fetched,
                 () = until_interrupted(interrupted) => Err(CommandError::machine(format!(
                     "interrupted while fetching the record: the federation stays in the cluster; fetch the record \
-                     with `kubectl faultline fetch federation/{}`, and delete both with `{deletion}`",
+                     with `kubectl faultline fetch federation/{}`, and then delete the federation with `{deletion}`",
                     name(&federation),
                 ))),
             },
             End::Without(_) => Ok(()),
         };
-        // If the record could not be fetched, it stays on the cluster.
+        // If the record could not be fetched, the federation stays on the cluster with it.
         if fetched.is_ok()
             && let Err(error) = delete(&cluster, &federation).await
         {
@@ -154,7 +154,7 @@ fn once(
     })
 }
 
-/// Returns the outcome of following a run, or an error if that exceeds the user's time limit.
+/// Returns the outcome of following a run, or an error if the run exceeds the user's time limit.
 async fn within(
     timeout: Option<quantity::Duration>,
     follow: impl Future<Output = Result<End, CommandError>>,
@@ -166,7 +166,7 @@ async fn within(
     })
 }
 
-/// Deletes a federation whose run has ended. Retries for half a minute if the API server cannot be reached.
+/// Deletes a federation. Retries for half a minute if the API server cannot be reached.
 async fn delete(cluster: &KubernetesCluster, federation: &Federation) -> Result<(), CommandError> {
     for failures in 0..MAX_DELAY.ilog2() {
         match cluster.delete(federation).await {
@@ -194,7 +194,7 @@ struct Watch<'a> {
 #[derive(Default)]
 struct Seen {
     supervisor: Option<Supervisor>,
-    /// Number of consecutive checks in which the supervisor did not answer.
+    /// Number of consecutive checks without an answer from the supervisor that has the record.
     silent: u32,
     checks: u32,
 }
@@ -266,7 +266,7 @@ impl Watch<'_> {
             Err(error) => {
                 seen.silent += 1;
                 if seen.silent == SILENT_REPORT {
-                    self.screen.show_event(None, &format!("the supervisor does not respond: {error}"));
+                    self.screen.show_event(None, &format!("{error}; retrying"));
                 }
             }
         }

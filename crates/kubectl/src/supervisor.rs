@@ -34,7 +34,7 @@ pub(crate) enum RequestError {
         source: kube::Error,
     },
     /// The supervisor does not answer, or refuses the request.
-    #[error("the supervisor in the pod {pod}: {source}")]
+    #[error("the request to the supervisor in the pod {pod} failed: {source}")]
     Supervisor {
         /// Name of the pod.
         pod: String,

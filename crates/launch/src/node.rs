@@ -10,7 +10,7 @@ use faultline_trace::{Bundle, BundleError};
 /// The reason why a process of a federation cannot be hosted.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The arguments are not those of a supervisor.
+    /// The arguments do not come from a supervisor.
     #[error(transparent)]
     Arguments(#[from] NodeOptionsError),
     /// The bundle of the run cannot be read.

@@ -49,7 +49,7 @@ fn protocol() -> hc3i::Config {
     }
 }
 
-/// Measures the nanoseconds per message, including sending and receiving.
+/// Returns the cost of one message in nanoseconds, including sending and receiving.
 fn per_message<P: Protocol>(protocol: P::Config) -> f64 {
     let mut driver = TestDriver::<Node<P, Echo>>::new(NodeConfig {
         protocol: protocol.into(),
@@ -116,7 +116,7 @@ impl<P: Process> TestDriver<P> {
         driver
     }
 
-    /// Runs until this many more application messages have been handled.
+    /// Runs until the processes have handled `messages` more application messages.
     fn run(&mut self, messages: u64) {
         let end = self.messages + messages;
         while self.messages < end {
@@ -129,7 +129,8 @@ impl<P: Process> TestDriver<P> {
         }
     }
 
-    /// Advances the time to the next deadline, and returns its event. Called when nothing is in transit.
+    /// Advances the time to the next deadline. Returns the process that set it, and the timeout. Called when nothing is
+    /// in transit.
     fn timeout(&mut self) -> (usize, In<P>) {
         let deadlines =
             self.processes.iter().enumerate().filter_map(|(it, at)| Some((at.next_deadline()?, it)));
@@ -171,7 +172,7 @@ impl<P: Process> TestDriver<P> {
     }
 }
 
-/// Answers each message with another one.
+/// Returns each message to its sender. Process 0 sends the first message.
 #[derive(Clone, Debug)]
 struct Echo {
     begins: bool,

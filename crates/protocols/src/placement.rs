@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Where replicas of checkpoints are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplicateTo {
-    /// On the next processes of the owner's cluster. The loss of a whole cluster is then unrecoverable.
+    /// On the next processes of the owner's cluster. The loss of a whole cluster with its storage is then
+    /// unrecoverable.
     SameCluster,
     /// On processes of the next clusters that are present from the start to the end of the run.
     OtherCluster,
@@ -41,7 +42,7 @@ impl Placement {
     ///
     /// # Panics
     ///
-    /// Panics if `owner` is not a member of its cluster.
+    /// Panics if `owner` belongs to no cluster.
     pub fn holders(self, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
         let cluster = membership.cluster_of(owner);
         let members = membership.processes_of(cluster);

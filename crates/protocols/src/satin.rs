@@ -5,13 +5,13 @@
 //! Figure 13).
 //!
 //! A process that fails loses its graph. Its victims re-execute the tasks that it had stolen. Tasks that others had
-//! stolen from it are orphaned: their thieves announce that they are working on these tasks, complete them, and
-//! keep the results. Each process keeps a table of these announcements, and looks up every task before it starts
-//! it; if another process has the task, it waits for the result. (This is Satin's variant without aborts. In the
-//! other variant, unfinished orphans are dropped, except for the tasks in them that have ended.) If the process
-//! that runs the program's first task fails, the program restarts, at that process or, if it failed permanently, at
-//! the next one. The lost work therefore grows with the work that the failed process has not returned yet. Without
-//! failures, nothing is written, and no message waits.
+//! stolen from it are orphaned: their thieves announce that they are working on these tasks, complete them, and keep
+//! the results. Each process keeps a table of these announcements, and looks up every task before starting it; if
+//! another process has the task, the process waits for the result. (This is Satin's variant without aborts. In the
+//! other variant, unfinished orphans are dropped, except for the tasks in them that have ended.) If the process that
+//! runs the program's first task fails, the program restarts, at that process or, if it failed permanently, at the next
+//! one. The lost work therefore grows with the work that the failed process has not returned yet. Without failures,
+//! nothing is written, and no message waits.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -62,7 +62,7 @@ defects! {
     GivenStaysInTable,
     /// Orphans that have not begun are announced.
     UnbegunAnnounced,
-    /// A new process is not told which orphans exist.
+    /// A new process does not learn which orphans exist.
     NewcomersNotTold,
     /// A process that already runs the program's first task starts it again.
     RootStartedTwice,
@@ -73,8 +73,8 @@ defects! {
 /// A message of the protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// The sender has the results of these tasks, or is working on them. Each task is identified by the theft for
-    /// which the sender, as the thief, computes it.
+    /// The sender has the results of these tasks, or is working on them. Each task is listed with the theft by which
+    /// the sender obtained it.
     Orphans(Arc<[(TaskId, Theft)]>),
     /// The sender has the task of this orphan, and requests its result once the result exists.
     Fetch(Theft),
@@ -151,7 +151,7 @@ impl TaskProtocol for Satin {
             });
         }
         if boot == Boot::Replaced {
-            // No images are held for other processes.
+            // Satin stores no images, so nothing is missing from the lost storage.
             host.held();
         }
         host.release();

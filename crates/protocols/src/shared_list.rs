@@ -110,7 +110,7 @@ impl<T: Keyed> SharedList<T> {
         same_leaf.or_else(|| next_leaf().or_else(next_branch)?.1.first())
     }
 
-    /// Returns the last item whose key is at most `key`.
+    /// Returns the place of the last item whose key is at most `key`.
     #[inline]
     pub(crate) fn last_up_to(&self, key: T::Key) -> Option<ItemIndex> {
         let branch = self.branches.partition_point(|(first, _)| *first <= key).checked_sub(1)?;
@@ -260,7 +260,6 @@ mod tests {
         }
     }
 
-    /// Creates a list of these numbers, which must be ascending.
     fn list(numbers: impl IntoIterator<Item = u32>) -> SharedList<u32> {
         numbers.into_iter().collect()
     }

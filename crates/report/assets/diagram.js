@@ -111,9 +111,10 @@ function tell() {
   let some = 0;
   messages.forEach((m, i) => { if (passes[i] && shown[layerOf(m)] && (!past || past.has(i))) some++; });
   const number = n => n.toLocaleString("en-GB");
+  const count = (n, one, many) => `${number(n)} ${n === 1 ? one : many}`;
   // If messages are omitted, their part of the causal past is unknown.
-  const least = data.notes.length ? "at least " : "", drawn = data.notes.length ? " of the drawn messages" : "";
-  const what = past ? `; the causal past of ${nameOf(messages[past.of])} has ${least}${number(past.size - 1)}${drawn}, of ${past.lanes} processes, since ${moment(past.since, 4)}`
+  const least = data.notes.length ? "at least " : "";
+  const what = past ? `; the causal past of ${nameOf(messages[past.of])} contains ${least}${count(past.size - 1, "message", "messages")}, involves ${count(past.lanes, "process", "processes")}, and begins at ${moment(past.since, 4)}`
     : missing ? `; no message has the name ${missing}` : "";
   document.getElementById("count").textContent = `${number(some)} of ${number(messages.length)} messages${what}`;
   document.getElementById("forget").hidden = !past;
@@ -693,7 +694,7 @@ function countAt(px, py) {
     if (m.from === lane && m.sent >= from && m.sent < upto) sent++;
     if (m.to === lane && m.arrived !== null && m.arrived >= from && m.arrived < upto) received++;
   }
-  return `${data.lanes[lane]}: ${sent} messages sent, ${received} received\nwithin ${span(upto - from)} around ${moment((from + upto) / 2, 2)}`;
+  return `${data.lanes[lane]}: ${sent} message${sent === 1 ? "" : "s"} sent, ${received} received\nwithin ${span(upto - from)} around ${moment((from + upto) / 2, 2)}`;
 }
 
 function find(px, py) {

@@ -29,7 +29,7 @@ pub struct EventReporter {
     checkpoints: BTreeMap<ClusterId, Checkpoints>,
     /// Planned faults that are pauses.
     pauses: BTreeSet<FaultNo>,
-    /// Groups whose failure was reported, but whose rollback was not yet reported.
+    /// Groups with a reported failure, until their rollback or the takeover of their work is reported.
     failing: BTreeSet<GroupId>,
     /// Groups that have no checkpoint that can be restored.
     unrecoverable: BTreeSet<GroupId>,
@@ -39,7 +39,7 @@ pub struct EventReporter {
 
 #[derive(Debug, Default)]
 struct Checkpoints {
-    /// Positions, with the group that takes the checkpoints.
+    /// Committed checkpoints, by group and position.
     positions: BTreeSet<(GroupId, Position)>,
     forced: usize,
 }
@@ -194,17 +194,18 @@ impl EventReporter {
         self.checkpoints.get(&cluster).map_or((0, 0), |known| (known.positions.len(), known.forced))
     }
 
-    /// Returns how often a cluster rolled back.
+    /// Returns how often the groups of a cluster rolled back.
     pub fn rollbacks(&self, cluster: ClusterId) -> usize {
         self.returns.iter().filter(|(it, _)| self.names.cluster_of_group(*it) == cluster).count()
     }
 
-    /// Returns whether a process of a cluster has failed, and the cluster has not rolled back yet.
+    /// Returns whether the failure of a process of a cluster was detected, and neither a rollback nor a takeover of its
+    /// work has followed yet.
     pub fn is_failing(&self, cluster: ClusterId) -> bool {
         self.failing.iter().any(|&it| self.names.cluster_of_group(it) == cluster)
     }
 
-    /// Returns whether no checkpoint of a cluster can be restored.
+    /// Returns whether a group in a cluster has no checkpoint that can be restored.
     pub fn is_unrecoverable(&self, cluster: ClusterId) -> bool {
         self.unrecoverable.iter().any(|&it| self.names.cluster_of_group(it) == cluster)
     }

@@ -4,17 +4,19 @@ use std::collections::BTreeSet;
 
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{
-    Cause, ClusterId, EndedBy, Fault, FaultNo, ProcessId, Promise, Span, StorageFate, Time,
+    Cause, ClusterId, EndedBy, Fault, FaultNo, Position, ProcessId, Promise, Span, StorageFate, Time,
 };
 use faultline_history::GroupId;
 use faultline_history::recoveries::RecoveryCost;
 use faultline_trace::duration::{instant, lasted};
-use faultline_trace::fault::{describe_change, describe_fault, describe_injected_fault, not_restarted};
+use faultline_trace::fault::{
+    describe_applied_change, describe_fault, describe_injected_fault, not_restarted,
+};
 use faultline_trace::manifest::{Copies, EffectEntry, ReplicaHolders};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
-use crate::names::{DisplayNames, checkpoint};
+use crate::names::DisplayNames;
 use crate::spent::TimeByActivity;
 use crate::text::percent;
 use crate::timeline::{Failure, RestoredMember, Takeover, Tasks, Timeline, TimelineRollback};
@@ -42,7 +44,7 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
         events.push((injection.at, 0, upto, text));
     }
     for (at, change) in &history.changes {
-        let text = format!("At {}, {}.", explainer.time(*at), describe_change(change, names.names()));
+        let text = format!("At {}, {}.", explainer.time(*at), describe_applied_change(change, names.names()));
         events.push((*at, 0, *at, text));
     }
     for &(at, cluster) in &history.joined {
@@ -227,7 +229,7 @@ pub fn never_due(manifest: &Manifest) -> Option<String> {
             Some(format!("The run ended before faults {} were due.", enumerate(many)))
         }
         many => Some(format!(
-            "The run ended before faults {} and {} more were due.",
+            "The run ended before faults {}, and {} more were due.",
             many[..MOST_NAMED].join(", "),
             many.len() - MOST_NAMED
         )),
@@ -410,7 +412,7 @@ impl Explainer<'_> {
         if !spared.is_empty() && spared.len() <= MOST_NAMED {
             let spared = enumerate(&spared);
             text.push_str(&match self.manifest.promises.include(Promise::Containment) {
-                // The group re-sends messages that other groups had received from it.
+                // Other groups may have delivered undone messages: the group sends the same messages again.
                 true => format!(" {spared} did not roll back."),
                 false => format!(" {spared} had not delivered any undone message, and did not roll back."),
             });
@@ -439,8 +441,9 @@ impl Explainer<'_> {
         if let Some(next) = later.first() {
             let processes: BTreeSet<_> = later.iter().map(|it| it.process).collect();
             let processes = count(processes.len() as u64, "process");
+            let start = if later.len() == 1 { "at" } else { "starting at" };
             text.push_str(&format!(
-                " (and {processes} failed before it resumed, starting at {})",
+                " (and {processes} failed before it resumed, {start} {})",
                 self.time(next.at)
             ));
         }
@@ -463,11 +466,11 @@ impl Explainer<'_> {
         let idle = it.live.difference(&it.busy).count() as u64;
         let idle = match idle {
             0 => String::new(),
-            idle => format!(" {} did not re-execute anything.", count(idle, "process")),
+            idle => format!(" {idle} of them did not re-execute anything."),
         };
         format!(
-            "From {at}, {processes} re-executed {} that others had lost ({} of work); a global rollback would have \
-             undone {since}.{idle}",
+            "From {at}, {processes} re-executed {} that others had lost ({} of work).{idle} A global rollback would \
+             have undone {since}.",
             count(it.again, "task"),
             it.cost,
         )
@@ -484,8 +487,9 @@ impl Explainer<'_> {
         if unrecoverable.iter().any(|(group, _)| *group == self.names.group_of(it.of)) {
             return format!(
                 "At {at}, {by} could not take over the work of {of}, because no checkpoint of {of} could be \
-                 restored: {} that {of} had run were lost ({} of work).",
+                 restored: {} that {of} had run {} lost ({} of work).",
                 count(tasks, "task"),
+                if tasks == 1 { "was" } else { "were" },
                 lasted(cost)
             );
         }
@@ -497,16 +501,17 @@ impl Explainer<'_> {
                     true => String::new(),
                     false => format!(" (taken {} earlier)", lasted(it.at.since(saved))),
                 };
-                format!(
-                    "At {at}, {by} took over {work}, starting from {of}'s checkpoint {}{age}.",
-                    checkpoint(position)
-                )
+                format!("At {at}, {by} took over {work}, starting from {of}'s {}{age}.", checkpoint(position))
             }
             None => format!("At {at}, {by} took the place of {of}; no checkpoint of {of} was left."),
         };
         if tasks > 0 {
             let since = if it.checkpoint.is_some() { " since then" } else { "" };
-            let consequence = if unrecoverable.is_empty() { "had to be re-executed" } else { "were lost" };
+            let consequence = match (unrecoverable.is_empty(), tasks) {
+                (true, _) => "had to be re-executed",
+                (false, 1) => "was lost",
+                (false, _) => "were lost",
+            };
             text.push_str(&format!(
                 " {} that {earlier} had run{since} {consequence} ({} of work).",
                 count(tasks, "task"),
@@ -572,8 +577,8 @@ impl Explainer<'_> {
         })
     }
 
-    /// Returns whether, at this time, the cluster of a group had joined and not left, and a member of the group had not
-    /// permanently failed.
+    /// Returns whether, at this time, the cluster of a group had joined and not left, and at least one member of the
+    /// group had not failed permanently.
     fn was_present(&self, group: GroupId, at: Time) -> bool {
         let Timeline { joined, left, .. } = self.history;
         let gone = self.history.permanent_failures(self.names);
@@ -597,8 +602,16 @@ impl Explainer<'_> {
 /// Describes the state to which a group rolls back.
 fn target(rollback: &TimelineRollback) -> String {
     match rollback.checkpoint {
-        Some(position) => format!("its checkpoint {}", checkpoint(position)),
+        Some(position) => format!("its {}", checkpoint(position)),
         None => "its initial state".to_owned(),
+    }
+}
+
+/// Names a checkpoint without parentheses, because a remark in parentheses may follow.
+fn checkpoint(position: Position) -> String {
+    match position.incarnation.0 {
+        0 => format!("checkpoint {}", position.sn.0),
+        incarnation => format!("checkpoint {} of incarnation {incarnation}", position.sn.0),
     }
 }
 

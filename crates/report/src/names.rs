@@ -13,7 +13,7 @@ pub struct DisplayNames {
     clusters: Vec<Vec<ProcessId>>,
     /// The cluster of each process.
     cluster_of: Vec<ClusterId>,
-    /// The number of ranks if each rank rolls back by itself, as its own group; `None` if each cluster is a
+    /// The number of ranks, if each rank is its own group. `None` otherwise; the reports then treat each cluster as a
     /// group.
     ranks: Option<usize>,
 }
@@ -58,7 +58,7 @@ impl DisplayNames {
         self.cluster_of.get(process.index()).copied().unwrap_or(ClusterId::OUTSIDE)
     }
 
-    /// Returns the groups that roll back together: the clusters or the ranks.
+    /// Returns every group: the clusters or the ranks.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
         (0..self.ranks.unwrap_or(self.clusters.len())).map(|index| GroupId(index as u16))
     }

@@ -132,14 +132,15 @@ fn head(summary: &Summary) -> Markup {
         }
         @for note in &summary.notes { p.hint { "Note: " (note) "." } }
         div.numbers {
-            div { b { (unforced + forced) } span { "checkpoints, " (forced) " forced" } }
+            div { b { (unforced + forced) } span { (if unforced + forced == 1.0 { "checkpoint" } else { "checkpoints" }) ", " (forced) " forced" } }
             div { b { (rollbacks) } span { (if rollbacks == 1.0 { "rollback" } else { "rollbacks" }) } }
             div { b { (if has_lost { span(lost) } else { "none".to_owned() }) } span { "work lost, all processes" @if has_lost { ": " (percent(lost, all(|it| it.time.total_seconds()))) " of their time" } } }
             div { b { (if rollbacks > 0.0 { span(slowest) } else { "none".to_owned() }) } span { "longest recovery" } }
             @if summary.is_of_tasks() {
                 div { b { (all(|it| it.tasks_run.unwrap_or(0) as f64)) } span { "executions of tasks" } }
             } @else {
-                div { b { (all(|it| it.resent as f64)) } span { "messages re-sent" } }
+                @let resent = all(|it| it.resent as f64);
+                div { b { (resent) } span { (if resent == 1.0 { "message re-sent" } else { "messages re-sent" }) } }
             }
         }
     }
@@ -150,7 +151,9 @@ fn pass_reasons(summary: &Summary) -> String {
     let effective = summary.faults.iter().filter(|it| it.state == "effective").count();
     let faults = match summary.faults.len() {
         0 => "No faults were planned".to_owned(),
-        planned => format!("{effective} of {} took effect", count(planned as u64, "planned fault")),
+        1 if effective == 1 => "The planned fault took effect".to_owned(),
+        1 => "The planned fault had no effect".to_owned(),
+        planned => format!("{effective} of {planned} planned faults took effect"),
     };
     let result = match (&summary.result.compared_with, summary.result.equal) {
         (Some(source), Some(true)) => format!("the result equals that of {source}"),

@@ -152,9 +152,10 @@ fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Tim
     all
 }
 
-/// Returns the periods in which a life computed or ran tasks. Its work before its first fact started at `begun`. No
-/// fact states when a task starts. The start is therefore estimated as the time of the last fact that may have made the
-/// task ready or the process free, and that precedes the task's end by at least the task's duration.
+/// Returns the periods in which a life computed or ran tasks. A computation without an earlier fact in this life
+/// started at `begun`. No fact states when a task starts. The start is therefore estimated as the time of the last fact
+/// that may have made the task ready or the process free, and that precedes the task's end by at least the task's
+/// duration.
 fn working(stream: &Stream, begun: Time) -> Vec<Stretch> {
     let (mut all, mut starts) = (Vec::new(), Vec::new());
     for (at, fact) in stream {
@@ -223,7 +224,7 @@ mod tests {
     fn every_moment_counts_once_for_the_first_kind_that_applies() {
         let stretches = [
             (at(2), at(5), UNDONE),
-            // Partly frozen while the work was undone.
+            // The freeze begins during work that is undone later.
             (at(4), at(6), FROZEN),
             (at(5), at(7), DOWN),
             // A surviving process worked between the failure and its rollback.
@@ -257,12 +258,12 @@ mod tests {
         let step = |step| Fact::Theft { theft, task: TaskId(2), step };
         let stream: Stream = vec![
             (at(2), task(1, 2)),
-            // No work until it steals a task, which takes three seconds. Meanwhile, the result of another task
-            // arrives.
+            // The process does not work until it steals a task of three seconds. While this task runs, the result of
+            // another task arrives.
             (at(5), step(TheftStep::Taken)),
             (at(7), step(TheftStep::Merged)),
             (at(8), task(2, 3)),
-            // Tasks run sequentially. On a real process, a task may take longer than stated.
+            // Tasks run sequentially. On a real process, a task may take longer than its stated duration.
             (at(10), task(3, 1)),
         ];
         let found = working(&stream, at(0));

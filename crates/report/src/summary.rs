@@ -88,7 +88,7 @@ pub struct ClusterSummary {
     pub failures: u64,
     /// Committed checkpoints that were not forced, including the initial one.
     pub unforced: u64,
-    /// Committed checkpoints that a message forced.
+    /// Committed checkpoints that were forced.
     pub forced: u64,
     /// The longest time in seconds for which a checkpoint paused the application of a process.
     pub longest_freeze_seconds: f64,
@@ -156,7 +156,7 @@ pub struct FaultSummary {
     pub no: u32,
     /// The time or the condition at which it is due.
     pub when: String,
-    /// The effect of the fault, in words.
+    /// The description of the fault.
     pub what: String,
     /// `effective`, `ineffective`, or `pending` if it was not due before the end.
     pub state: &'static str,
@@ -392,7 +392,11 @@ fn notes(history: &Timeline, judgement: &Judgement) -> Vec<String> {
 /// Returns a note on processes whose facts are incomplete.
 fn incomplete(history: &Timeline, names: &DisplayNames) -> Option<String> {
     const MOST_NAMED: usize = 8;
-    let of: Vec<String> = history.incomplete.iter().map(|it| names.process(*it)).collect();
+    let name = |it: ProcessId| match it {
+        ProcessId::SUPERVISOR => "the supervisor".to_owned(),
+        it => names.process(it),
+    };
+    let of: Vec<String> = history.incomplete.iter().map(|it| name(*it)).collect();
     let whose = if of.len() > MOST_NAMED { count(of.len() as u64, "process") } else { enumerate(&of) };
     (!of.is_empty()).then(|| {
         format!(
@@ -564,7 +568,7 @@ fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, history: &Ti
         .collect();
     let expected = manifest.expected.as_ref();
     let mut gone: BTreeSet<ProcessId> = history.permanent_failures(names).into_keys().collect();
-    // In a program of tasks, the ranks of a cluster that has left have no result; others work on.
+    // In a program of tasks, the ranks of a cluster that has left have no result: other ranks continue their work.
     let left = history.left.iter().flat_map(|(_, cluster)| names.processes(*cluster));
     gone.extend(left.filter(|rank| !digests.contains_key(*rank)).copied());
     ResultSummary {

@@ -275,11 +275,12 @@ impl Writer<'_> {
     fn result(&self) -> String {
         let result = &self.summary.result;
         let all: usize = self.summary.clusters.iter().map(|it| it.processes).sum();
-        let ranks = match result.remaining {
-            remaining if remaining == all => format!("{all} ranks"),
-            remaining => format!("{remaining} remaining ranks"),
-        };
+        let rank = if result.remaining == all { "rank" } else { "remaining rank" };
+        let ranks = count(result.remaining as u64, rank);
         match (&result.compared_with, result.equal) {
+            (Some(source), Some(true)) if result.remaining == 1 => {
+                format!("The result of the only {rank} equals that of {source}.")
+            }
             (Some(source), Some(true)) => {
                 format!("The result of all {ranks} equals that of {source}.")
             }

@@ -29,7 +29,7 @@ struct Page {
 }
 
 impl Page {
-    /// `test` is the name of the test. Each test has its own browser.
+    /// Creates the page for the test with this name. Each test has its own directory and browser profile.
     fn new(test: &str, nodes: u32) -> Page {
         let (manifest, trace) = common::run(nodes);
         let judgement = Judgement { verdict: Verdict::Pass, reasons: vec![], findings: vec![] };
@@ -95,9 +95,9 @@ fn the_causal_past_of_a_message_is_what_could_have_influenced_it() {
     let all = page.number("");
     let past = |message: &str| {
         let text = page.count(&format!("past={message}")).replace("&gt;", ">");
-        let has = format!("; the causal past of {message} has ");
+        let has = format!("; the causal past of {message} contains ");
         let (_, number) = text.split_once(&has).unwrap_or_else(|| panic!("{text}"));
-        number.split(", of ").next().unwrap().replace(',', "").parse::<u64>().unwrap()
+        number.split(" message").next().unwrap().replace(',', "").parse::<u64>().unwrap()
     };
     let (early, late) = (past("paris-0->rennes-0 #1"), past("paris-0->rennes-0 #9"));
     assert!(early > 0 && early < late && late < all, "{early} {late} {all}");

@@ -65,7 +65,8 @@ fn judgement() -> Judgement {
     Judgement { verdict: Verdict::Pass, reasons: Vec::new(), findings }
 }
 
-/// Injects a crash. With a next life, the process restores this checkpoint.
+/// Injects a crash. If there is a checkpoint in `restored`, the process restores it in its next life; otherwise, the
+/// process never returns.
 fn fail(run: &mut TaskRun, no: u32, process: u32, restored: Option<(ImageName, Witness)>) {
     let (life, of) = (Life(1), ProcessId(process));
     let fault = Box::new(crash(process, restored.is_some()));

@@ -65,9 +65,8 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
     }
 }
 
-/// Returns the options of a run without faults or emulated links, recorded in `run_dir`. `clusters` contains
-/// the number of processes in each cluster. The run ends after `deadline` at the latest.
-/// For benchmarks.
+/// Returns the options of a run for benchmarks: without faults or emulated links, recorded in `run_dir`. `clusters`
+/// contains the number of processes in each cluster. The run ends at `deadline` at the latest.
 pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptions {
     let membership = membership(clusters);
     RunOptions {

@@ -113,7 +113,7 @@ fn a_node_whose_parent_has_already_ended_does_not_begin() {
     let options = NodeOptions {
         run_dir: dir.path().to_owned(),
         supervisor: (Ipv4Addr::LOCALHOST, 9).into(),
-        // This process starts the node but has another ID.
+        // Not the ID of this process, which starts the node.
         parent: std::process::id() + 1,
         process: ProcessId(0),
         life: Life(1),
@@ -285,7 +285,7 @@ fn every_node_and_the_supervisor_serve_metrics() {
     let run = Run::begin();
     for (name, pid) in run.nodes() {
         let [port] = open_ports(pid)[..] else { panic!("p{name} listens on one port") };
-        wait_until("the node has counted messages", || {
+        wait_until("the node has saved an image", || {
             let page = metrics(port);
             sum(&page, &format!("faultline_images_saved_total{{process=\"p{name}\"")) > 0.0
         });

@@ -13,7 +13,7 @@ use faultline_core::Time;
 use faultline_runtime::frame::{Body, FrameKind, HEADER_LEN, header, split_frame};
 
 const LENGTHS: [usize; 3] = [24, 1024, 65_536];
-/// Approximate number of bytes in the frames of one turn, including headers.
+/// Number of bytes per turn, if each frame is counted as its body plus eight headers.
 const BYTES: usize = 32 << 20;
 
 fn main() {

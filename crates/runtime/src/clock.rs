@@ -11,8 +11,8 @@ use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
-/// The clock of a run: nanoseconds of a machine's monotonic clock since the epoch of the run. Valid only on
-/// that machine; other machines have [other values](Clock::elsewhere) for the same run.
+/// The clock of a run, which shows the nanoseconds since the epoch of the run by a machine's monotonic clock.
+/// Valid only on that machine; [`Clock::elsewhere`] returns the clock for another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Clock {
     /// Reading of the monotonic clock at the epoch, in nanoseconds. Negative if the machine started after the epoch.
@@ -129,7 +129,7 @@ impl Origin {
     }
 }
 
-/// Identifies the monotonic clock that a process reads: by the current boot of its kernel, and the offsets of its
+/// Identifies the monotonic clock that a process reads, by the current boot of its kernel and the offsets of its
 /// time namespace. Containers on one machine can have different clocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClockSource {
@@ -207,7 +207,6 @@ impl Alarm {
         Ok(())
     }
 
-    /// Returns whether the alarm is set.
     pub(crate) fn is_set(&self) -> bool {
         self.set.is_some()
     }

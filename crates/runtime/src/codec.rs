@@ -1,4 +1,4 @@
-//! Encodes packets and images. Encoding neither copies application state nor processes it byte by byte.
+//! Encodes and decodes packets and images. Encoding neither copies application state nor processes it byte by byte.
 
 use std::sync::Arc;
 

@@ -67,7 +67,6 @@ pub(crate) struct Directory {
     pub(crate) entries: Vec<Option<DirectoryEntry>>,
 }
 
-/// One entry of a [`Directory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DirectoryEntry {
     pub(crate) life: Life,
@@ -138,8 +137,8 @@ pub(crate) enum ToSupervisor {
         requested: Span,
         link: LinkMeasured,
     },
-    /// Delays of echoes over the link to a process, with this requested latency. All echoes were sent at or
-    /// after `since`.
+    /// Delays of echoes over the link to a process, whose requested latency was `requested`. All echoes were sent
+    /// at or after `since`.
     Observed {
         to: ProcessId,
         requested: Span,

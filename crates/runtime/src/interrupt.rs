@@ -9,7 +9,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-/// The time after which an interrupted program is expected to have ended.
+/// The time within which an interrupted program is expected to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Returns a flag that the next interrupt or termination signal sets. A second such signal ends the program immediately

@@ -10,7 +10,7 @@ use faultline_supervisor::MemoryBound;
 /// Mount point of the control groups (version 2).
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
-/// Returns the memory limit of a program: `bytes`, or half of the [`available`] memory.
+/// Returns the memory limit of this program: `bytes` or, by default, half of the [`available`] memory.
 pub fn bound(bytes: Option<u64>) -> MemoryBound {
     // If the available memory is unknown, there is no limit.
     let half = || available().map_or(u64::MAX, |it| it / 2);

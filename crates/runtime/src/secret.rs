@@ -56,13 +56,13 @@ pub(crate) struct Ends {
 #[derive(Debug, Error)]
 pub enum HandshakeError {
     /// The connection failed.
-    #[error("the connection broke during the handshake: {0}")]
+    #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
     /// The operating system provided no random bytes.
     #[error("cannot generate random bytes: {0}")]
     Random(#[from] getrandom::Error),
     /// The connection does not begin with the expected bytes.
-    #[error("the other end does not speak this protocol")]
+    #[error("the other end is not a program of a run")]
     Magic,
     /// The other end does not have the identity that it claims, or tried to reach another process.
     #[error("the other end does not have the key of the process that it claims to be")]
@@ -247,7 +247,8 @@ impl Secret {
         Ok(WrappedKeys { nonce, bytes, tag })
     }
 
-    /// Decrypts keys that were wrapped with this key, indexed by process. Returns `None` for anything else.
+    /// Decrypts keys that were wrapped with this key, indexed by process. Returns `None` if they were wrapped with
+    /// another key, or have changed since.
     pub(crate) fn unwrap(&self, wrapped: &WrappedKeys) -> Option<Vec<Secret>> {
         let WrappedKeys { nonce, bytes, tag } = wrapped;
         if self.tag(nonce, bytes) != blake3::Hash::from_bytes(*tag) {

@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
         Session { trusted: Some(defect), ..self }
     }
 
-    /// Also records the inputs of processes if the backend supports it. Affects only runs that are recorded in a
+    /// Also records the inputs of processes if the backend supports this. Affects only runs that are recorded in a
     /// bundle.
     #[must_use]
     pub fn with_inputs(self, records_inputs: bool) -> Session<'a> {
@@ -128,7 +128,8 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the results of the run without faults; `None` for an application without a sequential reference. Depends
-    /// only on the federation and the seed. This can take as long as the application computes, excluding modelled time.
+    /// only on the federation and the seed. Computing them can take as long as the application computes, excluding
+    /// modelled time.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ pub const BYTES_PER_FACT: u64 = FACT + JUDGED_FACT;
 /// The fraction of the limit that is reserved for the end of each run in progress, as a divisor: adding up the contents
 /// of the memory takes memory, too, and the allocator returns the memory of a run that has ended only after some time.
 const RESERVE: u64 = 8;
-/// The largest number of runs in progress for whose ends memory is reserved: half of the limit.
+/// The largest number of runs in progress for whose ends memory is reserved. Together, they reserve half of the limit.
 const RESERVES: u64 = RESERVE / 2;
 
 /// The longest time to wait for the allocator to return freed memory to the system. By default, mimalloc keeps it for a
@@ -39,7 +39,8 @@ static BOUND: OnceLock<MemoryBound> = OnceLock::new();
 static BASE: AtomicU64 = AtomicU64::new(0);
 /// The number of simulated runs in progress.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
-/// The memory that this program still used the last time that it waited for freed memory, in bytes.
+/// The memory that this program used after it last waited for freed memory or, before that, when its limit was set, in
+/// bytes.
 static KEPT: AtomicU64 = AtomicU64::new(0);
 
 /// Limits the memory of this program: a simulated run ends as [out of

@@ -38,7 +38,7 @@ impl UnjudgedRecording {
     /// Reads the record in a bundle. For a run that was cut short, the end is derived from the facts. Entries that do
     /// not follow from the record's federation file are replaced by the derived ones, and become flaws of the trace.
     ///
-    /// This can take as long as the application computes, excluding modelled time.
+    /// Reading can take as long as the application computes, excluding modelled time.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl UnjudgedRecording {
         bundle.write_manifest(&self.manifest)
     }
 
-    /// Judges the run by its facts and its manifest. Waste is a remark.
+    /// Judges the run by its facts and its manifest. Waste only leads to a remark.
     pub fn judge(self) -> Recording {
         self.judge_as(Strictness::Lenient)
     }

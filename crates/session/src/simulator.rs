@@ -163,16 +163,16 @@ impl<'a> Simulator<'a> {
 struct Pace {
     /// The number of events until the next measurement.
     left: u32,
-    /// The number of events between the last two measurements.
+    /// The number of events from the last measurement to the next.
     every: u32,
     /// The last measurement, in bytes.
     used: u64,
-    /// The growth between two measurements from which the memory grows quickly, in bytes.
+    /// The growth between two measurements beyond which memory counts as growing quickly, in bytes.
     fast: u64,
 }
 
 impl Pace {
-    /// The memory grows quickly if it grows by this fraction of the limit between two measurements, as a divisor.
+    /// The fraction of the limit, as a divisor, beyond which growth between two measurements counts as quick.
     const GROWTH: u64 = 32;
 
     fn new(memory: &Watch) -> Pace {

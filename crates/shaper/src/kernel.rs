@@ -29,7 +29,8 @@ pub enum ShapingSide {
 }
 
 impl Kernel {
-    /// Returns the side on which this kernel delays and loses packets, if addresses distinguish senders.
+    /// Returns the side on which this kernel delays and loses packets, provided that their addresses identify the
+    /// senders.
     pub const fn delays_at(self) -> ShapingSide {
         match self {
             Kernel { netem: false, .. } => ShapingSide::Node,

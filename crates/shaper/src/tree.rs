@@ -4,9 +4,9 @@
 //! This module is pure: it does not communicate with a kernel. A tree depends only on the requested links and not on
 //! any previous state, so that the program that applies it can determine the differences and change nothing else.
 //!
-//! A sender's interface transmits packets at the link's bandwidth. A class with that rate emulates this at the
-//! sender, below a class that all other clusters share, as in [`crate::Interface`]. Delay and loss are applied at
-//! the receiver or at the sender (see [`ShapingSide`]).
+//! A sender's interface transmits packets at the link's bandwidth. At the sender, a class with that rate emulates this.
+//! The classes of all other clusters share one parent, because a process has a single [`crate::Interface`] to them.
+//! Delay and loss are applied at the receiver or at the sender (see [`ShapingSide`]).
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -17,13 +17,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Kernel, ShapingSide};
 
-/// Class that all other clusters share, for outgoing packets.
+/// Parent of the classes of all other clusters, for outgoing packets.
 const OTHERS: u16 = 1;
 /// Class of processes outside all clusters.
 const OUTSIDE: u16 = 2;
 /// Class of cluster 0. The classes of other clusters follow in order.
 const FIRST_CLUSTER: u16 = 0x10;
-/// Size of the smallest packet in bytes. A link's queue must hold as many of them as can be in transit on the link.
+/// Size of the smallest packet in bytes. A queue with a delay must hold as many of them as can be in transit on the
+/// link.
 const SMALLEST_PACKET: u128 = 64;
 /// Size of a full Ethernet packet including its header, in bytes.
 const FULL_PACKET: u64 = 1514;
@@ -111,7 +112,7 @@ pub struct Filter {
 pub struct Direction {
     /// Classes by number.
     pub classes: BTreeMap<u16, Class>,
-    /// Filters, indexed by the number of their peer, starting at 0.
+    /// Filters by the number of their peer.
     pub filters: BTreeMap<u16, Filter>,
 }
 
@@ -187,7 +188,7 @@ impl Direction {
 }
 
 impl Class {
-    /// Creates a class with a rate of its own.
+    /// Creates a class directly below the interface, with the same guaranteed and maximum rate.
     fn of_rate(rate: u64, leaf: Leaf) -> Class {
         Class { parent: 0, rate, ceiling: rate, burst: burst(rate), leaf }
     }

@@ -1,5 +1,5 @@
-//! Events per second of the simulator as a federation grows: first more nodes with the same traffic per node,
-//! then the same nodes in more clusters, with one vector entry per cluster.
+//! Events per second of the simulator as a federation grows: more nodes with the same traffic per node, then the same
+//! number of nodes in more clusters (with one vector entry per cluster), then more nodes with more receivers per node.
 //!
 //! For the growth with nodes, the benchmark also shows how much of the slowdown cold memory alone explains:
 //! the slowdown of a loop that touches as many cache lines per event, spread over as many processes.

@@ -1,6 +1,6 @@
-//! Application messages per second, compared with the simulators SimGrid (C++) and SimPy, for the same
-//! traffic and without any protocol. `benches/peers/README.md` lists their requirements. A simulator that is
-//! not installed is skipped with a message.
+//! Application messages per second under HC3I, compared with the simulators SimGrid (C++) and SimPy, which simulate the
+//! same traffic without any protocol. `benches/peers/README.md` lists their requirements. A simulator that is not
+//! installed is skipped with a message.
 
 #[path = "../../../benches/common.rs"]
 mod bench;

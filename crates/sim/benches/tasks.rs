@@ -28,7 +28,7 @@ fn main() {
     let program = Fibonacci { n: 29, threshold: 5, task_time: Span::from_millis(10) };
     let (_, tasks) = reference(&program);
     println!(
-        "{tasks} tasks on 30 processes, tau 1 s, two copies in other clusters, facts off; median of {turns} turns"
+        "{tasks} tasks on 30 processes, tau 1 s, two replicas in other clusters, facts off; median of {turns} turns"
     );
     let per_task = |work: &dyn Fn()| bench::busy(work).0 / tasks as f64;
     let mut measured = [const { Vec::new() }; 5];

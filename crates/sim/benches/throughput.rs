@@ -35,7 +35,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const CLUSTERS: [usize; 2] = [100, 100];
 /// Application messages per rank.
 const MESSAGES: u64 = 5_000;
-/// Mean number of pending events in this simulation.
+/// Number of pending events in the bare loop and in [`PassOn`]: the mean of the simulation of [`burst`].
 const PENDING: u64 = 1_000;
 
 type Hc3i = <common::Process as Process>::Config;
@@ -122,15 +122,16 @@ fn burst() -> Config<Hc3i> {
         state_bytes: 1 << 20,
         terms: Vec::new(),
     };
-    // 200 nodes send 10 messages per millisecond each: 10^5 messages in 50 ms. As in the paper, only the
-    // first cluster takes checkpoints by timer, and each of them forces one in the other cluster: two in 150
-    // ms, besides the first checkpoint of each cluster.
+    // 200 nodes send 10 messages per millisecond each: 10^5 messages in 50 ms. As in the paper, only the first cluster
+    // takes checkpoints by timer, and each of them forces one in the other cluster: two every 150 ms, besides the first
+    // checkpoint of each cluster.
     let mut protocol = common::hc3i(2, Span::from_millis(150));
     protocol.checkpoint_every = [Some(Span::from_millis(150)), None].into();
     common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)
 }
 
-/// Returns the experiment of the HC3I paper: ten hours, with the numbers of messages in its table 1.
+/// Returns the configuration of the HC3I paper's experiment: ten hours, with the numbers of messages in the paper's
+/// table 1.
 fn paper() -> Config<Hc3i> {
     let application = synthetic::Config {
         traffic: Traffic::Exact {

@@ -144,7 +144,7 @@ pub struct HandlingTime {
 /// Random effects on packets, beyond the jitter of their links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chance {
-    /// Share of packets, in parts per million, that get an extra delay, so that later packets overtake them.
+    /// Share of packets, in parts per million, that get an extra delay, so that later packets can overtake them.
     pub reorder_ppm: u32,
     /// Upper limit of the extra delay.
     pub reorder_within: Span,

@@ -14,7 +14,7 @@ pub struct Contents {
     pub image_bytes: u64,
     /// Number of messages in the logs of all processes.
     pub logged: u64,
-    /// Payload of these messages, in bytes.
+    /// Payload of these messages in memory, in bytes. Excludes payload that is stored on disk.
     pub logged_bytes: u64,
     /// Number of pending events, including packets in transit.
     pub queued: u64,

@@ -100,7 +100,7 @@ impl Network {
         self.links[link] = Link { cut: self.links[link].cut, ..Link::new(properties) };
     }
 
-    /// Returns the time at which a packet of `bytes` arrives if its sender finishes it at `sent`, which is
+    /// Returns the time at which a packet of `bytes` arrives if its sender finishes handling it at `sent`, which is
     /// `now` or later. Returns `None` if its link is cut.
     #[inline]
     pub(crate) fn arrival(&mut self, route: Route, bytes: u64, sent: Time, now: Time) -> Option<Time> {

@@ -153,7 +153,7 @@ impl<T> Queue<T> {
         self.filled_levels |= 1 << level;
     }
 
-    /// Fills `near` with the next keys if it is empty.
+    /// Fills `near`, which is empty, with the next keys.
     fn approach(&mut self) {
         while let Some((level, digit)) = self.first_bucket() {
             let mut keys = mem::take(&mut self.levels[level][digit]);
@@ -189,7 +189,7 @@ impl<T> Queue<T> {
         let place = self.near.partition_point(|&it| it > key);
         self.near.insert(place, key);
         if self.near.len() > MANY {
-            // No key is near. The last popped key shares the bucket from which the near keys came.
+            // No key remains near. The last popped key came from the same bucket as the near keys.
             self.base = time(self.last).0;
             self.near_end = self.last;
             let mut near = mem::take(&mut self.near);

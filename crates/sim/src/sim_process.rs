@@ -96,7 +96,7 @@ pub(crate) struct Backlog<P: Process> {
     pub(crate) rest: Vec<ActionOf<P>>,
     /// Inputs that arrived while the process was stopped.
     pub(crate) waiting: VecDeque<Input<P>>,
-    /// Packets from lives newer than the known membership.
+    /// Packets from lives that the known membership does not contain yet.
     pub(crate) early: VecDeque<Flight<P>>,
 }
 
@@ -120,8 +120,8 @@ impl<P: Process> SimProcess<P> {
         }
     }
 
-    /// Returns whether the process accepts no input at present. A life that has not started accepts only its
-    /// first membership.
+    /// Returns whether the process accepts no input at present, because it is halted or paused. Even if it is not
+    /// stopped, a life that has not started accepts only its first membership.
     pub(crate) fn is_stopped(&self) -> bool {
         self.halted || self.paused
     }

@@ -62,7 +62,7 @@ pub struct Simulation<'s, P: Process, S> {
     /// Number of first lives that have not registered yet.
     pub(crate) unregistered: usize,
     pub(crate) triggers: Arc<[Trigger]>,
-    /// Kinds of facts that are reported: those that the supervisor follows, and those that faults wait for.
+    /// Kinds of facts that are reported to the supervisor: those that it follows, and those that faults wait for.
     pub(crate) followed_kinds: FactKinds,
     pub(crate) outcome: Option<Outcome>,
 
@@ -94,7 +94,7 @@ impl Address {
 pub(crate) enum SimEvent<P: Process> {
     /// A packet reaches its receiver's node.
     Arrival(Flight<P>),
-    /// The receiver takes a packet.
+    /// The receiver has finished handling a packet.
     Handled(Flight<P>),
     /// An input for one life of a process.
     Due(ProcessId, Life, Due),
@@ -537,8 +537,8 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Performs actions in order, up to a fact at which the process halts.
     fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
         for place in 0..actions.len() {
-            // Something trivial replaces what is moved out of the list. Facts are moved on their own, directly to the
-            // sink: each copy of a value that was just written in pieces makes the processor wait.
+            // A trivial action replaces each action that is moved out of the list. A fact is moved on its own, directly
+            // to the sink: each copy of a value that was just written in pieces makes the processor wait.
             let halts = match &mut actions[place] {
                 Action::Fact(fact) => {
                     let fact = mem::replace(fact, Fact::Begun);

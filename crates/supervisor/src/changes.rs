@@ -1,4 +1,4 @@
-//! Changes that a user makes to a running federation: links, additional faults, and pauses. Each is reported before it
+//! Changes that a user makes to a running federation: links, additional faults, and pauses. Each is recorded before it
 //! takes effect.
 
 use faultline_core::fault::Change;

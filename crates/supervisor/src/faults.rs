@@ -135,7 +135,7 @@ impl Plan {
 }
 
 impl Supervisor {
-    /// Performs an action that was due at `at`, which has passed.
+    /// Performs an action that was due at `at`, which is no later than `now`.
     pub(crate) fn perform(&mut self, due: Due, at: Time, now: Time, out: &mut Vec<Order>) {
         match due {
             Due::Inject(index) => self.inject(index, at, now, out),

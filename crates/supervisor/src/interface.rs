@@ -83,9 +83,10 @@ pub enum Report {
     },
     /// The links between the registered processes have been measured, so the application may begin.
     LinksMeasured,
-    /// A life is active. The supervisor watches a life for silence after its first heartbeat, or after its
-    /// registration if the driver [expects heartbeats](crate::Supervisor::expect_heartbeats), and in any case once
-    /// the life is paused or killed. A driver whose lives cannot hang unexpectedly therefore needs no heartbeats.
+    /// A life is active. The supervisor watches a life for silence after its first heartbeat, or after its registration
+    /// if the driver [expects heartbeats](crate::Supervisor::expect_heartbeats), and in any case once a fault pauses
+    /// the life or the supervisor kills it. A driver whose lives cannot hang unexpectedly therefore needs no
+    /// heartbeats.
     Heartbeat {
         /// The active process.
         process: ProcessId,

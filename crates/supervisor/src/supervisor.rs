@@ -46,7 +46,7 @@ pub struct Supervisor {
     /// Time at which the user paused the federation, if it is paused.
     pub(crate) paused: Option<Time>,
     outcome: Option<Outcome>,
-    /// Newest committed position, indexed by cluster.
+    /// Newest position that any process claims to have committed or restored, indexed by cluster.
     committed: Vec<Position>,
     /// Clusters that are due to join or to leave.
     pub(crate) presence: Waiting,
@@ -63,7 +63,7 @@ pub(crate) struct SupervisedProcess {
     pub(crate) state: LifeState,
     /// Whether the process lost its storage and has not yet reported that the storage is complete again.
     pub(crate) replaced: bool,
-    /// Fate of the process's storage if the kill must be repeated.
+    /// Fate of the process's storage, in case the kill must be repeated.
     pub(crate) fate: StorageFate,
     /// Time at which the process's pause ends, and the fault that paused the process.
     pub(crate) paused_until: Option<(Time, FaultNo)>,
@@ -92,8 +92,8 @@ pub(crate) enum LifeState {
 }
 
 impl SupervisedProcess {
-    /// Records the values that a process reports. A process that has not restored its state yet does not know
-    /// its progress. A program of tasks does not know its total.
+    /// Records the values that a process reports. Keeps the earlier progress if the process has not restored its state
+    /// yet, and therefore does not know its progress.
     fn measured(&mut self, gauges: Gauges) {
         let is_unknown = gauges.progress == Progress::default();
         let progress = if is_unknown { self.gauges.progress } else { gauges.progress };
@@ -188,7 +188,7 @@ impl Supervisor {
             let ((at, _), due) = entry.remove_entry();
             self.perform(due, at, now, out);
         }
-        // A report may have been delayed together with heartbeats of other processes.
+        // Not at other reports, which may have been delayed together with heartbeats of other processes.
         while timeout && self.outcome.is_none() && !self.is_federation_paused() {
             let Some(process) = self.failure_detector.pop(now) else { break };
             self.fence(process, now, out);

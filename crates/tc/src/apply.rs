@@ -3,7 +3,7 @@
 //! existing objects.
 //!
 //! Handles and names identify this crate's own objects. An object of another program is never replaced: a tree
-//! that requires its place is not applied.
+//! that requires the same place is not applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -50,6 +50,14 @@ pub enum ApplyError {
         kind: String,
         /// Location of the queueing discipline, as `tc` names it.
         at: &'static str,
+    },
+    /// The kernel refused to look up the interface.
+    #[error("cannot look up the network interface {interface}: {source}")]
+    LookUp {
+        /// Name or address of the interface.
+        interface: String,
+        /// Cause of the failure.
+        source: io::Error,
     },
     /// The kernel refused an operation.
     #[error("cannot {what} on {interface}: {source}")]
@@ -134,8 +142,7 @@ pub(crate) fn passed(kernel: &Socket, interface: &str) -> Result<TrafficCounts, 
 
 /// Returns the name of the interface that has this address.
 pub(crate) fn interface_of(kernel: &Socket, address: Ipv4Addr) -> Result<String, ApplyError> {
-    let failed =
-        |source| ApplyError::Kernel { what: "get information", interface: address.to_string(), source };
+    let failed = |source| ApplyError::LookUp { interface: format!("with the address {address}"), source };
     kernel.link_of(address).map_err(failed)?.ok_or(ApplyError::Address(address))
 }
 
@@ -147,11 +154,8 @@ pub(crate) fn disable_segmentation_offload(kernel: &Socket, interface: &str) -> 
 }
 
 fn find<'a>(kernel: &'a Socket, name: &'a str) -> Result<Option<Interface<'a>>, ApplyError> {
-    let link = kernel.link(name).map_err(|source| ApplyError::Kernel {
-        what: "get information",
-        interface: name.to_owned(),
-        source,
-    })?;
+    let link =
+        kernel.link(name).map_err(|source| ApplyError::LookUp { interface: name.to_owned(), source })?;
     Ok(link.map(|link| Interface { kernel, name, link }))
 }
 
@@ -263,7 +267,8 @@ impl Interface<'_> {
         Ok(usize::from(is_ours))
     }
 
-    /// Returns whether this crate's tree exists; `false` if there are only the kernel's defaults.
+    /// Returns whether this crate's tree exists; `false` if there are only the kernel's defaults. Fails if the tree of
+    /// another program exists.
     fn is_ours(&self) -> Result<bool, ApplyError> {
         let queues = self.kernel.queues(self.link).map_err(self.failed("read the queueing disciplines"))?;
         match queues.iter().find(|it| it.parent == Handle::ROOT) {
@@ -326,7 +331,7 @@ impl Interface<'_> {
             }
             let mode = if same_kind.is_some() { Mode::Existing } else { Mode::New };
             let set = self.kernel.set_discipline(mode, self.link, (up, handle), discipline);
-            set.map_err(self.failed("set a queue"))?;
+            set.map_err(self.failed("configure a queue"))?;
             changes += 1;
         }
         Ok(changes)

@@ -41,7 +41,7 @@ const HUB: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
 const HUB_HARDWARE: [u8; 6] = [0x02, 0xfa, 0x17, 0, 0, 1];
 const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 
-/// The reason why a namespace could not be created.
+/// The reason why a namespace could not be created or entered.
 #[derive(Debug, Error)]
 pub enum NamespaceError {
     /// The thread that creates the namespace did not start.
@@ -94,8 +94,8 @@ impl Hub {
         Ok((Hub { namespace, home }, listener))
     }
 
-    /// Runs `work` in the hub, on the calling thread, which then returns to its own namespace. A process that
-    /// `work` starts is in the hub.
+    /// Runs `work` in the hub, on the calling thread, which then moves to the namespace in which the hub was created. A
+    /// process that `work` starts is in the hub.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl Hub {
     ///
     /// # Panics
     ///
-    /// Panics if the thread cannot return to its own namespace.
+    /// Panics if the thread cannot enter the namespace in which the hub was created.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> Result<T, NamespaceError> {
         setns(&self.namespace, CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Enter)?;
         let result = work();
@@ -112,8 +112,9 @@ impl Hub {
     }
 }
 
-/// Moves the calling thread from a hub into its own namespace with an interface to the hub. Only threads that
-/// it starts later move with it, so a process must call this function first.
+/// Moves the calling thread from a hub into a new namespace with an interface to the hub. The other threads of the
+/// process stay in the hub, except those that the calling thread starts later. A process must therefore call this
+/// function first.
 ///
 /// # Errors
 ///
@@ -133,7 +134,7 @@ pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
     hub.join(&name, BRIDGE).map_err(failed("join the bridge"))?;
     hub.bring_up(&name).map_err(failed("bring up the interface to a process"))?;
     let own = Socket::open().map_err(failed("open a netlink socket"))?;
-    own.bring_up("lo").map_err(failed("bring up the loopback"))?;
+    own.bring_up("lo").map_err(failed("bring up the loopback interface"))?;
     own.add_address(INTERFACE, address_of(process, life), NETWORK_LENGTH)
         .map_err(failed("set the address"))?;
     if let Some(link) = own.link(INTERFACE).map_err(failed("read the interface"))? {
@@ -172,7 +173,7 @@ pub fn isolated<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Namespace
 fn set_up_hub() -> Result<(), NamespaceError> {
     let failed = |what| move |source| NamespaceError::Network { what, source };
     let kernel = Socket::open().map_err(failed("open a netlink socket in the hub"))?;
-    kernel.bring_up("lo").map_err(failed("bring up the hub's loopback"))?;
+    kernel.bring_up("lo").map_err(failed("bring up the loopback interface of the hub"))?;
     kernel.add_link("bridge", BRIDGE, Some(HUB_HARDWARE)).map_err(failed("add a bridge"))?;
     kernel.add_address(BRIDGE, HUB, NETWORK_LENGTH).map_err(failed("set the hub's address"))?;
     kernel.bring_up(BRIDGE).map_err(failed("bring up the bridge"))

@@ -112,7 +112,7 @@ impl Request {
         self.bytes.split_off(HEADER)
     }
 
-    /// Returns the complete message.
+    /// Returns the message with its header.
     fn finish(mut self, sequence: u32, flags: u16) -> Vec<u8> {
         let length = self.bytes.len() as u32;
         let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]]) | flags;
@@ -219,7 +219,6 @@ fn refusal(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code.saturating_neg())
 }
 
-/// A received message.
 struct Message<'a> {
     kind: u16,
     flags: u16,

@@ -163,7 +163,7 @@ pub enum Target {
 }
 
 impl Discipline {
-    /// Returns the kind of the action, as `tc` names it.
+    /// Returns the kind of the discipline, as `tc` names it.
     pub const fn kind(self) -> &'static str {
         match self {
             Discipline::Htb => "htb",

@@ -112,7 +112,7 @@ fn is_applied_changed_and_removed(kernel: Kernel, place: ShapingSide) {
 
     let moved = Peer { prefix: Prefix { address: Ipv4Addr::new(10, 9, 9, 9), length: 32 }, ..peers[1] };
     let replaced = tree(&[peers[0], moved, peers[3]], &links, kernel, place);
-    assert!(apply(INTERFACE, &replaced).unwrap() >= 3, "one class moved, one was removed");
+    assert!(apply(INTERFACE, &replaced).unwrap() >= 3, "one peer moved, one was removed");
     assert_eq!(apply(INTERFACE, &replaced).unwrap(), 0);
 
     assert!(apply(INTERFACE, &Tree::default()).unwrap() > 0);
@@ -201,7 +201,7 @@ fn only_packets_to_a_peer_are_limited() {
         println!("goodput: {:.1} % of the rate", 100.0 * BYTES as f64 / RATE as f64 / took.as_secs_f64());
         let to = pair.near.ask(|| passed(INTERFACE).unwrap().leaving[&ClusterId(1)]);
         assert!(to.packets > BYTES / 1514 && to.bytes > BYTES, "{to:?} have passed");
-        // The hub is not a peer.
+        // There are no counts for the hub, because it is not a peer.
         assert!(pair.near.ask(|| passed(INTERFACE).unwrap().leaving.len()) == 1);
     });
 }
@@ -274,7 +274,7 @@ impl Resident {
     }
 }
 
-/// Two processes, in clusters 0 and 1, with a connection between them. The far one echoes every byte 1.
+/// Two processes, in clusters 0 and 1, with a connection between them. The far one echoes every byte with the value 1.
 struct Pair {
     near: Resident,
     _far: Resident,

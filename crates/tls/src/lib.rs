@@ -29,9 +29,9 @@ use tokio_rustls::client::TlsStream;
 #[cfg(feature = "server")]
 pub use server::{Connection, Limits, Peer, TlsListener};
 
-/// The prefix of the 32 bytes of a private Ed25519 key in PKCS #8 (RFC 8410, section 10.3).
+/// The bytes that precede the 32 bytes of a private Ed25519 key in PKCS #8 (RFC 8410, section 10.3).
 const PKCS8: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
-/// Server name of every supervisor. The key identifies the supervisor, not its name.
+/// Server name of every supervisor. Callers identify a supervisor by its key, not by this name.
 const NAME: &str = "supervisor";
 
 /// Connects to the supervisor of one federation.

@@ -74,7 +74,7 @@ pub struct Peer {
 pub struct Connection {
     stream: Stream,
     idle: Duration,
-    /// Ends at the time at which the connection has been idle for too long.
+    /// Expires once the connection has been idle for too long.
     timer: Pin<Box<Sleep>>,
     _open: OpenConnection,
 }
@@ -94,7 +94,7 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Returns `progress` and restarts the timer, or fails if there is no progress and the timer has expired.
+    /// If `progress` is ready, returns it and restarts the timer. Otherwise, fails once the timer has expired.
     fn unless_idle<T>(&mut self, progress: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if progress.is_ready() {
             self.timer.as_mut().reset(Instant::now() + self.idle);
@@ -179,7 +179,7 @@ async fn accept(
     while !done.is_closed() {
         let (stream, address) = Listener::accept(&mut listener).await;
         let Some(open) = connections.open(address.ip(), limits) else {
-            debug!(%address, "closed a connection, because too many are open");
+            debug!(%address, "closed a connection because too many are open");
             continue;
         };
         let (acceptor, done) = (acceptor.clone(), done.clone());

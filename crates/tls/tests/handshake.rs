@@ -1,4 +1,5 @@
-//! Tests that a caller reaches only the supervisor of its federation, and that the network sees no secrets.
+//! Tests that a caller reaches only the supervisor of its federation, and that no secrets cross the network
+//! unencrypted.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -110,7 +111,7 @@ async fn plain_callers_are_identified_and_silent_ones_delay_no_other() {
 #[tokio::test]
 async fn the_number_of_connections_from_one_address_is_limited() {
     let (mut listener, address) = serve_within(KEY, Limits { per_address: 2, ..Limits::default() }).await;
-    // One is in its handshake, the other is used.
+    // One connection is waiting for its handshake, and the other one is in use.
     let silent = TcpStream::connect(address).await.unwrap();
     let mut used = TcpStream::connect(address).await.unwrap();
     used.write_all(b"GET").await.unwrap();

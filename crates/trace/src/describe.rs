@@ -135,13 +135,11 @@ impl Display for Predicate<'_> {
             }
             Fact::Planned(planned) => write!(
                 f,
-                "executes {} of the partition of {}, which reads values of {}",
+                "executes {} of the partition of {}, which reads values of {} {}",
                 task_name(planned.task),
                 process(planned.partition),
-                match planned.sources.len() {
-                    1 => "1 task".to_owned(),
-                    sources => format!("{sources} tasks"),
-                }
+                planned.sources.len(),
+                if planned.sources.len() == 1 { "task" } else { "tasks" }
             ),
             Fact::Rerun { task, by, epoch, .. } => {
                 write!(f, "re-executes {}, whose values {} lost", task_name(*task), process(*by))?;

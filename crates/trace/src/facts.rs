@@ -30,8 +30,8 @@ const RECORD_HEADER_LEN: usize = 8;
 const LONGEST_BODY: usize = 0x00FF_FFFF;
 /// The size in bytes at which the buffer is flushed automatically.
 const FLUSH_AT: usize = 64 * 1024;
-/// The number of written bytes at which they become part of the seal's digest. Many short pieces would take several
-/// times as long, and a process writes a piece before each message.
+/// The number of written bytes that are added to the seal's digest at a time. Adding many short pieces would take
+/// several times as long, and a process writes a piece before each message.
 const DIGEST_AT: usize = 16 * 1024;
 
 /// Writes the facts of one life. The writer is buffered: a process flushes before any externally visible
@@ -57,8 +57,8 @@ impl<W: Write> FactsWriter<W> {
         FactsWriter { out, buffer, written: 0, facts: 0, sealer: Sealer::default() }
     }
 
-    /// Continues a file whose content so far is `bytes`, with this many facts. `out` receives everything
-    /// after it.
+    /// Continues a file whose content so far is `bytes`, with this many facts. `out` receives everything that
+    /// follows.
     pub(crate) fn resume(out: W, bytes: &[u8], facts: u64) -> Self {
         let mut sealer = Sealer::default();
         sealer.update(bytes);
@@ -154,13 +154,13 @@ pub struct FactsFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FactsReadError {
     /// The file ends within the header.
-    #[error("it ends within its header")]
+    #[error("the header is incomplete")]
     Header,
     /// The file does not begin with the magic bytes of a file of facts.
-    #[error("its header is invalid")]
+    #[error("the header is invalid")]
     Magic,
     /// The file has another format version.
-    #[error("it has format version {0}, but this program reads version {version}", version = MAGIC[7])]
+    #[error("the format version is {0}, but this program reads version {version}", version = MAGIC[7])]
     Version(u8),
 }
 

@@ -34,7 +34,7 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
             format!("all of {name} {be} killed at once{}{}", not_restarted(*returns), lost(storage))
         }
         Fault::Link { from, to, properties, span } => {
-            let which = link(*from, *to, names);
+            let which = network(*from, *to, names);
             let how = match properties {
                 None => format!("{be} restored"),
                 Some(properties) => format!("{be} changed to {}", describe_link(properties)),
@@ -69,18 +69,27 @@ pub fn not_restarted(returns: bool) -> &'static str {
     if returns { "" } else { " and not restarted" }
 }
 
-/// Describes a change that a user makes during the run.
+/// Describes a change that a user makes during the run, in the present tense.
 pub fn describe_change(change: &Change, names: &RunNames) -> String {
+    changed(change, names, "is")
+}
+
+/// Describes a change that a user has made during the run, in the past tense.
+pub fn describe_applied_change(change: &Change, names: &RunNames) -> String {
+    changed(change, names, "was")
+}
+
+fn changed(change: &Change, names: &RunNames, be: &str) -> String {
     match change {
         Change::Link { from, to, properties } => {
-            format!("{} is changed to {}", link(*from, *to, names), describe_link(properties))
+            format!("{} {be} changed to {}", network(*from, *to, names), describe_link(properties))
         }
         Change::Fault(planned) => {
-            let when = describe_trigger(&planned.trigger, names);
-            format!("fault {} is added, {when}: {}", planned.no.0, describe_fault(&planned.fault, names))
+            let (no, when) = (planned.no.0, describe_trigger(&planned.trigger, names));
+            format!("fault {no} {be} added, due {when}: {}", describe_fault(&planned.fault, names))
         }
-        Change::Pause(true) => "the federation is paused".to_owned(),
-        Change::Pause(false) => "the federation is resumed".to_owned(),
+        Change::Pause(true) => format!("the federation {be} paused"),
+        Change::Pause(false) => format!("the federation {be} resumed"),
     }
 }
 
@@ -121,6 +130,11 @@ pub fn link(from: ClusterId, to: ClusterId, names: &RunNames) -> String {
     } else {
         format!("{}->{}", names.cluster(from), names.cluster(to))
     }
+}
+
+/// Names a link as the subject of a sentence.
+fn network(from: ClusterId, to: ClusterId, names: &RunNames) -> String {
+    if from == to { format!("the network within {}", names.cluster(from)) } else { link(from, to, names) }
 }
 
 /// Formats a bandwidth in bytes per second as bits per second.

@@ -87,13 +87,16 @@ impl Flaw {
 
 impl fmt::Display for FlawKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facts = |number: u64| if number == 1 { "1 fact".to_owned() } else { format!("{number} facts") };
         match self {
             FlawKind::Absent => write!(f, "are missing: there is no file"),
             FlawKind::Unreadable(why) => write!(f, "cannot be read: {why}"),
             FlawKind::Gap(number) => write!(f, "have a gap: {number} and later ones are missing"),
-            FlawKind::Torn(found) => write!(f, "are cut off in the middle of a record, after {found} facts"),
+            FlawKind::Torn(found) => {
+                write!(f, "are cut off in the middle of a record, after {}", facts(*found))
+            }
             FlawKind::Unsealed(found) => {
-                write!(f, "end without a seal after {found} facts: later ones may be missing")
+                write!(f, "end without a seal after {}: later ones may be missing", facts(*found))
             }
             FlawKind::BrokenSeal { sealed, found } if sealed != found => {
                 write!(
@@ -102,11 +105,11 @@ impl fmt::Display for FlawKind {
                 )
             }
             FlawKind::BrokenSeal { found, .. } => {
-                write!(f, "are not those that were sealed: the digest of all {found} differs")
+                write!(f, "are not those that were sealed: the digest of all {found} facts differs")
             }
             FlawKind::AfterSeal => write!(f, "are followed by other content after their seal"),
             FlawKind::Incomplete(found) => {
-                write!(f, "may be incomplete: {found} were received, and later ones may never have arrived")
+                write!(f, "may be incomplete: {} arrived, but later ones may be missing", facts(*found))
             }
             FlawKind::Unlisted => write!(f, "are not listed in the manifest"),
             FlawKind::Unlike { listed, found } => {
@@ -120,7 +123,9 @@ impl fmt::Display for FlawKind {
             }
             FlawKind::Misnamed(file) => write!(f, "are in a file with the wrong name, {file}"),
             FlawKind::Twice(file) => write!(f, "are also in a second file, {file}"),
-            FlawKind::Stranger(file) => write!(f, "{file}, in the directory of facts, belongs to no process"),
+            FlawKind::Stranger(file) => {
+                write!(f, "the file {file} in the directory of facts belongs to no process")
+            }
             FlawKind::TimeGoesBack(number) => write!(f, "have decreasing times at {number}"),
             FlawKind::NotRepeated(number) => {
                 write!(f, "differ from those of a repeated simulation, beginning with {number}")

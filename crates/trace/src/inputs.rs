@@ -254,13 +254,13 @@ pub struct InputsFile<P: Process> {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InputsReadError {
     /// The file ends within the header.
-    #[error("it ends within its header")]
+    #[error("the header is incomplete")]
     Header,
     /// The file begins with different bytes.
-    #[error("its header is invalid")]
+    #[error("the header is invalid")]
     Magic,
     /// The file has another format version.
-    #[error("it has format version {0}, but this program reads version {version}", version = MAGIC[7])]
+    #[error("the format version is {0}, but this program reads version {version}", version = MAGIC[7])]
     Version(u8),
 }
 

@@ -217,7 +217,7 @@ pub struct ProcessEntry {
     pub cluster: ClusterId,
 }
 
-/// Figures that bound the work that a rollback may lose.
+/// Figures that determine how much work a rollback may lose, and when data must have been collected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bounds {
@@ -431,7 +431,9 @@ mod hexadecimal {
         };
         entries
             .into_iter()
-            .map(|entry| parse(entry).ok_or_else(|| D::Error::custom("a digest has 32 hexadecimal digits")))
+            .map(|entry| {
+                parse(entry).ok_or_else(|| D::Error::custom("a digest must have 32 hexadecimal digits"))
+            })
             .collect()
     }
 }

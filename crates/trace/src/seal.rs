@@ -71,9 +71,9 @@ impl Serialize for Hash {
 impl<'de> Deserialize<'de> for Hash {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hash, D::Error> {
         let text = String::deserialize(deserializer)?;
-        blake3::Hash::from_hex(&text)
-            .map(|it| Hash(*it.as_bytes()))
-            .map_err(|_| D::Error::custom(format!("a digest has 64 hexadecimal digits (found `{text}`)")))
+        blake3::Hash::from_hex(&text).map(|it| Hash(*it.as_bytes())).map_err(|_| {
+            D::Error::custom(format!("a digest must have 64 hexadecimal digits (found `{text}`)"))
+        })
     }
 }
 

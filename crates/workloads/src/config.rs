@@ -54,14 +54,14 @@ impl Config {
 /// The reason why parameters are invalid. Fields are named as in the configuration types.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {
-    /// A parameter is zero, which has no meaning.
-    #[error("{field} must be at least 1")]
+    /// A parameter that must not be zero is zero.
+    #[error("`{field}` must be at least 1")]
     Zero {
         /// Name of the parameter.
         field: &'static str,
     },
     /// A parameter exceeds its limit.
-    #[error("{field} must be at most {limit} (found {value})")]
+    #[error("`{field}` must be at most {limit} (found {value})")]
     TooLarge {
         /// Name of the parameter.
         field: &'static str,
@@ -71,7 +71,7 @@ pub enum Invalid {
         limit: u64,
     },
     /// A parameter is below the smallest possible value.
-    #[error("{field} must be at least {least} (found {value})")]
+    #[error("`{field}` must be at least {least} (found {value})")]
     TooSmall {
         /// Name of the parameter.
         field: &'static str,
@@ -87,13 +87,13 @@ pub enum Invalid {
         found: usize,
     },
     /// An order does not contain every rank exactly once.
-    #[error("order must contain each of the {ranks} ranks exactly once, counted from 0")]
+    #[error("`order` must contain each of the {ranks} ranks exactly once, counted from 0")]
     NotAnOrder {
         /// Number of ranks in the federation.
         ranks: usize,
     },
     /// A parameter is not a probability.
-    #[error("{field} must be a probability between 0 and 1 (found {value})")]
+    #[error("`{field}` must be a probability between 0 and 1 (found {value})")]
     NotAProbability {
         /// Name of the parameter.
         field: &'static str,
@@ -101,7 +101,7 @@ pub enum Invalid {
         value: f64,
     },
     /// A list does not have one entry per cluster.
-    #[error("{field} must have {clusters} entries, one per cluster (found {found})")]
+    #[error("`{field}` must have {clusters} entries, one per cluster (found {found})")]
     NotPerCluster {
         /// Name of the parameter.
         field: &'static str,
@@ -124,7 +124,7 @@ pub enum Invalid {
         /// Index of the receiving cluster.
         to: usize,
     },
-    /// Clusters join or leave, but the program has no notion of time.
+    /// Clusters join or leave under burst traffic, which has no notion of time.
     #[error("clusters cannot join or leave under burst traffic")]
     Timeless,
     /// There are messages inside a cluster whose single rank has no peer.
@@ -138,7 +138,7 @@ pub enum Invalid {
     OneProcess,
 }
 
-/// Fails unless the clusters, of these sizes, have two processes that can exchange messages.
+/// Fails unless clusters of these sizes have at least two processes in total.
 pub(crate) fn has_peers(clusters: &[usize]) -> Result<(), Invalid> {
     if clusters.iter().sum::<usize>() < 2 { Err(Invalid::OneProcess) } else { Ok(()) }
 }

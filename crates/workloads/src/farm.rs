@@ -77,7 +77,7 @@ impl Rank {
         Rank { config: config.clone(), ranks, is_master, state }
     }
 
-    /// Sends the next piece, if any is left, to a worker.
+    /// Sends a worker the next piece, if any is left.
     fn give(&mut self, to: ProcessId, out: &mut Outbox) {
         if self.state.given < self.config.pieces {
             out.send(to, Payload::from_slice(&self.state.given.to_le_bytes()));
@@ -173,7 +173,7 @@ fn of_master(sum: u64, done: u32) -> Digest {
     digest([&sum.to_le_bytes()[..], &done.to_le_bytes()])
 }
 
-/// Returns the results if every piece is computed exactly once.
+/// Returns the results of a run in which every piece is computed exactly once.
 pub(crate) fn reference(config: &Config, ranks: impl Iterator<Item = ProcessId>) -> Vec<(ProcessId, Digest)> {
     let sum = (0..config.pieces).map(answer).fold(0, u64::wrapping_add);
     let master = of_master(sum, config.pieces);

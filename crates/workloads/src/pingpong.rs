@@ -37,7 +37,7 @@ const MAX_ROUND_TRIPS: u64 = 1 << 24;
 impl Config {
     pub(crate) fn validate(&self, clusters: &[usize]) -> Result<(), Invalid> {
         in_range("rounds", self.rounds.into(), MAX_ROUND_TRIPS)?;
-        in_range("sizes times rounds", self.sizes.len() as u64 * u64::from(self.rounds), MAX_ROUND_TRIPS)?;
+        in_range("sizes.len() * rounds", self.sizes.len() as u64 * u64::from(self.rounds), MAX_ROUND_TRIPS)?;
         let longest = self.sizes.iter().max().copied().unwrap_or_default();
         in_range("sizes", u64::from(longest).max(1), 1 << 28)?;
         has_peers(clusters)

@@ -12,7 +12,7 @@ use faultline_experiments::reproduce::chart::{Chart, Series};
 use crate::Repository;
 use crate::machine_load::MachineLoad;
 
-/// Benchmarks. Each prints tab-separated rows of the table, and supports `--quick`.
+/// The benchmarks, each with its package. A benchmark prints tab-separated rows of the table, and supports `--quick`.
 const BENCHES: &[(&str, &str)] = &[
     ("faultline-protocols", "step"),
     ("faultline-runtime", "framing"),
@@ -93,7 +93,7 @@ pub(crate) fn run(
         println!("{bench} {percent:.0} %");
     }
     for bench in &broken {
-        eprintln!("did not run: {bench}");
+        eprintln!("failed, or printed no measurement: {bench}");
     }
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

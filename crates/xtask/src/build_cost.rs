@@ -32,7 +32,7 @@ const NAMED: usize = 4;
 pub(crate) fn compile() -> Option<Result<ExitCode, Box<dyn Error>>> {
     let record = std::env::var_os(RECORD)?;
     let mut arguments = std::env::args_os().skip(1);
-    // The variable is also set when this program is called manually, or by a Cargo that it runs for another purpose.
+    // The variable is also set if a user, or a Cargo that this program runs for another purpose, calls this program.
     let compiler = arguments.next().filter(|it| it.to_string_lossy().ends_with("rustc"))?;
     Some(recorded(compiler, arguments.collect(), Path::new(&record)))
 }
@@ -87,9 +87,11 @@ pub(crate) fn run(
     {
         match excess(measured, goal, limit) {
             None => {}
-            Some(Excess::Goal(goal)) => println!("warning: this exceeds the goal of {goal:.0} {unit}"),
+            Some(Excess::Goal(goal)) => {
+                println!("warning: {measured:.0} {unit} exceed the goal of {goal:.0} {unit}")
+            }
             Some(Excess::Limit(limit)) => {
-                println!("this exceeds the limit of {limit:.0} {unit}");
+                println!("{measured:.0} {unit} exceed the limit of {limit:.0} {unit}");
                 status = ExitCode::FAILURE;
             }
         }
@@ -100,9 +102,9 @@ pub(crate) fn run(
 /// The bound that a measured value exceeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Excess {
-    /// A goal, which is worth a warning.
+    /// A goal: exceeding it causes a warning.
     Goal(f64),
-    /// A limit, which is a failure.
+    /// A limit: exceeding it is a failure.
     Limit(f64),
 }
 

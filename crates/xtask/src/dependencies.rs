@@ -83,7 +83,7 @@ fn judge_versions(built: impl Iterator<Item = (String, String)>, known: &[(&str,
     let gone = known
         .iter()
         .filter(|(name, _)| !versions.contains_key(*name))
-        .map(|(name, _)| format!("{name} is built in one version: remove it from the list"));
+        .map(|(name, _)| format!("{name} is built in one version: remove it from `DUPLICATES`"));
     new.chain(gone).collect()
 }
 
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(judge_versions(built().into_iter(), &[("a", "reason")]), [""; 0]);
         assert_eq!(
             judge_versions(built().into_iter(), &[("b", "reason")]),
-            ["a is built in versions 1 and 2", "b is built in one version: remove it from the list"]
+            ["a is built in versions 1 and 2", "b is built in one version: remove it from `DUPLICATES`"]
         );
     }
 }

@@ -77,8 +77,10 @@ fn host() -> Result<String, Box<dyn Error>> {
 
 fn version(repository: &Repository) -> Result<String, Box<dyn Error>> {
     let packages = repository.metadata.workspace_packages();
-    let program =
-        packages.iter().find(|it| it.name.as_str() == PROGRAMS[0].0).ok_or("there is no program")?;
+    let program = packages
+        .iter()
+        .find(|it| it.name.as_str() == PROGRAMS[0].0)
+        .ok_or("no package builds the program")?;
     Ok(program.version.to_string())
 }
 
@@ -180,7 +182,7 @@ fn archive(
     Ok(archive)
 }
 
-/// Returns the inventory of the programs in CycloneDX format: all crates that are compiled into one, or needed to
+/// Returns the inventory of the programs in CycloneDX format: all crates that are compiled into a program, or needed to
 /// compile one.
 fn inventory_of(repository: &Repository) -> Result<Value, Box<dyn Error>> {
     let resolve = repository.metadata.resolve.as_ref().ok_or("cargo has not resolved the dependencies")?;

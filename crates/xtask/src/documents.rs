@@ -113,7 +113,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
 /// The maximum number of attempts at a command that exits with status 3, because the verdict of a run on a busy machine
 /// can be `unknown`. From the second attempt, no other command runs at the same time.
 const ATTEMPTS: usize = 3;
-/// Shared by all commands, except by those that run alone.
+/// Locked for reading by all commands, except by those that run alone, which lock it for writing.
 static MACHINE: RwLock<()> = RwLock::new(());
 const UNKNOWN: i32 = 3;
 
@@ -132,9 +132,9 @@ const PARALLEL: usize = 2;
 
 /// Runs the commands of all documents, or of those whose names contain one of `only`.
 pub(crate) fn run(repository: &Repository, programs: &Path, only: &[String]) -> Result<(), Box<dyn Error>> {
-    let programs = programs
-        .canonicalize()
-        .map_err(|error| format!("no programs in {}: {error}; build them first", programs.display()))?;
+    let programs = programs.canonicalize().map_err(|error| {
+        format!("cannot find the programs in {}: {error}; build them first", programs.display())
+    })?;
     let mut documents = documents(&repository.root)?;
     documents.retain(|name| only.is_empty() || only.iter().any(|it| name.contains(it.as_str())));
     let pending = Mutex::new(documents.iter());
@@ -163,7 +163,7 @@ pub(crate) fn run(repository: &Repository, programs: &Path, only: &[String]) -> 
             failed.push((*document).to_owned());
         }
     }
-    println!("{ran} commands ran, {elsewhere} run elsewhere, {} failed", failed.len());
+    println!("commands: {ran} run here, {elsewhere} run elsewhere, {} failed", failed.len());
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
 }
 

@@ -4,7 +4,7 @@
 //! cargo xtask bench       runs all or the named benchmarks, and prints each measurement with its baseline
 //! cargo xtask build-cost  builds the default program from scratch, and prints the cost by cause
 //! cargo xtask check       checks the repository
-//! cargo xtask dashboards  tests every query of the dashboards on a real Prometheus
+//! cargo xtask dashboards  tests every query of the dashboards on a real Prometheus server
 //! cargo xtask dist        builds static programs, an inventory of their components, and checksums
 //! cargo xtask documents   runs the commands that README.md and docs/ print
 //! cargo xtask generate    writes the generated files
@@ -65,7 +65,7 @@ enum Task {
     /// Check the repository: layers, dependencies, sources, profiles, names of protocols, dashboards, generated files,
     /// lists in the documents, and phrases.
     Check,
-    /// Test every query of the dashboards on a real Prometheus, which scrapes runs with faults.
+    /// Test every query of the dashboards on a real Prometheus server, which scrapes runs with faults.
     Dashboards {
         /// Also draw the dashboards into docs/.
         #[arg(long)]
@@ -104,7 +104,7 @@ enum Task {
 pub(crate) struct Repository {
     /// The root directory of the repository.
     root: PathBuf,
-    /// Cargo's metadata for the platform on which it runs.
+    /// Cargo's metadata for `x86_64-unknown-linux-gnu`.
     metadata: Metadata,
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     }
     let unused = PERMITTED.iter().filter(|(path_prefix, _)| !used.contains(path_prefix));
     problems.extend(
-        unused.map(|(path_prefix, _)| format!("{path_prefix} names no protocol: remove it from the list")),
+        unused.map(|(path_prefix, _)| format!("{path_prefix} names no protocol: remove it from `PERMITTED`")),
     );
     Ok(problems)
 }

@@ -10,12 +10,16 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use serde_json::{Value, json};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
-    let refused =
-        async |what: &str, change: fn(&mut faultline_api::FederationSpec)| match ns.apply(change).await {
-            Ok(_) => Err(Failure::from(format!("admitted: {what}"))),
-            Err(error) if error.to_string().contains(what) => Ok(()),
-            Err(error) => Err(format!("rejected, but not because of `{what}`: {error}").into()),
-        };
+    let refused = async |what: &str, change: fn(&mut faultline_api::FederationSpec)| match ns
+        .apply(change)
+        .await
+    {
+        Ok(_) => Err(Failure::from(format!(
+            "a federation was admitted, although it should be rejected because of `{what}`"
+        ))),
+        Err(error) if error.to_string().contains(what) => Ok(()),
+        Err(error) => Err(format!("a federation was rejected, but not because of `{what}`: {error}").into()),
+    };
     refused("Too long", |spec| spec.clusters[0].name = "c".repeat(41)).await?;
     refused("Duplicate value", |spec| spec.clusters[1].name = "paris".into()).await?;
     refused("the federation has too many nodes", |spec| {
@@ -24,7 +28,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         }
     })
     .await?;
-    // The same messages as in `validate`.
+    // Checks of `validate` that the API server repeats.
     let renamed = |spec: &mut faultline_api::FederationSpec| spec.clusters[1].name = "nancy".into();
     refused("there is no cluster `rennes` (found in `crash.cluster` of a fault)", renamed).await?;
     refused("there is no cluster `rennes` (found in `when.cluster` of a fault)", renamed).await?;
@@ -49,10 +53,10 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     match ns.apply_as("a.b", |_| {}).await {
         Err(error)
             if error.to_string().contains("`a.b` is not a valid name for a federation: use at most 40") => {}
-        other => return Err(format!("a name with a dot: {other:?}").into()),
+        other => return Err(format!("the name `a.b` was not rejected as expected: {other:?}").into()),
     }
 
-    // The operator compares durations, but the API server does not.
+    // The operator compares the deadline with the computing time and with the times of faults; the API server does not.
     ns.apply(|spec| spec.deadline = "1ms".parse().ok()).await?;
     let rejected = |it: &FederationStatus| it.phase == Phase::Rejected;
     let status =
@@ -65,11 +69,11 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let phase = Patch::Merge(json!({ "status": { "phase": "Sleeping" } }));
     match ns.api::<Federation>().patch_status(QUICK_START, &PatchParams::default(), &phase).await {
         Err(error) if error.to_string().contains("Unsupported value: \"Sleeping\"") => {}
-        other => return Err(format!("an unknown phase: {other:?}").into()),
+        other => return Err(format!("the phase `Sleeping` was not rejected as expected: {other:?}").into()),
     }
     let patch = Patch::Merge(json!({ "spec": { "seed": 8 } }));
     match ns.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await {
-        Ok(_) => Err("a federation was changed".into()),
+        Ok(_) => Err("a change to `seed` was admitted".into()),
         Err(error) if error.to_string().contains("cannot change") => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -80,7 +84,7 @@ async fn same_quantities(ns: &TestNamespace) -> Result<(), Failure> {
     const NAME: &str = "quantities";
     let resource = ApiResource::erase::<Federation>(&());
     let objects: Api<DynamicObject> = Api::namespaced_with(ns.client.clone(), &ns.namespace, &resource);
-    let sample = faultline_api::samples::sample(QUICK_START).ok_or("there is no such sample")?;
+    let sample = faultline_api::samples::sample(QUICK_START).ok_or("the quick start is not a sample")?;
     let mut written = DynamicObject::new(NAME, &resource);
     let mut federation = serde_saphyr::from_str::<Value>(sample.text)?;
     let spec = &mut federation["spec"];
@@ -104,7 +108,7 @@ async fn same_quantities(ns: &TestNamespace) -> Result<(), Failure> {
     ] {
         match patch(spec).await {
             Err(error) if error.to_string().contains(what) => {}
-            other => return Err(format!("not rejected because of `{what}`: {other:?}").into()),
+            other => return Err(format!("a change was not rejected because of `{what}`: {other:?}").into()),
         }
     }
     objects.delete(NAME, &DeleteParams::default()).await?;
@@ -112,9 +116,9 @@ async fn same_quantities(ns: &TestNamespace) -> Result<(), Failure> {
 }
 
 fn fault(fault: Value) -> FaultSpec {
-    serde_json::from_value(fault).expect("it is a fault")
+    serde_json::from_value(fault).expect("the JSON describes a fault")
 }
 
 fn kubernetes(kubernetes: Value) -> Option<Kubernetes> {
-    Some(serde_json::from_value(kubernetes).expect("it has the fields"))
+    Some(serde_json::from_value(kubernetes).expect("the JSON describes the settings of pods"))
 }

@@ -21,7 +21,10 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let properties = summary["properties"].as_array().ok_or("there are no properties")?;
     // Only failed processes rolled back, and every re-execution by the other processes was judged.
     for name in ["contained", "strictlyRequired", "demandedOnly"] {
-        let found = properties.iter().find(|it| it["property"] == name).ok_or("it is not judged")?;
+        let found = properties
+            .iter()
+            .find(|it| it["property"] == name)
+            .ok_or_else(|| format!("`{name}` is not judged"))?;
         assert!(found["verdict"] == "pass" && found["instances"].as_u64() > Some(0), "{found:#}");
     }
     let explained = program.run(&["explain", &record]).await?;

@@ -24,7 +24,10 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     went.and(uninstalled)?;
     let left = ns.api::<Deployment>().list(&ListParams::default()).await?.items;
     let accounts = ns.api::<ServiceAccount>().list(&ListParams::default()).await?.items;
-    assert!(left.is_empty() && accounts.len() <= 1, "helm has left {left:?} {accounts:?}");
+    assert!(
+        left.is_empty() && accounts.len() <= 1,
+        "helm did not delete everything: deployments {left:?}, service accounts {accounts:?}"
+    );
     Ok(())
 }
 
@@ -45,7 +48,7 @@ async fn upgraded(ns: &TestNamespace) -> Result<(), Failure> {
     let replaced = ["--set", "operator.log=debug", "--set", "node.image.tag=another"];
     helm(ns, &[&["upgrade", RELEASE, CHART], &values[..], &replaced].concat()).await?;
     let upgraded = operators().get("faultline-operator").await?.metadata.generation;
-    assert!(upgraded > generation, "the chart creates another operator: {generation:?}, {upgraded:?}");
+    assert!(upgraded > generation, "the upgrade changed the operator's deployment");
     assert_eq!(pods().await?, before, "no pod of the federation was replaced");
     let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"));

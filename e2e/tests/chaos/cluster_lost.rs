@@ -1,5 +1,5 @@
-//! All processes of a cluster are killed simultaneously, and their storage is lost. Replicas in other
-//! clusters restore the cluster.
+//! All processes of a cluster are killed simultaneously, and their storage is lost. The cluster is restored from
+//! replicas in other clusters.
 
 use faultline_api::resource::{Fate, FaultSpec, LoseCluster};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};

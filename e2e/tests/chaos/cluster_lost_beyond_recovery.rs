@@ -15,7 +15,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     .await?;
     let status = ns.verdict(QUICK_START).await?;
     assert_eq!(status.verdict.as_deref(), Some("unknown"), "{status:#?}");
-    let rennes = status.clusters.iter().find(|it| it.name == "rennes").expect("it is listed");
+    let rennes = status.clusters.iter().find(|it| it.name == "rennes").expect("the status lists the cluster");
     assert_eq!(rennes.state.as_deref(), Some("unrecoverable"), "{status:#?}");
     Ok(())
 }

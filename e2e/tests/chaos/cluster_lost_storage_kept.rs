@@ -1,4 +1,4 @@
-//! All processes of a cluster are killed simultaneously. Their storage is kept, and restores them.
+//! All processes of a cluster are killed simultaneously. Their storage is kept, and they are restored from it.
 
 use faultline_api::resource::{Fate, FaultSpec, LoseCluster, Phase};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};

@@ -1,4 +1,4 @@
-//! The processes of all clusters are killed simultaneously. Their storage is kept, and restores them.
+//! The processes of all clusters are killed simultaneously. Their storage is kept, and they are restored from it.
 
 use faultline_api::resource::{Fate, FaultSpec, LoseCluster};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};

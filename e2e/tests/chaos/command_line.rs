@@ -14,7 +14,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let plugin = Program::plugin()?;
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("federation.yaml");
-    let sample = faultline_api::samples::sample(QUICK_START).ok_or("there is no such sample")?;
+    let sample = faultline_api::samples::sample(QUICK_START).ok_or("the quick start is not a sample")?;
     std::fs::write(&file, sample.text)?;
     let path = |it: &Path| it.display().to_string();
     let file = path(&file);
@@ -60,7 +60,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
 
     let missing = program.run(&[&["fetch", "federation/missing"][..], &in_namespace].concat()).await?;
     assert_eq!(missing.status, Some(2));
-    assert!(missing.stderr.contains("federation `missing` not found"), "{}", missing.stderr);
+    assert!(missing.stderr.contains("there is no federation `missing`"), "{}", missing.stderr);
     Ok(())
 }
 
@@ -70,12 +70,12 @@ fn digests(summary: &Value) -> Result<&Value, Failure> {
     if digests.as_object().is_some_and(|it| it.len() == 6) {
         Ok(digests)
     } else {
-        Err(format!("not six digests: {digests}").into())
+        Err(format!("the summary does not contain six digests: {digests}").into())
     }
 }
 
 /// Returns the planned faults with their times from the summary.
 fn plan(summary: &Value) -> Result<Vec<[&Value; 3]>, Failure> {
-    let faults = summary["faults"].as_array().ok_or("there are no faults")?;
+    let faults = summary["faults"].as_array().ok_or("the summary contains no faults")?;
     Ok(faults.iter().map(|it| [&it["no"], &it["when"], &it["what"]]).collect())
 }

@@ -15,7 +15,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     for name in ["API server", "definition", "operator", "permissions", "nodes"] {
         assert_eq!(states(&found, name), ["ok"], "{out}");
     }
-    assert_eq!(found["trafficControl"], Value::Null, "it was not requested");
+    assert_eq!(found["trafficControl"], Value::Null, "traffic control was not requested");
 
     let with_tc = [&doctor[..], &["--tc"]].concat();
     let kept_out = program.run(&with_tc).await?;

@@ -14,7 +14,9 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         if phase > Phase::Pending {
             ns.reach(QUICK_START, phase).await?;
         }
-        ns.delete(QUICK_START).await.map_err(|it| format!("deleted in the phase {phase:?}: {it}"))?;
+        ns.delete(QUICK_START)
+            .await
+            .map_err(|it| format!("after a deletion in the phase {phase:?}: {it}"))?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A pod of a federation has a finalizer of another program, which does not remove it. The deletion of the federation
-//! waits and names the pod. Once the finalizer is removed, nothing remains.
+//! A pod of a federation has a finalizer of another program, and that program does not remove it. The deletion of the
+//! federation waits, and the status names the pod. Once the finalizer is removed, nothing remains.
 
 use std::time::Duration;
 

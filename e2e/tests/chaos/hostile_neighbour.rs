@@ -63,10 +63,11 @@ async fn run_steps(ns: &TestNamespace, neighbour: &TestNamespace) -> Result<(), 
     Ok(())
 }
 
-/// Creates a running pod with the image and labels of another one, and an unused claim with the same labels.
+/// Creates a running pod with the image and labels of another one, and a secret and an unused claim with the same
+/// labels.
 async fn forge(ns: &TestNamespace, like: &Pod, name: &str) -> Result<String, Failure> {
     let container = like.spec.as_ref().and_then(|it| it.containers.first());
-    let image = container.and_then(|it| it.image.clone()).ok_or("a pod without an image")?;
+    let image = container.and_then(|it| it.image.clone()).ok_or("the pod has no image")?;
     let secret: Secret = serde_json::from_value(json!({
         "metadata": { "name": name, "labels": like.metadata.labels },
         "stringData": { "key": "0".repeat(64) },

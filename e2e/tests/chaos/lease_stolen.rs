@@ -40,8 +40,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     };
     timeout(RETURNS, returned)
         .await
-        .map_err(|_| format!("no operator holds the lease after {RETURNS:?}"))??;
+        .map_err(|_| format!("no operator held the lease within {RETURNS:?}"))??;
     let status = ns.passes(QUICK_START).await?;
-    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor lost");
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "faults are neither repeated nor lost");
     ns.delete(QUICK_START).await
 }

@@ -24,7 +24,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     patch(json!({ "links": slower })).await?;
     let mut faults = serde_json::to_value(&made.spec.faults)?;
     let added = json!({ "at": "6s", "crash": { "cluster": "paris", "node": 0 } });
-    faults.as_array_mut().ok_or("faults are a list")?.push(added);
+    faults.as_array_mut().ok_or("the faults are not a list")?.push(added);
     patch(json!({ "faults": faults })).await?;
     // If several changes arrive together, only the last one counts, and the last one here will be refused.
     let is_planned = |it: &FederationStatus| it.faults_done.as_ref().is_some_and(|it| it.ends_with("/2"));
@@ -36,7 +36,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ] {
         match patch(spec).await {
             Err(error) if error.to_string().contains(what) => {}
-            other => return Err(format!("not rejected because of `{what}`: {other:?}").into()),
+            other => return Err(format!("a change was not rejected because of `{what}`: {other:?}").into()),
         }
     }
     let accepted = |wanted: &'static str| {
@@ -46,14 +46,14 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     // Admission knows neither the names of processes nor which faults the run has accepted.
     let no_such_process = json!({ "at": "9s", "crash": { "process": "paris-70" } });
     let mut more = faults.clone();
-    more.as_array_mut().ok_or("faults are a list")?.push(no_such_process);
+    more.as_array_mut().ok_or("the faults are not a list")?.push(no_such_process);
     patch(json!({ "faults": more })).await?;
     let status = ns.wait(QUICK_START, "the change is refused", soon, accepted("False")).await?;
     assert!(status.phase >= Phase::Running && status.phase <= Phase::Completed, "{status:#?}");
     patch(json!({ "faults": faults })).await?;
     ns.wait(QUICK_START, "the refused change is withdrawn", soon, accepted("True")).await?;
     patch(json!({ "faults": [] })).await?;
-    ns.wait(QUICK_START, "faults of a run cannot be removed", soon, accepted("False")).await?;
+    ns.wait(QUICK_START, "the removal of the faults is refused", soon, accepted("False")).await?;
 
     let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"), "{status:#?}");

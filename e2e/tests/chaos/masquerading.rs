@@ -12,8 +12,11 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let nodes = Api::<Node>::all(ns.client.clone()).list(&ListParams::default()).await?.items;
     let mut machines = Vec::new();
     for node in &nodes {
-        let range =
-            node.spec.as_ref().and_then(|it| it.pod_cidr.clone()).ok_or("a node without a range of pods")?;
+        let range = node
+            .spec
+            .as_ref()
+            .and_then(|it| it.pod_cidr.clone())
+            .ok_or("a Kubernetes node has no range of pod addresses")?;
         machines.push((Machine::find(&ns.client, &node.name_any()).await?, range));
     }
     let rule = |what: &str, range: &str| {

@@ -1,5 +1,5 @@
-//! A process and its agent are paused on a machine without a kubelet, so that nothing can end them. Another process
-//! takes over elsewhere, and then the old one resumes. It is never accepted again.
+//! A process and its agent are paused on a machine whose kubelet has been stopped, so that nothing can end them. The
+//! process begins a new life elsewhere, and then the old life resumes. It is never accepted again.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         |it: &FederationStatus| !it.clusters.is_empty() && it.clusters.iter().all(|it| it.checkpoints >= 2);
     ns.wait(QUICK_START, "two checkpoints", Duration::from_secs(120), has_checkpoints).await?;
     let pod = ns.api::<Pod>().get(VICTIM).await?;
-    let uid = pod.uid().ok_or("a pod without a UID")?;
+    let uid = pod.uid().ok_or("the pod has no UID")?;
     let node = pod.spec.and_then(|it| it.node_name).ok_or("the pod is not on a node")?;
     let machine = Machine::find(&ns.client, &node).await?;
     let outcome = run_steps(&ns, &machine, &uid).await;

@@ -1,5 +1,5 @@
-//! The operator is killed after the creation of a federation, while it starts, while its links are measured, while it
-//! runs, and after the run. Neither the run nor the final status is affected.
+//! The operator is killed after a federation has been created, while the federation starts, while its links are
+//! measured, while it runs, and after the run. Neither the run nor the final status is affected.
 
 use faultline_api::resource::Phase;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
@@ -16,7 +16,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         kill(&ns).await?;
     }
     let status = ns.passes(QUICK_START).await?;
-    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor lost");
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "faults are neither repeated nor lost");
     kill(&ns).await?;
     ns.delete(QUICK_START).await
 }

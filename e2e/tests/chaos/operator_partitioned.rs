@@ -1,6 +1,6 @@
-//! The network between the operator and the API server is cut for a while in both directions, without notice, while a
-//! federation runs. The run needs neither the operator nor the API server, and the status reports it once the
-//! operator is connected again.
+//! While a federation runs, all packets between the operator and the API server are dropped silently for a while, in
+//! both directions. The run needs neither the operator nor the API server, and the status reports it once the operator
+//! is connected again.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     removed?;
     assert!(counted? > 0, "no packet was dropped: the test has no effect");
     let status = ns.passes(QUICK_START).await?;
-    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor lost");
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "faults are neither repeated nor lost");
     ns.delete(QUICK_START).await
 }
 

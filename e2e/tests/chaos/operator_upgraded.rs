@@ -58,6 +58,8 @@ async fn upgrade(operators: &Api<Deployment>, name: &str, image: &str) -> Result
         })
     };
     let rolled_out = await_condition(operators.clone(), name, is_rolled_out);
-    timeout(Duration::from_secs(60), rolled_out).await.map_err(|_| "the operator is not rolled out")??;
+    timeout(Duration::from_secs(60), rolled_out)
+        .await
+        .map_err(|_| "the upgraded operator did not become ready within 60 s")??;
     Ok(())
 }

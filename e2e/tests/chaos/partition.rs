@@ -1,5 +1,5 @@
-//! For a while, no messages pass between the clusters. Then all delayed messages arrive. Before and after
-//! that, the properties of a link change for a while. No process is declared failed.
+//! For a while, no messages pass between the clusters. Then all delayed messages arrive. Before and after the
+//! partition, the properties of a link change temporarily. No process is declared failed.
 
 use faultline_api::resource::{FaultSpec, LinkChange, Partition};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};

@@ -1,5 +1,5 @@
 //! A process is paused briefly, and resumes. Later, it is paused for longer than the time limit of failure detection:
-//! it is replaced in its pod, and never resumes.
+//! this life never resumes, and the next one starts in the same pod.
 
 use faultline_api::resource::{FaultSpec, Pause, Phase};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};

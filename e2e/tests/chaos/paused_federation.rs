@@ -29,7 +29,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         spec.failures.get_or_insert_default().detect_after = DETECT_AFTER.parse().ok();
     })
     .await?;
-    let status = ns.wait(QUICK_START, "the application must not start", soon, paused).await?;
+    let status =
+        ns.wait(QUICK_START, "the federation is paused before the application starts", soon, paused).await?;
     assert!(status.phase < Phase::Running, "{status:#?}");
     pause(false).await?;
     let computes = |it: &FederationStatus| {
@@ -45,7 +46,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     sleep(Duration::from_secs(2)).await;
     let progress = async || -> Result<Vec<Option<String>>, Failure> {
         let federation: Federation = ns.api().get(QUICK_START).await?;
-        let status = federation.status.ok_or("a federation without a status")?;
+        let status = federation.status.ok_or("the federation has no status")?;
         Ok(status.clusters.into_iter().map(|it| it.progress).collect())
     };
     let before = progress().await?;

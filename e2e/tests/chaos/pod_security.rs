@@ -18,7 +18,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let is_refused = |it: &FederationStatus| ready(it).is_some_and(|it| it.reason == "PodSecurity");
     let within = Duration::from_secs(60);
     let status = ns.wait(QUICK_START, "Pod Security is named", within, is_refused).await?;
-    let Condition { message, .. } = ready(&status).expect("waited for");
+    let Condition { message, .. } = ready(&status).expect("the condition is set");
     let remedy = format!("namespace {} pod-security.kubernetes.io/enforce=privileged", ns.namespace);
     assert!(message.contains(&remedy), "{message}");
 
@@ -50,8 +50,8 @@ pub(crate) async fn only_net_admin(ns: &TestNamespace, pod: &str) -> Result<(), 
     }
 }
 
-/// Returns the reason why the API server would reject a pod. The API server learns of a changed profile by a watch, so
-/// the query is repeated until the response is as expected, for at most ten seconds.
+/// Returns the reason why the API server would reject a pod. The API server learns of a changed profile through a
+/// watch, so the query is repeated until the response is as expected, for at most ten seconds.
 async fn refusal(pods: &Api<Pod>, pod: &Pod, expected: bool) -> Result<Option<String>, Failure> {
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let until = Instant::now() + Duration::from_secs(10);

@@ -62,13 +62,13 @@ async fn run_steps(
     ns.wait(QUICK_START, "two checkpoints", DETECTED, has_checkpoints).await?;
     let place = |it: &Pod| it.spec.as_ref().and_then(|it| it.node_name.clone());
     let supervisor = ns.api::<Pod>().get(&format!("{QUICK_START}-supervisor-0")).await?;
-    // The supervisor stays on its node.
+    // Stop the node that does not run the supervisor.
     let victim = usize::from(place(&supervisor).as_ref() == Some(&workers[0]));
     let pods: Vec<String> = (0..3).map(|it| format!("{QUICK_START}-{}-{it}", CLUSTERS[victim])).collect();
     let before = ns.pods().await?;
 
     machines[victim].stop().await?;
-    // Otherwise their successors would be scheduled on the same node.
+    // Until the node is declared lost, the successors of its pods could be scheduled on it again.
     becomes(ns, &workers[victim], false).await?;
     pool(ns, &workers[1 - victim], Some(CLUSTERS[victim])).await?;
     for pod in &pods {
@@ -113,8 +113,9 @@ async fn becomes(ns: &TestNamespace, node: &str, ready: bool) -> Result<(), Fail
         conditions.is_some_and(|it| it.iter().any(is_ready) == ready)
     };
     let nodes = Api::<Node>::all(ns.client.clone());
-    timeout(DETECTED, await_condition(nodes, node, is_so))
-        .await
-        .map_err(|_| format!("{node} does not become ready: {ready}"))??;
+    timeout(DETECTED, await_condition(nodes, node, is_so)).await.map_err(|_| {
+        let state = if ready { "become ready" } else { "lose its state `Ready`" };
+        format!("the Kubernetes node {node} did not {state} within {DETECTED:?}")
+    })??;
     Ok(())
 }

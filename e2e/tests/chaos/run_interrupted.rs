@@ -9,7 +9,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let program = Program::built()?;
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("federation.yaml");
-    let sample = faultline_api::samples::sample(QUICK_START).ok_or("there is no such sample")?;
+    let sample = faultline_api::samples::sample(QUICK_START).ok_or("the quick start is not a sample")?;
     std::fs::write(&file, sample.text)?;
     let (file, out) = (file.display().to_string(), dir.path().join("out").display().to_string());
     let command = ["run", &file, "--backend", "kubernetes", "--out", &out, "--namespace", &ns.namespace];

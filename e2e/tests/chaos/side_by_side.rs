@@ -9,7 +9,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         spec.clusters.iter_mut().for_each(|it| it.nodes = 2);
         // Three federations at once are a heavy load for a small machine. This scenario does not test the precision
         // of links.
-        let between = spec.links.as_mut().and_then(|it| it.between.as_mut()).expect("they have a latency");
+        let between =
+            spec.links.as_mut().and_then(|it| it.between.as_mut()).expect("the sample sets these links");
         between.latency = "50ms".parse().ok();
     };
     for name in ["first", "second", "third"] {

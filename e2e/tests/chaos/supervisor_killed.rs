@@ -23,7 +23,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.wait(QUICK_START, "the first fault", std::time::Duration::from_secs(180), is_done).await?;
     ns.kill_pod(&supervisor).await?;
     let status = ns.passes(QUICK_START).await?;
-    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor lost");
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "faults are neither repeated nor lost");
     let before_and_after = status.rollbacks.is_some_and(|it| it >= 3);
     assert!(before_and_after, "both clusters rolled back once more: {status:#?}");
     let told = ns.event_reasons().await?;
@@ -34,7 +34,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.reach(QUICK_START, Phase::Running).await?;
     ns.kill_pod(&supervisor).await?;
     let status = ns.verdict(QUICK_START).await?;
-    let completed = status.condition(condition::COMPLETED).expect("it has a verdict");
+    let completed = status.condition(condition::COMPLETED).expect("the run has a verdict");
     assert_eq!(
         (status.verdict.as_deref(), &*completed.reason),
         (Some("unknown"), "RecordLost"),

@@ -38,7 +38,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     sleep(SILENT).await;
     remove(&ns, &webhook).await?;
     let status = ns.passes(QUICK_START).await?;
-    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor lost");
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "faults are neither repeated nor lost");
     ns.delete(QUICK_START).await
 }
 

@@ -319,7 +319,7 @@ impl Bcs {
 
     fn received(&mut self, message: Waiting, now: Time, host: &mut dyn Host<Bcs>) {
         if message.stamp.epoch < self.epoch && !self.has(Defect::StaleAccepted) {
-            return; // unless its send was undone, its sender sends it again
+            return; // unless its send was undone, its sender re-sends it
         }
         let is_ahead = message.stamp.epoch > self.epoch || !matches!(self.phase, Phase::Running);
         if is_ahead || self.taking.is_some() {

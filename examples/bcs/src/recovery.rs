@@ -235,7 +235,7 @@ impl Bcs {
         host.claim(Claim::RolledBack { to, checkpoint, cause, vectors: Arc::new(Vectors::default()) });
     }
 
-    /// Lets the application run, and re-sends messages that others may have lost.
+    /// Starts or resumes the application, and re-sends messages that other processes may have lost.
     fn run(&mut self, now: Time, host: &mut dyn Host<Bcs>) {
         self.phase = Phase::Running;
         (self.bound, self.has_run) = (None, true);

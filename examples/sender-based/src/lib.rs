@@ -11,7 +11,7 @@
 //!   send depended on them. Receivers drop the messages that it sends during its re-execution, and return their RSNs
 //!   again.
 //!
-//! A failure loses the log of the process that fails. The re-execution fills it again. If another process needs it
+//! A failure loses the log of the process that fails, and the re-execution refills it. If another process needs the log
 //! before that, the protocol gives up: it survives one failure at a time. It protects programs that act identically
 //! after the same messages in the same order.
 
@@ -38,7 +38,7 @@ type Rsn = u64;
 /// How long a process waits before it repeats a failed write.
 const RETRY_WRITE_AFTER: Span = Span::from_millis(100);
 
-/// Messages carry nothing: their numbers identify them in every execution.
+/// The data that the protocol adds to a message: none, because a message's number identifies it in every execution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Nothing;
 
@@ -82,7 +82,7 @@ pub struct Logged {
     payload: Payload,
     /// The message's place in the receiver's order, once known.
     rsn: Option<Rsn>,
-    /// Whether the message has been sent, and does not wait for confirmations.
+    /// Whether the message has been sent. Otherwise, it waits for confirmations.
     is_sent: bool,
 }
 
@@ -143,7 +143,7 @@ pub struct SenderBased {
     /// Messages that arrived while the application was held.
     waiting: Vec<(MessageId, Payload)>,
     /// After a failure: for each receiver, the number below which this process has yet to learn the RSNs again. Until
-    /// it is empty, this log is incomplete.
+    /// the map is empty, this process's log is incomplete.
     owed: BTreeMap<ProcessId, u32>,
     /// Requests that arrived before this process could answer.
     asked: Vec<(ProcessId, u32)>,

@@ -80,7 +80,8 @@ impl SenderBased {
         }
     }
 
-    /// Asks the processes that have not answered. A process that failed in the meantime may never have been asked.
+    /// Asks the processes that have not answered. Called again after each change of the membership, because a process
+    /// that failed in the meantime may have lost the earlier request.
     pub(crate) fn ask(&self, host: &mut dyn Host<SenderBased>) {
         let Phase::Recovering(replies) = &self.phase else { return };
         for other in self.others().into_iter().filter(|it| !replies.logs.contains_key(it)) {
@@ -98,7 +99,7 @@ impl SenderBased {
         host.control(To::One(to), Message::Log { log, is_complete, next });
     }
 
-    /// Puts the logged messages in order.
+    /// Puts the logged messages in order, and begins to replay them.
     fn recover(&mut self, replies: Replies, now: Time, host: &mut dyn Host<SenderBased>) {
         let Replies { logs, next, is_incomplete } = replies;
         if is_incomplete {
@@ -125,7 +126,7 @@ impl SenderBased {
         // Messages without an RSN may have been lost with the earlier life.
         self.log.iter_mut().for_each(|it| it.is_sent = it.rsn.is_some());
         self.send(host);
-        // A process that did not act has taken its first checkpoint in this life.
+        // If no earlier life has acted, this life has taken the first checkpoint.
         let checkpoint = self.stored.map_or(Position::default(), ImageName::position);
         if checkpoint.incarnation < self.incarnation {
             let to = Position { incarnation: self.incarnation, sn: checkpoint.sn };

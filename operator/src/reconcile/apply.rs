@@ -36,11 +36,11 @@ pub struct Applied {
     pub obstacle: Option<Obstacle>,
     /// Changes by others that have been reverted.
     pub repaired: Vec<Drift>,
-    /// Objects that others had deleted, and that exist again.
+    /// Objects that others had deleted, and that have been created again.
     pub restored: Vec<Restored>,
 }
 
-/// An object that was deleted by others, and created again.
+/// An object that others had deleted, and that the operator has created again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// Kind and name.
@@ -83,7 +83,7 @@ pub enum ApplyError {
 /// # Errors
 ///
 /// Fails if a request to the API server fails, or if the federation's key is lost, replaced or invalid. A refusal that
-/// keeps an object from being created is an obstacle, not an error. A supervisor that does not respond is not an error
+/// prevents the creation of an object is an obstacle, not an error. A supervisor that does not respond is not an error
 /// either: the next reconciliation repeats the request.
 pub async fn apply(
     validated: &Validated,
@@ -121,7 +121,7 @@ async fn restore(
 ) -> Result<Vec<Restored>, ApplyError> {
     let uid = federation.uid().unwrap_or_default();
     let is_due = context.session(&uid, |it| {
-        // Pods are usually missing because they have just been created.
+        // Usually, pods are missing only because they have not started yet.
         let since = it.restored.get_or_insert_with(Instant::now);
         let is_due = since.elapsed() >= RESTORED_EVERY;
         if is_due {
@@ -206,7 +206,9 @@ where
     // Pods that block all other deletions come first.
     let (stuck, others): (Vec<_>, Vec<_>) = owned_objects.pods.iter().partition(|(_, pod)| is_stuck(pod));
     let stuck = stuck.into_iter().map(|(name, pod)| {
-        format!("the pod {name}, which has the finalizers {}", pod.finalizers().join(", "))
+        let finalizers = pod.finalizers();
+        let plural = if finalizers.len() == 1 { "" } else { "s" };
+        format!("the pod {name}, which has the finalizer{plural} {}", finalizers.join(", "))
     });
     left.splice(..0, stuck);
     left.extend(others.into_iter().map(|(name, _)| format!("the pod {name}")));
@@ -215,7 +217,7 @@ where
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
         let of_this = ListParams::default().labels(&format!("{}={uid}", naming::UID));
         let claims = claims.list(&of_this).await.map_err(ApplyError::List)?.items;
-        // Objects that outlive the federation have no owner.
+        // Claims that outlive the federation have no owner.
         let goes =
             |it: &&PersistentVolumeClaim| it.owner_references().iter().any(|it| ending.contains(&it.uid));
         left.extend(claims.iter().filter(goes).map(|it| format!("the volume {}", it.name_any())));
@@ -380,7 +382,7 @@ fn taken<K: Resource<DynamicType = ()>>(
     })
 }
 
-/// Treats a refusal by the API server as a problem for the user. Any other error is temporary.
+/// Returns a refusal by the API server as an obstacle, which a user must remove. Any other error may be temporary.
 fn refused(name: String, error: kube::Error) -> Result<Option<Obstacle>, ApplyError> {
     match error {
         kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {
@@ -438,8 +440,8 @@ async fn update_supervisor(
     Ok(())
 }
 
-/// Deletes a pod, and before it the claim, if there is one: Kubernetes keeps the claim until the pod is gone, and the
-/// next pod gets a new claim.
+/// Deletes a pod and, before it, its claim if `claim` is given: Kubernetes keeps the claim until the pod is gone, and
+/// the next pod gets a new claim.
 async fn delete_pod(
     federation: &Federation,
     pod: &str,

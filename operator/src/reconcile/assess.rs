@@ -21,7 +21,7 @@ use crate::naming;
 const MAX_EVENTS: u64 = 300;
 /// Number of events reported at the end of each run.
 const LAST_EVENTS: u64 = 3;
-/// Longest note of an event, in bytes.
+/// Maximum length of an event's note, in bytes.
 const MAX_NOTE: usize = 1024;
 
 /// The situation of a federation.
@@ -98,7 +98,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Keeps the rest of the status as it was at the last successful reconciliation.
+    /// Reports a failed reconciliation. The rest of the status stays as it was at the last successful one.
     fn failed(&mut self, reason: &str, message: &str) {
         self.set_message(message);
         if self.condition(condition::RECONCILED, "False", reason, message) {
@@ -109,7 +109,12 @@ impl Report<'_> {
     /// Reports that an earlier problem is resolved. If there was none, adds no condition.
     fn recovered(&mut self) {
         if self.status.condition(condition::RECONCILED).is_some() {
-            self.condition(condition::RECONCILED, "True", "Reconciled", "the federation is being reconciled");
+            self.condition(
+                condition::RECONCILED,
+                "True",
+                "Reconciled",
+                "the operator can reconcile the federation",
+            );
         }
     }
 
@@ -175,8 +180,8 @@ impl Report<'_> {
     fn repaired(&mut self, applied: &Applied) {
         for Drift { set, generation, found, wanted } in &applied.repaired {
             let note = format!(
-                "the replicas of {set} were changed to {found}; restored to {wanted}, because the size of a \
-                 federation cannot change while it runs"
+                "the replicas of {set} were changed to {found}; the operator restored them to {wanted}, because the \
+                 size of a federation cannot change while it runs"
             );
             self.new_events.push(NewEvent {
                 name: self.event_name(&format!("drift of {set} at {generation}")),
@@ -189,7 +194,7 @@ impl Report<'_> {
             self.new_events.push(NewEvent {
                 name: self.event_name(&format!("{object} restored as {uid}")),
                 reason: "ObjectRestored".into(),
-                note: format!("{object} was deleted although pods still need it; restored"),
+                note: format!("{object} was deleted although pods still need it; the operator restored it"),
                 warning: true,
             });
         }
@@ -309,7 +314,7 @@ impl Report<'_> {
             }
             Supervision::Silent(why) => {
                 let answered = self.status.holds(condition::SUPERVISED);
-                let message = format!("the supervisor does not respond: {why}");
+                let message = format!("a request to the supervisor failed: {why}");
                 self.condition(condition::SUPERVISED, "False", "Silent", &message);
                 if answered {
                     self.add_event(condition::SUPERVISED, "SupervisorSilent", &message, true);
@@ -378,11 +383,16 @@ impl Report<'_> {
             |it: &&LinkReport| it.measured_micros.map(|measured| measured.abs_diff(it.requested_micros));
         let worst = links.iter().filter(|it| it.as_requested.is_some()).max_by_key(|it| off(it));
         let fine = judged.iter().filter(|it| **it).count();
-        let mut message = format!("{sentence}; {fine} of {} links have the requested delay", judged.len());
+        let mut message =
+            format!("{sentence}; the delay is as requested on {fine} of {} measured links", judged.len());
         if let Some((worst, off)) = worst.and_then(|it| Some((it, off(&it)?))) {
+            let link = match worst.from == worst.to {
+                true => format!("within {}", worst.from),
+                false => format!("from {} to {}", worst.from, worst.to),
+            };
             message += &format!(
-                ", and the link from {} to {} deviates most, by {off} us from the requested {} us",
-                worst.from, worst.to, worst.requested_micros
+                ", and deviates most on the link {link}, by {off} us from the requested {} us",
+                worst.requested_micros
             );
         }
         let unmeasured = links.iter().filter(|it| it.measured_micros.is_none()).count();
@@ -604,7 +614,7 @@ struct Emulated {
     sentence: String,
 }
 
-/// Derives from the features that the kernels support how the links are emulated.
+/// Determines how the links are emulated, from the features that the kernels support.
 fn emulated(shaping: Option<&Shaping>) -> Emulated {
     const IN_NODE: &str = "delay lines in the nodes emulate the links";
     let Some(Shaping { places, rates, delays, lacks }) = shaping else {

@@ -68,7 +68,7 @@ pub enum DereferenceError {
 }
 
 impl Observed {
-    /// Creates the state of a federation, with nothing else known about it.
+    /// Creates the state of a federation of which only the resource is known.
     pub fn of(federation: Arc<Federation>) -> Observed {
         Observed {
             federation,

@@ -144,7 +144,7 @@ async fn make(
     let mut secret: Secret = owned(federation, name.clone());
     secret.immutable = Some(true);
     secret.string_data = Some([(ENTRY.to_owned(), key.clone())].into());
-    // If another operator creates the secret at the same moment, the next reconciliation finds that key.
+    // If another operator creates the secret at the same time, the next reconciliation finds its key.
     secrets.create(&PostParams::default(), &secret).await.map_err(|it| KeyError::Make(name, it))?;
     Ok(key)
 }

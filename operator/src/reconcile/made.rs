@@ -20,7 +20,7 @@ use crate::{naming, object_cache};
 #[error("cannot read the ConfigMap {0}, which contains the federation as it was applied: {1}")]
 pub struct MadeError(String, #[source] kube::Error);
 
-/// If a field that must not change has changed, returns the federation that the pods were created from, and
+/// If a field that must not change has changed, returns the federation from which the pods were created, and
 /// the reason for refusing the current spec. Otherwise, or if the federation has no file, returns the
 /// federation as it is.
 ///

@@ -25,8 +25,8 @@ use crate::naming;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Minimum time between a write and one that only updates the progress.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// Additional time per federation. Each write takes the API server tens of milliseconds of processor time, and other
-/// requests need time as well.
+/// Time added to [`PROGRESS`] for each federation. Each write takes the API server tens of milliseconds of processor
+/// time, and other requests need time as well.
 const SHARE: Duration = Duration::from_millis(50);
 /// How much earlier a write may happen if a user may be waiting for it: the few steps of a startup follow in
 /// quick succession.
@@ -43,8 +43,8 @@ pub enum UpdateStatusError {
     Status(#[source] kube::Error),
 }
 
-/// Writes the status, unless it is already written. Returns how long to wait if it is too early; `None` once the
-/// resource is up to date.
+/// Writes the status, unless the resource already contains it. Returns how long to wait if it is too early to write;
+/// `None` once the resource is up to date.
 ///
 /// # Errors
 ///

@@ -14,7 +14,7 @@ pub struct Validated {
     pub federation: Federation,
     /// The processes of the federation. Each group has a stateful set of its own.
     pub groups: Vec<Group>,
-    /// Reason why a change is refused; the federation continues as before.
+    /// Reason why a change was refused, if one was. The federation then continues as before.
     pub refused: Option<Refusal>,
 }
 
@@ -59,8 +59,8 @@ pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
     check(federation).map(|()| passed(federation))
 }
 
-/// Checks whether a federation can be run. Evaluates all rules of the custom resource definition, which takes longer
-/// than the rest of a reconciliation.
+/// Checks whether a federation can be run. Applies all rules for federation files, which takes longer than the rest of a
+/// reconciliation.
 ///
 /// # Errors
 ///

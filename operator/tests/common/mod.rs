@@ -31,7 +31,6 @@ struct ServerState {
     version: u64,
 }
 
-/// The parts of a path.
 struct ObjectPath {
     group: String,
     resource: String,
@@ -73,7 +72,6 @@ impl ApiServer {
         self.0.lock().unwrap().objects.insert(path.into(), object);
     }
 
-    /// Removes an object.
     pub(crate) fn remove(&self, path: &str) {
         self.0.lock().unwrap().objects.remove(path);
     }

@@ -31,7 +31,7 @@ pub enum ApplicationSpec {
     /// Sends different messages in every re-execution, so that determinism cannot hide a defect. There is no expected
     /// result to compare with.
     Salted(Salted),
-    /// A program of tasks that computes a Fibonacci number by two calls and a sum.
+    /// A program of tasks that computes a Fibonacci number recursively, with two calls and a sum.
     Fibonacci(Fibonacci),
     /// A program of tasks that counts the ways to place n queens on a board.
     NQueens(NQueens),
@@ -48,7 +48,7 @@ pub enum ApplicationSpec {
     Custom(Custom),
 }
 
-/// Families of applications. A protocol protects one of them.
+/// Families of applications. Each protocol supports one of them, except `none`, which supports both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Processes that exchange messages.
@@ -106,7 +106,7 @@ pub struct Synthetic {
 pub enum Traffic {
     /// Processes alternate between computing and randomly deciding whether to send (HC3I, section 5.1).
     Random(RandomTraffic),
-    /// An exact number of messages between clusters, sent at random times (HC3I, the table of section 5.2).
+    /// An exact number of messages for each pair of clusters, sent at random times (HC3I, the table of section 5.2).
     Exact(ExactTraffic),
     /// As many messages as the machine can carry, within the cluster or to the next one. For benchmarks.
     Burst(BurstTraffic),
@@ -132,14 +132,14 @@ pub struct Behaviour {
     pub cluster: String,
     /// Mean time of one computation. The times are exponentially distributed.
     pub mean_computation: Duration,
-    /// Clusters to which a process may send after a computation, each with a probability. Other clusters never receive
-    /// messages from this one.
+    /// Clusters to which a process may send after a computation, each with a probability. All other clusters never
+    /// receive messages from this cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub send: Vec<Send>,
 }
 
-/// Sends a message to a random process of a cluster, with a probability.
+/// Sends a message to a random process of a cluster, with a given probability.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Send {
@@ -157,12 +157,13 @@ pub struct Send {
 pub struct ExactTraffic {
     /// Total computing time of each process.
     pub duration: Duration,
-    /// Number of messages per pair of clusters. Pairs without an entry exchange none.
+    /// Numbers of messages, one entry for each pair of a sending and a receiving cluster. Pairs without an entry
+    /// exchange no messages.
     #[schemars(length(max = 1024))]
     pub messages: Vec<Count>,
 }
 
-/// Number of messages from one cluster to another, or within one.
+/// Number of messages from one cluster to another, or within a cluster.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Count {
@@ -194,8 +195,8 @@ pub struct BurstTraffic {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub between: Option<f64>,
-    /// Number of processes per cluster that each process sends to, starting with the one after its own index. Default:
-    /// all.
+    /// Number of processes in each cluster to which a process sends: in its own cluster, those after it; in the next
+    /// cluster, those starting at its own index. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub receivers: Option<u32>,
@@ -205,7 +206,7 @@ pub struct BurstTraffic {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Exchange {
-    /// Selects the program. Each number gives a different one. Default 1.
+    /// Selects the program: each number stands for a different one. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<u32>,
     /// Number of exchanges in the whole federation. Default 300.
@@ -227,7 +228,7 @@ pub struct Exchange {
 pub enum Receive {
     /// From a given sender.
     Named,
-    /// A given number of messages, in any order.
+    /// One message from each of several given senders, in any order of arrival.
     Gathered,
     /// Polled for while computing, then awaited at a fence.
     Polled,
@@ -246,8 +247,8 @@ pub struct Nas {
     /// Computing time of one iteration. With 0s, the processes only communicate. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
-    /// Length of the longest messages, at least 512B. Other messages are shorter by a factor that depends on the
-    /// kernel. Default 16KiB.
+    /// Maximum length of a message, at least 512B. Depending on the kernel, some or all messages are shorter. Default
+    /// 16KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Size>,
     /// Size of the state of each process. The state has a length but no content. Default 1MiB.
@@ -268,7 +269,7 @@ pub struct Nas {
 pub enum NasPattern {
     /// Block tridiagonal solver: six neighbours on a torus, and sweeps.
     Bt,
-    /// Conjugate gradient: row partners at powers of two, and the transpose partner.
+    /// Conjugate gradient: partners in the same row, at distances that are powers of two, and the transpose partner.
     Cg,
     /// Fourier transform: all-to-all.
     Ft,
@@ -315,10 +316,10 @@ pub struct Salted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub steps: Option<u32>,
-    /// Time of one step. Default 10ms.
+    /// Computing time of one step. Default 10ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
-    /// Maximum number of messages after one step. The number is random. Default 4.
+    /// Maximum number of messages that a process sends after a step. The actual number is random. Default 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 65_536))]
     pub fan_out: Option<u32>,
@@ -377,8 +378,8 @@ impl ApplicationSpec {
         }
     }
 
-    /// Returns whether the first task of the application spawns all others, so they are known in advance. Other
-    /// programs of tasks are unrolled before they are planned.
+    /// Returns whether the first task of the application spawns all others, so that all tasks are known in advance.
+    /// Other programs of tasks are unrolled before they are planned.
     pub fn is_planned(&self) -> bool {
         matches!(self, ApplicationSpec::Jacobi(_) | ApplicationSpec::Cloth(_))
     }

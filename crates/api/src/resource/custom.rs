@@ -23,8 +23,8 @@ pub struct Custom {
     /// Name under which the program has registered it.
     #[schemars(length(min = 1, max = 40))]
     pub name: String,
-    /// All other fields: the parameters. To see their descriptions, run the program that contains the protocol or
-    /// application with the subcommand `schema`.
+    /// All other fields: the parameters. To see their descriptions, run the subcommand `schema` of the program that
+    /// contains the protocol or application.
     #[serde(flatten)]
     #[schemars(skip)]
     pub parameters: Parameters,
@@ -50,9 +50,9 @@ pub struct InvalidParameter {
 pub struct KnownProtocol {
     /// Name in files.
     pub name: &'static str,
-    /// What it requires of an application.
+    /// What the protocol requires of an application.
     pub demand: Demand,
-    /// Which messages it logs.
+    /// Which messages the protocol logs.
     pub logs: Logs,
     /// Its parameters.
     pub parameters: KnownParameters,
@@ -212,7 +212,7 @@ impl Custom {
                     "run the program that was built with `{name}` (docs/{kind}s.md); this one contains {}",
                     match &names[..] {
                         [] => format!("no custom {kind}"),
-                        names => format!("only: {}", names.join(", ")),
+                        names => format!("only `{}`", names.join("`, `")),
                     }
                 ),
             };
@@ -220,7 +220,11 @@ impl Custom {
         };
         let InvalidParameter { parameter, message } =
             (known.complete)(&self.parameters).and_then(|it| (known.check)(&it, spec)).err()?;
-        let help = format!("the parameters of `{name}` are: {}", known.names().join(", "));
+        let help = match &known.names()[..] {
+            [] => format!("`{name}` has no parameters"),
+            [only] => format!("the only parameter of `{name}` is `{only}`"),
+            names => format!("the parameters of `{name}` are: {}", names.join(", ")),
+        };
         Some((parameter.unwrap_or_default(), message, help))
     }
 }

@@ -1,4 +1,4 @@
-//! Faults: each entry is one trigger (`at`, `when`, `mtbf`) and one action (`crash`, `pause`, …).
+//! Faults: each entry has one trigger (`at`, `when`, `mtbf`) and one action (`crash`, `pause`, …).
 //!
 //! The two are optional fields of one flat struct rather than enums, so that an entry reads as one line and an API
 //! server can validate it. [`FaultSpec::triggers`] and [`FaultSpec::actions`] return them as enums.
@@ -75,7 +75,7 @@ pub struct When {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// Which occurrence of the fact triggers the fault, counted from 1. Default 1. Each process reports its own facts,
-    /// so a cluster with three processes reports three `checkpointCommitted` per checkpoint, but only one
+    /// so a cluster with three processes reports three `checkpointCommitted` facts per checkpoint, but only one
     /// `checkpointRequested`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -96,7 +96,7 @@ pub enum Mtbf {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Weibull {
-    /// Time within which 63% of the failures occur.
+    /// Scale parameter. About 63% of the times between failures are shorter than this.
     pub scale: Duration,
     /// Shape parameter. Below 1, failures come in bursts; above 1, they are more regular. Values observed on clusters:
     /// 0.7 to 0.8.
@@ -108,7 +108,8 @@ pub struct Weibull {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Crash {
-    /// The cluster of the process. Default `any`: every process of the federation is equally likely.
+    /// The cluster of the process. Default `any`: drawn from the seed, so that every node of the federation is equally
+    /// likely or, if `node` is set, every cluster.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
@@ -120,7 +121,7 @@ pub struct Crash {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
-    /// Whether its storage survives. Default `kept`.
+    /// Whether the storage of the process survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
     /// Whether the process is restarted. Default true. With `false`, it never returns. Only programs of tasks support
@@ -133,7 +134,8 @@ pub struct Crash {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pause {
-    /// The cluster of the process. Default `any`: every process of the federation is equally likely.
+    /// The cluster of the process. Default `any`: drawn from the seed, so that every node of the federation is equally
+    /// likely or, if `node` is set, every cluster.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
@@ -146,7 +148,7 @@ pub struct Pause {
     #[schemars(length(max = 60))]
     pub process: Option<String>,
     /// Duration of the pause. A process that is paused for longer than `failures.detectAfter` is declared failed and
-    /// replaced.
+    /// restarted.
     #[serde(rename = "for")]
     pub span: Duration,
 }
@@ -168,7 +170,8 @@ pub struct LoseCluster {
     pub returns: Option<bool>,
 }
 
-/// Changes the properties of a link in one direction. Properties that are not given keep the federation's values.
+/// Changes the properties of a link in one direction. Properties that are not set come from the preset; without a
+/// preset, from `spec.links`.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkChange {
@@ -224,7 +227,8 @@ pub struct Partition {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SlowStorage {
-    /// The cluster of the node. Default `any`: every node of the federation is equally likely.
+    /// The cluster of the node. Default `any`: drawn from the seed, so that every node of the federation is equally
+    /// likely or, if `node` is set, every cluster.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
@@ -243,11 +247,12 @@ pub struct SlowStorage {
     pub span: Option<Duration>,
 }
 
-/// Makes the writes of a node fail.
+/// Makes the writes of a node fail, or corrupts the data that it reads back.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BadStorage {
-    /// The cluster of the node. Default `any`: every node of the federation is equally likely.
+    /// The cluster of the node. Default `any`: drawn from the seed, so that every node of the federation is equally
+    /// likely or, if `node` is set, every cluster.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
@@ -264,7 +269,7 @@ pub struct BadStorage {
     pub span: Option<Duration>,
 }
 
-/// Whether the storage of a failed node survives.
+/// Whether the storage of a failed process survives.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fate {

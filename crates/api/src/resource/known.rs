@@ -37,7 +37,7 @@ pub enum Logs {
     Everything,
 }
 
-/// Options of a protocol. Protocols of one family share one type.
+/// Options of a protocol. Several protocols may share a type.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "each is documented at its type")]
 pub enum Options {
@@ -53,8 +53,8 @@ pub enum Options {
     Custom(Custom),
 }
 
-/// Options that several protocols share; `None` if the file does not set them. A protocol ignores those that it does
-/// not have.
+/// Options that several protocols share; `None` or empty if the file does not set them. A protocol ignores those that
+/// it does not have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SharedOptions {
@@ -90,7 +90,7 @@ struct Known {
 
 macro_rules! known {
     ($($name:literal $variant:ident($options:ident) $demand:ident $logs:ident $helper:expr;)*) => {
-        /// All protocols, in the order of documents and comparisons.
+        /// All built-in protocols, in the order in which documents and comparisons list them.
         const KNOWN: &[Known] = &[$(Known {
             name: $name,
             with_defaults: || ProtocolSpec::$variant($options::default()),
@@ -120,7 +120,7 @@ macro_rules! known {
             ///
             /// # Panics
             ///
-            /// Panics if the options belong to another family.
+            /// Panics if the protocol has options of another type.
             #[must_use]
             pub fn with_options(&self, options: Options) -> ProtocolSpec {
                 match (self, options) {
@@ -230,7 +230,9 @@ impl ProtocolSpec {
     }
 
     /// Returns the protocol that a comparison runs under `name`, one of [`ProtocolSpec::compared`]; `None` for any
-    /// other name. This protocol keeps its own options; another one takes over the options that both have.
+    /// other name. If `name` is this protocol's own, the result has all of its options; if `name` is a variant of this
+    /// protocol, such as `every-message`, all except the option that defines the variant. Otherwise, the result takes
+    /// over the shared options that both protocols have.
     pub fn or_instead(&self, name: &str) -> Option<ProtocolSpec> {
         if name == EVERY_MESSAGE {
             let Options::Hc3i(own) = self.or_instead("hc3i")?.options() else { return None };
@@ -289,8 +291,8 @@ impl ProtocolSpec {
         self.known().map(|it| it.logs).or_else(custom).unwrap_or(Logs::Nothing)
     }
 
-    /// Returns whether each process rolls back on its own, rather than with its cluster or the federation. A built-in
-    /// protocol that logs every message, or protects tasks, rolls back only failed processes.
+    /// Returns whether each process rolls back on its own, rather than with its cluster or the federation. This is the
+    /// case under protocols that log every message, and under protocols for programs of tasks.
     pub fn rolls_back_processes(&self) -> bool {
         self.logs() == Logs::Everything || self.family() == Some(Family::Tasks)
     }

@@ -94,11 +94,11 @@ pub enum Comparison {
 /// Effect of a taint on pods that do not tolerate it.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaintEffect {
-    /// No new pods are scheduled on the node.
+    /// No new pods are scheduled on the Kubernetes node.
     NoSchedule,
-    /// New pods are scheduled on other nodes if possible.
+    /// New pods are scheduled on other Kubernetes nodes if possible.
     PreferNoSchedule,
-    /// Running pods are evicted, and no new pods are scheduled on the node.
+    /// Running pods are evicted, and no new pods are scheduled on the Kubernetes node.
     NoExecute,
 }
 
@@ -119,10 +119,10 @@ pub enum Emulation {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Placement {
-    /// Spreads pods as evenly as possible over all nodes.
+    /// Spreads pods as evenly as possible over all Kubernetes nodes.
     #[default]
     Spread,
-    /// Places all pods of a cluster on one node, and each cluster on a different node.
+    /// Places all pods of a cluster on one Kubernetes node, and each cluster on a different Kubernetes node.
     ClusterPerNode,
 }
 
@@ -130,7 +130,8 @@ pub enum Placement {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resources {
-    /// CPU cores requested for the pod, such as `100m` or `2`. The pod may use more if they are free. Default `50m`.
+    /// CPU cores requested for the pod, such as `100m` or `2`. The pod may use more cores if they are free. Default
+    /// `50m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cores>,
     /// Memory requested for the pod, which is also its limit. A pod that exceeds the limit is killed. Default 256MiB.

@@ -21,7 +21,8 @@ pub struct Links {
     /// `wan`. If this field is set, properties that it omits come from its preset or, without one, from `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<Link>,
-    /// Exceptions, each for one direction. Properties that an exception does not set come from `within` or `between`.
+    /// Exceptions, each for one direction. Properties that an exception does not set come from its preset or, without
+    /// one, from `within` or `between`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 512))]
     pub pairs: Vec<Pair>,
@@ -80,7 +81,7 @@ pub struct Pair {
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Preset {
-    /// No emulation: as fast as the backend.
+    /// No emulation: as fast as the backend allows.
     None,
     /// A system-area network, "Myrinet like": 10us, 80MB (HC3I, section 5.2).
     San,
@@ -139,8 +140,8 @@ impl Links {
         self.between.map_or(Preset::Wan.properties(), |it| it.over(Preset::None.properties()))
     }
 
-    /// Returns the properties of all links between these clusters, and of those to and from processes outside the
-    /// clusters. Links to, from and between those processes have the properties of links between clusters.
+    /// Returns the properties of all links within and between these clusters, and of the links to, from and between
+    /// processes outside the clusters. The latter have the properties of links between clusters, without exceptions.
     pub fn expand(&self, clusters: &[ClusterSpec]) -> BTreeMap<(ClusterId, ClusterId), LinkProperties> {
         let clusters = || (0..).zip(clusters).map(|(id, cluster)| (ClusterId(id), cluster.name.as_str()));
         let mut properties = BTreeMap::from([((ClusterId::OUTSIDE, ClusterId::OUTSIDE), self.between())]);

@@ -1,8 +1,8 @@
 //! The `Federation` resource, as a file or as a Kubernetes object.
 //!
 //! This module contains only types. [`crate::validate()`] checks combinations of values. The CEL rules here are the
-//! part of that check that an API server can run by itself. With the feature `rules`, tests evaluate them to check that
-//! both agree.
+//! part of that check that an API server can run by itself. With the feature `rules`, tests evaluate the rules to check
+//! that they agree with that function.
 //!
 //! Rules for these types, most of them enforced by API servers: enums are externally tagged, with a struct in each
 //! variant, or plain words; numbers are `u32`, `u64`, `i64` or `f64`; strings, lists and maps are bounded; absent
@@ -56,7 +56,8 @@ pub const MAX_COUNTS: usize = 1024;
 pub const MAX_FAULTS: usize = 256;
 /// Minimum time without a heartbeat after which a process may be declared failed.
 pub const MIN_DETECT_AFTER: Span = Span::from_millis(20);
-/// Represents a target that is drawn from the seed. Cannot be the name of a cluster.
+/// Represents a target that is drawn from the seed or, in the trigger `when`, every cluster. Cannot be the name of a
+/// cluster.
 pub const ANY: &str = "any";
 
 /// Clusters, the links between them, a protocol, an application, faults and a seed: one experiment.
@@ -161,14 +162,15 @@ pub struct FederationSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub faults: Vec<FaultSpec>,
-    /// Time limit of the run, counted from the start of the application. A run that exceeds it has the verdict
-    /// `unknown`. Default 5m.
+    /// Time limit of the run, counted from the start of the application. A run that exceeds it never has the verdict
+    /// `pass`. Default 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
     /// Properties of the pods. Ignored by the other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
-    /// Random effects and delays of the simulator. Ignored by the other backends.
+    /// Random effects and delays of the simulator. The other backends ignore all of these fields except
+    /// `leastWorkLeft`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulator: Option<Simulator>,
     /// While true, all processes are paused. A pause counts neither towards the deadline nor towards the times of
@@ -201,8 +203,8 @@ pub struct ClusterSpec {
     /// pods stay until the run ends. Default: it stays until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_after: Option<Duration>,
-    /// Speed at which the nodes run tasks, in percent: divides the modelled time of a task. Default 100. Only for
-    /// programs of tasks.
+    /// Speed at which the nodes run tasks, in percent. At 200, a task takes half of its modelled time. Default 100.
+    /// Only for programs of tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub speed: Option<u32>,
@@ -225,12 +227,12 @@ impl ClusterSpec {
         }
     }
 
-    /// Returns [`speed`](field@Cluster::speed), or its default.
+    /// Returns [`speed`](field@ClusterSpec::speed), or its default.
     pub fn speed(&self) -> u32 {
         self.speed.unwrap_or(100)
     }
 
-    /// Returns [`cores`](field@Cluster::cores), or its default.
+    /// Returns [`cores`](field@ClusterSpec::cores), or its default.
     pub fn cores(&self) -> u32 {
         self.cores.unwrap_or(1)
     }
@@ -280,8 +282,8 @@ pub struct Failures {
     /// Time from the announcement of a failure to the start of the next life. Default 200ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_after: Option<Duration>,
-    /// On Kubernetes: time for which a silent pod is kept after its process has failed. Then the pod is replaced, and
-    /// the data stored in it is lost. A pod that answers in time is kept. Default 10s.
+    /// On Kubernetes: time after which a pod that stays silent is replaced, counted from when its process was declared
+    /// failed. Data that is not on a volume is then lost. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace_after: Option<Duration>,
     /// Maximum time that a cluster loss may take to end all processes. If it takes longer, the verdict is `unknown`.

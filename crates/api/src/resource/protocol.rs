@@ -25,8 +25,8 @@ pub enum ProtocolSpec {
     /// processes restores its channels on its own.
     Spbc(Hydee),
     /// Pessimistic message logging: like `fullLogging`, with an event logger that records the delivery order of every
-    /// process, so that a failed process can replay it. Baseline. For applications that act identically after the same
-    /// messages in the same order.
+    /// process, so that a failed process can replay it. Baseline. For applications that act identically after receiving
+    /// the same messages in the same order.
     PessimisticLogging(Hydee),
     /// Uncoordinated checkpoints: each process takes checkpoints on its own. A failure also rolls back the processes
     /// that depend on undone messages, in the worst case to the start (the domino effect). Baseline.
@@ -37,7 +37,7 @@ pub enum ProtocolSpec {
     /// checkpoint contains the messages in transit. Baseline.
     ChandyLamport(Coordinated),
     /// Like `coordinated`, but during a checkpoint, one process of each cluster communicates with the other clusters
-    /// for all of its processes, so that fewer messages cross the links between clusters. Baseline.
+    /// on behalf of its whole cluster, so that fewer messages cross the links between clusters. Baseline.
     HierarchicalCoordinated(Coordinated),
     /// TIC, for programs of tasks: only thefts force checkpoints, and only failed processes roll back. If a failed
     /// process never returns, another process takes over its tasks.
@@ -164,7 +164,7 @@ pub struct Tic {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau: Option<Duration>,
     /// When a process takes a checkpoint before it asks another process for a task. Default `none`: recovery does not
-    /// depend on it.
+    /// need these checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cp0: Option<Cp0>,
     /// Number of replicas of each checkpoint, in addition to the owner's. Default 1.
@@ -217,7 +217,7 @@ pub struct Cck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub servers: Option<u32>,
-    /// Whether a re-execution also starts from values that are still in memory, in addition to the checkpoint.
+    /// Whether a re-execution starts not only from the checkpoint, but also from values that are still in memory.
     /// Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_memory: Option<bool>,
@@ -230,7 +230,7 @@ pub struct Cck {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Coordination {
-    /// The processes with which it exchanges messages, as in the long paper.
+    /// The processes with which the process exchanges messages, as in the long paper.
     #[default]
     Neighbours,
     /// All processes, as in the short paper. A baseline that sends far more messages.
@@ -246,7 +246,7 @@ pub struct Satin {}
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cp0 {
-    /// Never: a theft forces two checkpoints.
+    /// Never. A theft then forces two checkpoints instead of three.
     #[default]
     None,
     /// Before each request, as in the paper.
@@ -303,7 +303,7 @@ pub enum ReplicateTo {
     SameCluster,
     /// On nodes of the next clusters.
     OtherCluster,
-    /// On a storage server outside the clusters.
+    /// On a storage server outside the clusters or, under `cck`, on one or more of them.
     SharedStorage,
 }
 

@@ -45,7 +45,7 @@ pub(super) fn few_nodes() -> Rule {
         .field_path(".clusters")
 }
 
-/// Rule: this end of each entry in `links.pairs` exists.
+/// Rule: the cluster at this end of each entry in `links.pairs` exists.
 pub(super) fn pairs_name_clusters(field: &str) -> Rule {
     let wrong = format!("!self.clusters.exists(c, c.name == p.{field})");
     let message = format!(
@@ -68,7 +68,7 @@ pub(super) fn names_a_cluster(action: &str, field: &str) -> Rule {
     of_faults(&wrong, &text)
 }
 
-/// Rule: the node of a fault exists in its cluster, or for `any` in every cluster.
+/// Rule: the node of a fault exists in its cluster or, for `any`, in every cluster.
 pub(super) fn names_a_node(action: &str) -> Rule {
     let target = format!("f.{action}");
     let wrong = format!(
@@ -77,8 +77,8 @@ pub(super) fn names_a_node(action: &str) -> Rule {
     );
     let text = format!(
         "(has({target}.cluster) && {target}.cluster != '{ANY}' ? 'cluster `' + {target}.cluster + '`' : 'the smallest \
-         cluster') + ' has no node with the number in `{action}.node` of a fault: its nodes are numbered from 0; omit \
-         `node` to draw one from the seed'"
+         cluster') + ' has no node with the number in `{action}.node` of a fault: its nodes are numbered from 0; use a \
+         smaller number, or omit `node`'"
     );
     of_faults(&wrong, &text)
 }
@@ -123,10 +123,10 @@ fn unless_same(field: &str, is_same: &str) -> Rule {
 /// Rule: faults are only added or removed at the end of the list, and added faults have no `mtbf`, because its times
 /// count from the start of the application. Faults that the run refused can be removed.
 ///
-/// This rule cannot tell whether the run has accepted a fault, because the stored spec contains both kinds. The run
-/// itself checks that. CEL has no ranges, so an index is written as the sum of a multiple of 16 and a remainder.
-/// Existing faults must be written exactly as before: comparing the meaning of their quantities would make this by
-/// far the longest rule.
+/// This rule cannot tell whether the run has accepted a fault, because the stored spec contains accepted and refused
+/// faults alike. The run itself checks that. CEL has no ranges, so an index is written as the sum of a multiple of 16
+/// and a remainder. Existing faults must be written exactly as before: comparing the meaning of their quantities would
+/// make this by far the longest rule.
 pub(super) fn faults_are_added() -> Rule {
     const { assert!(MAX_FAULTS == 16 * 16) };
     let numbers = |step: usize| (0..16).map(|it| (it * step).to_string()).collect::<Vec<_>>().join(", ");
@@ -149,8 +149,8 @@ fn schema<T: JsonSchema>() -> Value {
 }
 
 /// Returns the expression that is true if two values of this schema are equal. Durations and numbers of cores are equal
-/// if they have the same value: `1m` and `60s`. Sizes are equal if they differ only in the letter `B`: `64KiB` and
-/// `64Ki`. All other quantities, and those in lists and maps, must have the same text.
+/// if they have the same value, such as `1m` and `60s`. Sizes are equal if they differ only in the letter `B`, such as
+/// `64KiB` and `64Ki`. All other quantities, and those in lists and maps, must have the same text.
 fn same(schema: &Value, new: &str, old: &str) -> String {
     let is = |quantity: Value| schema["pattern"].is_string() && schema["pattern"] == quantity["pattern"];
     if is(self::schema::<Duration>()) || is(self::schema::<Period>()) {
@@ -177,12 +177,14 @@ fn same(schema: &Value, new: &str, old: &str) -> String {
     format!("({})", each.collect::<Vec<_>>().join(" && "))
 }
 
-/// Returns the expression that is true if an optional field is absent from both, or `equal` holds.
+/// Returns the expression that is true if an optional field is absent from both values, or present in both and `equal`
+/// holds.
 fn if_both(new: &str, old: &str, equal: &str) -> String {
     format!("has({new}) == has({old}) && (!has({new}) || {equal})")
 }
 
-/// Returns the fields of an object with their names, and whether they are required. An enum has one for each variant.
+/// Returns the fields of an object with their names, and whether they are required. An enum has a field for each
+/// variant.
 fn fields(schema: &Value) -> Vec<(&str, &Value, bool)> {
     let is_required = |name: &str| {
         schema["required"].as_array().is_some_and(|it| it.iter().any(|it| it.as_str() == Some(name)))

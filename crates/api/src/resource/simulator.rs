@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::{Duration, Loss, Period};
 
-/// Random effects and delays in virtual time. Ignored by the other backends.
+/// Random effects and delays in virtual time. The other backends ignore all of these fields except `leastWorkLeft`.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Simulator {
-    /// Share of packets that are delayed further, so that later packets overtake them. Default 0%.
+    /// Share of packets that get an additional delay, so that later packets may overtake them. Default 0%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorder: Option<Loss>,
     /// Maximum additional delay of reordered packets. Default 0ms.
@@ -38,7 +38,8 @@ pub struct Simulator {
     /// Time that a process spends on sending and receiving each message. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handling: Option<Handling>,
-    /// Minimum share of the application's work, in percent, that must be left for a fault to take effect. Default 20.
+    /// Minimum share of the application's steps, in percent, that must be left for a fault to take effect. Applies to
+    /// all backends, but not to programs of tasks. Default 20.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub least_work_left: Option<u32>,

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of a string in a status, in characters.
+/// Maximum length of a message in a status, in characters.
 pub const MAX_MESSAGE: usize = 1024;
 
 /// Status of a federation.

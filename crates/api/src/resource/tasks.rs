@@ -35,7 +35,7 @@ pub struct NQueens {
     #[schemars(range(min = 1, max = 18))]
     pub n: Option<u32>,
     /// Number of rows whose queens are placed by separate tasks. The tasks of the last of these rows count the
-    /// placements of all other queens themselves. Default 3.
+    /// placements of all remaining queens themselves. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 18))]
     pub depth: Option<u32>,
@@ -62,7 +62,7 @@ pub struct Qap {
     #[schemars(length(max = 65_536))]
     pub data: Option<String>,
     /// Number of facilities whose locations are chosen by separate tasks. The tasks of the last of these facilities
-    /// search the locations of all other facilities themselves. Default 3.
+    /// search the locations of all remaining facilities themselves. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 32))]
     pub depth: Option<u32>,
@@ -127,11 +127,11 @@ pub struct Jacobi {
     #[schemars(range(min = 1))]
     pub iterations: Option<u32>,
     /// Number of iterations between two tests for convergence; 0 disables the tests. A test gathers the greatest change
-    /// of all blocks. Default 10.
+    /// of each block. Default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_every: Option<u32>,
-    /// The computation has converged once a test finds that no cell changed by more than this. The result contains
-    /// that iteration. Default 0.001.
+    /// The computation counts as converged once a test finds that no cell changed by more than this. All iterations
+    /// are computed in any case; the result contains the number of the iteration that converged. Default 0.001.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub tolerance: Option<f64>,
@@ -212,7 +212,8 @@ pub struct Stealing {
     /// Time that a process without work waits before it asks for a task again. Default 5ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<Duration>,
-    /// Probability that a process first asks within its own cluster, where links are fast. Default 0.8.
+    /// Probability that a process asks within its own cluster, where links are fast, whenever it asks for a task.
+    /// Otherwise, it asks any process. Default 0.8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub cluster_first: Option<f64>,
@@ -253,8 +254,7 @@ impl NQueens {
 }
 
 impl Qap {
-    /// Returns [`depth`](field@Qap::depth), or its default. A program uses at most the size of its instance as the
-    /// default.
+    /// Returns [`depth`](field@Qap::depth), or its default. A program limits the default to the size of its instance.
     pub fn depth(&self) -> u32 {
         self.depth.unwrap_or(3)
     }

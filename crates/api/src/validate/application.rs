@@ -19,7 +19,8 @@ const MAX_COLUMNS: u32 = 1 << 20;
 const MAX_STATE: u64 = 1 << 32;
 /// Maximum length of a message, in bytes.
 const MAX_MESSAGE: u64 = 1 << 28;
-/// Minimum length of the longest message of a NAS pattern, in bytes. The shortest message must still carry a value.
+/// Lower limit of the maximum length of a NAS pattern's messages, in bytes. The shortest message must still carry a
+/// value.
 const LEAST_NAS_MESSAGE: u64 = 512;
 /// Numbers of processes that all NAS patterns support: squares of powers of two.
 const NAS_PROCESSES: [u32; 5] = [16, 64, 256, 1024, 4096];
@@ -160,7 +161,7 @@ impl Check<'_> {
                 "list `named`, `gathered` or `polled`, or omit the field for all three",
             );
         }
-        self.at_most(&format!("{path}.receive"), exchange.receive().len() as u64, 16);
+        self.at_most_entries(&format!("{path}.receive"), exchange.receive().len(), 16);
         self.require_two_processes(path);
     }
 
@@ -186,7 +187,10 @@ impl Check<'_> {
         if !NAS_PROCESSES.contains(&processes) {
             self.problem(
                 path,
-                format!("the NAS kernels do not support {processes} processes"),
+                match processes {
+                    1 => "the NAS kernels do not support a single process".to_owned(),
+                    _ => format!("the NAS kernels do not support {processes} processes"),
+                },
                 "use 16, 64, 256, 1024 or 4096 nodes in total",
             );
         } else if let Some(order) = &nas.order {
@@ -215,7 +219,14 @@ impl Check<'_> {
             self.at_most(&format!("{path}.sizes[{index}]"), *size, MAX_MESSAGE);
         }
         self.positive(&format!("{path}.rounds"), it.rounds());
-        self.at_most(&format!("{path}.rounds"), sizes.len() as u64 * u64::from(it.rounds()), MAX_ROUND_TRIPS);
+        let round_trips = sizes.len() as u64 * u64::from(it.rounds());
+        if round_trips > MAX_ROUND_TRIPS {
+            self.problem(
+                format!("{path}.rounds"),
+                format!("too many round trips in total ({round_trips})"),
+                format!("reduce `rounds` times the number of `sizes` to at most {MAX_ROUND_TRIPS}"),
+            );
+        }
         self.require_two_processes(path);
     }
 

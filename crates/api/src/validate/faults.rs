@@ -10,7 +10,7 @@ use crate::resource::{ANY, ActionRef, Family, FaultSpec, MAX_FAULTS, Mtbf, Proto
 /// Maximum expected number of faults of one `mtbf` entry.
 const MAX_DRAWN: u64 = 10_000;
 
-/// Facts that processes report without a protocol.
+/// Facts that processes that exchange messages report without a protocol.
 const UNPROTECTED_FACTS: [FactKind; 5] =
     [FactKind::Sent, FactKind::Transmitted, FactKind::Delivered, FactKind::Computed, FactKind::Finished];
 
@@ -324,6 +324,7 @@ impl Check<'_> {
             let names = Names::of(self.spec);
             let help = match names.extra() {
                 [] => "use the cluster and the number of the node, such as `paris-1`; there are no processes outside the clusters".into(),
+                [only] => format!("use the cluster and the number of the node, such as `paris-1`, or `{only}`"),
                 extra => {
                     format!("use the cluster and the number of the node, such as `paris-1`, or one of: {}", extra.join(", "))
                 }
@@ -348,8 +349,8 @@ impl Check<'_> {
         let whose =
             if cluster == ANY { "the smallest cluster".into() } else { format!("cluster `{cluster}`") };
         let help = match nodes {
-            1 => "its only node is 0; omit `node` to draw one from the seed".into(),
-            _ => format!("its nodes are 0 to {}; omit `node` to draw one from the seed", nodes - 1),
+            1 => "its only node is 0; write 0, or omit `node`".into(),
+            _ => format!("its nodes are 0 to {}; write one of these numbers, or omit `node`", nodes - 1),
         };
         self.problem(format!("{path}.node"), format!("{whose} has no node {node}"), help);
     }

@@ -1,7 +1,8 @@
 //! Checks of combinations of values.
 //!
 //! Works on values, not on text: a problem names the path of the value, and [`crate::parse()`] turns paths into
-//! locations. All problems are reported at once.
+//! locations. All problems are reported at once,
+//! except that faults after which processes never return are checked only if there are no other problems.
 
 mod application;
 mod faults;
@@ -35,7 +36,7 @@ pub struct Problem {
     pub help: String,
 }
 
-/// Returns all problems of `federation`, in the order of the resource. If there are none, the federation can be run.
+/// Returns the problems of `federation`. If there are none, the federation can be run.
 ///
 /// Rejects everything that the CEL rules of the custom resource definition reject, so API servers admit every
 /// federation that this function accepts.
@@ -57,7 +58,7 @@ struct Check<'a> {
     spec: &'a FederationSpec,
     /// Number of nodes by cluster.
     nodes: BTreeMap<&'a str, u32>,
-    /// Whether the numbers of nodes are valid, so that other values may be compared with them.
+    /// Whether the numbers of nodes and storage servers are valid, so that other values may be compared with them.
     sized: bool,
     problems: Vec<Problem>,
 }
@@ -218,7 +219,10 @@ impl<'a> Check<'a> {
             let known: Vec<&str> = self.nodes.keys().copied().collect();
             let help = match similar(name, known.iter().copied()) {
                 Some(similar) => format!("did you mean `{similar}`?"),
-                None => format!("the clusters are: {}", known.join(", ")),
+                None => match known[..] {
+                    [only] => format!("the only cluster is `{only}`"),
+                    _ => format!("the clusters are: {}", known.join(", ")),
+                },
             };
             self.problem(path, format!("there is no cluster `{name}`"), help);
         }
@@ -250,7 +254,7 @@ impl<'a> Check<'a> {
                 self.problem(
                     "spec.application.salted",
                     format!(
-                        "re-execution sends different messages, but {} requires it to send the same ones",
+                        "re-executions send different messages, but `{}` requires them to send the same ones",
                         self.spec.protocol.name()
                     ),
                     "choose a send-deterministic application, such as `heat`, or the protocol `hc3i`",
@@ -260,8 +264,8 @@ impl<'a> Check<'a> {
                 self.problem(
                     "spec.application.farm",
                     format!(
-                        "the order of answers determines which worker gets a piece, but {} requires the same messages in \
-                         any order of arrival",
+                        "the order of the answers determines which worker gets a piece of work, but `{}` requires a \
+                         program that sends the same messages in any order of arrival",
                         self.spec.protocol.name()
                     ),
                     "choose a send-deterministic application, such as `heat`, or the protocol `pessimisticLogging` or `hc3i`",
@@ -349,10 +353,10 @@ impl<'a> Check<'a> {
         if !SERVERS.contains(&servers) {
             self.problem(
                 path,
-                format!("servers is {servers}, which is out of range"),
+                format!("`servers` is {servers}, which is out of range"),
                 format!("write a number from {} to {}", SERVERS.start(), SERVERS.end()),
             );
-            // The processes of the federation are unknown.
+            // The number of storage servers is unknown, and with it the processes of the federation.
             self.sized = false;
         } else if to != ReplicateTo::SharedStorage {
             self.problem(

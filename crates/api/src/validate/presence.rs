@@ -19,7 +19,7 @@ impl Check<'_> {
             self.problem(
                 field(first),
                 "no cluster is present for the whole run",
-                "remove `joinsAfter` and `leavesAfter` from one cluster: a cluster that is always present must direct garbage collection",
+                "remove `joinsAfter` and `leavesAfter` from one cluster: garbage collection needs a cluster that is always present",
             );
         }
         if spec.application.family() == Family::Tasks {
@@ -28,7 +28,7 @@ impl Check<'_> {
         if !matches!(self.spec.protocol, ProtocolSpec::Hc3i(_)) {
             self.problem(
                 field(first),
-                format!("{} does not support clusters that join or leave", self.spec.protocol.name()),
+                format!("`{}` does not support clusters that join or leave", self.spec.protocol.name()),
                 "choose the protocol `hc3i`, or remove `joinsAfter` and `leavesAfter`",
             );
         }
@@ -66,7 +66,7 @@ impl Check<'_> {
             if !lends && !moves {
                 self.problem(
                     format!("{path}.joinsAfter"),
-                    format!("{} does not support clusters that join or leave", spec.protocol.name()),
+                    format!("`{}` does not support clusters that join or leave", spec.protocol.name()),
                     "choose the protocol `cck`, `tic`, `sel`, `satin` or `none`, or omit `joinsAfter`",
                 );
             } else if lends && spec.is_planned() {
@@ -89,7 +89,7 @@ impl Check<'_> {
         if !matches!(self.spec.protocol, ProtocolSpec::Cck(_)) {
             self.problem(
                 path,
-                format!("{} does not support clusters that leave", self.spec.protocol.name()),
+                format!("`{}` does not support clusters that leave", self.spec.protocol.name()),
                 "choose the protocol `cck`, omit `leavesAfter`, or add a fault `loseCluster` with `returns: false`",
             );
         } else if leaves == Span::ZERO {
@@ -149,7 +149,7 @@ impl Check<'_> {
     fn what_runs(&self) -> String {
         match self.spec.application {
             ApplicationSpec::Synthetic(_) => "`burst` traffic".into(),
-            _ => format!("the application {}", self.spec.application.name()),
+            _ => format!("the application `{}`", self.spec.application.name()),
         }
     }
 

@@ -20,7 +20,7 @@ const CORES: RangeInclusive<u32> = 1..=256;
 const WINDOWS: RangeInclusive<u32> = 1..=1024;
 
 impl Check<'_> {
-    /// Checks that the protocol protects this family of applications.
+    /// Checks that the protocol supports this family of applications.
     pub(super) fn family(&mut self) {
         let (protocol, application) = (&self.spec.protocol, &self.spec.application);
         let path = format!("spec.protocol.{}", protocol.field());
@@ -68,8 +68,8 @@ impl Check<'_> {
                 let help = match (spec.protocol.family(), &spec.stealing) {
                     (None, Some(_)) => "omit one of the two",
                     // No process steals tasks under `cck`.
-                    (_, Some(_)) => "omit it",
-                    (_, None) => "omit it, or choose the protocol `cck`",
+                    (_, Some(_)) => "omit `schedule`",
+                    (_, None) => "omit `schedule`, or choose the protocol `cck`",
                 };
                 self.problem(PATH, message, help);
             }
@@ -80,8 +80,8 @@ impl Check<'_> {
                 "spec.stealing",
                 format!("under `{protocol}`, tasks are assigned in advance, and no process steals any"),
                 match spec.schedule {
-                    Some(_) => "omit it",
-                    None => "omit it, or choose a protocol for tasks that are stolen, such as `tic`",
+                    Some(_) => "omit `stealing`",
+                    None => "omit `stealing`, or choose a protocol under which processes steal tasks, such as `tic`",
                 },
             );
         }
@@ -89,7 +89,7 @@ impl Check<'_> {
         if !WINDOWS.contains(&schedule.window()) {
             self.problem(
                 format!("{PATH}.window"),
-                format!("window is {}, which is out of range", schedule.window()),
+                format!("`window` is {}, which is out of range", schedule.window()),
                 format!("write a number from {} to {}", WINDOWS.start(), WINDOWS.end()),
             );
         }
@@ -98,7 +98,10 @@ impl Check<'_> {
         if pieces < ranks {
             self.problem(
                 format!("spec.application.{application}"),
-                format!("{pieces} pieces cannot be assigned to {ranks} processes"),
+                match pieces {
+                    1 => format!("a single piece cannot be assigned to {ranks} processes"),
+                    _ => format!("{pieces} pieces cannot be assigned to {ranks} processes"),
+                },
                 "use a larger program, such as one with more `rows` or `columns`, or fewer nodes",
             );
         }
@@ -119,7 +122,10 @@ impl Check<'_> {
         if of.len() != pieces as usize {
             self.problem(
                 path,
-                format!("the program has {pieces} pieces, but {} are assigned", of.len()),
+                format!(
+                    "`pieces` must have {pieces} entries, one per piece of the program (found {})",
+                    of.len()
+                ),
                 "write one process for each piece",
             );
         }
@@ -135,20 +141,20 @@ impl Check<'_> {
     /// Checks that an application without tasks has no settings for tasks.
     fn nothing_for_tasks(&mut self) {
         let spec = self.spec;
-        let help = "omit it, or choose a program of tasks, such as `fibonacci`";
+        let help = |field: &str| format!("omit `{field}`, or choose a program of tasks, such as `fibonacci`");
         let message = format!("`{}` has no tasks", spec.application.name());
         for (index, cluster) in spec.clusters.iter().enumerate() {
             for (name, value) in [("speed", cluster.speed), ("cores", cluster.cores)] {
                 if value.is_some() {
-                    self.problem(format!("spec.clusters[{index}].{name}"), message.as_str(), help);
+                    self.problem(format!("spec.clusters[{index}].{name}"), message.as_str(), help(name));
                 }
             }
         }
         if spec.stealing.is_some() {
-            self.problem("spec.stealing", message.as_str(), help);
+            self.problem("spec.stealing", message.as_str(), help("stealing"));
         }
         if spec.schedule.is_some() {
-            self.problem("spec.schedule", message, help);
+            self.problem("spec.schedule", message, help("schedule"));
         }
     }
 
@@ -161,7 +167,7 @@ impl Check<'_> {
                 if !range.contains(&value) {
                     self.problem(
                         format!("spec.clusters[{index}].{name}"),
-                        format!("{name} is {value}, which is out of range"),
+                        format!("`{name}` is {value}, which is out of range"),
                         format!("write a number from {} to {}", range.start(), range.end()),
                     );
                 }
@@ -260,7 +266,7 @@ impl Check<'_> {
             self.problem(
                 "spec.application.jacobi.tolerance",
                 format!("`tolerance` must not be negative (found {})", jacobi.tolerance()),
-                "write a number of at least 0; with 0, the iteration ends only once no cell changes",
+                "write a number of at least 0; with 0, the computation converges only once no cell changes",
             );
         }
         if let ApplicationSpec::Qap(Qap { instance, file, data, .. }) = &self.spec.application {

@@ -70,7 +70,7 @@ fn the_schema_of_a_file_rejects_unknown_fields() {
         .filter(|(_, it)| it["additionalProperties"] != json!(false))
         .map(|it| it.0.as_str())
         .collect();
-    // Registered protocols and applications add their parameters to it.
+    // Registered protocols and applications add their parameters to this type.
     assert_eq!(open, ["Custom"]);
     let unknown = SAMPLES[0].text.replace("spec:", "spec:\n  unknown: 1");
     assert!(parse("unknown", unknown.as_bytes()).is_err());

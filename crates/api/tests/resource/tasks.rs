@@ -86,9 +86,15 @@ fn settings_for_tasks_require_a_program_of_tasks() {
         "`tic` supports only programs of tasks, but `heat` exchanges messages",
         "choose a program of tasks, such as `fibonacci`, or another protocol, such as `hc3i`",
     );
-    let leave_out = "omit it, or choose a program of tasks, such as `fibonacci`";
-    rejects([(TIC, NONE), (FIBONACCI, "heat: {}"), TUNED[0]], 8, "`heat` has no tasks", leave_out);
-    rejects([(TIC, NONE), (FIBONACCI, "heat: {}"), TUNED[1]], 5, "`heat` has no tasks", leave_out);
+    let leave_out =
+        |field: &str| format!("omit `{field}`, or choose a program of tasks, such as `fibonacci`");
+    rejects(
+        [(TIC, NONE), (FIBONACCI, "heat: {}"), TUNED[0]],
+        8,
+        "`heat` has no tasks",
+        &leave_out("stealing"),
+    );
+    rejects([(TIC, NONE), (FIBONACCI, "heat: {}"), TUNED[1]], 5, "`heat` has no tasks", &leave_out("speed"));
     for protocol in [TIC, NONE] {
         let text = with([(TIC, protocol)]);
         assert!(parse("federation.yaml", text.as_bytes()).is_ok(), "{protocol}");
@@ -100,13 +106,13 @@ fn values_out_of_range_are_rejected() {
     rejects(
         [("speed: 50", "speed: 0")],
         5,
-        "speed is 0, which is out of range",
+        "`speed` is 0, which is out of range",
         "write a number from 1 to 10000",
     );
     rejects(
         [("cores: 4", "cores: 257")],
         5,
-        "cores is 257, which is out of range",
+        "`cores` is 257, which is out of range",
         "write a number from 1 to 256",
     );
     rejects(
@@ -145,11 +151,11 @@ fn programs_that_do_not_fit_in_memory_are_rejected() {
             &format!("{remedy}: {limit}"),
         );
     }
-    rejects([("n: 20", "n: 0")], 7, "n is 0, which is out of range", "write a number from 1 to 93");
+    rejects([("n: 20", "n: 0")], 7, "`n` is 0, which is out of range", "write a number from 1 to 93");
     rejects(
         [(FIBONACCI, "nQueens: { n: 6, depth: 7 }")],
         7,
-        "depth is 7, which is out of range",
+        "`depth` is 7, which is out of range",
         "write a number from 0 to 6",
     );
 }
@@ -251,12 +257,12 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
         [late, ("nodes: 3", "nodes: 3, joinsAfter: 1s")],
         5,
         "no cluster is present for the whole run",
-        "remove `joinsAfter` and `leavesAfter` from one cluster: a cluster that is always present must direct garbage collection",
+        "remove `joinsAfter` and `leavesAfter` from one cluster: garbage collection needs a cluster that is always present",
     );
     rejects(
         [("nodes: 2, speed: 50", "nodes: 2, leavesAfter: 2s, speed: 50")],
         5,
-        "tic does not support clusters that leave",
+        "`tic` does not support clusters that leave",
         "choose the protocol `cck`, omit `leavesAfter`, or add a fault `loseCluster` with `returns: false`",
     );
     rejects(
@@ -265,7 +271,7 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
         "cluster `rennes` would join at the start",
         "omit `joinsAfter`: by default, a cluster is present from the start",
     );
-    // Replicas are kept only on clusters that take part from the start.
+    // Replicas are kept only on clusters that are present for the whole run.
     rejects(
         [late, ("tau: 2s", "tau: 2s, replicateTo: otherCluster")],
         6,
@@ -471,14 +477,14 @@ fn programs_that_cannot_be_planned_are_rejected() {
         "tic: {}",
         8,
         "under `tic`, processes steal tasks, and nothing is assigned in advance",
-        "omit it, or choose the protocol `cck`",
+        "omit `schedule`, or choose the protocol `cck`",
     );
     rejects_planned(
         "schedule: {",
         "stealing: {}\n  schedule: {",
         8,
         "under `cck`, tasks are assigned in advance, and no process steals any",
-        "omit it",
+        "omit `stealing`",
     );
 }
 
@@ -493,12 +499,12 @@ fn the_remedy_for_stealing_and_a_schedule_is_valid() {
         "omit one of the two",
     );
     let stolen = "under `tic`, processes steal tasks, and nothing is assigned in advance";
-    rejects([(STEALING, both)], 9, stolen, "omit it");
-    rejects([(STEALING, "schedule: {}")], 8, stolen, "omit it, or choose the protocol `cck`");
+    rejects([(STEALING, both)], 9, stolen, "omit `schedule`");
+    rejects([(STEALING, "schedule: {}")], 8, stolen, "omit `schedule`, or choose the protocol `cck`");
     let planned = "under `cck`, tasks are assigned in advance, and no process steals any";
-    let remedy = "omit it, or choose a protocol for tasks that are stolen, such as `tic`";
+    let remedy = "omit `stealing`, or choose a protocol under which processes steal tasks, such as `tic`";
     rejects([(TIC, "cck: {}"), (", speed: 50, cores: 4", "")], 8, planned, remedy);
-    rejects([(TIC, "cck: {}"), (STEALING, both)], 8, planned, "omit it");
+    rejects([(TIC, "cck: {}"), (STEALING, both)], 8, planned, "omit `stealing`");
     for (protocol, schedule) in
         [("none: {}", STEALING), ("none: {}", "schedule: {}"), ("cck: {}", "schedule: {}"), (TIC, STEALING)]
     {
@@ -516,7 +522,7 @@ fn storage_servers_are_limited_and_need_shared_storage() {
             "tau: 2s",
             options,
             6,
-            &format!("servers is {servers}, which is out of range"),
+            &format!("`servers` is {servers}, which is out of range"),
             "write a number from 1 to 1024",
         );
     }
@@ -537,7 +543,7 @@ fn the_tolerance_of_an_iteration_is_not_negative() {
             &format!("rows: 3, columns: 2, tolerance: {tolerance}"),
             7,
             &format!("`tolerance` must not be negative (found {found})"),
-            "write a number of at least 0; with 0, the iteration ends only once no cell changes",
+            "write a number of at least 0; with 0, the computation converges only once no cell changes",
         );
     }
 }
@@ -566,7 +572,7 @@ fn every_piece_has_a_process() {
         "[0, 1, 2, 3, 4, 4]",
         "[0, 1, 2]",
         8,
-        "the program has 6 pieces, but 3 are assigned",
+        "`pieces` must have 6 entries, one per piece of the program (found 3)",
         "write one process for each piece",
     );
     rejects_planned("4, 4]", "4, 5]", 8, "there is no process 5", "write a number from 0 to 4");
@@ -574,7 +580,7 @@ fn every_piece_has_a_process() {
         "window: 3",
         "window: 0",
         8,
-        "window is 0, which is out of range",
+        "`window` is 0, which is out of range",
         "write a number from 1 to 1024",
     );
     rejects_planned(

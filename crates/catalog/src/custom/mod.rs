@@ -166,11 +166,11 @@ fn schema<T: Parameters>(generator: &mut SchemaGenerator) -> Schema {
 fn complete<T: Parameters>(parameters: &Map<String, Value>) -> Result<Map<String, Value>, InvalidParameter> {
     match serde_json::to_value(parsed::<T>(parameters)?) {
         Ok(Value::Object(all)) => Ok(all),
-        Ok(_) | Err(_) => Err(unsuitable("its parameters do not serialise to an object".to_owned())),
+        Ok(_) | Err(_) => Err(unsuitable("the parameters do not serialise to an object".to_owned())),
     }
 }
 
-/// Parses parameters. An error names the invalid one.
+/// Parses parameters. An error names the invalid parameter, unless a parameter is missing.
 fn parsed<T: Parameters>(parameters: &Map<String, Value>) -> Result<T, InvalidParameter> {
     let last = RefCell::new(None);
     let entries = parameters.iter().map(|(name, value)| {

@@ -1,4 +1,4 @@
-//! The times, the causes and the consequences of injected faults, which follow from the plan.
+//! Checks the times, causes and consequences of injected faults against the plan.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use faultline_core::{EndedBy, Fact, Fault, PlannedFault, ProcessId, Span, Storag
 
 use faultline_history::{Contradiction, History};
 
-/// The difference that is tolerated on real processes between the time of a fault and the time at which the supervisor
-/// stated it: the clock is read again for each fact.
+/// How much earlier than planned the fact about a fault may be on real processes, where the supervisor reads its clock
+/// again for each fact.
 const EARLY: Span = Span::from_secs(1);
 
 /// Requires that each injected fault was due: at its planned time, or after as many of the facts that it waits for as
@@ -54,8 +54,8 @@ fn count(history: &History<'_>, planned: &PlannedFault, upto: Time) -> u64 {
     streams.map(|((process, _), facts)| count((*process, facts))).sum()
 }
 
-/// Requires that a process that a fault ended lost its storage if and only if the plan, or the kind of storage, states
-/// so. In virtual time, the process failed exactly when the fault was injected.
+/// Requires that each process that a fault ended lost its storage if and only if the plan says so or the storage is
+/// volatile. In virtual time, the process must have failed exactly when the fault was injected.
 pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
     for (at, fact) in history.trace.supervisor() {
         let Fact::Failed { process, life, storage, by: EndedBy::Fault(no) } = *fact else { continue };
@@ -76,7 +76,7 @@ pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
     }
 }
 
-/// Requires that only a user of real processes changed a federation, that each changed link was changed by a user, and
+/// Requires that no user changed a federation in virtual time, that each link that changed was changed by a user, and
 /// that each cluster joined and left at most once.
 pub(super) fn changes(history: &History<'_>, found: &mut Vec<Contradiction>) {
     let (context, supervision) = (history.context, &history.supervision);
@@ -110,7 +110,7 @@ mod tests {
     use faultline_core::{ClusterId, FactKind, FaultNo, Life};
     use faultline_trace::manifest::{EffectEntry, LinkEntry};
 
-    /// p0 is killed a second after the start, at its second fact `begun`.
+    /// p0 reports two facts `begun`, and is killed a second after the start.
     fn run(trigger: Trigger) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.common_clock = true;

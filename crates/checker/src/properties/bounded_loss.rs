@@ -146,7 +146,7 @@ fn waited(
             _ => {}
         }
     }
-    // A coordinator that neither requested a checkpoint nor paused has rolled back immediately, or failed.
+    // A coordinator that neither requested a checkpoint nor started a recovery has rolled back immediately, or failed.
     let last_fact = || {
         let last = (state.fact as usize).checked_sub(1)?;
         history.trace.streams[&(process, life)].get(last).map(|(time, _)| *time)
@@ -189,8 +189,8 @@ mod tests {
     use faultline_core::ProcessId;
     use faultline_trace::manifest::Bounds;
 
-    /// A failure, `after` this time since the last checkpoint, of a cluster that takes a checkpoint every second and
-    /// detects failures within 100 ms.
+    /// A cluster fails `after` this time since its last checkpoint. It should take a checkpoint every second, and its
+    /// failures should be detected within 100 ms.
     fn run(after: Span) -> Run {
         let mut run = Run::new(&[&[0, 1]]);
         run.context.common_clock = true;

@@ -1,6 +1,6 @@
-//! Economy: a protocol takes unforced checkpoints no more often than the federation asks. The delay that the federation
-//! states begins when a checkpoint is committed. This property compares the delay with the time that the coordinator
-//! waited before it requested the next checkpoint, by its own clock, within one life and without a rollback in between.
+//! Economy: a protocol takes unforced checkpoints no more often than the federation requests. The requested delay
+//! begins when a checkpoint is committed. This property compares the delay with the time that the coordinator waited
+//! before it requested the next checkpoint, by its own clock, within one life and without a rollback in between.
 //!
 //! The delay after a rollback is not judged: the state is installed, and the rollback reported, some time after the
 //! delay begins. Once a coordinator has finished, its checkpoints are not judged either: a cluster that leaves takes
@@ -85,7 +85,8 @@ mod tests {
     use crate::testing::{Run, check_alone, collecting, finds, position};
     use faultline_core::{Attempt, Digest};
 
-    /// A cluster that should take a checkpoint every second. It requests further checkpoints after these delays.
+    /// A cluster that should wait `every` between checkpoints. It requests further ones after these delays, in
+    /// milliseconds.
     fn run(every: Option<Span>, delays: &[u64]) -> Run {
         let mut run = collecting(&[&[0]]);
         run.context.bounds.as_mut().unwrap().checkpoint_every = vec![every];

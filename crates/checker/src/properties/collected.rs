@@ -24,7 +24,7 @@ impl Collected {
         all
     }
 
-    /// Iterates over the claims: the position of each, the number of messages that it removed, and the total number
+    /// Iterates over the claims: the point of each, the number of messages that it removed, and the total number
     /// removed in the state that follows.
     pub(super) fn claims(&self) -> impl Iterator<Item = (Point, u32, u64)> + '_ {
         self.claims.iter().copied()

@@ -1,4 +1,4 @@
-//! The run completed.
+//! The run completed. If the supervisor reports this, every rank must be alive, and its last state must have a result.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, FactNo, ImageName, Life, PhaseClaim, ProcessId};

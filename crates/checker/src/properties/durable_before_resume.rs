@@ -5,8 +5,8 @@
 //!
 //! Under the same promise, a process that starts from its initial state acts only once it has committed a checkpoint.
 //!
-//! A copy that was lost before the recovery started must be created again. The loss of a copy while the group recovers
-//! may be detected too late. The start of the recovery, as the members claim it, separates the two cases, but only if
+//! A copy that was lost before the recovery started must be created again. A loss while the group recovers may be
+//! detected too late for that. The start of the recovery, as the members claim it, separates the two cases, but only if
 //! all processes read the same clock; otherwise a copy counts if it ever existed.
 
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ struct Recovery<'a> {
     history: &'a History<'a>,
     /// The first restore.
     first: &'a RestoredBy,
-    /// The time at which the recovery started. Losses before this time were known by then.
+    /// The earliest time at which a member started to recover. A copy that was lost before does not count.
     began: Time,
 }
 

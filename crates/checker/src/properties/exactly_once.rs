@@ -1,5 +1,5 @@
-//! Exactly once: no state of a process, final or undone, contains two deliveries of one message; no two
-//! messages share an identity; and the final deliveries have one message at each position of their channel.
+//! Exactly once: no state of a process, final or undone, contains two deliveries of one message; no two messages share
+//! an identity; and the deliveries in the final states include at most one message for each position of a channel.
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;

@@ -1,6 +1,6 @@
-//! Only thefts and recoveries force checkpoints: in each life, at most one for each task that the process lent, one for
-//! each stolen task that it completed, one for the end of the program, and those of its recovery. This property is
-//! judged for protocols that promise it.
+//! Only thefts, recoveries and the end of the program force checkpoints: in each life, at most one for each task that
+//! the process lent, one for each stolen task that it completed, one for the end of the program, and those of its
+//! recovery. This property is judged for protocols that promise it.
 
 use std::collections::BTreeSet;
 

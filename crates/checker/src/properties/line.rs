@@ -12,7 +12,7 @@ use faultline_history::{Checkpoint, CheckpointName, Claimed, Group, GroupId, His
 /// How long a collection may take, in addition to the delay of the links.
 const LEAST: Span = Span::from_secs(1);
 
-/// By group: the line that contains the group's surviving checkpoints, and the checkpoint on the recovery line.
+/// By group: the part of its history that no rollback has undone, and its checkpoint on the recovery line.
 pub(super) struct RecoveryLine(Vec<OfGroup>);
 
 struct OfGroup {

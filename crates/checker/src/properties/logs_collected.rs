@@ -3,7 +3,7 @@
 //! the run, a process has removed at least as many messages as were delivered before a checkpoint that every recovery
 //! restores or keeps. `log_kept` is the converse.
 //!
-//! Messages that a re-execution sent again are left out, because it need not log them.
+//! Messages that a re-execution sent again are left out, because the re-execution need not log them.
 //!
 //! The counts of removed messages are the process's claims: no fact shows its log. A message that need not be
 //! logged, because a checkpoint of its receiver contains it, counts as removed. This property is judged in virtual
@@ -23,7 +23,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::LogsCollected);
     let Some(since) = due_since(history) else { return finding };
     let collects = last_collections(history);
-    // If a process last collected before the end of the run, messages become due correspondingly earlier.
+    // A process removes nothing after its last collection. The instant is therefore moved back by the time from the
+    // earliest last collection of any process to the end of the run.
     let Some(earliest) = collects.values().map(|(_, time)| *time).min() else { return finding };
     let window = history.context.end.since(since);
     let Some(since) = earliest.0.checked_sub(window.0).map(|it| Time(it).min(since)) else { return finding };

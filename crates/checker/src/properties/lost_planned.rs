@@ -5,8 +5,9 @@
 //! checkpoint depends on the storage and the network, and is taken from the run.
 //!
 //! No fact states when an acknowledgement reaches the coordinator, so the bound adds the longest time that a message to
-//! it may take. This property is judged in virtual time only, because times of different processes are compared, and
-//! only if that time is bounded. Time during which a failure was unknown or a recovery was in progress does not count.
+//! the coordinator may take. This property is judged only if that time is bounded, and only in virtual time, because
+//! times of different processes are compared. Time during which a failure was unknown or a recovery was in progress
+//! does not count.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,7 @@ pub(super) fn check(
     let context = history.context;
     let tau = bounds.checkpoint_every.iter().flatten().min().copied();
     let (Some(tau), Some(delivered_within)) = (tau, bounds.delivered_within) else { return finding };
-    // A coordinator that is halted for a fault to be injected requests no checkpoint.
+    // A coordinator that is halted so that a fault can be injected requests no checkpoint.
     let halts = [FactKind::CheckpointRequested, FactKind::CheckpointMessage, FactKind::Released];
     if !context.common_clock || halts.iter().any(|it| context.halting.contains(it)) {
         return finding;
@@ -99,8 +100,8 @@ fn acknowledged(
     (by.len() == partitions).then(|| by.into_values().max()).flatten()
 }
 
-/// Returns whether a cluster was leaving or joining at some time from `since` to `until`: its partitions move by a
-/// recovery, and no fact states when this recovery begins.
+/// Returns whether a cluster was leaving or joining at some time from `since` to `until`: a recovery moves its
+/// partitions, and no fact states when this recovery begins.
 fn is_moving(history: &History<'_>, planned: &Planned, since: Time, until: Time) -> bool {
     let supervision = &history.supervision;
     let has_left = |leaving| supervision.left.iter().any(|&(at, cluster)| cluster == leaving && at <= since);

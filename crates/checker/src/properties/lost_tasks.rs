@@ -1,10 +1,10 @@
-//! Lost work is bounded in programs of tasks, too (L4): a failure loses at most the tasks that were running and the
-//! work since the last checkpoint, which is no older than tau plus the duration of the write after it.
+//! Lost work is bounded in programs of tasks, too: a failure loses at most the tasks that were running and the work
+//! since the last checkpoint, which is no older than `tau` plus the duration of the next write.
 //!
-//! The protocol controls two parts of this bound: when a process takes its next checkpoint (tau after the last one or,
-//! if its write took longer than tau, tau after the write completed), and which checkpoint it restores (the newest one
-//! that survives at the process or at a holder). The same applies to the successor of a process that never returns,
-//! which absorbs that checkpoint. The duration of a write depends on the storage and the network.
+//! The protocol controls two parts of this bound: when a process takes its next checkpoint (`tau` after the last one
+//! or, if its write took longer than `tau`, `tau` after the write completed), and which checkpoint it restores (the
+//! newest one that survives at the process or at a holder). The same applies to the successor of a process that never
+//! returns, which absorbs that checkpoint. The duration of a write depends on the storage and the network.
 
 use std::collections::BTreeSet;
 
@@ -106,7 +106,7 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
             Fact::Claim(claim) => match **claim {
                 Claim::Committed { .. } => {
                     is_writing = false;
-                    // If the write took longer than tau, the time to the next checkpoint counts from the end of the
+                    // If the write took longer than `tau`, the time to the next checkpoint counts from the end of the
                     // write.
                     since = since.map(|it| if at.since(it) > limit { *at } else { it });
                 }

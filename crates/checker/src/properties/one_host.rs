@@ -1,7 +1,7 @@
 //! A partition runs on one process at a time (CCK). It moves in only two cases: away from a process that has failed
 //! permanently or whose cluster is about to leave, and to the process of the same name once the cluster of that process
-//! has joined. A process that still runs when a partition moves away must stop running the partition before it leaves,
-//! and before the program ends.
+//! has joined. A process that still runs when a partition moves away must stop running the partition before the process
+//! leaves, and before the program ends.
 //!
 //! The new host reports that it has restored the partition; the old one reports that it has ceded it. A process that
 //! fails need not cede anything: its next life runs only the partitions that it is told to run.

@@ -1,6 +1,6 @@
 //! The final states of the processes as sequences of sends and consumptions, and an order in which every message is
 //! sent before it is consumed. Such an order exists unless some action depends on a later one. The phases of messages
-//! follow from it.
+//! follow from this order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -45,9 +45,9 @@ fn is_sent(history: &History<'_>, id: MessageId) -> bool {
     history.messages.find(id).and_then(|message| history.send_survives(message)) == Some(true)
 }
 
-/// Advances every process as far as possible, and passes each action to `visit`, in an order in which
-/// every message is sent before it is consumed. If some processes still have actions when none can advance, returns a
-/// message for which one of them waits, and the fact of its consumption.
+/// Advances every process as far as possible, and passes each action to `visit`, in an order in which every message is
+/// sent before it is consumed. If actions are left when no process can advance, returns a message for which a process
+/// waits, and the fact of its consumption.
 pub(super) fn replay(
     final_actions: &[Vec<(ProcessAction, Source)>],
     mut visit: impl FnMut(ProcessId, ProcessAction),

@@ -1,5 +1,5 @@
-//! Finds the states that can no longer belong to a consistent line, because they contain a message that was undone.
-//! There are no such states if re-execution repeats messages.
+//! Finds the states that can no longer belong to a consistent line, because they contain the delivery of a message
+//! whose send was undone. There are no such states if re-execution repeats messages.
 
 use faultline_history::{History, Message, Point};
 
@@ -7,7 +7,7 @@ use faultline_history::{History, Message, Point};
 pub(super) struct OrphanDeliveries {
     /// The first such delivery in each segment.
     first: Vec<Option<u32>>,
-    /// Whether each segment continues a state that contains such a delivery.
+    /// Whether each segment continues a state that contains such a delivery, or an unknown state.
     inherited: Vec<bool>,
 }
 

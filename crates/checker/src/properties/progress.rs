@@ -1,7 +1,7 @@
 //! After the last fault, the federation settles and resumes: recoveries and checkpoints in progress end, no group rolls
 //! back again, and the application continues until it has finished.
 //!
-//! This property is judged if all processes read the same clock, for runs that their deadline ended; a run that
+//! This property is judged if all processes read the same clock, for runs that exceeded their deadline; a run that
 //! completed has made progress. The limit follows from the federation: ten seconds plus a hundred times the delay of
 //! its slowest link. A program of tasks counts as stalled only if, in addition, its longest task would have ended. An
 //! application that had longer pauses before counts as stalled only after ten times its longest pause. Single groups
@@ -57,7 +57,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding.promised(context)
 }
 
-/// The last recovery and the last checkpoint that a process has started but, according to its facts, not ended.
+/// When a process started its last recovery and its last checkpoint; `None` if its facts show that they ended.
 #[derive(Default)]
 struct Rounds {
     recovery: Option<Time>,
@@ -167,7 +167,7 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
-    /// A run of two clusters that its deadline ended after a minute, and in which p0 failed at the start.
+    /// A run of two clusters that exceeded its deadline after a minute, and in which p0 failed at the start.
     fn run() -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.common_clock = true;

@@ -1,6 +1,7 @@
-//! Recovery terminates: one failure makes a cluster roll back at most as often as it had checkpoints to roll back to.
+//! Recovery terminates: one failure makes a cluster roll back at most once for each checkpoint that it could restore,
+//! and a few times for each cluster of the federation.
 //!
-//! The rollbacks that belong to one failure are self-reported: each cluster names the rollback that made its own
+//! The attribution of rollbacks to a failure is self-reported: each cluster names the rollback that made its own
 //! necessary. A cluster that resumes before all others have rolled back may have to follow them again, which can repeat
 //! a few times. This property requires that the repetition ends. Under protocols that do not promise progress, endless
 //! repetition is only reported as a remark.

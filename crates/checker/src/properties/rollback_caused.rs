@@ -154,8 +154,8 @@ fn after(restored: &RestoredBy) -> Option<Point> {
     Some(Point { segment: SegmentNo(restored.at.segment.0 + 1), fact: 0 })
 }
 
-/// Returns the state of a member that did not take part in the rollback: the last one before it restored in a later
-/// rollback, if it did.
+/// Returns the last state of a member that did not take part in the rollback: before its next restore or, if there is
+/// none, at the end of the run.
 fn state_until_next(history: &History<'_>, (number, incarnation): RollbackOf, place: usize) -> Option<Point> {
     let group = &history.groups[number];
     let later = group.rollbacks.range((Excluded(incarnation), Unbounded));
@@ -167,7 +167,7 @@ fn state_until_next(history: &History<'_>, (number, incarnation): RollbackOf, pl
     Some(Point { segment: last, fact: history.segment(last).end })
 }
 
-/// Returns the state that such a member would have restored.
+/// Returns the state that a member would have restored if it had taken part in the rollback.
 fn part_of_target(
     history: &History<'_>,
     number: GroupId,

@@ -78,7 +78,7 @@ fn receiver_had(history: &History<'_>, id: MessageId, segment: SegmentNo) -> boo
 /// Counts, by receiver, the events that may have lost messages to it.
 fn losses(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
     let is_contained = history.context.promises.include(Promise::Containment);
-    // The recoveries that each process began after its last restore. It may have announced the rollback already.
+    // The recoveries that each process began after its last restore. It may already have announced their rollbacks.
     let mut unfinished: BTreeMap<ProcessId, usize> = BTreeMap::new();
     for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::RecoveryStarted { .. })) {
         let process = history.process_of(claimed.at);

@@ -1,9 +1,9 @@
-//! Progress of each group: a group that stalls while others continue.
+//! Progress of each group: finds groups that stall while others continue.
 //!
 //! A group may be idle because its program waits for another group or has finished, so being idle alone proves nothing.
-//! Two observations prove that a group has stalled. A message that its sender has sent is not delivered, although
-//! nothing has happened for long that could delay it. Or a process has restored a state in which its application acts
-//! without waiting for a message, as it did after this state before the rollback, but now does nothing.
+//! Two observations prove that a group has stalled. A message has been sent but not delivered, although nothing has
+//! happened for a long time that could delay it. Or a process has restored a state after which its application acted
+//! without waiting for a message before the rollback, but now does nothing.
 //!
 //! Both are judged against the longest delays that the run itself explains: the slowest delivery of a message, the work
 //! that a rollback has to repeat, and the time that the data on the links takes.
@@ -66,7 +66,7 @@ fn time_of_cut(history: &History<'_>, cut: Option<Point>) -> Time {
     }
 }
 
-/// Returns how long a process had executed what it repeats after a restore.
+/// Returns the time from a restored state to its restore, an upper bound on the work that the process repeats.
 fn redone(history: &History<'_>, restored: &RestoredBy) -> Span {
     let after = SegmentNo(restored.at.segment.0 + 1);
     let cut = history.segments.get(after.0 as usize).and_then(|it| it.parent);
@@ -149,8 +149,8 @@ mod tests {
     use faultline_core::{ClusterId, FactNo, MessageId};
     use faultline_trace::manifest::LinkEntry;
 
-    /// A run of three clusters that its deadline ended after two minutes. p0 failed at the start and restored its state.
-    /// Before that, p1 had sent a message to p0, and p0 may have computed something first.
+    /// A run of three clusters that exceeded its deadline after two minutes. p0 failed at the start and restored its
+    /// state. Before that, p1 had sent a message to p0, and p0 may have computed something first.
     fn run(computes: bool, is_sent: bool) -> (Run, Option<MessageId>) {
         let mut run = Run::new(&[&[0], &[1], &[2]]);
         run.context.common_clock = true;

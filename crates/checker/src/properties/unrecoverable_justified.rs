@@ -1,9 +1,9 @@
 //! A cluster may be declared unrecoverable only if all copies of a part are lost: at its owner and at every holder. The
 //! federation specifies the number of holders. A process that reported that a copy was durable, and has lost nothing
-//! since, still has it, unless a rollback undid the checkpoint, a newer checkpoint replaced it, or another of its parts
-//! is lost. A cluster can be restored if its newest committed checkpoint has all of its parts and need not be passed
-//! over. There is one exception: after a collection, if a newer committed checkpoint is lost, the older one may have
-//! been collected, and must not be restored.
+//! since, still has the copy, unless a rollback undid the checkpoint, a newer checkpoint replaced it, or another part
+//! of the checkpoint is lost. A cluster can be restored if its newest committed checkpoint has all of its parts and
+//! need not be passed over. There is one exception: after a collection, if a newer committed checkpoint is lost, the
+//! older one may have been collected, and must not be restored.
 //!
 //! A protocol that survives a limited number of failures at a time ([`FaultModel::Volatile`]) may also declare a
 //! cluster unrecoverable if more processes than that have failed. The checker does not judge whether the first of them
@@ -36,7 +36,7 @@ struct UnrecoverableClaim<'a> {
     history: &'a History<'a>,
     orphans: &'a OrphanDeliveries,
     claimed: &'a Claimed<'a>,
-    /// The supervisor's fact before which the claim was made.
+    /// The index of the supervisor's fact that ended the life that made the claim.
     before: usize,
 }
 

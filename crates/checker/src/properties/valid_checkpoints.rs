@@ -1,8 +1,8 @@
 //! A checkpoint of partitions is valid only once every partition has saved its part (CCK long paper): it is declared
 //! valid, or restored, only after all parts are durable.
 //!
-//! The newest valid checkpoint is kept (K3): a process removes its copy of a part of a valid checkpoint only once all
-//! parts of a newer checkpoint are durable. Once a later recovery has restored an older checkpoint, the newer one is no
+//! The newest valid checkpoint is kept: a process removes its copy of a part of a valid checkpoint only once all parts
+//! of a newer checkpoint are durable. Once a later recovery has restored an older checkpoint, the newer one is no
 //! longer needed.
 //!
 //! A process reports its actions before others can observe them, so the reports on which validity depends are in the

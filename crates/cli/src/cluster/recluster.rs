@@ -8,6 +8,7 @@ use faultline_clustering::{
 };
 use faultline_experiments::measures::Spread;
 use faultline_experiments::reproduce::chart::{Chart, Series};
+use faultline_report::explain::count;
 use serde::Serialize;
 
 use super::{fragment, members, write};
@@ -79,7 +80,12 @@ fn sequences(found: &Reclustering) -> [(&'static str, &DivisionSequence); 3] {
 fn text(object: &Object<'_>, fragment: &str) -> String {
     let Object { processes, bytes, change_cost_percent, found, clusters } = object;
     let intervals = &found.best.intervals;
-    let mut text = format!("{processes} processes, {} intervals, {bytes} bytes; ", intervals.len());
+    let mut text = format!(
+        "{}, {}, {}; ",
+        count(*processes as u64, "process"),
+        count(intervals.len() as u64, "interval"),
+        count(*bytes, "byte")
+    );
     let mut line = |arguments: std::fmt::Arguments<'_>| {
         text.write_fmt(arguments).expect("writing to a string never fails")
     };
@@ -136,7 +142,7 @@ fn chart(found: &Reclustering) -> Chart {
     Chart {
         title: "processes rolled back plus bytes logged, by interval".to_owned(),
         x: "interval".to_owned(),
-        y: "rolled back and logged, % each".to_owned(),
+        y: "rolled back plus logged, sum of both percentages".to_owned(),
         series: sequences(found).into_iter().map(sequence).collect(),
         stated: Vec::new(),
     }

@@ -1,5 +1,5 @@
-//! `faultline errata`: writes one page about the rules of a protocol that fail, each with the shortest
-//! counterexample that the search finds.
+//! `faultline errata`: writes one page about the incorrect and missing rules of a published protocol, each with the
+//! shortest counterexample that the search finds.
 //!
 //! The printed rule and its correction come from the protocol's document; the rest of the page comes from
 //! runs.
@@ -24,7 +24,7 @@ use crate::command_error::{CommandError, Exit};
 use crate::journal::{Head, RUNS, ResultJournal};
 use crate::{files, interrupt, output};
 
-/// The effort to shrink a counterexample. It is large, because the page is read more often than it is written.
+/// The effort spent on shrinking a counterexample. It is high, because the page is read more often than it is written.
 const STEPS: Steps = Steps { seeds: 24, trials: 20_000, last: 2_000 };
 
 /// A published protocol with errata.
@@ -32,12 +32,12 @@ struct Paper {
     /// The protocol's name in federation files, which is also the name of its tests.
     protocol: &'static str,
     title: &'static str,
-    /// The document with the printed rules, their effects, the corrected rules, and the switches that restore the
-    /// printed ones.
+    /// The document with the printed rules, their effects, the corrected rules, and the switches that break the
+    /// corrected ones.
     document: &'static str,
     /// Files with schedules constructed by hand, for defects that random schedules rarely reach.
     directed: &'static [&'static str],
-    /// The crate and the test executable that contain them.
+    /// The crate and the test executable that contain these schedules.
     executable: (&'static str, &'static str),
     authors: &'static str,
     publication: &'static str,
@@ -120,7 +120,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     output::directory(&arguments.out)?;
     let interrupted = interrupt::flag();
     let head = Head::of(Searched { protocol: paper.protocol.to_owned(), runs: arguments.runs });
-    let (journal, known) = ResultJournal::open(&arguments.out.join(RUNS), "page", &head, arguments.resume)?;
+    let (journal, known) = ResultJournal::open(&arguments.out.join(RUNS), "search", &head, arguments.resume)?;
     let defects = entries.iter().map(|it| it.defects.len()).sum();
     let mut page = Page { arguments, interrupted: &interrupted, journal, known, defects, reached: 0 };
     let (mut body, mut incomplete, mut detections) = (Vec::new(), 0, Vec::new());
@@ -145,7 +145,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     output::print(&format!("{}\n", file.display()))?;
     if incomplete > 0 {
         anstream::eprintln!(
-            "interrupted: {incomplete} of {} entries are incomplete; to continue, run the same command with `--resume`",
+            "interrupted with {incomplete} of {} entries incomplete; to continue, run the same command with `--resume`",
             entries.len()
         );
         return Ok(Exit::Unknown);
@@ -162,18 +162,17 @@ struct Searched {
     runs: u64,
 }
 
-/// A rule that fails, from the protocol's document.
+/// A rule that the paper states incorrectly or lacks, as described in the protocol's document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ErrataEntry {
     /// The rule as printed; `None` if the paper does not mention it.
     printed: Option<String>,
-    /// The effect of the printed rule.
+    /// The effect of the printed rule, or of the lack of a rule.
     effect: String,
-    /// The corrected rule.
     corrected: String,
-    /// The defects that restore the printed rule.
+    /// The defects that break the corrected rule.
     defects: Vec<Defect>,
-    /// Names of tests that demonstrate the effect of a rule without a switch.
+    /// Names of tests that demonstrate the effect if there is no such defect.
     tests: Vec<String>,
 }
 
@@ -250,7 +249,7 @@ impl Counterexample {
     }
 }
 
-/// What the journal contains about a defect. The last entry of a defect counts.
+/// What the journal contains about a defect. Only the last entry about a defect counts.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Known {
@@ -345,7 +344,7 @@ fn front(arguments: &ErrataArguments, paper: &Paper, entries: &[ErrataEntry], se
         h1 { (paper.title) ": errata" }
         p {
             (paper.title) " is the protocol of " (paper.authors) ", " em { (paper.publication) } ". " (paper.about) " "
-            "Of the " (entries.len()) " entries below, " (switched) " have a switch that restores the printed rule, and are demonstrated by a run."
+            "Of the " (entries.len()) " entries below, " (switched) " have a switch that breaks the corrected rule."
         }
         p {
             "Each counterexample was found by running " (arguments.runs) " random federations with random faults in virtual time, and then shrunk. "
@@ -368,10 +367,10 @@ fn section(paper: &Paper, number: usize, entry: &ErrataEntry, shown: &[Counterex
             tr { th { "Corrected" } td { (prose(&entry.corrected)) } }
         }
         @if shown.is_empty() && entry.tests.is_empty() {
-            p { "No switch restores the printed rule." }
+            p { "No switch breaks the corrected rule." }
         }
         @for name in &entry.tests {
-            p { "No switch restores the printed rule. A test shows what happens:" }
+            p { "No switch breaks the corrected rule. A test shows what happens without this rule:" }
             (listing(paper, directed_tests(paper).find(|it| test_name(it) == name)))
         }
         @for it in shown { (example(paper, it)) }
@@ -422,7 +421,7 @@ fn directed_tests(paper: &Paper) -> impl Iterator<Item = &'static str> {
     paper.directed.iter().copied().flat_map(of_file)
 }
 
-/// A test, and how to run it.
+/// Renders a test, and the command that runs it.
 fn listing(paper: &Paper, test: Option<&str>) -> Markup {
     let (package, executable) = paper.executable;
     html! {
@@ -499,8 +498,8 @@ mod tests {
         assert_eq!(missing, []);
     }
 
-    /// The documents describe these differences below their tables, because they cost messages or checkpoints, and
-    /// break nothing.
+    /// The documents describe these differences below their tables, because the differences only cost messages or
+    /// checkpoints, and break nothing.
     #[test]
     fn a_difference_that_breaks_nothing_is_not_an_entry() {
         for (protocol, difference) in [("cck", "N(N + 3)"), ("tic", "`cp0: each`"), ("sel", "`cp0: each`")] {
@@ -515,7 +514,7 @@ mod tests {
         }
     }
 
-    /// Reads the list of these defects in the tests of `faultline-fuzz`.
+    /// Reads these defects from the list `DIRECTED` in the tests of `faultline-fuzz`.
     #[test]
     fn every_defect_that_no_search_finds_has_a_directed_schedule() {
         let searches = include_str!("../../../fuzz/tests/searches/defects.rs");

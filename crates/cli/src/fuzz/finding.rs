@@ -25,7 +25,7 @@ use crate::output;
 pub(crate) struct Finding {
     /// The seed with which it was found.
     pub(crate) seed: u64,
-    /// The violated property; `None` if two runs of one seed differed.
+    /// The violated property; `None` if two runs with the same seed differed.
     pub(crate) property: Option<Property>,
     /// The violations, as sentences.
     pub(crate) texts: Vec<String>,
@@ -94,7 +94,7 @@ pub(crate) fn shrink(
     })
 }
 
-/// Returns the violations of one property, as sentences that name tasks like the transcript.
+/// Returns the violations of one property, as sentences that name tasks as the transcript does.
 pub(crate) fn violations(trial: &Trial, property: Property) -> Vec<String> {
     let RenderedTrial { names, history, .. } = RenderedTrial::new(trial);
     let mut context = Context::from_manifest(&trial.manifest);
@@ -104,7 +104,7 @@ pub(crate) fn violations(trial: &Trial, property: Property) -> Vec<String> {
     trial.judgement.of(property).violations.iter().map(sentence).collect()
 }
 
-/// Renders a trial as text and as a picture.
+/// A trial that can be rendered as text and as a picture.
 pub(crate) struct RenderedTrial<'a> {
     trial: &'a Trial,
     names: DisplayNames,
@@ -131,7 +131,7 @@ impl<'a> RenderedTrial<'a> {
 /// Writes the record of a trial, with its page and picture. Returns the picture's path.
 pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, CommandError> {
     let unwritable = |error: BundleError| {
-        CommandError::path("record in", dir, error, "specify a writable directory with `--out`")
+        CommandError::path("record a run in", dir, error, "specify a writable directory with `--out`")
     };
     let bundle = Bundle::create(dir).map_err(unwritable)?;
     let manifest = Manifest { federation: trial.scenario.to_yaml(), ..trial.manifest.clone() };
@@ -165,7 +165,7 @@ pub(super) fn remove(bundle: &Path) -> Result<(), CommandError> {
     }
 }
 
-/// Returns a new directory, unless the user named one.
+/// Returns the directory that the user named, or a new one.
 fn place(arguments: &FuzzArguments, seed: u64) -> PathBuf {
     if let Some(out) = &arguments.out {
         return out.clone();

@@ -80,7 +80,7 @@ pub(crate) fn available(command: &str) -> Result<(), CommandError> {
     }
     Err(CommandError::input(miette!(
         help = format!("use a development build: cargo run -- {command}"),
-        "release builds contain no known defects"
+        "known defects are available only in development builds"
     )))
 }
 
@@ -99,14 +99,14 @@ fn print_seed_on_panic(defect: Option<Defect>) {
                 let defect = *SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
                 if defect.is_none() && is_directed(seed) {
                     eprintln!(
-                        "panicked at seed {seed}, whose schedule may depend on the seeds before it; to reproduce: \
-                         repeat the search"
+                        "panicked at seed {seed}, whose schedule may depend on the seeds before it; to reproduce \
+                         the panic, repeat the search"
                     );
                     return;
                 }
                 let defect = defect.map(|it| format!(" --defect {it}")).unwrap_or_default();
                 eprintln!(
-                    "panicked at seed {seed}; to reproduce: faultline fuzz --seed {seed} --runs 1{defect}"
+                    "panicked at seed {seed}; to reproduce the panic: faultline fuzz --seed {seed} --runs 1{defect}"
                 );
             }
         }));

@@ -15,6 +15,7 @@ use faultline_fuzz::{
     BLOCK, Coverage, MomentCoverage, Observed, ProtocolName, Scenario, directed_scenario, is_directed,
     repeats, run,
 };
+use faultline_report::explain::count;
 use faultline_sim::in_order;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,7 @@ use crate::journal::{Head, replace};
 /// The interval at which the state of a search is saved, in case the program is killed.
 const KEPT_EVERY: Duration = Duration::from_secs(5);
 
-/// A search, before or after its run.
+/// A search, with its results so far.
 pub(super) struct Search<'a> {
     arguments: &'a FuzzArguments,
     defect: Option<Defect>,
@@ -41,12 +42,12 @@ pub(super) struct Search<'a> {
     pub(super) took: Duration,
     /// Whether the state of the search is saved while it runs.
     pub(super) is_kept: bool,
-    /// The title of the progress.
+    /// The title shown with the progress.
     pub(super) title: String,
     /// The coverage before the schedule that ended the search.
     before_last: Option<Coverage>,
-    /// The contents of the memory of the first schedule that reached the memory limit since the search was begun or
-    /// resumed.
+    /// Describes what filled the memory in the first schedule that reached the memory limit since the search was
+    /// started or resumed.
     filled_memory: Option<String>,
 }
 
@@ -89,16 +90,16 @@ impl<'a> Search<'a> {
     /// Returns why fewer schedules have run than requested, if so.
     pub(super) fn ended_early(&self) -> Option<String> {
         let runs = self.coverage.runs();
-        let (is_short, of) = match self.arguments.span {
-            Some(span) => (self.took < Duration::from_nanos(span.0.0), String::new()),
-            None => (runs < self.arguments.runs, format!(" of {}", self.arguments.runs)),
+        let (is_short, schedules) = match self.arguments.span {
+            Some(span) => (self.took < Duration::from_nanos(span.0.0), count(runs, "schedule")),
+            None => (runs < self.arguments.runs, format!("{runs} of {} schedules", self.arguments.runs)),
         };
         is_short.then(|| {
             let why = match self.interrupted.load(Ordering::Relaxed) {
                 true => "interrupted".to_owned(),
                 false => format!("{} is the last seed", u64::MAX),
             };
-            format!("the search ended after {runs}{of} schedules: {why}")
+            format!("the search ended after {schedules}: {why}")
         })
     }
 
@@ -139,7 +140,7 @@ impl<'a> Search<'a> {
     pub(super) fn resume(&mut self) -> Result<(), CommandError> {
         let path = self.kept();
         let wrong = |why: String| {
-            CommandError::path("continue", &path, why, "omit `--resume` to start from the first seed")
+            CommandError::path("continue from", &path, why, "omit `--resume` to start from the first seed")
         };
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => wrong("no interrupted search has these arguments".to_owned()),
@@ -148,7 +149,9 @@ impl<'a> Search<'a> {
         let (head, coverage): (Head<Searched>, Coverage) =
             serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         if head != self.head() {
-            return Err(wrong("it contains another search: the arguments or the version differs".to_owned()));
+            return Err(wrong(
+                "it belongs to another search: the options or the version of Faultline differ".to_owned(),
+            ));
         }
         self.coverage = coverage;
         self.before = self.coverage.runs();

@@ -10,6 +10,7 @@ use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use faultline_checker::Verdict;
 use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, CoverageName, MomentShares, Shares, State, Trial};
+use faultline_report::explain;
 
 use super::Report;
 use super::finding::{Finding, RenderedTrial, violations};
@@ -54,9 +55,13 @@ pub(super) fn shrinking(
             progress.show(|| {
                 let spec = &best.scenario.federation.spec;
                 let nodes: u32 = spec.clusters.iter().map(|it| it.nodes).sum();
-                let (faults, facts) = (spec.faults.len(), best.trace.len());
+                let (faults, facts) = (spec.faults.len() as u64, best.trace.len() as u64);
                 format!(
-                    "{title}shrinking: {nodes} processes, {faults} faults, {facts} facts after {trials} trials"
+                    "{title}shrinking: {}, {} and {} after {}",
+                    explain::count(nodes.into(), "process"),
+                    explain::count(faults, "fault"),
+                    explain::count(facts, "fact"),
+                    explain::count(trials, "trial")
                 )
             });
         }
@@ -73,11 +78,15 @@ pub(super) fn report(report: &Report<'_>, quiet: bool) -> String {
     let verdict = faultline_report::text::verdict(report.verdict).to_uppercase();
     let resumed = match report.runs_before {
         0 => String::new(),
-        before => format!(", {} of them since it was resumed,", runs - before),
+        before => format!(" ({} since the search was resumed)", runs - before),
     };
     let mut text = format!(
-        " {verdict}  {runs} runs from seed {}{resumed} in {:.1} s ({:.0} per second, {} in parallel); {repeated} repeated with equal traces\n",
-        report.first_seed, report.seconds, report.runs_per_second, report.jobs
+        " {verdict}  {} from seed {}{resumed} in {:.1} s ({:.0} per second, {} in parallel); {repeated} repeated with equal traces\n",
+        explain::count(*runs, "run"),
+        report.first_seed,
+        report.seconds,
+        report.runs_per_second,
+        report.jobs
     );
     if let Some(reason) = &report.reason {
         text.push_str(&format!("          {reason}\n"));

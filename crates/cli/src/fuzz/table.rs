@@ -30,7 +30,6 @@ pub(crate) struct Detection {
     pub(crate) property: Option<Property>,
     /// The number of runs with a violation.
     pub(crate) violating: u64,
-    /// The number of runs.
     pub(crate) runs: u64,
     /// The number of runs that reached the memory limit.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -57,7 +56,6 @@ impl Detection {
         (p * 100.0, (centre - width).max(0.0) * 100.0, (centre + width).min(1.0) * 100.0)
     }
 
-    /// Formats the share.
     pub(crate) fn share_text(&self) -> String {
         let (share, from, to) = self.share();
         format!("{share:.2} % ({from:.2} to {to:.2})")

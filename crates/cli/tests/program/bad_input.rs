@@ -68,7 +68,7 @@ fn files_other_than_records_are_left_alone() {
     let arguments = ["run", "small.yaml", "--backend", "simulate", "--out", "mine", "-q"];
     refused(&place, &arguments, &["contains other files", "--out"]);
     let arguments = ["run", "small.yaml", "--backend", "simulate", "--out", "small.yaml", "-q"];
-    refused(&place, &arguments, &["cannot record in small.yaml", "it is not a directory", "--out"]);
+    refused(&place, &arguments, &["cannot record a run in small.yaml", "it is not a directory", "--out"]);
     assert_eq!(std::fs::read_to_string(place.path("mine/federation.yaml")).unwrap(), "mine");
     assert_eq!(std::fs::read_dir(place.path("mine")).unwrap().count(), 1);
 }
@@ -97,7 +97,7 @@ fn a_run_that_does_not_fit_this_machine_is_rejected() {
     let said = ["cannot run 100002 nodes", " needed, ", "--backend simulate", "--nodes 100002"];
     refused(&place, &["run", "huge.yaml", "--out", "record"], &said);
     assert!(!place.path("record").exists());
-    // `doctor` prints the same numbers.
+    // The rejection names every check that fails in `doctor`.
     let doctor = place.faultline(["doctor", "--nodes", "100002"]).assert().code(1);
     let doctor = String::from_utf8_lossy(&doctor.get_output().stdout).into_owned();
     let failed: Vec<_> = doctor.lines().filter_map(|it| it.strip_prefix("FAIL")).map(str::trim).collect();

@@ -48,7 +48,7 @@ fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
         .faultline(arguments)
         .assert()
         .code(3)
-        .stdout(contains("UNKNOWN").and(contains("the search ended after 1 schedules")));
+        .stdout(contains("UNKNOWN").and(contains("the search ended after 1 schedule:")));
     // All requested schedules ran: the last seed is one of them.
     let report = search("18446744073709551610", "6", 0);
     assert_eq!((&report["coverage"]["runs"], &report["reason"]), (&6.into(), &Value::Null), "{report}");

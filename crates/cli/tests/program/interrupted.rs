@@ -10,7 +10,6 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// The number of the interrupt signal.
 const SIGINT: u32 = 2;
 
 /// Starts the command without waiting for it.
@@ -75,11 +74,11 @@ fn a_resumed_comparison_equals_an_uninterrupted_one() {
     assert!(said.contains("runs are missing; to continue, run the same command with `--resume`"), "{said}");
     assert!(text(&cut.stdout).contains("because the comparison was interrupted"), "{}", text(&cut.stdout));
     assert!(place.path("cut/index.html").exists());
-    let refused = contains("already has runs").and(contains("--resume"));
+    let refused = contains("already contains results").and(contains("--resume"));
     place.faultline(arguments("cut")).assert().code(2).stderr(refused);
     place.write("other.yaml", small(""));
     let other = ["compare", "other.yaml", "--out", "cut", "--resume"];
-    place.faultline(other).assert().code(2).stderr(contains("it contains another comparison"));
+    place.faultline(other).assert().code(2).stderr(contains("it belongs to another comparison"));
     let resumed = place.faultline(arguments("cut").into_iter().chain(["--resume"])).assert().code(0);
     let whole = place.faultline(arguments("whole")).assert().code(0);
     let told = |output: &Output| text(&output.stdout).replace("cut/index.html", "whole/index.html");
@@ -213,7 +212,7 @@ fn an_interrupted_page_of_errata_continues_with_the_counterexample_that_it_shrin
     signal(&child, "TERM");
     let cut = child.wait_with_output().unwrap();
     assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
-    assert!(text(&cut.stderr).contains("entries are incomplete; to continue"), "{}", text(&cut.stderr));
+    assert!(text(&cut.stderr).contains("entries incomplete; to continue"), "{}", text(&cut.stderr));
     let before = journal();
     let detection = of(false).unwrap()["detection"].clone();
     let record = format!("page/{}", detection["defect"].as_str().unwrap());

@@ -32,11 +32,11 @@ fn a_run_that_is_ended_at_any_moment_leaves_a_record_and_nothing_else() {
     }
 }
 
-/// Ends a run by a signal, after this time.
+/// Starts a run, sends it a signal after this time, and judges what it leaves behind.
 fn end(name: &str, after: Duration) {
     let place = TestDirectory::new();
     let mut run = begin(&place);
-    // Any state of the run at that moment is permitted.
+    // The run may be in any state at that moment.
     thread::sleep(after);
     signal(&run, name);
     let status = run.wait().unwrap();

@@ -35,7 +35,7 @@ const FAULTS: &str = "  faults:
     - { at: 900ms, crash: { cluster: nancy, node: 0, returns: false } }
 ";
 
-/// Returns the result of a completed run, which all processes that are left have reported.
+/// Returns the result of a completed run. All processes that reported a result must have reported the same one.
 fn digest(summary: &Value) -> String {
     assert_eq!(summary["run"]["outcome"], "completed", "{summary:#}");
     assert_eq!(summary["result"]["equal"], true, "{summary:#}");

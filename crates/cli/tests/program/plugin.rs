@@ -18,7 +18,7 @@ fn alone(place: &TestDirectory) -> Command {
     let program = place.path("faultline");
     if !program.exists() {
         let built = Path::new(env!("CARGO_BIN_EXE_faultline"));
-        // If the directory is on another device, the large program is copied.
+        // Avoid copying the large program unless the directory is on another device.
         fs::hard_link(built, &program).unwrap_or_else(|_| copy(built, &program));
     }
     let mut command = Command::new(program);

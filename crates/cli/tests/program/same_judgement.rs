@@ -84,7 +84,7 @@ fn a_crash_that_waits_for_a_fact_halts_processes_for_every_judge() {
 #[test]
 fn a_run_that_its_deadline_ends_is_settled_for_every_judge_or_for_none() {
     for (deadline, is_settled) in [("8s", false), ("30s", true)] {
-        // No message moves until the deadline.
+        // The process is not restarted, so messages stop long before the deadline.
         let fault = "  faults: [{ at: 500ms, crash: { cluster: lyon, node: 1 } }]\n";
         let text = federation("hc3i", &format!("{fault}  deadline: {deadline}\n"))
             .replace("restartAfter: 50ms", "restartAfter: 1h");

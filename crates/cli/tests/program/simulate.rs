@@ -5,7 +5,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// A partition that isolates one cluster permanently, so the run cannot complete.
+/// A partition that outlasts the deadline, so the run cannot complete.
 const CUT_OFF: &str =
     "  faults: [{ at: 100ms, partition: { from: nancy, to: lyon, for: 1m } }]\n  deadline: 3s\n";
 
@@ -188,7 +188,7 @@ fn samples_and_schema_can_be_printed_and_every_sample_is_valid() {
     let list = String::from_utf8(list).unwrap();
     let names: Vec<_> = list.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     assert!(names.contains(&"quickstart") && names.len() > 4, "{list}");
-    // A directory contains parts of a federation: the three files of the paper's simulator.
+    // The samples in a directory are not federations: they are input files of the HC3I paper's simulator.
     for name in names.into_iter().filter(|name| !name.contains('/')) {
         let text = place.faultline(["samples", name]).assert().code(0).get_output().stdout.clone();
         place.write("sample.yaml", text);

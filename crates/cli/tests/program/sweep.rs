@@ -55,7 +55,7 @@ fn a_grid_is_run_judged_and_reported() {
     let csv = fs::read_to_string(place.path("out/runs.csv")).unwrap();
     let seeds: BTreeSet<&str> = csv.lines().skip(1).map(|it| it.split(',').nth(2).unwrap()).collect();
     assert_eq!((csv.lines().count(), seeds.len()), (1 + 6 * 3, 3), "{csv}");
-    // The file of a setting gives the values of the sweep.
+    // Each setting has a valid federation file, to which the page links.
     let best = sweep["best"]["setting"].as_u64().unwrap();
     let file = format!("out/settings/{best}.yaml");
     place.faultline(["validate", &file]).assert().code(0);
@@ -120,17 +120,17 @@ fn the_number_of_jobs_and_an_interruption_do_not_change_the_result() {
     let whole = sweep("whole", &["--seeds", "3", "--jobs", "2"]).assert().code(0);
     let whole = String::from_utf8(whole.get_output().stdout.clone()).unwrap();
     sweep("cut", &["--seeds", "2", "--jobs", "1"]).assert().code(0);
-    // The program was killed while it wrote a run.
+    // The last line is incomplete, as if the program had been killed while it wrote a run.
     let kept = place.path("cut/runs.jsonl");
     let text = fs::read_to_string(&kept).unwrap();
     fs::write(&kept, &text[..text.len() - 20]).unwrap();
     sweep("cut", &["--seeds", "3"])
         .assert()
         .code(2)
-        .stderr(contains("already has runs").and(contains("--resume")));
+        .stderr(contains("already contains results").and(contains("--resume")));
     let resumed = sweep("cut", &["--seeds", "3", "--resume"]).assert().code(0);
     assert_eq!(String::from_utf8(resumed.get_output().stdout.clone()).unwrap(), whole);
-    let other = contains("it contains another sweep");
+    let other = contains("it belongs to another sweep");
     let run = ["sweep", "small.yaml", "--set", "deadline=40s,41s", "--out", "cut", "--resume"];
     place.faultline(run).assert().code(2).stderr(other);
     // An invalid line before the last one is an error.
@@ -150,7 +150,7 @@ fn invalid_sweeps_are_refused_before_anything_runs() {
     refused("protocol.hydee.replicas=1,2", "the file's protocol is `hc3i`, not `hydee`");
     refused("protocol.hc3i.replica=1,2", "unknown field `replica`");
     refused("protocol.hc3i.replicas=0,7", "replicas");
-    refused("clusters.rome.nodes=1,2", "there is no `rome`; there are `lyon`, `nancy`");
+    refused("clusters.rome.nodes=1,2", "there is no `rome` (available: `lyon`, `nancy`)");
     refused("links.between.latency=1ms..2ms", "1ms..2ms");
     refused("deadline=40s,40s", "`40s` appears twice");
     refused("deadline=40s,50s,40000ms", "`deadline=40s` and `deadline=40000ms` are the same setting");

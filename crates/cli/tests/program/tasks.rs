@@ -104,7 +104,7 @@ fn everything_that_a_lost_cluster_did_is_lost_if_nothing_is_stored() {
     let place = TestDirectory::new();
     let (json, code) = place.run("program.yaml", "simulate", &program("satin: {}", LOST), "run");
     assert_eq!((json["run"]["outcome"].as_str(), code), (Some("completed"), Some(0)), "{json:#}");
-    // Two processes, until they fail after 0.6 s.
+    // The work of two processes until they fail after 0.6 s.
     let lost = json["clusters"][1]["lostWorkSeconds"].as_f64().unwrap();
     assert!((lost - 1.2).abs() < 0.01, "{lost}");
 }
@@ -153,7 +153,7 @@ fn a_program_whose_every_copy_is_lost_is_unrecoverable_and_justified() {
         .faultline(["explain", "run"])
         .assert()
         .stdout(explained.and(contains("Time of the processes of lyon: ")));
-    // No process takes over work of which nothing is left.
+    // If nothing is left of a process's work, no other process can take it over.
     let text = text.replace("storage: lost", "storage: lost, returns: false");
     let (json, _) = place.run("program.yaml", "simulate", &text, "gone");
     let reason = json["reasons"][0].as_str().unwrap();
@@ -180,7 +180,7 @@ fn a_text_with_missing_entries_is_refused() {
     place.write("program.yaml", &text);
     let line = 1 + text.lines().position(|it| it.contains("hole.dat")).expect("the file is named");
     let expected =
-        contains("depth is 7, which is out of range").and(contains(format!("program.yaml:{line}:")));
+        contains("`depth` is 7, which is out of range").and(contains(format!("program.yaml:{line}:")));
     place.faultline(["validate", "program.yaml"]).assert().code(2).stderr(expected);
 }
 

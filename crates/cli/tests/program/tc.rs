@@ -83,7 +83,7 @@ fn doctor_names_a_remedy_for_every_missing_feature() {
     many.stdout(predicates::str::contains("FAIL").and(predicates::str::contains("remedy: ")));
 }
 
-/// Returns whether traffic control is possible here, and reports it if not.
+/// Returns whether traffic control is possible here. If not, prints that the test is skipped.
 fn supports_traffic_control(place: &TestDirectory) -> bool {
     let output = place.faultline(["doctor", "--tc", "--format", "json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -12,7 +12,7 @@ pub(crate) struct Sample {
     pub(crate) graph: CommunicationGraph,
 }
 
-/// Returns all sixty graphs, in the order of the table.
+/// Returns all sixty graphs.
 pub(crate) fn all() -> Vec<Sample> {
     let mut all = Vec::new();
     let mut add = |kind: &str, graph: CommunicationGraph| {

@@ -41,11 +41,11 @@ pub struct Vectors {
 pub enum Cause {
     /// A process of the group failed.
     Failure,
-    /// Another group's rollback undid a message that this one had delivered.
+    /// Another group's rollback undid the send of a message that this group had delivered.
     Alert {
         /// The group that rolled back.
         from: GroupId,
-        /// The checkpoint that the group restored, under the new incarnation.
+        /// The checkpoint that the other group restored, under its new incarnation.
         position: Position,
     },
 }
@@ -57,13 +57,13 @@ pub enum Cause {
 /// last variants contain these types.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Claim {
-    /// The coordinator asks its cluster to take checkpoint `position.sn`.
+    /// The coordinator asks its group to take checkpoint `position.sn`.
     CheckpointRequested {
         /// Position of the requested checkpoint.
         position: Position,
         /// The attempt at that checkpoint.
         attempt: Attempt,
-        /// Whether a message from another cluster, rather than the timer, caused the request.
+        /// Whether a message from another group, or a theft, caused the request instead of the timer.
         forced: bool,
     },
     /// This process applied the commit of a checkpoint.
@@ -72,7 +72,7 @@ pub enum Claim {
         position: Position,
         /// The attempt that succeeded.
         attempt: Attempt,
-        /// Whether a message from another cluster, rather than the timer, triggered the checkpoint.
+        /// Whether a message from another group, or a theft, caused the checkpoint instead of the timer.
         forced: bool,
         /// Time during which this process's application was frozen.
         frozen: Span,
@@ -88,9 +88,10 @@ pub enum Claim {
     },
     /// This process takes part in a recovery round.
     RecoveryStarted {
-        /// Sum of the lives of the cluster's processes.
+        /// Number of the recovery: for most protocols, the sum of the life numbers of the processes that roll back
+        /// together.
         lives: u64,
-        /// Number of the round among rounds with the same sum of lives.
+        /// Number of the round among those with the same `lives`.
         round: u32,
     },
     /// This process resumes from `to`, under incarnation `to.incarnation`.
@@ -108,7 +109,7 @@ pub enum Claim {
     Alerted {
         /// The group that rolled back.
         from: GroupId,
-        /// The checkpoint that the group restored, under the new incarnation.
+        /// The checkpoint that the other group restored, under its new incarnation.
         position: Position,
     },
     /// This process re-sends a logged message.
@@ -125,7 +126,7 @@ pub enum Claim {
     Collected {
         /// Number of the garbage collection.
         round: u32,
-        /// Checkpoints of the cluster with a smaller SN have been removed.
+        /// Checkpoints of the group with a smaller SN have been removed.
         below: Sn,
         /// Number of checkpoints that remain.
         kept: u32,

@@ -149,7 +149,7 @@ impl Graph {
     ///
     /// # Panics
     ///
-    /// Panics if the task is not executing in this part.
+    /// Panics if the part `of` does not exist or does not contain the task.
     pub fn lend_again(&mut self, theft: Theft, of: Theft, task: TaskId) -> bool {
         if self.loans.contains_key(&theft) {
             return false;
@@ -189,12 +189,13 @@ impl Graph {
         self.loans.keys().copied()
     }
 
-    /// Returns all thefts that this process works for. The flag of each indicates whether its result is complete.
+    /// Returns all thefts that this process works for, including the program itself. The flag of each indicates whether
+    /// its result is complete.
     pub fn debts(&self) -> impl Iterator<Item = (Theft, bool)> + '_ {
         self.parts.iter().map(|(theft, part)| (*theft, part.is_done()))
     }
 
-    /// Starts to work for a theft. Returns `false` if the graph already does.
+    /// Starts to work for a theft. Returns `false` if the process already does.
     pub fn take(&mut self, theft: Theft, loan: StolenTask) -> bool {
         if self.parts.contains_key(&theft) {
             return false;
@@ -252,8 +253,8 @@ impl Graph {
     }
 
     /// Absorbs the graph of a permanently failed process. Where both graphs have the same part, or lend a task under
-    /// the same theft, the state of this graph is kept: in that case, the other graph had already been
-    /// absorbed, as the facts show.
+    /// the same theft, the state of this graph is kept: in that case, the other graph has been absorbed before, which
+    /// the facts reveal.
     pub fn absorb(&mut self, of: ProcessId, other: Graph) {
         let Graph { parts, ready, loans, absorbed } = other;
         self.absorbed.insert(of);

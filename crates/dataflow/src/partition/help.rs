@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Executing, Inner, Partition, PartitionMessage, PartitionProtocol};
 use crate::program::{Call, Program, TaskOutcome};
 
-/// Number of tasks that one process is asked to execute at a time: one that it executes, and one in transit.
+/// Maximum number of tasks that one process is asked to execute at a time: one that it executes, and one in transit.
 const ASKED_AT_A_TIME: usize = 2;
 
 /// Identifies a task that another process is asked to execute: the requesting life, and a number within it.

@@ -1,9 +1,9 @@
 //! A process that runs partitions of a planned program, together with its protocol.
 //!
 //! Each rank starts with the partition of the same name, and may start with those of ranks that join later. It takes
-//! over the partitions of ranks that fail permanently or leave. It cedes its own partition before it leaves, and those
-//! of others once they have joined, as its protocol decides. It runs the tasks of its partitions in the order of the
-//! plan, sends the values that other partitions read, and records facts about both.
+//! over the partitions of ranks that fail permanently or leave. It cedes its own partition before it leaves, and the
+//! partitions of other ranks once these ranks have joined, as its protocol decides. It runs the tasks of its partitions
+//! in the order of the plan, sends the values that other partitions read, and records facts about both.
 //!
 //! | module | contents |
 //! | --- | --- |

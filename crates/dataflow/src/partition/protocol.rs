@@ -103,18 +103,18 @@ pub enum PartitionInput<P: PartitionProtocol> {
     },
     /// The membership changed.
     Membership(Arc<Membership>),
-    /// The deadline has passed.
+    /// The protocol's deadline has passed.
     Timeout,
 }
 
 /// Options of re-execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RerunOptions {
-    /// Re-execution starts from values that are still in memory, and not only from the checkpoint (CCK long paper,
-    /// section 3.7.1): the values that a pending task reads and, beyond the paper, those that were sent or received in
-    /// the last steps if [`PartitionProtocol::keeps_recent_values`].
+    /// Whether re-execution starts from values that are still in memory, and not only from the checkpoint (CCK long
+    /// paper, section 3.7.1): the values that a pending task reads and, beyond the paper, those that were sent or
+    /// received in the last steps if [`PartitionProtocol::keeps_recent_values`].
     pub from_memory: bool,
-    /// Other processes execute tasks for which this one has no free core (section 3.6.3).
+    /// Whether other processes execute tasks for which this one has no free core (section 3.6.3).
     pub spread: bool,
 }
 
@@ -135,22 +135,22 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     fn accept(&mut self, delivery: Delivery);
     /// Returns the tasks that the partition has executed.
     fn executed(&self, partition: ProcessId) -> Executed;
-    /// Returns the values that the partition still needs but lacks, although `from`, given the tasks that it has
-    /// executed, has sent them.
+    /// Returns the values that the partition still needs but lacks, although `from` has sent them, since it has
+    /// executed the tasks in `executed`.
     fn lacking(&self, partition: ProcessId, from: ProcessId, executed: &Executed) -> Vec<Value>;
     /// Returns the current state. Executing tasks count as not started.
     fn snapshot(&mut self, partition: ProcessId) -> Snapshot;
     /// Runs the partition from an image's state, or from its initial state. Its previous state here is discarded. The
     /// partition is held until [`PartitionHost::release`]. `epoch` names the recovery.
     fn restore(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Image<P::Head, P::Saved>>);
-    /// Returns whether [`PartitionHost::restore`] rolls the partition back after a failure: it is the process's own, and
-    /// this is not the first life, or the partition runs here. Any other partition has moved to this process.
+    /// Returns whether [`PartitionHost::restore`] rolls the partition back after a failure: the partition is the
+    /// process's own, and it runs here or this is not the first life. Any other partition has moved to this process.
     fn is_restored_after_failure(&self, partition: ProcessId) -> bool;
     /// Stops running a partition, because another process runs it from the recovery `epoch` onwards. Its state here is
     /// discarded.
     fn cede(&mut self, partition: ProcessId, epoch: Incarnation);
-    /// Starts re-execution: values demanded in this recovery are recomputed from this checkpoint, or from the initial
-    /// state. Earlier re-executions are discarded.
+    /// Starts the re-execution of a partition: values demanded in this recovery are recomputed from this checkpoint, or
+    /// from the initial state. Discards an earlier re-execution.
     fn begin_rerun(
         &mut self,
         partition: ProcessId,
@@ -159,9 +159,9 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
         how: RerunOptions,
     );
     /// Sends to the partition `by` the values that `partition` wrote, immediately if they exist and otherwise once they
-    /// have been recomputed. Returns the values of other partitions that this requires and that are missing.
+    /// have been recomputed. Returns the missing values of other partitions that the recomputation requires.
     fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value>;
-    /// Ends all re-executions.
+    /// Ends the re-execution of a partition.
     fn end_rerun(&mut self, partition: ProcessId);
     /// Holds the partition: none of its jobs starts, no outcome is applied, and values are sent only on
     /// [`PartitionHost::demand`].

@@ -56,9 +56,9 @@ impl Rerun {
         }
     }
 
-    /// Handles a demand for a value that was written here. Returns the value if it exists, otherwise the
-    /// missing values of other partitions that its execution requires. Everything between the checkpoint and
-    /// the value is re-executed.
+    /// Handles a demand for a value that was written here. Returns the value if it exists. Otherwise, everything
+    /// between the checkpoint and the value is re-executed; returns the missing values of other partitions that this
+    /// requires.
     pub(super) fn demand(
         &mut self,
         plan: &Plan,

@@ -99,8 +99,8 @@ impl Share {
         !self.values.contains_key(&value) && self.is_read(plan, value)
     }
 
-    /// Returns the values that `from` has sent, according to the tasks that it has executed, and that this partition
-    /// lacks.
+    /// Returns the values that this partition still needs but lacks, although `from` has sent them, since it has
+    /// executed the tasks in `executed`.
     pub(super) fn lacking(&self, plan: &Plan, from: ProcessId, executed: &Executed) -> Vec<Value> {
         let last = plan.steps().min(executed.end() + plan.reach());
         let mut lacking: Vec<Value> = (self.executed.before..last)

@@ -10,7 +10,7 @@ use super::{Plan, Planned, TaskNo};
 /// The slack of a task if nothing that depends on it is sent.
 const NEVER: u16 = u16::MAX;
 
-/// Number of steps after a given one that are searched for an equal table.
+/// Number of later steps whose tables of slack are searched for one that equals the table of a step.
 const SEARCHED: usize = 16;
 
 impl Plan {

@@ -1,5 +1,4 @@
-//! Jacobi's method on a square grid in two dimensions: in each iteration, every cell becomes the mean of its
-//! four neighbours.
+//! Jacobi's method on a two-dimensional grid: in each iteration, every cell becomes the mean of its four neighbours.
 //!
 //! The grid is cut into blocks, each its own piece. A task computes one iteration of one block: it reads the block and
 //! the edges of its neighbours, and writes the block and its edges for the next iteration. At intervals, all blocks
@@ -18,7 +17,7 @@ use crate::program::{Call, Data, Frame, Op, Program, Use, chunk};
 
 /// Writes the initial state of a block, and its edges.
 const BEGIN: u16 = 0;
-/// One iteration of a block.
+/// Computes one iteration of a block.
 const UPDATE: u16 = 1;
 /// Tests the greatest change of an iteration.
 const TEST: u16 = 2;

@@ -34,8 +34,8 @@ use crate::program::{Call, Data, Frame, Program, digest};
 /// The maximum number of tasks of a program. More do not fit in the memory of a process.
 pub const MOST_TASKS: u64 = 1 << 24;
 
-/// The least memory of a task of an iterative program that has not run yet, in bytes. Measured: whole runs take 1800 to
-/// 1950 bytes per task, including the facts about it.
+/// The least memory, in bytes, that a task of an iterative program needs before it has run. According to measurements,
+/// whole runs take 1800 to 1950 bytes per task, including the facts about it.
 const BYTES_PER_TASK: u64 = 1 << 10;
 
 /// The program that a run computes.
@@ -61,7 +61,7 @@ pub enum Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// A parameter is out of range.
-    #[error("{field} is {value}, which is out of range")]
+    #[error("`{field}` is {value}, which is out of range")]
     OutOfRange {
         /// The name of the parameter.
         field: &'static str,
@@ -151,7 +151,7 @@ impl Flow {
 
     /// Returns a lower bound on the memory that the program needs at once, in bytes: for the tasks that its first task
     /// spawns, and for two copies of the data that its tasks divide among themselves. A task reads one copy and writes
-    /// the other, and so does the [reference](Flow::reference). Returns 0 for a program whose first task spawns only
+    /// the other, and so does the [reference](Flow::reference). Returns 0 for a program whose first task spawns only a
     /// few tasks, because its memory grows step by step.
     pub fn least_bytes(&self) -> u64 {
         let (tasks, data) = match self {

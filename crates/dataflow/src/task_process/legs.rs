@@ -166,7 +166,7 @@ impl<P: TaskProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// Returns the result of a theft to the process that expects it.
+    /// Sends the result of a theft to the process that expects it. The result of the program itself ends the program.
     fn pay(&mut self, theft: Theft, out: &mut Out<TaskProcess<P, G>>) {
         let Some(payment) = self.graph.payment(theft) else { return };
         if theft == Theft::NONE {

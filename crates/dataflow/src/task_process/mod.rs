@@ -462,7 +462,7 @@ impl<P: TaskProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// Ends the program. Its result is the result of the root theft, for which only one process has the evidence.
+    /// Ends the program. Only the process that completed the result knows its `effects`; others pass the default.
     fn end(&mut self, digest: Digest, effects: Effects, out: &mut Out<TaskProcess<P, G>>) {
         self.over = Some(digest);
         // A held process has not finished yet; it records the end once it is released.

@@ -7,7 +7,8 @@ use faultline_core::{Life, Membership, ProcessId, Role, Span, Theft, Time};
 pub struct Stealing {
     /// How long a process waits after a refusal before it sends another request.
     pub patience: Span,
-    /// Percentage of requests that stay within the thief's cluster, if another process of that cluster is up.
+    /// Percentage of requests whose victim is drawn from the thief's cluster, if another process of that cluster is up.
+    /// The victim of any other request is drawn from all processes.
     pub cluster_first: u8,
 }
 

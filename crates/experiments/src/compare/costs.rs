@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 pub struct Costs {
     /// Seconds from the start of the application to the end of the run.
     pub seconds: f64,
-    /// Committed checkpoints of all processes, excluding the initial one.
+    /// Commits of checkpoints by all ranks, excluding those of the initial checkpoint.
     pub checkpoints: u64,
-    /// Checkpoints that a message forced.
+    /// The commits among them whose checkpoint a message forced.
     pub forced: u64,
     /// Bytes of application state passed to storage, including replicas.
     pub checkpoint_bytes: u64,
@@ -74,7 +74,8 @@ pub struct Outage {
     pub rolled_back: usize,
     /// Lost work in seconds, summed over all processes.
     pub lost_seconds: f64,
-    /// Seconds from the first failure until the last rolled-back process has resumed; absent if a process never did.
+    /// Seconds from the first failure until the last rolled-back process has resumed; absent if a process never
+    /// resumed.
     pub recovery_seconds: Option<f64>,
 }
 
@@ -112,7 +113,7 @@ impl Costs {
         costs
     }
 
-    /// Adds the messages that the application sent, including those that were sent again.
+    /// Adds the messages that the application sent, including those that it sent again in a re-execution.
     fn add_traffic(&mut self, history: &History<'_>) {
         let mut cluster_of = vec![ClusterId::OUTSIDE; history.processes.len()];
         for (cluster, members) in (0..).map(ClusterId).zip(&history.context.clusters) {

@@ -36,8 +36,8 @@ impl Estimate {
     }
 }
 
-/// Returns the 97.5 % quantile of Student's t distribution. Between entries of the table, it returns that of
-/// the next smaller entry, which is conservative.
+/// Returns the 97.5 % quantile of Student's t distribution. For degrees of freedom between two entries of the table,
+/// returns the quantile of the smaller one, which is conservative.
 fn student(degrees: usize) -> f64 {
     const FIRST: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,

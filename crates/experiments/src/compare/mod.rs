@@ -2,8 +2,8 @@
 //! and its losses with faults.
 //!
 //! Every protocol runs twice with each seed, once with the faults in the file and once without. The reference for all
-//! costs is the unprotected run (`none`) with the same seed and without faults. All numbers are computed from the facts.
-//! The runs are performed in virtual time, or by the caller ([`Runs`]).
+//! costs is the unprotected run (`none`) with the same seed and without faults. All numbers are computed from the
+//! facts. The runs are performed in virtual time, or by the caller ([`Runs`]).
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -58,7 +58,7 @@ pub enum Runs<'a> {
     Elsewhere(BackendKind, &'a mut Maker<'a>),
 }
 
-/// Performs one run, and returns its result, and whether the run was already recorded.
+/// Performs one run. Returns its result, and whether the run was already recorded.
 pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<(Made, bool), Interrupted> + 'a;
 
 /// The result of one run, on any backend.
@@ -66,7 +66,7 @@ pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<(Made, bool), Interru
 pub struct Made {
     completed: bool,
     out_of_memory: bool,
-    /// Whether it is unknown only because no random fault took effect.
+    /// Whether the verdict is unknown only because no random fault took effect.
     without_fault: bool,
     judgement: Judgement,
     costs: Costs,
@@ -78,7 +78,7 @@ pub struct Made {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Ended {
     completed: bool,
-    // Such results are not stored.
+    // Results of runs that reached the memory limit are not stored.
     #[serde(skip)]
     out_of_memory: bool,
     verdict: Verdict,
@@ -185,7 +185,7 @@ pub struct Settings {
     pub protocols: Vec<String>,
     /// The first of the consecutive seeds.
     pub first_seed: u64,
-    /// The number of seeds: runs of each protocol with faults, and as many without.
+    /// The number of seeds. With each, every protocol runs once with faults and once without.
     pub seeds: u32,
     /// The maximum number of simulated runs in parallel.
     pub jobs: NonZero<usize>,
@@ -243,7 +243,7 @@ pub struct Row {
     pub values: BTreeMap<&'static str, Estimate>,
     /// The value of each run, by the name of the quantity, for quantities with fewer than [`FEW`] runs.
     pub points: BTreeMap<&'static str, Vec<f64>>,
-    /// How the processes spent their time, summed over all runs: those with faults, if there are any, otherwise those
+    /// How the processes spent their time, summed over the runs with faults or, if the file has no faults, over those
     /// without.
     pub time: TimeByActivity,
     /// The period of the checkpoint timer, if the runs without faults took longer, but messages forced all of their
@@ -261,7 +261,7 @@ impl Row {
     }
 }
 
-/// One run.
+/// A run, with the properties of its federation on which quantities depend.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) seed: u64,
@@ -388,7 +388,7 @@ struct Bench<'a, 'r, 's> {
     store: &'a mut ResultStore<'s>,
     /// Whether the file has faults.
     has_faults: bool,
-    /// Whether no further runs are started.
+    /// Whether to start no further runs.
     is_stopped: bool,
 }
 
@@ -449,7 +449,7 @@ impl Bench<'_, '_, '_> {
         row
     }
 
-    /// Subtracts runs that are not performed from the total: `kinds` for each seed.
+    /// Subtracts `kinds` runs for each seed from the total, because they will not be performed.
     fn skip(&mut self, kinds: u64) {
         self.store.skip(kinds * u64::from(self.settings.seeds));
     }

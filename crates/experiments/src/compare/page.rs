@@ -144,7 +144,7 @@ fn panel(it: &Comparison, quantity: &Quantity) -> Markup {
                             @let end = NAME + scale(value.mean() + half);
                             path.whisker d={ "M" (start) " " (y + 8.0) "v6m0 -3H" (end) "m0 -3v6" } {}
                         } @else if value.spread.runs > 1 {
-                            // Few runs have no interval; each is a point instead.
+                            // With few runs, there is no interval; each run is a point instead.
                             @for &run in row.points.get(quantity.name).into_iter().flatten() {
                                 circle.run cx=(NAME + scale(run)) cy=(y + 11.0) r="2.4" { title { (quantity.unit.brief(run)) } }
                             }
@@ -244,7 +244,7 @@ fn explanations() -> Markup {
             li { b { "lost work" } ": time for which processes worked after the restored state, summed over all \
                                     processes." }
             li { b { "time to recover" } ": from the first failure of an outage until the last rolled-back process resumes. "
-                "Re-executing the lost work comes afterwards." }
+                "Excludes the re-execution of the lost work." }
         }
     }
 }
@@ -265,7 +265,7 @@ mod tests {
     use super::super::estimate::Estimate;
     use super::*;
 
-    /// A row in which every quantity has these values.
+    /// Returns a row in which every quantity has these values.
     fn row(protocol: &str, family: Family, values: &[f64]) -> Row {
         let mut row = Row {
             protocol: protocol.to_owned(),

@@ -145,7 +145,7 @@ pub(super) fn on(it: &Comparison) -> &'static str {
     }
 }
 
-/// Returns remarks on properties that the numbers do not show.
+/// Returns remarks on what the numbers do not show.
 pub(super) fn remarks(it: &Comparison) -> Vec<String> {
     it.rows.iter().flat_map(|row| remarks_on(it, row)).chain(fewer_faults(it)).collect()
 }
@@ -219,9 +219,9 @@ fn fewer_faults(it: &Comparison) -> Option<String> {
         .collect();
     (!fewer.is_empty()).then(|| {
         format!(
-            "some protocols experienced fewer faults, on average, than others ({}): {}. The rest were due after the \
-             end of their runs, or waited for an event that never happened. Their costs with faults are not comparable \
-             (`faultline run` with one of these protocols shows which faults took effect)",
+            "some protocols experienced fewer faults, on average, than others ({}): {}. The other faults were due \
+             after the end of a run, or waited for an event that never happened. Costs with faults are therefore not \
+             comparable (`faultline run` with one of these protocols shows which faults took effect)",
             Unit::Count.brief(most),
             fewer.join(", ")
         )

@@ -86,7 +86,7 @@ impl Imported {
         problems
     }
 
-    /// Finds the nearest enclosing value that came from a file.
+    /// Translates the path of a problem to the nearest enclosing value that came from a file.
     fn translate(&self, problem: Problem) -> (File, Problem) {
         let mut around = problem.path.as_str();
         loop {
@@ -116,7 +116,7 @@ impl Origins {
     }
 }
 
-/// Returns the most common link within clusters and the most common one between them; all others are
+/// Chooses the most common link within clusters and the most common one between them as defaults; all others become
 /// exceptions.
 fn links(topology: &Topology, origins: &mut Origins) -> Links {
     let name = |index: usize| topology.clusters[index].name.clone();
@@ -134,7 +134,7 @@ fn links(topology: &Topology, origins: &mut Origins) -> Links {
                 None => seen.push(((i, j), link, 1)),
             }
         }
-        // The first of several equally common links.
+        // Of several equally common links, takes the first.
         seen.into_iter().rev().max_by_key(|(.., count)| *count).map(|(place, link, _)| (place, link))
     };
     let (within, between) = (common(true), common(false));

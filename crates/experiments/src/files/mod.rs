@@ -12,6 +12,7 @@ use faultline_api::parse::{Text, read};
 use faultline_api::quantity::{Duration, Period, Size};
 use faultline_api::resource::{ClusterSpec, Link};
 use faultline_api::{Problem, Rejected};
+use faultline_report::explain::count;
 use serde::{Deserialize, Serialize};
 
 pub use import::{Imported, import};
@@ -44,8 +45,7 @@ pub struct ApplicationFile {
     /// The size of every process's state. The default is 1MB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
-    /// The behaviour of the processes of each cluster, by probability. Either this or
-    /// [`ApplicationFile::messages`].
+    /// The random behaviour of the processes of each cluster. A file has either this or [`ApplicationFile::messages`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clusters: Option<BTreeMap<String, Behaviour>>,
     /// Exact numbers of messages, by sending cluster and then by receiving cluster. Random processes send
@@ -120,7 +120,7 @@ impl File {
 impl Files {
     /// Reads the three files, each given by its bytes and by the name to use in errors.
     ///
-    /// Checks each file separately. [`Files::import`] checks whether they fit together.
+    /// Checks the form of the files. [`Files::import`] checks the federation that they describe.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// Returns an error if the files do not fit together. The error shows the line.
+    /// Returns an error if the files do not describe a valid federation. The error shows the line.
     pub fn import(&self, name: &str) -> Result<faultline_api::Federation, Box<Rejected>> {
         let imported = import(name, &self.topology, &self.application, &self.timers);
         self.reject(imported.problems())?;
@@ -161,7 +161,7 @@ impl Files {
         Err(self.texts[file as usize].reject(of_file.collect()))
     }
 
-    /// Returns the problems that validation of the federation cannot detect.
+    /// Returns the problems that validation of the federation cannot detect, or cannot describe in terms of the files.
     fn shapes(&self) -> Vec<(File, Problem)> {
         let mut problems = Vec::new();
         let mut problem = |file, path: &str, message: String, help: &str| {
@@ -175,13 +175,20 @@ impl Files {
         }
         let (clusters, rows) = (self.topology.clusters.len(), self.topology.links.len());
         if rows != clusters {
-            let message = format!("there are {rows} rows of links, but {clusters} clusters");
+            let message = format!(
+                "the matrix of links has {} for {}",
+                count(rows as u64, "row"),
+                count(clusters as u64, "cluster")
+            );
             problem(File::Topology, "links", message, "write one row per cluster");
         }
         for (index, row) in self.topology.links.iter().enumerate().take(clusters) {
             if row.len() != index + 1 {
-                let message =
-                    format!("row {index} of the matrix has {} links instead of {}", row.len(), index + 1);
+                let message = format!(
+                    "row {index} of the matrix (counted from 0) has {} instead of {}",
+                    count(row.len() as u64, "link"),
+                    index + 1
+                );
                 let help = "list the links to all previous clusters, then the link within the cluster";
                 problem(File::Topology, &format!("links[{index}]"), message, help);
             }

@@ -134,7 +134,7 @@ fn by_every_cluster(mut federation: Federation) -> Federation {
     federation
 }
 
-/// Drops all messages between the last of three clusters and the others.
+/// Cuts the last of three clusters off from the others.
 fn partition(federation: &mut Federation) {
     for other in ["cluster-0", "cluster-1"] {
         federation.spec.faults.push(FaultSpec {
@@ -155,7 +155,7 @@ fn removals(run: &Statistics) -> impl Iterator<Item = &Collected> {
     run.collections.iter().flat_map(|it| it.clusters.iter().flatten())
 }
 
-/// Returns the number of checkpoints just after each collection.
+/// Returns the number of checkpoints just after each collection, in each cluster.
 fn after(run: &Statistics) -> Vec<u64> {
     removals(run).map(|it| it.after).collect()
 }
@@ -164,7 +164,7 @@ fn last_removal_milliseconds(run: &Statistics) -> f64 {
     Spread::of(run.collections.iter().map(|it| it.done_seconds * 1e3)).mean
 }
 
-/// Counts the collections that removed data in another cluster while the last cluster was cut off.
+/// Counts the collections that removed something while the last cluster was cut off.
 fn collections_meanwhile(run: &Statistics) -> f64 {
     let meanwhile = |it: &&Collection| (CUT.start as f64..CUT.end as f64).contains(&it.at_seconds);
     run.collections.iter().filter(meanwhile).count() as f64

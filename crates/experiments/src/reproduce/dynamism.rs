@@ -79,7 +79,7 @@ pub(super) fn joining_and_leaving(
                     waits[4].text()
                 ),
                 agreement: Agreement::Measured,
-                sentence: "Until then, it keeps its last checkpoints and its log, and could still recover.".into(),
+                sentence: "Until then, the cluster keeps its last checkpoints and its log, and could still recover.".into(),
             },
             Finding {
                 what: "a failure after a cluster has left does not affect that cluster".into(),

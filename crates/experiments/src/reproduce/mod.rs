@@ -75,7 +75,7 @@ pub const HC3I: Paper = Paper {
     meta: "S. Monnet, C. Morin, R. Badrinath, 2003: the evaluation of the HC3I protocol (sections 5.2 to 5.4)",
     prose: &[
         "The protocol is the same code that runs on real processes. Three files as the paper describes them \
-         (topology, application, timers) define what is simulated. Every run was judged by independent checkers: no \
+         (topology, application, timers) define what is simulated. Every run was judged by the independent checker: no \
          message was lost, delivered twice, or delivered without having been sent, every forced checkpoint was taken \
          before the delivery, and every garbage collection was safe.",
     ],
@@ -121,7 +121,7 @@ pub struct Judged {
 /// A requested run on real processes.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
-    /// A name that is shown to users and names a directory.
+    /// The name for users, which is also the name of a directory.
     pub name: String,
     /// The federation as in a file.
     pub text: String,
@@ -131,8 +131,7 @@ pub struct RunRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
-/// The number of settings of the HC3I paper's evaluation: all of them, and those that suffice for the shape of the
-/// figures.
+/// The number of settings of the HC3I paper's evaluation, in a full and in a quick reproduction.
 const HC3I_SETTINGS: [u64; 2] = [73, 58];
 
 /// Reproduces the HC3I paper's evaluation. Does not repeat runs whose results are in `store`. After an interruption,
@@ -243,7 +242,7 @@ impl ExperimentRunner<'_, '_> {
         Ok(self.passing(what, runs))
     }
 
-    /// Counts runs that should pass, and returns the other result of each.
+    /// Counts runs, all of which should pass. Returns the result that accompanies the statistics of each.
     fn passing<R>(&mut self, what: &str, runs: Vec<(Statistics, R)>) -> Vec<R> {
         let close = |(run, result): (Statistics, R)| {
             self.judged.add(&run);
@@ -253,8 +252,8 @@ impl ExperimentRunner<'_, '_> {
         runs.into_iter().map(close).collect()
     }
 
-    /// Returns the results of one setting with every seed. A run that reached the memory limit counts as missing,
-    /// because it has no result.
+    /// Returns the results of one setting with every seed. Returns an error if the work was interrupted, or if a run
+    /// reached the memory limit and therefore has no result.
     fn results<R: RunResult>(
         &mut self,
         form: &str,
@@ -264,7 +263,7 @@ impl ExperimentRunner<'_, '_> {
     ) -> Result<Vec<R>, Interrupted> {
         let Settings { seeds, jobs, .. } = self.settings;
         let results = self.store.results((form, what), federation, 1..=u64::from(seeds), jobs, make);
-        let results = results.unwrap_or_else(|it| panic!("the experiment {what} can be set up: {it}"));
+        let results = results.unwrap_or_else(|it| panic!("the experiment {what} cannot be set up: {it}"));
         let is_whole = results.len() == seeds as usize && !results.iter().any(RunResult::is_out_of_memory);
         if is_whole { Ok(results) } else { Err(Interrupted) }
     }
@@ -278,7 +277,7 @@ impl Judged {
         self.instances += run.instances;
     }
 
-    /// Records a run that did not pass.
+    /// Records the run if it did not pass.
     fn expect_pass(&mut self, what: &str, run: &Statistics) {
         if run.verdict != Verdict::Pass {
             self.wrong.push(format!("{what}, seed {}: {}", run.seed, run.reasons.join("; ")));

@@ -4,6 +4,7 @@ use faultline_api::Federation;
 use faultline_api::quantity::Duration;
 use faultline_api::resource::{Crash, Fate, FaultSpec, Hc3i, Piggyback, ProtocolSpec};
 use faultline_core::Span;
+use faultline_report::explain::count;
 
 use crate::files::Files;
 use crate::measures::{Spread, short};
@@ -65,8 +66,8 @@ pub(super) fn three_clusters(messages: impl Fn(usize, usize) -> u32) -> Files {
     files
 }
 
-/// Measures the effect of the whole DDV. The paper: "Sending the whole DDV instead of the SN should allow to take
-/// less forced checkpoints."
+/// Measures the effect of piggybacking the whole DDV. The paper: "Sending the whole DDV instead of the SN should allow
+/// to take less forced checkpoints."
 fn whole_vector(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let settings: [(&str, Files); 4] = [
         ("two clusters, 145 and 103 messages", files("topology", "application-103", "timers-collect")),
@@ -95,7 +96,9 @@ fn whole_vector(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, I
         ]);
         saved.push((share, fewer));
     }
-    let [(_, two), (exchange, _), (busy, _), (pipeline, _)] = saved[..] else { panic!("four settings") };
+    let [(_, two), (exchange, _), (busy, _), (pipeline, _)] = saved[..] else {
+        panic!("there are not four settings")
+    };
     Ok(vec![Section {
         id: "whole-vector",
         title: "Piggybacking the whole DDV".into(),
@@ -151,7 +154,7 @@ fn replicas(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
     for copies in 1..=3 {
         let mut setting = base.clone();
         options(&mut setting).replicas = Some(copies);
-        let quiet = runner.run(&format!("{copies} replicas"), &setting)?;
+        let quiet = runner.run(&count(copies.into(), "replica"), &setting)?;
         let gigabytes = of(&quiet, |run| {
             let images = run.traffic.iter().find(|it| it.kind == "image");
             images.map_or(0.0, |it| it.bytes_within as f64 / 1e9)
@@ -164,7 +167,7 @@ fn replicas(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
         for failures in 1..=4 {
             let mut setting = setting.clone();
             kill(&mut setting, "cluster-0", 10..10 + failures);
-            let what = format!("{copies} replicas, {failures} of the neighbours killed");
+            let what = format!("{}, {failures} of the neighbours killed", count(copies.into(), "replica"));
             let survives = failures <= copies;
             let runs = if survives {
                 runner.run(&what, &setting)?

@@ -165,8 +165,12 @@ pub fn text(it: &Reproduction) -> String {
     }
     let lines: String = table.lines().map(|it| format!("{}\n", it.trim_end())).collect();
     let Judged { runs, instances, wrong, missed, .. } = &it.judged;
-    let mut text =
-        format!("{lines}\n{runs} runs, {instances} instances judged, {} runs did not pass\n", wrong.len());
+    let mut text = format!(
+        "{lines}\n{}, {} judged, {} did not pass\n",
+        count(*runs, "run"),
+        count(*instances, "instance"),
+        count(wrong.len() as u64, "run")
+    );
     wrong.iter().take(20).for_each(|it| text.push_str(&format!("  {it}\n")));
     missed.iter().for_each(|it| text.push_str(&format!("goal missed: {it}\n")));
     if it.missing > 0 {

@@ -31,7 +31,7 @@ pub(super) fn of(runs: &[Statistics], value: impl Fn(&Statistics) -> f64) -> Spr
 
 /// Combines the samples' files into one federation.
 pub(super) fn federation(files: &Files) -> Federation {
-    files.import("hc3i").unwrap_or_else(|it| panic!("the experiment's files fit: {it}"))
+    files.import("hc3i").unwrap_or_else(|it| panic!("the experiment's files are invalid: {it}"))
 }
 
 pub(super) fn minutes(minutes: u32) -> Period {
@@ -88,7 +88,7 @@ fn messages(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
         title: "Messages".into(),
         place: "5.2, table",
         text: vec![
-            "There are two clusters of 100 nodes, with 10 us and 80 MB/s within each cluster, and 150 us and 100 \
+            "There are two clusters of 100 nodes, with 10 µs and 80 MB/s within each cluster, and 150 µs and 100 \
              MB/s between them. Each run lasts ten hours. The paper's files give probabilities, which the paper \
              does not print. Here, an application file gives numbers of messages or probabilities; the \
              probabilities used here are the paper's numbers divided by the number of computations, one every two \
@@ -526,8 +526,8 @@ fn collection_rows(runs: &[Statistics], published: &[[f64; 4]]) -> Vec<Vec<Cell>
 const COLLECTION_COLUMNS: [&str; 6] =
     ["collection", "cluster", "paper, before", "here, before", "paper, after", "here, after"];
 
-/// Returns whether our mean agrees with the mean of the paper's few numbers, within their precision. More seeds bring our
-/// mean closer to its expectation, but do not widen the tolerance.
+/// Returns whether our mean agrees with the mean of the paper's few numbers, within their precision. More seeds bring
+/// our mean closer to its expectation, but do not widen the tolerance.
 fn is_as_published(ours: &Spread, published: &Spread) -> bool {
     ours.is_near(published.mean, published.uncertainty())
 }

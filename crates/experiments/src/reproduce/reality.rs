@@ -1,5 +1,4 @@
-//! The simulator compared with real processes: the same federation with the same seeds on both, and the results that
-//! may differ.
+//! The simulator compared with real processes: the same federation runs with the same seeds on both.
 //!
 //! The caller performs the runs, and passes in the account of each.
 
@@ -97,7 +96,7 @@ struct Timed {
 }
 
 const TIMED: [Timed; 3] = [
-    Timed { what: "checkpoints of a by its timer", of: |it| it.unforced[0] as f64 },
+    Timed { what: "unforced checkpoints of a", of: |it| it.unforced[0] as f64 },
     Timed { what: "forced checkpoints of b", of: |it| it.forced[1] as f64 },
     Timed { what: "seconds from start to end", of: |it| it.seconds },
 ];

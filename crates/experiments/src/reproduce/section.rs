@@ -6,7 +6,7 @@ use crate::measures::{Spread, short};
 
 use super::chart::Chart;
 
-/// One experiment.
+/// The result of one experiment, as a section of a page.
 #[derive(Clone, Debug)]
 pub struct Section {
     /// A short identifier for links.
@@ -34,7 +34,7 @@ pub struct Finding {
     pub published: String,
     /// Our result.
     pub ours: String,
-    /// Whether they agree.
+    /// How the result relates to the paper.
     pub agreement: Agreement,
     /// A sentence that explains the finding.
     pub sentence: String,
@@ -43,11 +43,11 @@ pub struct Finding {
 /// How a finding relates to the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// It agrees with the paper.
+    /// The finding agrees with the paper.
     Agrees,
-    /// It differs from the paper.
+    /// The finding differs from the paper.
     Differs,
-    /// The paper does not specify it well enough to reproduce it.
+    /// The paper does not specify the experiment well enough to reproduce it.
     UnderSpecified,
     /// The paper has no such measurement.
     Measured,

@@ -9,7 +9,7 @@ use crate::compare::quantity::Quantity;
 pub struct Best {
     /// The index of the setting with the smallest mean.
     pub setting: usize,
-    /// Its mean.
+    /// The mean at this setting.
     pub mean: f64,
     /// Other settings that these seeds cannot distinguish from it: the interval of the difference, seed by seed,
     /// contains zero.

@@ -150,7 +150,7 @@ pub struct Measured {
     pub completed: bool,
     /// The checker's verdict.
     pub verdict: Verdict,
-    /// Whether the run is unknown only because no random fault took effect.
+    /// Whether the verdict is unknown only because no random fault took effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_fault: bool,
     /// The reasons why the run did not pass; empty if it did.
@@ -175,7 +175,7 @@ pub struct Sweep {
 }
 
 impl Plan {
-    /// Plans the whole grid, or `sample` random settings of it, drawn with the seed.
+    /// Plans the whole grid or, given a number and a seed in `sample`, that many random settings of it.
     ///
     /// # Errors
     ///
@@ -301,8 +301,8 @@ impl Sweep {
     /// runs start, and the sweep contains the completed ones.
     ///
     /// Also calls `record` with the index of each setting and the recording of its run with the first seed, before
-    /// `each` gets this run. Skips runs that are in `runs` or were interrupted. These calls come from several threads,
-    /// in any order.
+    /// `each` gets this run. Does not call `record` for runs that are in `runs` or were interrupted. `record` is called
+    /// from several threads, in any order.
     ///
     /// # Errors
     ///

@@ -69,7 +69,7 @@ pub enum PlaceError {
         asked: String,
     },
     /// A list has no such element.
-    #[error("`{path}`: there is no `{asked}`; there are {known}")]
+    #[error("`{path}`: there is no `{asked}` (available: {known})")]
     Element {
         /// The whole path.
         path: String,
@@ -109,8 +109,8 @@ impl FromStr for Parameter {
                     let (points, count) = range(value, from, rest)?;
                     if points.len() < count {
                         notes.push(format!(
-                            "`{value}` has only {} different whole numbers, not {count}; for other numbers, write its \
-                             ends with a decimal point, as in `1.0..2.0/5`",
+                            "`{value}` has only {} different whole numbers, not {count}; for fractions, write the ends \
+                             of the range with a decimal point, as in `1.0..2.0/5`",
                             points.len()
                         ));
                     }
@@ -212,7 +212,7 @@ type Unit = Option<(f64, String)>;
 
 /// Returns the unit of a quantity, given the function that parses quantities of its kind.
 fn unit(quantity: &str, parse: &ParseQuantity) -> Unit {
-    // One bit is less than the smallest bandwidth.
+    // One bit per second is less than the smallest bandwidth, so several units are parsed.
     const SEVERAL: f64 = 8.0;
     let name = quantity.trim_start_matches(|it: char| it.is_ascii_digit() || it == '.');
     let several = parse(&format!("{SEVERAL}{name}"))?;
@@ -335,8 +335,8 @@ mod tests {
         assert_eq!(
             notes("a=1..2/5"),
             [
-                "`1..2/5` has only 2 different whole numbers, not 5; for other numbers, write its ends with a decimal \
-              point, as in `1.0..2.0/5`"
+                "`1..2/5` has only 2 different whole numbers, not 5; for fractions, write the ends of the range \
+                 with a decimal point, as in `1.0..2.0/5`"
             ]
         );
         assert!(notes("a=1..16/5").is_empty() && notes("a=1.0..2.0/5").is_empty());
@@ -367,7 +367,7 @@ mod tests {
         let refused = |path: &str, it: &mut Value| {
             place(it, path, &Value::Null).expect_err("the path must be rejected").to_string()
         };
-        assert!(refused("clusters.b.nodes", &mut it).contains("there is no `b`; there are `a`"));
+        assert!(refused("clusters.b.nodes", &mut it).contains("there is no `b` (available: `a`)"));
         assert!(refused("clusters.7.nodes", &mut it).contains("there is no `7`"));
         assert!(refused("protocol.hc3i.replicas", &mut it).contains("is `hydee`, not `hc3i`"));
         assert!(

@@ -24,15 +24,20 @@ const REASONS: usize = 3;
 /// Describes which parameters vary, and how many runs were performed.
 pub fn scope(sweep: &Sweep) -> String {
     let Sweep { plan, seeds, runs } = sweep;
-    let varied: Vec<String> =
-        plan.parameters.iter().map(|it| format!("{} ({} values)", it.path, it.values.len())).collect();
+    let varied: Vec<String> = plan
+        .parameters
+        .iter()
+        .map(|it| format!("{} ({})", it.path, count(it.values.len() as u64, "value")))
+        .collect();
+    let with = match seeds {
+        (first, 1) => format!("seed {first}"),
+        (first, number) => format!("seeds {first} to {}", first.saturating_add(u64::from(*number)) - 1),
+    };
     format!(
-        "{}; {} of {} with seeds {} to {}, in virtual time",
+        "{}; {} of {} with {with}, in virtual time",
         varied.join(" x "),
         runs.len(),
-        count(plan.settings.len() as u64 * u64::from(seeds.1), "run"),
-        seeds.0,
-        seeds.0.saturating_add(u64::from(seeds.1)) - 1
+        count(plan.settings.len() as u64 * u64::from(seeds.1), "run")
     )
 }
 
@@ -66,7 +71,7 @@ pub(super) fn cell(sweep: &Sweep, setting: usize, quantity: &Quantity) -> String
     sweep.estimate(setting, quantity).map_or_else(|| "-".to_owned(), |it| quantity.unit.text(&it))
 }
 
-/// Formats how many runs of a setting passed, were undecided, or failed.
+/// Formats the verdicts of a setting's runs.
 pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
     sweep.counts(setting).verdicts().unwrap_or_else(|| "not run".to_owned())
 }

@@ -81,7 +81,7 @@ fn each_protocol_has_its_own_costs_and_savings() {
     assert_eq!(mean(full, "rolledBackPercent"), 25.0);
     assert!(mean(full, "loggedBytes") > mean(hydee, "loggedBytes"));
     assert_eq!((mean(hydee, "rolledBackPercent"), mean(coordinated, "rolledBackPercent")), (50.0, 100.0));
-    // The unprotected runs have no protection, which does not count as a failure.
+    // Unprotected runs with faults are not performed, which does not count as a failure.
     assert_eq!(
         (mean(none, "overheadPercent"), mean(none, "checkpointBytes"), none.faulty.runs),
         (0.0, 0.0, 0)
@@ -114,7 +114,7 @@ fn a_protocol_that_met_fewer_faults_is_reported_as_not_comparable() {
         compared(HEAT, &format!("  faults: [{{ {when}, crash: {{ cluster: lyon, node: 1 }} }}]\n"));
     let text = text::text(&compared);
     assert!(
-        text.contains("experienced fewer faults, on average, than others (1): coordinated (0). The rest"),
+        text.contains("experienced fewer faults, on average, than others (1): coordinated (0). The other"),
         "{text}"
     );
     assert_eq!(text.matches("fewer faults").count(), 1, "{text}");
@@ -253,7 +253,7 @@ fn a_timer_that_never_fires_is_reported() {
         settings.protocols.truncate(1);
         text::text(&simulated(&federation, &settings))
     };
-    // Each answer comes from a newer checkpoint, and forces another one.
+    // Each reply follows a new checkpoint of its sender, and forces another one.
     let text = every("pingPong: { sizes: [8B], rounds: 200 }", "500ms");
     let reason = "hc3i: the checkpoint timer (500 ms) never fired without faults, because forced checkpoints came first";
     assert!(text.contains(reason), "{text}");

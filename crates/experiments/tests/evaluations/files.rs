@@ -123,8 +123,8 @@ fn wrong_words_and_shapes_are_reported_in_their_context() {
         @r"
         t.yaml:2:16 unknown field `node` (did you mean `nodes`?)
         t.yaml:6:34 `80` has no unit (write a value such as `100Mbit` or `80MB` (per second))
-        t.yaml:5:1 there are 2 rows of links, but 3 clusters (write one row per cluster)
-        t.yaml:7:5 row 1 of the matrix has 1 links instead of 2 (list the links to all previous clusters, then the link within the cluster)
+        t.yaml:5:1 the matrix of links has 2 rows for 3 clusters (write one row per cluster)
+        t.yaml:7:5 row 1 of the matrix (counted from 0) has 1 link instead of 2 (list the links to all previous clusters, then the link within the cluster)
         t.yaml:3:13 the name `a` is used by more than one cluster (give each cluster a unique name)
         t.yaml:8:30 the jitter (2ms) exceeds the latency (1ms), so delays could be negative (choose a jitter no larger than the latency)
         t.yaml:4:23 cluster `c` has only one node (add a node: replicas of checkpoints are kept by a neighbour in the same cluster)

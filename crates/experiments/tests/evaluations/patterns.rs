@@ -37,7 +37,7 @@ spec:
     parse("pattern.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.errors()))
 }
 
-/// Returns the share of all bytes between different parts, for parts of many kinds.
+/// Returns the shares of the bytes that are sent between different parts, for many divisions into parts.
 fn shares(graph: &CommunicationGraph) -> Vec<f64> {
     let processes = graph.len() as u32;
     let share = |part: &dyn Fn(u32) -> u32| {

@@ -211,8 +211,8 @@ impl<'a> Faults<'a> {
             .collect()
     }
 
-    /// Adds a crash during the computing time if no fault has a fixed time in it. All other faults may come too late,
-    /// or wait for a fact that is never reported, and a run without an effective fault shows nothing.
+    /// Adds a crash during the computing time if there are faults, but none has a fixed time within it. Such faults may
+    /// come too late, or wait for a fact that is never reported, and a run without an effective fault shows nothing.
     pub(super) fn with_one_at_a_time(
         &self,
         chance: &mut Chance,

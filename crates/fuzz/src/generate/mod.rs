@@ -125,7 +125,7 @@ fn length(application: &ApplicationSpec, clusters: &[ClusterSpec]) -> Span {
             (it.step_time() + Span::from_millis(5)) * (u64::from(it.exchanges()) * 2 / u64::from(ranks))
         }
         ApplicationSpec::Farm(it) => it.step_time() * (u64::from(it.pieces()) / u64::from(ranks - 1) + 1),
-        _ => panic!("others say how long they compute"),
+        _ => panic!("all other applications state their computing time"),
     })
 }
 
@@ -250,8 +250,8 @@ fn options(
     asked
 }
 
-/// Sets options that only some federations have. Drawn last, so that a seed without any of them gives the same federation
-/// as without this function.
+/// Sets options that only some federations have. Draws them last, so that a seed without any of them determines the
+/// same federation as without this function.
 fn with_rare_options(chance: &mut Chance, asked: ProtocolSpec) -> ProtocolSpec {
     let mut options = asked.options();
     match &mut options {

@@ -53,8 +53,8 @@ fn attempt(federation: &mut Federation, change: impl FnOnce(&mut Federation)) {
     }
 }
 
-/// Draws a simulation of cloth with at least one piece for each process, or a program whose tasks spawn others and
-/// which is therefore unrolled.
+/// Draws a simulation of cloth with at least one piece for each process, or a program that must be unrolled because its
+/// tasks spawn others.
 fn program(chance: &mut Chance, ranks: u32) -> ApplicationSpec {
     match chance.between(0, 5) {
         0 | 1 => {

@@ -17,7 +17,7 @@ use super::{bandwidth, copies, links, moves, plans, second, simulator, successor
 use crate::chance::{Chance, short};
 use crate::scenario::ProtocolName;
 
-/// The limits of the computing time of a program, chosen so that it takes about as long as a recovery.
+/// The limits of the computing time of a program, chosen so that a program takes about as long as a recovery.
 const SHORTEST: Span = Span::from_millis(100);
 const LONGEST: Span = Span::from_millis(600);
 /// The share of federations under TIC and SEL whose tasks share a bound, in percent.
@@ -97,7 +97,7 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
         clusters,
     };
     let mut federation = Federation::new(&format!("fuzz-{seed}"), spec);
-    // At least one process must remain.
+    // The federation is invalid only if none of its processes would remain.
     while !validate(&federation).is_empty() {
         let last = federation.spec.faults.iter_mut().rev().find(|it| it.never_returns());
         let last = last.expect("nothing else is wrong with a federation that was drawn");

@@ -1,10 +1,9 @@
 //! Shrinks a scenario that violates a property, by delta debugging.
 //!
 //! Repeatedly replaces the federation with the first of its `candidates` that still violates the property, under its
-//! own seed or one of a few others, because any change shifts the random draws of a run. Ends once no candidate
-//! violates the property, and then searches for the seed with the shortest trace. Every candidate is smaller and the
-//! number of trials is limited, so the search terminates. It makes no random choices, so it always gives the same
-//! result.
+//! own seed or one of a few others, because any change shifts the random draws of a run. Once no candidate violates the
+//! property, searches for the seed with the shortest trace. Every candidate is smaller and the number of trials is
+//! limited, so the search terminates. It makes no random choices, so it always gives the same result.
 
 mod candidates;
 
@@ -137,7 +136,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Finds the seed with which the fewest facts precede the end of a violating run.
+    /// Finds the seed of the violating run with the fewest facts.
     fn shortest(&mut self) -> Result<(), Ended> {
         let scenario = self.best.scenario.clone();
         for seed in 0..self.steps.last {

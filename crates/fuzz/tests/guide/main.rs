@@ -33,7 +33,7 @@ impl CustomProtocol for StartAgain {
     }
 }
 
-/// The protocol's types are then erased, which must not change anything.
+/// Naming the protocol in a file erases its types, which must not change anything.
 #[test]
 fn a_file_that_names_the_protocol_describes_the_same_run() {
     add_protocol::<StartAgain>();

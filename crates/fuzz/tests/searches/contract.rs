@@ -74,8 +74,8 @@ fn master_and_workers_are_refused_once_detected() {
         let told = &judgement.of(Property::Completed).violations[0].text;
         for word in [
             "a-0 did not send message",
-            "is not piecewise deterministic",
-            "a protocol that does not require this",
+            "is not send-deterministic",
+            "a protocol that does not require send determinism",
         ] {
             assert!(told.contains(word), "{told}");
         }

@@ -28,7 +28,7 @@ fn processes_besides_the_ranks_fail_and_are_replaced() {
         let beside = |it: &&(ProcessId, Life)| it.0.0 >= ranks && it.0 != ProcessId::SUPERVISOR;
         replaced += tried.trace.streams.keys().filter(beside).filter(|it| it.1 > Life(1)).count();
     }
-    assert!(replaced > 10, "only {replaced} of their lives started after a failure");
+    assert!(replaced > 10, "only {replaced} lives of processes that are not ranks started after a failure");
 }
 
 #[test]

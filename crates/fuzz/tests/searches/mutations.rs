@@ -129,8 +129,8 @@ fn a_partition_repeats_a_write_that_failed() {
     assert_eq!(violated(Some(cck::Defect::FailedWritesForgotten)), BTreeSet::from([Property::Progress]));
 }
 
-/// Cluster a rolls back because of c, past checkpoints that b still holds. It then loses its storage, and b fails before
-/// its note of the rollback is durable. If a had resumed without waiting for the note, it would restore what it had
+/// Cluster a rolls back because of c, past checkpoints that b still holds. Then a loses its storage, and b fails before
+/// b's note of the rollback is durable. If a had resumed without waiting for the note, it would restore what it had
 /// undone, and use the incarnation of that rollback again.
 #[test]
 fn a_cluster_waits_for_its_holders_notes() {
@@ -165,8 +165,8 @@ fn a_restarted_coordinator_uses_the_newest_map() {
     assert!(!found.is_empty());
 }
 
-/// Returns the first of these seeds at which a federation with a mutation violates this property. Without the mutation,
-/// it violates nothing.
+/// Returns the first of these seeds at which a federation with a mutation violates this property. Asserts that the
+/// federation violates nothing without the mutation.
 fn first_in(name: &str, seeds: Range<u64>, mutation: Defect, property: Property) -> Option<u64> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutations").join(name);
     let federation = faultline_api::parse(name, &fs::read(path).unwrap()).unwrap();

@@ -60,7 +60,7 @@ impl TaskRun {
         self.step(process, theft, task, TheftStep::Lent);
     }
 
-    /// Makes a checkpoint of the process's state durable. Results from other processes are ignored.
+    /// Makes a checkpoint of the process's state durable. The witness ignores results from other processes.
     pub fn save(&mut self, process: u32, sn: u32) -> (ImageName, Witness) {
         let life = self.0.states[&process].life;
         let name = self.0.image(process, life.incarnation().0, sn);

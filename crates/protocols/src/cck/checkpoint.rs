@@ -28,11 +28,11 @@ pub(super) struct CheckpointRound {
     asked: Vec<ProcessId>,
     /// The asked partitions that have not answered yet.
     unanswered: BTreeSet<ProcessId>,
-    /// Whether the state has been saved, and is now being stored.
+    /// Whether the snapshot has been taken. Its image may not be durable yet.
     is_taken: bool,
     /// Processes that have yet to store the image.
     unstored: BTreeSet<ProcessId>,
-    /// Partitions that receive from this one and have not saved their state.
+    /// Partitions that receive from this one and have not saved their states.
     unsaved: BTreeSet<ProcessId>,
     /// Partitions that have asked this one to stop.
     asked_by: BTreeSet<ProcessId>,
@@ -102,7 +102,7 @@ impl Cck {
         self.membership.with_role(Role::RANK).filter(|it| *it != partition).collect()
     }
 
-    /// Returns the partitions to be asked to stop.
+    /// Returns the partitions that this partition asks to stop, if only neighbours are coordinated.
     fn senders(&self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) -> Vec<ProcessId> {
         let mut senders = host.plan().senders_to(partition);
         if self.config.defects.has(Defect::SendersByNeed) {
@@ -112,8 +112,7 @@ impl Cck {
         senders
     }
 
-    /// Handles the request from another partition to stop or, with global coordination, the message that it has
-    /// stopped.
+    /// Handles another partition's request to stop or, with global coordination, its message that it has stopped.
     pub(super) fn pinged(
         &mut self,
         from: ProcessId,

@@ -14,8 +14,8 @@ pub struct Config {
     pub coordination: Coordination,
     /// Number of replicas of each partition's state, in addition to the copy in the storage of its process.
     pub replicas: u16,
-    /// Number of storage servers, if they hold the replicas. Partitions are assigned to them in turn. There are at
-    /// least as many servers as replicas.
+    /// Number of storage servers, if they hold the replicas. Partitions are assigned to them in turn. The federation
+    /// has at least as many servers as replicas, even if this number is smaller.
     pub servers: u16,
     /// Where the replicas are stored.
     pub replicate_to: ReplicateTo,
@@ -47,7 +47,7 @@ defects! {
     RecordSinceOwnSave,
     /// Only the direct senders to the failed partition re-execute; the senders to those senders do not.
     DirectSendersOnly,
-    /// Messages from an earlier recovery count in the current one.
+    /// Messages from an earlier recovery are accepted in the current one.
     NoRecoveryEpoch,
     /// A checkpoint is taken while tasks are being re-executed.
     CheckpointDuringRerun,
@@ -56,8 +56,8 @@ defects! {
     /// Only partitions that were restored in this recovery demand the values that they lost, as printed. If a second
     /// failure interrupts a recovery, values lost in the first failure never arrive.
     LossesOfFailedOnly,
-    /// An arriving value is identified by its data alone: whichever version was sent, it counts as the next
-    /// missing one.
+    /// An arriving value is identified by its data alone: whichever version was sent, it counts as the next missing
+    /// version.
     ValuesWithoutVersion,
     /// Tasks whose values are demanded are re-executed in the partition's own state, which is rolled back to the
     /// checkpoint. Values that have arrived since the checkpoint are lost.
@@ -79,9 +79,9 @@ defects! {
     LastPartitionNotAwaited,
     /// A restarted coordinator waits for only one of the processes that may know a newer checkpoint.
     OneKnownSuffices,
-    /// A restarted coordinator uses the map that answers last, even an older one.
+    /// A restarted coordinator uses the map in the last answer, even if it is an older one.
     OlderMapUsed,
-    /// A process joins a recovery older than one that it has promised to a restarted coordinator.
+    /// A process joins a recovery that is older than the newest survey that it has answered.
     PromiseIgnored,
     /// A recovery begins before its members know which processes have failed.
     AnnouncementNotAwaited,

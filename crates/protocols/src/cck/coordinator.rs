@@ -1,9 +1,9 @@
 //! The coordinator begins checkpoints and recoveries. It is outside the clusters, stores nothing, and may fail.
 //!
-//! The epoch of a recovery is the version of a membership, which is durable, and the same for all processes. A
+//! The epoch of a recovery is the version of a membership. Versions are durable, and the same for all processes. A
 //! restarted coordinator asks all processes which checkpoint is valid. If no process knows that a checkpoint is valid,
-//! no process has deleted an older checkpoint because of it. It also asks for the newest map of partitions. A process
-//! that runs a partition knows the map that assigns the partition to it.
+//! no process has deleted an older checkpoint because of it. The coordinator also asks for the newest map of
+//! partitions. A process that runs a partition knows the map that assigns the partition to it.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -28,14 +28,16 @@ pub(super) struct Coordinator {
     epoch: Incarnation,
     /// The newest valid checkpoint; `None` if a restarted coordinator does not know it yet.
     valid: Option<Position>,
-    /// The number of lives begun plus the number of processes that never return, as of the last recovery.
+    /// Number of lives that the other processes have begun, plus the number of those that never return, plus one. A
+    /// recovery is due whenever this number changes.
     lives: u64,
     /// Where partitions have run since the last recovery.
     current_map: EpochMap,
-    /// The clusters that were about to leave when the last recovery began. All processes know that they leave.
+    /// The clusters that were about to leave when the last recovery began. All processes know that these clusters are
+    /// leaving.
     leaving: BTreeSet<ClusterId>,
     activity: Activity,
-    /// Whether the application has begun. Before that, not every partition can be reached.
+    /// Whether all processes have been up at the same time. Until then, some partitions may be unreachable.
     has_begun: bool,
     /// Time at which the next checkpoint is due.
     due: Time,
@@ -47,12 +49,12 @@ enum Activity {
     Idle,
     /// A process has failed, and not all processes are up.
     Waiting,
-    /// These processes have not yet reported which checkpoint is valid; the position is the newest one
+    /// These processes have not yet reported which checkpoint is valid; the position is the newest valid checkpoint
     /// reported so far.
     Surveying(BTreeSet<ProcessId>, Position),
     /// These partitions still lack values that were lost, and these processes may still run partitions that have moved.
     Recovering(BTreeSet<ProcessId>, BTreeSet<ProcessId>),
-    /// A checkpoint is being taken, and these partitions have not saved their state.
+    /// A checkpoint is being taken, and these partitions have not saved their states.
     Checkpointing(Position, BTreeSet<ProcessId>),
 }
 
@@ -117,7 +119,7 @@ impl Coordinator {
         let has_to_move = self.has_to_move();
         match self.activity {
             Activity::Waiting if are_up => {}
-            // The partitions move from a checkpoint that is as new as possible.
+            // A checkpoint is taken first, so that the partitions move from a state that is as new as possible.
             Activity::Idle if has_to_move => {
                 self.due = now;
                 return;
@@ -168,8 +170,8 @@ impl Coordinator {
         }
     }
 
-    /// Ends the recovery if no lost value is still missing. The next checkpoint begins immediately, so that lost
-    /// replicas are replaced as soon as possible.
+    /// Ends the recovery if no lost value is missing and all moved partitions have been ceded. The next checkpoint
+    /// begins immediately, so that lost replicas are replaced as soon as possible.
     fn end_recovery(&mut self, now: Time) {
         if matches!(&self.activity, Activity::Recovering(missing, idle) if missing.is_empty() && idle.is_empty())
         {
@@ -182,8 +184,8 @@ impl Coordinator {
         clusters.filter(|(_, it)| it.presence == Presence::Leaving).map(|(cluster, _)| cluster)
     }
 
-    /// Returns whether a recovery is due without a failure, because clusters have joined or leave. A cluster that leaves
-    /// may run no partition, but hold replicas.
+    /// Returns whether a recovery is due without a failure, because clusters have joined or are leaving. A leaving
+    /// cluster counts even if it runs no partition, because it may hold replicas.
     fn has_to_move(&self) -> bool {
         let EpochMap { map, .. } = &self.current_map;
         self.has_begun
@@ -207,7 +209,7 @@ impl Coordinator {
         }
     }
 
-    /// Begins a checkpoint if it is due.
+    /// Begins a checkpoint if one is due.
     pub(super) fn advance(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
         let (Activity::Idle, Some(valid)) = (&self.activity, self.valid) else { return };
         if now < self.due || !self.has_begun {
@@ -276,5 +278,5 @@ impl Coordinator {
 
 /// Returns the epoch of a recovery that begins in this membership.
 fn epoch_of(membership: &Membership) -> Incarnation {
-    Incarnation(u32::try_from(membership.version.0).expect("a version fits into 32 bits"))
+    Incarnation(u32::try_from(membership.version.0).expect("a version fits in 32 bits"))
 }

@@ -24,7 +24,7 @@ pub enum Message {
     Ack(Position),
     /// With global coordination, to all partitions: this partition has stopped sending.
     Stopped(Position),
-    /// With global coordination, coordinator to all partitions: all states are saved.
+    /// With global coordination, from the coordinator to all partitions: all states are saved.
     Resume(Position),
     /// From a restarted coordinator to all processes: which checkpoint is valid, and where does each partition run?
     /// Afterwards, the receiver takes part in no older recovery.
@@ -35,8 +35,8 @@ pub enum Message {
     /// From the coordinator to all partitions, and to processes that run none: a recovery begins. Each
     /// partition runs where the map assigns it. Partitions without a state restore this checkpoint.
     Recover(Incarnation, Position, PartitionMap),
-    /// To a partition to which this one sends: the tasks that this one has executed. This partition sends all later
-    /// values after this message.
+    /// To a partition to which this one sends: the tasks that this one has executed. On the channel, this message
+    /// precedes all values that this partition sends from now on.
     Flush(Incarnation, Executed),
     /// To a partition that sends to this one: these values were lost; send them again.
     Demand(Incarnation, Arc<[Value]>),

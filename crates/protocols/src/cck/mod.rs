@@ -92,7 +92,7 @@ struct LocalPartition {
     committed: Position,
     /// How long the partition was paused for the checkpoint that it has saved but not yet claimed.
     frozen: Span,
-    /// Messages about checkpoints that have not begun here.
+    /// Checkpoint and sender of each `Ping` or `Stopped` that arrived before the checkpoint began here.
     early: BTreeSet<(Position, ProcessId)>,
     /// The search for the image that the partition restores.
     loading: Option<ImageSearch>,
@@ -204,7 +204,7 @@ impl PartitionProtocol for Cck {
                 self.handle_message(from, to, message, now, host)
             }
             PartitionInput::Image { from, image } => {
-                // An image that was fetched may arrive from several processes.
+                // A fetched image may arrive from several processes. Only other images are replicas to store.
                 if !self.found(&image, host) && !host.runs(image.name.owner) {
                     self.stored.write(image, from, host);
                 }

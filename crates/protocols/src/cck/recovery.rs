@@ -2,7 +2,7 @@
 //!
 //! A partition without a state restores the last valid checkpoint; the others keep their states. Each announces on its
 //! channels which tasks it has executed, which separates the values that it sent before the recovery from later ones. A
-//! receiver then demands every value that was sent to it, but that it neither has nor has used. A partition that
+//! receiver then demands every value that was sent to it and that it neither has nor has used. A partition that
 //! receives a demand re-executes the tasks between the last valid checkpoint and the value, and in turn demands the
 //! values that these tasks need from others. All partitions together re-execute exactly the strictly required tasks,
 //! and each partition demands values only from their senders.
@@ -157,7 +157,8 @@ impl Cck {
         self.report_done(partition, host);
     }
 
-    /// Handles the answer from this process's storage.
+    /// Handles the image that this process's storage returned. If the storage does not have an image that a partition
+    /// restores, asks all processes that may hold it.
     pub(super) fn read(
         &mut self,
         name: ImageName,
@@ -239,7 +240,7 @@ impl Cck {
         self.join_recovery(partition, host);
     }
 
-    /// Handles a value that has arrived.
+    /// Passes a value on to its partition, or keeps the value until the partition can accept it.
     pub(super) fn arrived(&mut self, mut delivery: Delivery, host: &mut dyn PartitionHost<Self>) {
         let (from, to) = (delivery.id.from, delivery.id.to);
         let local = self.locals.entry(to).or_default();
@@ -309,8 +310,8 @@ impl Cck {
         self.demand_inputs(partition, wanted, host);
     }
 
-    /// Demands those values, needed by a re-execution, that other partitions have already computed. The other values
-    /// will arrive anyway.
+    /// Of the values that a re-execution needs, demands those that other partitions have already computed. The other
+    /// values will arrive without a demand.
     fn demand_inputs(
         &mut self,
         partition: ProcessId,
@@ -365,8 +366,8 @@ impl Cck {
         }
     }
 
-    /// Informs the coordinator once the partition has received everything that was lost. All re-execution for it has
-    /// then ended.
+    /// Informs the coordinator once the partition has received everything that was lost. All re-execution on behalf of
+    /// the partition has then ended.
     fn report_done(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
         let has_lost = !local.lost.is_empty() && !self.config.defects.has(Defect::LostNotAwaited);
@@ -379,7 +380,7 @@ impl Cck {
     }
 }
 
-/// Returns the first missing version of this value's data.
+/// Returns the first missing version of this value's data, or the value itself if no version is missing.
 fn next_version(delivery: &Delivery, host: &dyn PartitionHost<Cck>) -> Value {
     let Delivery { id, value, .. } = delivery;
     let all = Executed { before: host.plan().steps(), beyond: BTreeSet::new() };

@@ -74,7 +74,7 @@ impl StoredImages {
     }
 
     /// Records that an image is durable, and deletes its owner's older images except the valid one. Returns the process
-    /// for which it was written.
+    /// that requested the write.
     pub(super) fn written(
         &mut self,
         name: ImageName,

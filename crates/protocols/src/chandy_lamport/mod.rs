@@ -1,7 +1,7 @@
 //! Chandy and Lamport's snapshot: checkpoints of the whole federation, taken without stopping any process.
 //!
-//! Chandy, Lamport: *Distributed Snapshots: Determining Global States of Distributed Systems* (ACM TOCS 1985).
-//! Channels are FIFO. A process that has saved its state sends a *marker* on every channel before any other message.
+//! Chandy, Lamport: *Distributed Snapshots: Determining Global States of Distributed Systems* (ACM TOCS 1985). Channels
+//! are FIFO. A process that has saved its state (its *cut*) sends a *marker* on every channel before any other message.
 //! A marker separates the messages that the sender's saved state contains from later ones:
 //!
 //! * a process that receives its first marker saves its state before it receives anything that follows the marker;
@@ -48,7 +48,7 @@ rules! {
     DeliversRecorded, without
         /// A message in transit is recorded, but delivered only after a rollback (C3).
         LateOnlyRecorded;
-    /// A checkpoint is committed once every part is durable, at its process and at its holders (C4).
+    /// A checkpoint is committed only once every part is durable, at its process and at its holders (C4).
     DurableFirst, without
         /// A part counts as durable before it is (C4).
         CommitBeforeCopies;
@@ -79,7 +79,7 @@ rules! {
     EarlyDropped,
     /// The application starts before the first checkpoint is committed.
     ReleasedBeforeFirst,
-    /// A part of a checkpoint that a rollback has invalidated counts for the checkpoint in progress.
+    /// A part of a checkpoint that a rollback has invalidated counts toward the checkpoint in progress.
     OlderPartsCount,
     /// Older checkpoints are never removed.
     NeverCollects,

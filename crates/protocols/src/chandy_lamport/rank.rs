@@ -21,11 +21,11 @@ const ATTEMPT: Attempt = Attempt(1);
 pub(super) struct Rank {
     config: Arc<Config>,
     group: Group<ChandyLamport>,
-    /// Position of the last committed or restored checkpoint.
+    /// Current incarnation, and SN of the last committed or restored checkpoint.
     position: Position,
     /// This process's part of the checkpoint in progress.
     part: Option<Box<Part>>,
-    /// Input that cannot be received yet, in the order of arrival.
+    /// Input that cannot be handled yet, in the order of arrival.
     early: Vec<Early>,
     coordinator: Option<Coordinator>,
 }
@@ -37,7 +37,8 @@ struct Part {
     since: Time,
     /// The state of the application, once it has been saved.
     saved: Option<Snapshot>,
-    /// Time at which the application resumed, unless it waits for the commit.
+    /// Time at which the application resumed; `None` until then. Never set for the first checkpoint, because the
+    /// application waits for its commit.
     resumed: Option<Time>,
     /// Channels whose marker has not arrived, by sender.
     open: BTreeSet<ProcessId>,
@@ -221,8 +222,8 @@ impl Rank {
 
     // ---- Checkpoints.
 
-    /// Begins a checkpoint, unless one is in progress, the federation is recovering, or a member is down. Runs on the
-    /// coordinator.
+    /// Begins a checkpoint, unless one is in progress, the federation is recovering, or a member is down. Has an effect
+    /// only on the coordinator.
     fn begin_checkpoint(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let is_idle = self.part.is_none() && !self.group.is_recovering();
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_idle) else { return };
@@ -254,7 +255,7 @@ impl Rank {
         host.request_snapshot();
     }
 
-    /// Handles the saved state, after all earlier sends: sends the markers, and lets the application resume.
+    /// Handles the snapshot, which follows all earlier sends: sends the markers, and lets the application resume.
     fn saved(&mut self, snapshot: Snapshot, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let is_first = self.position.sn.0 == 0;
         let owes_markers = !self.obeys(Rule::MarkersFirst) && !is_first;
@@ -373,7 +374,7 @@ impl Rank {
     }
 
     /// Commits the checkpoint once all parts are durable. Before the first commit, the supervisor must have recorded
-    /// that the federation may have acted. Runs on the coordinator.
+    /// that the federation may have acted. Has an effect only on the coordinator.
     fn maybe_commit(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let Some(checkpoint) = self.part.as_ref().map(|part| part.checkpoint) else { return };
         let Some(coordinator) = self.coordinator.as_mut().filter(|it| it.awaited.is_empty()) else { return };
@@ -463,7 +464,7 @@ impl Rank {
         }
     }
 
-    /// Receives early input in order, and keeps the input that is still early.
+    /// Handles the early input in order, and keeps the input that is still early.
     fn receive_early(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         for early in core::mem::take(&mut self.early) {
             match early {
@@ -518,7 +519,7 @@ impl Rank {
         self.group.freeze();
     }
 
-    /// Installs the state that the federation has agreed to restore, once all processes have it, and resumes (C5).
+    /// Once all processes have their parts of the checkpoint to restore, installs this process's part and resumes (C5).
     fn maybe_resume(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let Some(resumed) = self.group.take_resumed() else { return };
         let (position, rolled_back) = resumed.restore(host);

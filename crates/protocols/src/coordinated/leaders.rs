@@ -1,6 +1,6 @@
-//! Communication while a checkpoint is taken: between the coordinator and all processes, or between the
-//! coordinator and the leaders of clusters (L1, L2). A leader forwards the coordinator's commands to its cluster and
-//! answers once for all its members, so the coordinator exchanges one command and one answer with each cluster.
+//! Communication while a checkpoint is taken: between the coordinator and all processes, or between the coordinator and
+//! the leaders of clusters (L1, L2). A leader forwards the coordinator's commands to its cluster and sends one answer
+//! for all its members, so the coordinator exchanges at most one command and one answer with each cluster per step.
 //! Recoveries do not involve leaders.
 
 use alloc::sync::Arc;

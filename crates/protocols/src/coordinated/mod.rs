@@ -1,10 +1,10 @@
-//! Coordinated checkpoints of the whole federation, which is paused while one is taken.
+//! Coordinated checkpoints of the whole federation, which pauses while a checkpoint is taken.
 //!
-//! The blocking two-phase protocol of section 3.2 of Elnozahy, Alvisi, Wang, Johnson: *A Survey of
-//! Rollback-Recovery Protocols in Message-Passing Systems* (ACM Computing Surveys 2002). A coordinator
-//! requests a checkpoint. Every process stops and saves its state; messages in transit are counted, and the
-//! processes wait for them; all resume once every part is durable. A failure rolls all processes back to the
-//! newest complete checkpoint. The rules K1 to K5 are listed in `docs/baselines.md`.
+//! The blocking two-phase protocol of section 3.2 of Elnozahy, Alvisi, Wang, Johnson: *A Survey of Rollback-Recovery
+//! Protocols in Message-Passing Systems* (ACM Computing Surveys 2002). A coordinator requests a checkpoint. Every
+//! process stops and saves its state. The coordinator adds up how many messages were sent to each process, and each
+//! process waits until all of them have arrived. All processes resume once every part is durable. A failure rolls all
+//! processes back to the newest complete checkpoint. The rules K1 to K5 are listed in `docs/baselines.md`.
 //!
 //! | part | purpose |
 //! | --- | --- |
@@ -53,7 +53,7 @@ rules! {
     Drains, without
         /// A checkpoint does not contain the messages that were in transit (K3).
         NoDrain;
-    /// A checkpoint is committed once every part is durable, at its process and at its holders (K4).
+    /// A checkpoint is committed only once every part is durable, at its process and at its holders (K4).
     DurableFirst, without
         /// A part counts as durable before it is (K4).
         CommitBeforeCopies;
@@ -86,23 +86,23 @@ rules! {
     StoredOnArrival,
     /// A failed write is not repeated.
     FailedWritesForgotten,
-    /// Older parts are kept.
+    /// Parts of older checkpoints are never removed.
     OlderPartsKept,
     /// A restore does not wait for holders outside the federation's ranks.
     HoldersNotAsked,
     /// The federation resumes before the holders have confirmed their replicas of the restored checkpoint.
     ReadyBeforeCopies,
-    /// Answers to an older attempt at a restore count.
+    /// Answers to an older attempt at a restore are accepted.
     OlderRestoresCount,
     /// Messages in transit at a checkpoint are not delivered after its commit.
     LateNotDelivered,
     /// Messages that the application sends after its state is saved are not transmitted after the commit.
     UnsentDropped,
-    /// Sent messages are not counted anew after a rollback.
+    /// The count of sent messages is not reset after a rollback.
     SentNotReset,
     /// A part is written although one message is still in transit.
     OneMessageNotAwaited,
-    /// A message from after a rollback is delivered before its receiver has rolled back.
+    /// A message sent after a rollback is delivered before its receiver has rolled back.
     NewerDelivered,
     /// A checkpoint does not wait for the last process, or for the last leader.
     OneAnswerNotAwaited,
@@ -141,7 +141,7 @@ pub enum Control {
         /// Number of messages sent since the last rollback, by receiver.
         sent: Arc<[(ProcessId, u64)]>,
     },
-    /// From the coordinator: wait until this many messages have arrived, then write the part.
+    /// From the coordinator: write the part once all messages counted in `sent` have arrived.
     Drain {
         /// The checkpoint.
         checkpoint: Checkpoint,
@@ -265,7 +265,8 @@ impl Protocol for Coordinated {
 }
 
 impl Coordinated {
-    /// Returns the position of this process.
+    /// Returns the current incarnation, and the SN of the checkpoint that this process last committed or restored; the
+    /// default on a storage server.
     pub fn position(&self) -> faultline_core::Position {
         match &self.0 {
             Process::Rank(rank) => rank.position(),

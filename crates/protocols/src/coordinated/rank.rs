@@ -1,4 +1,4 @@
-//! A process that runs the application.
+//! A process that runs the application. The lowest-numbered one also coordinates checkpoints (K1 to K5).
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -156,8 +156,8 @@ impl Rank {
         }
     }
 
-    /// Begins a checkpoint (K1), unless one is in progress, the federation is recovering, or a process is down. Runs on
-    /// the coordinator.
+    /// Begins a checkpoint (K1), unless one is in progress, the federation is recovering, or a process is down. Has an
+    /// effect only on the coordinator.
     fn begin_checkpoint(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         let is_idle = !self.member.is_checkpointing() && !self.group.is_recovering();
         let (position, mut answering) = (self.position(), self.answering());
@@ -171,7 +171,8 @@ impl Rank {
         }
     }
 
-    /// Counts the messages in transit (K2). Runs on the coordinator.
+    /// Adds up the reported messages and, once all reports have arrived, tells the processes how many to wait for (K2).
+    /// Runs on the coordinator.
     pub(super) fn counted(
         &mut self,
         from: ProcessId,
@@ -268,7 +269,7 @@ impl Rank {
         }
     }
 
-    /// Installs the state that the federation has agreed to restore, once all processes have it, and resumes (K5).
+    /// Once all processes have their parts of the checkpoint to restore, installs this process's part and resumes (K5).
     fn maybe_resume(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         let Some(resumed) = self.group.take_resumed() else { return };
         if let Some(coordinator) = &mut self.coordinator {

@@ -31,7 +31,7 @@ use crate::machines::logs::{self, Head, Logging, Settled};
 use crate::machines::phases::{self, AppAction, Phase, Phases, RecoveryProcess, RecoveryRules};
 use rank::Rank;
 
-/// Parameters of full logging. It has no defects of its own.
+/// Parameters of full logging, which has no defects of its own.
 pub type Config = LoggingOptions<Defects>;
 
 defects! {
@@ -52,7 +52,7 @@ defects! {
     SuppressedNotLogged,
     /// The first orphan message of a channel is not reported.
     FirstOrphanMissed,
-    /// A message does not raise the phase of its receiver.
+    /// A message raises the phase of its receiver only to the message's phase, not above it.
     PhaseOneTooLow,
     /// The phase is not part of the checkpoint.
     PhaseOutsideCheckpoint,
@@ -62,7 +62,7 @@ defects! {
     NoBarrier,
     /// A level from an older round admits messages.
     OlderLevelObeyed,
-    /// A channel's state from an older round counts.
+    /// A channel's state from an older round is accepted.
     OlderSyncAccepted,
     /// Messages from older lives of their sender are accepted.
     StaleAccepted,

@@ -1,4 +1,4 @@
-//! A process that runs the application.
+//! A process that runs the application: sending (R3, R4), receiving (R5, R6), checkpoints (R7, R8) and rollbacks (R9).
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct Rank {
     config: Arc<Config>,
     /// The process as a group of one, the checkpoints that it keeps, and its recovery.
     group: Group<FullLogging>,
-    /// Position of the process.
+    /// Current incarnation, and SN of the last committed or restored checkpoint.
     position: Position,
     logs: Logs<FullLogging>,
     phases: Phases,
@@ -153,7 +153,7 @@ impl Rank {
     }
 
     /// Lets the application's actions take effect, in order. The first send that has to wait for its phase holds back
-    /// everything after it, and the application (R3).
+    /// the application and all later actions (R3).
     fn act(&mut self, host: &mut ProtocolHost) {
         while let Some(action) = self.app_actions.pop_front() {
             match action {
@@ -170,8 +170,8 @@ impl Rank {
         }
     }
 
-    /// Sends a message through the log of its channel. If the receiver already has the message, it is a re-sent
-    /// orphan, and the recovery process is told.
+    /// Sends a message through the log of its channel. If the receiver already has the message, the message is a
+    /// re-sent orphan, and the recovery process is informed.
     fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         let phase = self.phases.phase();
         if self.logs.sent(id, phase, payload, true, host) {
@@ -205,8 +205,8 @@ impl Rank {
 
     // ---- Receiving (R5, R6).
 
-    /// Handles a message from the network. A message from an older incarnation of the sender, or to an older incarnation
-    /// of the receiver, is dropped, since it will be re-sent. Messages from or to newer incarnations wait.
+    /// Handles a message from the network. A message from an older incarnation of the sender, or to an older
+    /// incarnation of the receiver, is dropped, since it will be re-sent. Messages from or to newer incarnations wait.
     fn arrived(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
         let theirs = self.group.view.incarnation(self.group.view.group_of(id.from));
@@ -250,7 +250,7 @@ impl Rank {
         }
     }
 
-    /// Receives the application's state, after all its earlier actions.
+    /// Handles the snapshot, which follows all earlier actions of the application.
     fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
         if self.is_mutated(Defect::ActionsDropped) {
             self.app_actions.clear();

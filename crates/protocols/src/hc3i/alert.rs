@@ -57,7 +57,7 @@ impl Hc3i {
         self.retry_alerts(now, host);
     }
 
-    /// Stops waiting for a confirmation from a cluster that has left. Runs on the coordinator.
+    /// Stops waiting for a confirmation from a cluster that has left. Has an effect only on the coordinator.
     pub(super) fn stop_alerting(&mut self, cluster: GroupId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
         if self.coordinates() {
@@ -158,7 +158,7 @@ impl Hc3i {
                 self.history.rollbacks(cluster).last().expect("a listed cluster has a new rollback");
             host.claim(Claim::Alerted { from: cluster, position: Position { incarnation, sn } });
         }
-        // A recovery reads the tables when it resumes, and so does a member that has to roll back.
+        // Members that are recovering, or have to roll back, consult the tables when they resume.
         if !news.is_empty() && !matches!(self.phase, Phase::Recovering(_) | Phase::Serving) {
             if self.is_clean() {
                 let is_news = |this: &Hc3i, receiver| news.contains(&this.cluster_of(receiver));

@@ -33,7 +33,7 @@ pub(super) struct Part {
     expected: Option<u64>,
     /// Messages from the cluster that arrived after the request and were sent before their senders' cuts.
     late: Vec<(MessageId, Payload)>,
-    /// The part while it is being made durable, after all messages in transit to it have arrived.
+    /// The part while it is being made durable, after all messages in transit to this member have arrived.
     written: Option<Replication<Hc3i>>,
 }
 
@@ -64,7 +64,7 @@ impl Part {
         Claim::Aborted { position: self.position, attempt: self.attempt }
     }
 
-    /// Moves the part to another position. Used only by the defect that does not discard it.
+    /// Moves the part to another position. Used only by the defect that does not discard the checkpoint.
     pub(super) fn move_to(&mut self, position: Position) {
         self.position = position;
     }
@@ -137,8 +137,9 @@ impl Hc3i {
         self.checkpoint_requested(self.me, position, attempt, forced, now, host);
     }
 
-    /// Handles a member's request for a checkpoint before which it must not deliver a message (section 3.2). The
-    /// coordinator keeps no record of the request, which the member repeats after every commit.
+    /// Handles a member's request for a forced checkpoint: the member holds back a message until the checkpoint is
+    /// committed (section 3.2). The coordinator keeps no record of the request, because the member repeats it after
+    /// every commit.
     pub(super) fn checkpoint_forced(
         &mut self,
         from: ProcessId,
@@ -184,7 +185,7 @@ impl Hc3i {
         host.request_snapshot();
     }
 
-    /// Receives the application's state, after all earlier sends.
+    /// Handles the snapshot, which follows all earlier sends of the application.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let past = match self.obeys(Rule::SavesPast) {
             true => self.history.of(self.cluster),
@@ -218,8 +219,8 @@ impl Hc3i {
         };
         for arrival in &self.waiting {
             let stands = raise(self.cluster_of(arrival.id.from), arrival.stamp.position);
-            // The sender's dependencies precede this checkpoint, too. A forced checkpoint only has to exist
-            // before anything that depends on it is delivered here.
+            // This checkpoint also serves as the one that the sender's dependencies would force: it is taken before any
+            // message that depends on them is delivered here.
             for (cluster, &position) in self.clusters().zip(arrival.stamp.ddv.iter().flat_map(|it| it.iter()))
             {
                 if stands && cluster != self.cluster {
@@ -230,7 +231,8 @@ impl Hc3i {
         ddv.into()
     }
 
-    /// Counts the messages in transit inside the cluster. Runs on the coordinator.
+    /// Adds up the messages that the members have sent inside the cluster and, once all members have saved their
+    /// states, begins the second round. Runs on the coordinator.
     pub(super) fn saved(
         &mut self,
         from: ProcessId,
@@ -279,7 +281,7 @@ impl Hc3i {
         }
     }
 
-    /// Writes this process's part, here and at its holders, once nothing is in transit to it.
+    /// Writes this process's part, here and at its holders, once no message is in transit to this process.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let drains = self.obeys(Rule::Drains);
         let is_safe = self.obeys(Rule::DurableFirst);
@@ -388,7 +390,8 @@ impl Hc3i {
         }
     }
 
-    /// Handles a change of the membership, after which the cluster's start may be on record. Runs on the coordinator.
+    /// Handles a change of the membership, after which the cluster's start may be on record. Has an effect only on the
+    /// coordinator.
     pub(super) fn start_recorded(&mut self, now: Time, host: &mut ProtocolHost) {
         let waits =
             self.coordination.as_ref().and_then(|it| it.gathering.as_ref()).is_some_and(|it| it.awaits_start);

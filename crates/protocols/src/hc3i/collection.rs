@@ -1,10 +1,10 @@
 //! Garbage collection (section 3.5): removing the checkpoints and log entries that no recovery can need.
 //!
-//! The deciding coordinator knows which checkpoints each cluster stores, and computes which of them each cluster would
-//! restore if all failed at the same time (the closure of a union is the minimum of the closures). By
-//! default, the coordinator of the first cluster asks all others and decides for them. With
-//! [`CollectBy::EveryCluster`], the coordinator of each cluster decides for its own cluster, from the lists that it has
-//! received.
+//! The deciding coordinator knows which checkpoints each cluster stores, and computes the recovery line for a failure
+//! of all clusters: the checkpoint that each cluster would restore. No smaller set of failures restores older
+//! checkpoints, because the line for several failures is the minimum of the lines for each failure. By default, the
+//! coordinator of the first permanent cluster asks all others and decides for them. With [`CollectBy::EveryCluster`],
+//! the coordinator of each cluster decides for its own cluster, from the lists that it has received.
 //!
 //! A list may be outdated: checkpoints stored since then only move the line forward, so no recovery crosses a line
 //! that was computed from an outdated list. But no list may predate a rollback that another list includes, since the
@@ -36,7 +36,7 @@ pub(super) struct Collecting {
 }
 
 impl Hc3i {
-    /// Begins a collection when it is due. Runs on the coordinator.
+    /// Begins a collection if one is due. Has an effect only on the coordinator.
     pub(super) fn maybe_collect(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(coordination) = &mut self.coordination else {
             return;
@@ -108,7 +108,8 @@ impl Hc3i {
         if matches!(self.phase, Phase::Recovering(_)) || self.kept.is_empty() {
             return None;
         }
-        // A checkpoint that contains something undone elsewhere will not be restored; the rollback is imminent.
+        // A checkpoint that contains something undone elsewhere will not be restored: this cluster is about to roll
+        // back past it.
         let holds_undone = self.kept.iter().any(|kept| self.undone_in(&kept.vectors).is_some());
         if holds_undone && self.obeys(Rule::CollectsOnSound) {
             return None;
@@ -160,8 +161,8 @@ impl Hc3i {
         self.collect(self.me, round, &collection, now, host);
     }
 
-    /// Makes one decision per round, once every cluster has sent a list since the last decision. Called only without an
-    /// initiator.
+    /// Makes one decision per round, once every other cluster has sent a list since the last decision. Called only
+    /// without an initiator.
     fn decide_once_all_have_reported(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
         if collecting.due && self.others().all(|it| collecting.reporting.contains(&it)) {
@@ -240,8 +241,8 @@ impl Hc3i {
             .then(|| Arc::new(Collection { incarnations, worst: Arc::new(worst) }))
     }
 
-    /// Removes everything that is not needed, unless this process's cluster is recovering, or a cluster has rolled back
-    /// since the decision.
+    /// Removes everything that is not needed, unless this process's cluster is recovering, or has rolled back since the
+    /// decision.
     pub(super) fn collect(
         &mut self,
         from: ProcessId,
@@ -285,8 +286,8 @@ impl Hc3i {
         self.report_if_unneeded(now, host);
     }
 
-    /// Removes messages that were delivered before their receiver's worst checkpoint, unless this process has yet to
-    /// learn of a rollback that undid such deliveries.
+    /// Removes logged messages that were delivered before the worst checkpoint of their receiver's cluster, unless this
+    /// process has yet to learn of a rollback that undid such deliveries.
     fn collect_log(&mut self, collection: &Collection) -> u32 {
         let mut log = core::mem::take(&mut self.log);
         let keeps_at_worst = self.obeys(Rule::KeepsLogAtWorst);

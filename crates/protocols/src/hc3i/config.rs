@@ -68,7 +68,7 @@ pub enum Forcing {
 rules! {
     /// A part contains the messages that were in transit inside the cluster.
     Drains, without
-        /// The checkpoint freezes but does not drain: no part contains the cluster's messages in transit.
+        /// A checkpoint freezes the cluster without draining it: no part contains the cluster's messages in transit.
         NoDrain;
     /// A rollback discards the checkpoint in progress.
     AbortsCheckpoint, without
@@ -96,7 +96,8 @@ rules! {
         FutureDropped;
     /// A message acknowledged at or after the restored SN is re-sent.
     ResendsAtRestored, without
-        /// Messages are re-sent only if they were acknowledged with an SN *greater* than the alert's, as printed.
+        /// An acknowledged message is re-sent only if its acknowledgement has an SN *greater* than the alert's, as
+        /// printed.
         ResendGreater;
     /// A restored sender re-sends its unacknowledged messages.
     ResendsOwn, without
@@ -155,9 +156,9 @@ rules! {
     LeavesUnlogged, without
         /// A cluster leaves although other clusters may still need messages from its log.
         LeavesWithLog;
-    /// A cluster that joins is told about earlier rollbacks (section 7).
+    /// A cluster that joins learns of earlier rollbacks (section 7).
     TellsNewcomers, without
-        /// A cluster that joins is not told about earlier rollbacks.
+        /// A cluster that joins does not learn of earlier rollbacks.
         NewcomersNotTold;
     /// Log entries acknowledged at the kept checkpoint are kept (section 3.5).
     KeepsLogAtWorst, without
@@ -174,7 +175,7 @@ rules! {
         NotesNotRefilled;
     /// A part contains its cluster's rollbacks.
     SavesPast, without
-        /// A part does not contain its cluster's rollbacks: they can be lost although the part survives.
+        /// A part does not contain its cluster's rollbacks: their record can be lost although the part survives.
         PastOutsideCheckpoint;
     /// A member removes log entries only once it knows of all rollbacks that undid their delivery.
     CollectsLogAware, without
@@ -190,7 +191,7 @@ rules! {
         NoForcedCheckpoint;
     /// A cluster restores the newest checkpoint that contains nothing undone.
     RestoresNewest, without
-        /// A cluster restarts from the checkpoint before the right one.
+        /// A cluster restores the checkpoint before the right one.
         RestartBefore;
     /// The delivered vector decides rollbacks.
     DeliveredDecides, without
@@ -224,9 +225,9 @@ rules! {
     RefillsHolders, without
         /// A holder that returns with empty storage is not refilled.
         HolderNotRefilled;
-    /// The first checkpoint waits until the start of the cluster is durably recorded.
+    /// The first checkpoint is committed only once the start of the cluster is durably recorded.
     StartGate, without
-        /// The first checkpoint does not wait until the start of the cluster is durably recorded.
+        /// The first checkpoint is committed without waiting for the durable record of the cluster's start.
         NoStartGate;
     /// An alert is repeated until it is confirmed.
     RetriesAlerts, without
@@ -236,22 +237,23 @@ rules! {
     AlertsAll, without
         /// An alert carries only the last entry of its cluster's history.
         OnlyLastEntry;
-    /// After a rollback, messages from other clusters wait until those clusters have handled its alert.
+    /// After a rollback, messages from other clusters wait until all other clusters have handled the alert.
     WaitsForSettled, without
-        /// After a rollback, messages from other clusters are delivered before those clusters have handled its alert:
-        /// rollbacks can trigger each other endlessly.
+        /// After a rollback, messages from other clusters are delivered before all other clusters have handled the
+        /// alert: rollbacks can trigger each other endlessly.
         DeliversUnsettled;
     /// A part counts as saved only once its replicas are durable.
     DurableFirst, without
         /// A part counts as saved before its replicas are durable.
         CommitBeforeCopies;
-    /// A recovery reports durable data only once its writes have completed.
+    /// In a recovery, a process reports what is durable only once its writes have completed.
     WriteBarrier, without
-        /// A recovery reports the data in its memory instead of waiting for its writes.
+        /// In a recovery, a process reports what is durable without waiting for its unfinished writes.
         NoWriteBarrier;
-    /// A holder keeps the target separate from its own table, where it would mask the alert that follows.
+    /// A holder keeps the history of a target separate from its own table, where the history would mask the alert that
+    /// follows.
     SeparatesNotes, without
-        /// The target is entered into the holder's own table, where it masks the alert that follows.
+        /// The history of a target is entered into the holder's own table, where it masks the alert that follows.
         TargetMasksAlert;
     ; mutations
     /// A coordinator begins a recovery after every third checkpoint, although no process failed.
@@ -274,7 +276,7 @@ rules! {
     NotAcknowledgedAgain,
     /// A message is acknowledged with the position before the current one.
     AcknowledgesOneBefore,
-    /// An acknowledgement counts although a rollback undid the delivery.
+    /// An acknowledgement is accepted although a rollback undid the delivery.
     StaleAcknowledgementsCount,
     /// A send that directly follows the restored checkpoint does not count as undone.
     UndoneOneTooLate,
@@ -286,9 +288,9 @@ rules! {
     LateNotDelivered,
     /// Messages that the application sent between the cut and the commit are not transmitted.
     UnsentDropped,
-    /// Reports from older rounds count.
+    /// Reports from older rounds are accepted.
     OlderReportsCount,
-    /// Members that are ready for an older round count.
+    /// Members that were ready for an older round count as ready.
     OlderReadyCounts,
     /// A member is ready before the target's history is durable.
     ReadyBeforeRecorded,
@@ -300,13 +302,14 @@ rules! {
     LearntBeforeRecorded,
     /// An alert is confirmed as soon as one member has recorded it.
     OneMemberConfirms,
-    /// A confirmation of an older alert counts.
+    /// A confirmation of an older alert is accepted.
     StaleConfirmationCounts,
     /// A round chooses its target before the holders outside the cluster have reported.
     HoldersNotAsked,
-    /// A rollback does not count its cluster's failures, and derives its incarnation from its tables only.
+    /// The incarnation of a rollback is derived from the tables alone, regardless of the number of failures in the
+    /// cluster.
     FailuresNotCounted,
-    /// A resuming member does not check whether it contains anything that a rollback elsewhere undid.
+    /// A resuming member does not check whether its state contains anything that a rollback elsewhere undid.
     UndoneNotSought,
     /// A resumed member does not offer its parts to their holders.
     NotOfferedAfterRecovery,

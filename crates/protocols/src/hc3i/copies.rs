@@ -22,7 +22,7 @@ pub(super) struct Copies {
     pub(super) writes: Writes<Hc3i>,
     /// Purposes of the listings in progress, in order.
     lists: VecDeque<ListFor>,
-    /// Reports postponed until failed writes have been repeated.
+    /// Reports postponed until the unfinished writes for the asking cluster are complete.
     postponed: Vec<ListFor>,
     reads: Reads<ReadFor>,
     refill: Refill,
@@ -174,7 +174,7 @@ impl Copies {
             let is_old = name.incarnation < past.known() || name.sn < past.collected.position.sn;
             name.owner == owner && is_old && !names.contains(name)
         };
-        // A removal takes effect after the writes before it.
+        // A deletion takes effect after all earlier writes, so images that are still being written can be deleted, too.
         let listed = images.iter().map(|(name, _)| *name);
         for name in listed.chain(self.writes.names().copied()).filter(is_void) {
             host.delete(name);
@@ -198,7 +198,7 @@ impl Copies {
 }
 
 impl Hc3i {
-    /// Handles an image that is durable in this storage.
+    /// Handles an image that is now durable in this storage.
     pub(super) fn persisted(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         self.copies.writes.finished(name);
         self.copies.list_postponed(host);
@@ -211,7 +211,7 @@ impl Hc3i {
         }
     }
 
-    /// Handles an image from the network: a lost part of this process, or another process's replica.
+    /// Handles an image from the network: a lost part of this process, or a replica of another process's part.
     pub(super) fn image_arrived(&mut self, _from: ProcessId, image: Arc<Image>, host: &mut ProtocolHost) {
         // After its owner has left, no process will ask for the image.
         let is_of_use = self.membership.is_present(image.name.owner);
@@ -257,7 +257,8 @@ impl Hc3i {
         }
     }
 
-    /// Returns whether an image is this process's own, and it has not restored its state since it lost its storage.
+    /// Returns whether the image belongs to this process, which has lost its storage and has not restored its state
+    /// yet.
     fn may_get_back(&self, name: ImageName) -> bool {
         let lacks_own = self.copies.refill.lacks_own() && !self.has(Defect::RefusesWhileRefilling);
         name.owner == self.me && lacks_own

@@ -25,7 +25,7 @@ pub(super) struct Arrival {
     asked: Option<Position>,
 }
 
-/// Input from inside the cluster that arrived before this process reached its sender's position.
+/// Input from inside the cluster that arrived before this process reached the sender's position.
 #[derive(Clone, Debug)]
 pub(super) enum Early {
     Application { id: MessageId, stamp: Stamp, payload: Payload },
@@ -214,7 +214,7 @@ impl Hc3i {
         }
     }
 
-    /// Retries all input that had to wait until this process reached its sender's position.
+    /// Retries all input that had to wait until this process reached the sender's position.
     pub(super) fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for early in core::mem::take(&mut self.early) {
             match early {

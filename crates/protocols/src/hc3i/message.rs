@@ -72,9 +72,9 @@ pub struct RestorableCheckpoint {
     pub attempt: Attempt,
     /// Maxima of the vectors of its parts.
     pub vectors: Arc<Vectors>,
-    /// Whether every holder had its replicas when this was determined. A committed checkpoint had them at the commit,
-    /// and a restored one before its cluster resumed. Any other checkpoint may not survive another loss of storage
-    /// until the holders have confirmed their replicas.
+    /// Whether every holder is known to have its replicas. A committed checkpoint had them at the commit, and a
+    /// restored one before its cluster resumed. Any other checkpoint may not survive another loss of storage until the
+    /// holders have confirmed their replicas.
     pub covered: bool,
 }
 
@@ -167,7 +167,7 @@ pub enum Control {
         /// Number of messages sent, by receiver.
         sent: Arc<[(ProcessId, u64)]>,
     },
-    /// From the coordinator: wait until this many messages from the cluster have arrived, then write the part.
+    /// From the coordinator: write the part once as many messages from the cluster have arrived as `expected` states.
     Drain {
         /// Position of the checkpoint.
         position: Position,
@@ -222,7 +222,7 @@ pub enum Control {
     AlertRecorded {
         /// The cluster that answers.
         cluster: GroupId,
-        /// The newest entry of the alert that is answered.
+        /// The newest incarnation in the alert that this message answers.
         incarnation: Incarnation,
         /// Tables of that cluster.
         history: Arc<History>,
@@ -238,7 +238,7 @@ pub enum Control {
     Learnt {
         /// The waiting process, copied from [`Control::Learn`].
         asker: (ProcessId, Incarnation),
-        /// Whether this member contains nothing that was undone.
+        /// Whether this member's state contains nothing that was undone.
         clean: bool,
     },
     /// From the coordinator: all other clusters have handled the rollback into this incarnation.
@@ -254,7 +254,7 @@ pub enum Control {
         incarnation: Incarnation,
         /// The cluster that rolled back.
         from: GroupId,
-        /// The checkpoint that the cluster restored.
+        /// Position of that cluster after its rollback.
         position: Position,
     },
     /// From the coordinator: freeze, and report what you have, once you know the lives involved.
@@ -329,8 +329,8 @@ pub enum Control {
     Fetch(ImageName),
     /// From a holder, which does not have this part.
     Refused(ImageName),
-    /// From an owner: the parts that the receiver should hold for it. Parts that are not listed are void if they are of
-    /// older incarnations, or older than the collected checkpoint.
+    /// From an owner: the parts that the receiver should hold for it. Parts that are not listed are void if they belong
+    /// to older incarnations, or precede the collected checkpoint.
     Offer {
         /// The history of the owner's cluster.
         past: Arc<GroupHistory>,

@@ -1,4 +1,4 @@
-//! HC3I: coordinated checkpoints inside a cluster, communication-induced checkpoints between clusters.
+//! HC3I: coordinated checkpoints inside a cluster, and communication-induced checkpoints between clusters.
 //!
 //! Monnet, Morin, Badrinath: *Hybrid Checkpointing for Parallel Applications in Cluster Federations* (2003). The
 //! algorithm follows the paper's sections. If a printed rule loses messages, the code contains the corrected rule,
@@ -80,7 +80,7 @@ pub struct Hc3i {
     /// cluster may have been sent by a state that is about to be undone because of the rollback. Delivering it
     /// could make the rollbacks trigger each other endlessly.
     settled: bool,
-    /// Position of the cluster.
+    /// Position of the cluster, as this process knows it.
     position: Position,
     phase: Phase,
     config: Arc<Config>,
@@ -112,11 +112,11 @@ pub struct Hc3i {
 
     /// Messages from other clusters that cannot be delivered yet.
     waiting: VecDeque<Arrival>,
-    /// Input from inside the cluster that arrived before this process reached its sender's position.
+    /// Input from inside the cluster that arrived before this process reached the sender's position.
     early: Vec<Early>,
     /// Messages that the application sent after its state was saved and before the commit.
     unsent: Vec<(MessageId, Payload)>,
-    /// Position of this process when it requested a forced checkpoint.
+    /// Position of this process when it last requested a forced checkpoint.
     asked_at: Option<Position>,
 
     epoch: Epoch,
@@ -144,7 +144,7 @@ enum Phase {
 /// State that only the coordinator of a cluster has.
 #[derive(Clone, Debug, Default)]
 struct Coordination {
-    /// Number of attempts in this incarnation.
+    /// Number of attempts at a checkpoint in this incarnation.
     attempts: u32,
     gathering: Option<Gathering>,
     checkpoint_at: Option<Time>,
@@ -155,7 +155,7 @@ struct Coordination {
     leaving: Leaving,
 }
 
-/// The small durable record of this process, and the parties that wait for it.
+/// The small durable record of this process, and the actions that wait until it is durable.
 #[derive(Clone, Debug, Default)]
 struct Records {
     version: u64,
@@ -477,7 +477,6 @@ impl Hc3i {
         }
     }
 
-    /// Returns the cluster of a process.
     #[inline]
     fn cluster_of(&self, process: ProcessId) -> GroupId {
         Scope::Cluster.group_of(&self.membership, process)
@@ -511,7 +510,7 @@ impl Hc3i {
         self.members.iter().all(|&member| self.is_up(member))
     }
 
-    /// Returns whether another cluster's rollback undid an event there at `position`.
+    /// Returns whether a rollback of another cluster undid an event of that cluster at `position`.
     fn is_undone(&self, cluster: GroupId, position: Position) -> bool {
         if self.has(Defect::UndoneOneTooLate) {
             return self.history.undid_checkpoint(cluster, position);

@@ -1,13 +1,14 @@
 //! Clusters that join and leave (section 7: "we want to manage dynamism").
 //!
-//! A cluster that joins has no history. Until it joins, its entries are zero, collections do not wait for it, and no
-//! cluster alerts it. It must learn about earlier rollbacks, so the others alert it as soon as it is present.
+//! A cluster that joins has no history. Until it joins, its entries in all vectors are zero, collections do not wait
+//! for it, and no cluster alerts it. It must learn about earlier rollbacks, so the others alert it as soon as it is
+//! present.
 //!
 //! A cluster can leave when its part of the application has finished. It takes a last checkpoint, and continues to take
 //! part in everything until no process can still need anything from it: collections have shown that no rollback reaches
-//! past the last checkpoint, and that none undoes the delivery of a message that it sent. Its coordinator then releases
-//! it. The supervisor decides that the cluster leaves, announces the departure, and ends the cluster's processes.
-//! A process that failed in the meantime recovers first, together with its cluster.
+//! back beyond the last checkpoint, and that none undoes the delivery of a message that it sent. Its coordinator then
+//! releases it. The supervisor decides that the cluster leaves, announces the departure, and ends the cluster's
+//! processes. A process that failed in the meantime recovers first, together with its cluster.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -47,7 +48,7 @@ impl Hc3i {
         self.clusters().filter(|&it| it != self.cluster && self.presence(it).is_present())
     }
 
-    /// Detects clusters that have joined or left.
+    /// Alerts clusters that have joined, and removes what was kept for clusters that have left.
     pub(super) fn watch_presence(&mut self, old: &Membership, now: Time, host: &mut ProtocolHost) {
         if Arc::ptr_eq(&old.clusters, &self.membership.clusters) {
             return;
@@ -70,8 +71,8 @@ impl Hc3i {
         }
     }
 
-    /// Tells a joining cluster about earlier rollbacks. During a recovery, the alerts at the end of the recovery do
-    /// this. Runs on the coordinator.
+    /// Tells a joining cluster about earlier rollbacks of this cluster. During a recovery, the alerts at the end of the
+    /// recovery do this. Has an effect only on the coordinator.
     fn inform_newcomer(&mut self, cluster: GroupId, now: Time, host: &mut ProtocolHost) {
         let has_past = self.history.known(self.cluster) > Incarnation(0);
         let is_recovering = matches!(self.phase, Phase::Recovering(_));
@@ -126,7 +127,7 @@ impl Hc3i {
         incarnation == self.position.incarnation && !matches!(self.phase, Phase::Recovering(_))
     }
 
-    /// Takes one more checkpoint once all applications have left the program. Runs on the coordinator.
+    /// Takes one more checkpoint once all applications have left the program. Has an effect only on the coordinator.
     pub(super) fn take_last_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         let members = self.members.len();
         let last = |leaving: &Leaving| leaving.left.len() == members && !leaving.saved_all;

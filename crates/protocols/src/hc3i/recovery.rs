@@ -137,7 +137,8 @@ impl Hc3i {
         }
     }
 
-    /// Returns a rollback of another cluster that undid messages whose delivery these vectors record.
+    /// If another cluster's rollbacks undid messages whose delivery these vectors record, returns that cluster's last
+    /// rollback.
     pub(super) fn undone_in(&self, vectors: &Vectors) -> Option<(GroupId, Position)> {
         let mut others = vectors.delivered.iter().copied();
         if !self.obeys(Rule::DeliveredDecides) {
@@ -438,7 +439,8 @@ impl Hc3i {
         }
     }
 
-    /// Returns whether this process contains nothing that another cluster's rollback undid.
+    /// Returns whether this process is not recovering, and its state contains nothing that another cluster's rollback
+    /// undid.
     pub(super) fn is_clean(&self) -> bool {
         let vectors = Vectors { ddv: self.ddv.clone(), delivered: self.delivered.clone() };
         !matches!(self.phase, Phase::Recovering(_)) && self.undone_in(&vectors).is_none()

@@ -120,7 +120,7 @@ impl Hc3i {
     }
 
     /// Chooses the newest checkpoint that is complete, not undone, and contains nothing that was undone elsewhere. The
-    /// paper restarts from the checkpoint before it.
+    /// paper restores the checkpoint before that one.
     fn choose(&mut self, now: Time, host: &mut ProtocolHost) {
         let round = self.coordination().round.as_mut().expect("a round is in progress");
         let (epoch, cause) = (round.epoch, round.cause);
@@ -157,7 +157,7 @@ impl Hc3i {
             host.claim(Claim::Unrecoverable { group: self.cluster, missing });
             return;
         }
-        // Parts can outlive the tables, and failures are counted outside the nodes. Even if everything is lost, no
+        // Parts can outlive the tables, and the supervisor counts the lives. Even if everything else is lost, no
         // incarnation is reused.
         let of_parts = survey.all().map(|(it, _)| it.position.incarnation).max().unwrap_or_default();
         let failures = match self.has(Defect::FailuresNotCounted) {
@@ -259,8 +259,8 @@ impl Hc3i {
         }
     }
 
-    /// Resumes the cluster once all are ready and no member has failed since. If the restored state lets the
-    /// application act for the first time, this must be recorded first.
+    /// Resumes the cluster once all members and holders are ready and no member has failed since. If the restored state
+    /// lets the application act for the first time, the supervisor must record this first.
     pub(super) fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
             return;
@@ -282,7 +282,7 @@ impl Hc3i {
     }
 }
 
-/// Returns the parts of a checkpoint that a holder lacks, each with the holder.
+/// Returns the parts of a checkpoint that holders lack, each with the holder that lacks it.
 fn uncovered(
     kept: &RestorableCheckpoint,
     parts: &Parts,

@@ -16,8 +16,8 @@ use crate::machines::Checkpoint;
 use crate::machines::logs::{Saved, Settled};
 
 impl Rank {
-    /// Begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down. Runs on the
-    /// coordinator.
+    /// Begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down. Has an effect
+    /// only on the coordinator.
     pub(super) fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         let is_running = self.is_running();
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_running) else { return };
@@ -38,7 +38,7 @@ impl Rank {
         }
     }
 
-    /// Receives the application's state, after all earlier sends.
+    /// Handles the snapshot, which follows all earlier sends of the application.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let Some(part) = &mut self.part else { return };
         let (phases, app_actions) = (self.phases.clone(), self.app_actions.clone());
@@ -51,8 +51,8 @@ impl Rank {
         self.send_to(self.group.coordinator(), Control::Saved { checkpoint, sent }, now, host);
     }
 
-    /// Counts the messages in transit inside the cluster, once all members have saved their states. Runs on the
-    /// coordinator.
+    /// Adds up the messages that the members have sent inside the cluster and, once all members have saved their
+    /// states, tells each of them how many to wait for. Runs on the coordinator.
     pub(super) fn saved(
         &mut self,
         from: ProcessId,
@@ -67,7 +67,7 @@ impl Rank {
         }
     }
 
-    /// Writes this process's part, here and at its holders, once nothing is in transit to it.
+    /// Writes this process's part, here and at its holders, once no message is in transit to this process.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let rules = self.config.drain_rules();
         let Some(part) = &mut self.part else { return };
@@ -142,7 +142,7 @@ impl Rank {
         self.replay(now, host);
     }
 
-    /// Receives the messages that were in transit, ahead of all waiting ones.
+    /// Puts the messages that were in transit ahead of all waiting messages.
     pub(super) fn receive_late(&mut self, late: Vec<Late>) {
         let (position, to) = (self.position, self.position.incarnation);
         for Late { id, phase, payload } in late.into_iter().rev() {

@@ -10,11 +10,11 @@ use crate::placement::Placement;
 pub type Config = LoggingOptions<Defects>;
 
 rules! {
-    /// A message that the receiver already has is not re-sent, including the last one (R3).
+    /// No message that the receiver already has is re-sent, not even the last one (R3).
     SuppressesLast, without
         /// The last message that the receiver already has is re-sent: Algorithm 2, line 14, compares with `<`.
         LastReceivedResent;
-    /// The recovery process counts orphans by message (R11).
+    /// The recovery process counts orphans per message (R11).
     CountsMessages, without
         /// The recovery process counts orphans per process instead of per message.
         CountsProcesses;
@@ -42,7 +42,7 @@ rules! {
     CollectsAtCheckpoint, without
         /// Garbage collection uses the current counts instead of those at the checkpoint (R8).
         CollectsAtPresent;
-    /// Peers learn which messages a checkpoint contains once it is committed (R8).
+    /// Peers learn which messages a checkpoint contains only once it is committed (R8).
     CollectsAfterCommit, without
         /// Garbage collection is announced before the checkpoint is committed (R8).
         CollectsBeforeCommit;
@@ -88,7 +88,7 @@ rules! {
         NoDrain;
     /// A part is written only once all messages in transit have arrived (R7).
     WaitsForLate, without
-        /// A checkpoint is written as soon as the state has been saved, without messages that arrive later (R7).
+        /// A part is written as soon as the state has been saved, without messages that arrive later (R7).
         OneRound;
     /// Logged messages are removed from memory only once they are durable (R15).
     SpillsDurable, without
@@ -119,7 +119,7 @@ rules! {
     CommitsBeforeDurable,
     /// Messages in transit at the cut are not received after the commit.
     LateNotReceived,
-    /// Members' answers to an older attempt at a restore count.
+    /// Members' answers to an older attempt at a restore are accepted.
     OlderRestoresCount,
     /// A cluster resumes although a member is down.
     ResumesWithoutMembers,
@@ -133,7 +133,7 @@ rules! {
     StoredOnArrival,
     /// A failed write is not repeated.
     FailedWritesForgotten,
-    /// Older parts are kept.
+    /// Parts of older checkpoints are never removed.
     OlderPartsKept,
     /// A committed checkpoint is not announced to the peers, so log entries are never collected.
     NeverCollects,
@@ -141,7 +141,7 @@ rules! {
     CollectsOneTooMany,
     /// The first orphan message of a channel is not reported.
     FirstOrphanMissed,
-    /// A message from another cluster does not raise the phase of its receiver.
+    /// A message from another cluster raises the phase of its receiver only to the message's phase, not above it.
     PhaseOneTooLow,
     /// The checkpoint timer is not restarted after a commit.
     TimerNotRestarted,

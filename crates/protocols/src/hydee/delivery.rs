@@ -22,7 +22,7 @@ impl Rank {
     }
 
     /// Lets the application's actions take effect, in order. The first send that has to wait for its phase holds back
-    /// everything after it, and the application (R3).
+    /// the application and all later actions (R3).
     pub(super) fn act(&mut self, host: &mut ProtocolHost) {
         while let Some(action) = self.app_actions.pop_front() {
             match action {
@@ -40,7 +40,7 @@ impl Rank {
     }
 
     /// Sends a message: directly inside the cluster, and through the log of its channel to another cluster. If the
-    /// receiver already has the message, it is a re-sent orphan, and the recovery process is told.
+    /// receiver already has the message, the message is a re-sent orphan, and the recovery process is informed.
     pub(super) fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         let cluster = self.group.view.group_of(id.to);
         let phase = self.phases.phase();

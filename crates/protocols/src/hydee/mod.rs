@@ -1,10 +1,10 @@
-//! HydEE: coordinated checkpoints inside a cluster, sender-based logging between clusters, no event log.
+//! HydEE: coordinated checkpoints inside a cluster, sender-based logging between clusters, and no event log.
 //!
 //! Guermouche, Ropars, Snir, Cappello: *HydEE: Failure Containment without Event Logging for Large Scale
-//! Send-Deterministic MPI Applications* (2012). Only a failed cluster rolls back. Since its program is
-//! send-deterministic, it re-sends the messages that other clusters have received and whose sends were undone; until
-//! then, *phases* hold back all messages that depend on them. The rules R1 to R15 that the code cites are listed in
-//! `docs/hydee.md`: the printed algorithms, completed for asynchronous processes. A [`Defect`] disables a rule, or
+//! Send-Deterministic MPI Applications* (2012). Only a failed cluster rolls back. Since the program is
+//! send-deterministic, the cluster re-sends the messages that other clusters have received and whose sends were undone.
+//! Until then, *phases* hold back all messages that depend on them. The rules R1 to R15 that the code cites are listed
+//! in `docs/hydee.md`: the printed algorithms, completed for asynchronous processes. A [`Defect`] disables a rule, or
 //! applies it as printed.
 //!
 //! | part | purpose |

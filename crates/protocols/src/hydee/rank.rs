@@ -1,4 +1,4 @@
-//! A process that runs the application.
+//! A process that runs the application: its state, its part in rounds, and failures (R1, R9 to R13).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -25,7 +25,7 @@ pub(super) struct Rank {
     pub(super) config: Arc<Config>,
     /// The cluster, the checkpoints that it keeps, and its recovery.
     pub(super) group: Group<Hydee>,
-    /// Position of the cluster.
+    /// Current incarnation, and SN of the last committed or restored checkpoint.
     pub(super) position: Position,
     pub(super) logs: Logs<Hydee>,
     pub(super) phases: Phases,
@@ -311,7 +311,7 @@ impl Rank {
         }
     }
 
-    /// Installs the state that the cluster has agreed to restore, once all members have it, and resumes.
+    /// Once all members have their parts of the checkpoint to restore, installs this process's part and resumes.
     fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
         self.install(&resumed, host);

@@ -1,4 +1,4 @@
-//! Alerts: announcing a rollback to all others, and following theirs (I6, I7).
+//! Alerts: announcing a rollback to all other processes, and following their rollbacks (I6, I7).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ impl Alerts {
 }
 
 impl Rank {
-    /// Alerts all others after a rollback.
+    /// Alerts all other ranks after a rollback.
     pub(super) fn send_alerts(&mut self, now: Time, host: &mut ProtocolHost) {
         self.alerts = Alerts(self.others().map(|other| (other, Some(now))).collect());
         self.send_due_alerts(now, host);
@@ -42,7 +42,7 @@ impl Rank {
         }
     }
 
-    /// Handles another process's alert. It is confirmed once it is recorded.
+    /// Records another process's alert, and confirms the alert once the record is durable.
     pub(super) fn alerted(
         &mut self,
         from: ProcessId,
@@ -93,7 +93,8 @@ impl Rank {
         }
     }
 
-    /// Adds rollbacks to the table, and acts on those that are new: rolls back, or re-sends what they undid.
+    /// Adds rollbacks to the table, and acts on those that are new: rolls back, or re-sends the messages whose
+    /// deliveries they undid.
     fn learn(&mut self, history: History, waiter: Option<Waiter>, now: Time, host: &mut ProtocolHost) {
         let before = self.store.history.clone();
         let news = self.store.history.merge(&before.believable(history));

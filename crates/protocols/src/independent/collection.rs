@@ -1,10 +1,10 @@
 //! Garbage collection (I8): removing the checkpoints and log entries that precede the recovery line.
 //!
-//! The initiator asks all processes for lists of their checkpoints, and computes the line that would be restored if all
-//! failed at the same time. A failure of only some of them never leads further back. A list may be outdated, because
-//! checkpoints stored since then only move the line forward. But no list may predate a rollback that another list
-//! includes, since the line would then rest on undone checkpoints. All lists must therefore agree on the incarnations of
-//! all processes; otherwise nothing is removed.
+//! The initiator asks all processes for lists of their checkpoints, and computes the recovery line for a failure of all
+//! processes. A failure of only some of them never leads further back. A list may be outdated, because checkpoints
+//! stored since then only move the line forward. But no list may predate a rollback that another list includes, since
+//! the line would then rest on undone checkpoints. All lists must therefore agree on the incarnations of all processes;
+//! otherwise nothing is removed.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -17,10 +17,10 @@ use super::rank::Rank;
 use super::{ProtocolHost, Rule, group_of};
 use crate::machines::{Checkpoint, Delivered, recovery_line};
 
-/// The initiator's collection.
+/// The initiator's state: the collection in progress, and the time of the next one.
 #[derive(Clone, Debug)]
 pub(super) struct Collecting {
-    /// When the next collection begins.
+    /// Time at which the next collection begins.
     pub(super) at: Time,
     /// Number of collections begun in this life.
     round: u32,
@@ -35,10 +35,11 @@ impl Collecting {
 }
 
 impl Rank {
-    /// Begins a collection when it is due. Abandons one that is still in progress. Runs on the initiator.
+    /// Begins a collection if one is due, and abandons the previous one if it is still in progress. Has an effect only
+    /// on the initiator.
     pub(super) fn maybe_ask(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(collecting) = self.collecting.as_mut().filter(|it| it.at <= now) else { return };
-        // All must have had time to answer the previous collection.
+        // All processes must have had time to answer the previous collection.
         let every = self.config.collect_every.unwrap_or_default();
         collecting.at = now + every.max(self.config.retry_every);
         collecting.round += 1;
@@ -71,7 +72,7 @@ impl Rank {
         Some(Arc::new(Inventory { incarnations, checkpoints }))
     }
 
-    /// Collects a list, and decides once all have answered. Runs on the initiator.
+    /// Records a process's list, and decides once all processes have answered. Runs on the initiator.
     pub(super) fn stock_arrived(
         &mut self,
         from: ProcessId,
@@ -99,7 +100,8 @@ impl Rank {
         self.collect(round, &incarnations, &line, host);
     }
 
-    /// Removes everything that precedes the line, unless this process has rolled back since the decision.
+    /// Removes everything that precedes the line, unless this process is recovering, or has rolled back since the
+    /// decision.
     pub(super) fn collect(
         &mut self,
         round: u32,
@@ -132,7 +134,7 @@ impl Rank {
     }
 
     /// Removes the messages that were delivered before their receiver's checkpoint on the line, unless this process has
-    /// yet to learn of a rollback that undid such deliveries. Returns their number.
+    /// yet to learn of a rollback that undid such deliveries. Returns the number of removed messages.
     fn collect_log(&mut self, incarnations: &[Incarnation], line: &[Checkpoint]) -> u32 {
         let mut log = core::mem::take(&mut self.log);
         let keeps_at_line = self.obeys(Rule::KeepsLogAtLine);

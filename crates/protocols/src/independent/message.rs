@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::machines::{Checkpoint, Delivered, GroupHistory, History, Log, Received};
 
-/// The stamp of a message: the interval between two checkpoints in which it was sent. A re-sent message keeps its stamp.
+/// The stamp of a message: the interval between two checkpoints in which it was sent. A re-sent message keeps its
+/// stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp(pub Position);
 
@@ -67,8 +68,8 @@ pub enum Control {
     },
 
     // Replicas.
-    /// From an owner to a holder: keep these checkpoints, and nothing that the owner's rollbacks or collections have made
-    /// useless.
+    /// From an owner to a holder: keep these checkpoints, and nothing that the owner's rollbacks or collections have
+    /// made useless.
     Hold {
         /// The owner's rollbacks, and its last collection.
         past: Arc<GroupHistory>,
@@ -98,7 +99,7 @@ pub enum Control {
     },
     /// The sender has rolled back. Contains all its rollbacks, because the receiver may have missed earlier alerts.
     Alert(Arc<GroupHistory>),
-    /// The sender has recorded the alert, and contains nothing that it undid.
+    /// The sender has recorded the alert, and its state contains nothing that the announced rollbacks undid.
     Confirm {
         /// The newest incarnation in the alert.
         incarnation: Incarnation,

@@ -76,19 +76,19 @@ rules! {
     KeepsOlderIncarnations, without
         /// Messages from all older incarnations are dropped, including those whose sends survived (I2).
         OlderIncarnationsDropped;
-    /// A checkpoint is committed once it is durable at its process and at its holders (I3).
+    /// A checkpoint is committed only once it is durable at its process and at its holders (I3).
     DurableFirst, without
         /// A checkpoint is committed before its replicas are durable (I3).
         CommitBeforeCopies;
     /// The application acts only once the supervisor has recorded that the process may have acted (I3).
     StartGate, without
-        /// The first checkpoint does not wait until the start of the process is recorded (I3).
+        /// The first checkpoint is committed without waiting for the record of the process's start (I3).
         NoStartGate;
     /// A process restores its newest checkpoint that contains nothing undone (I4).
     RestoresNewest, without
         /// A process restores the checkpoint before the right one (I4).
         RestartBefore;
-    /// A process resumes once its holders have the restored checkpoint (I4).
+    /// A process resumes only once its holders have the restored checkpoint (I4).
     CopiesFirst, without
         /// A process resumes before its holders have the restored checkpoint (I4).
         ReadyBeforeCopies;
@@ -223,7 +223,7 @@ impl Protocol for Independent {
     }
 }
 
-/// Returns the placement of replicas, with one fewer if a mutation omits it.
+/// Returns the placement of replicas, with one replica fewer if a mutation omits one.
 fn placement(config: &Config) -> Placement {
     match config.defects.has(Defect::OneCopyTooFew) {
         true => config.placement.one_fewer(),

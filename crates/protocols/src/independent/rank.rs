@@ -47,7 +47,7 @@ pub(super) struct Rank {
     pub(super) attempts: u32,
     pub(super) epoch: Epoch,
     pub(super) alerts: Alerts,
-    /// Only the lowest-numbered rank initiates collections.
+    /// State of the collections; `None` except on the lowest-numbered rank, which initiates them.
     pub(super) collecting: Option<Collecting>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Part {
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
     id: MessageId,
-    /// The interval in which it was sent.
+    /// The interval in which the message was sent.
     sent_at: Position,
     payload: Payload,
 }
@@ -252,7 +252,7 @@ impl Rank {
         let reborn: Vec<ProcessId> = self.holders.iter().copied().filter(|&it| is_reborn(self, it)).collect();
         if self.is_recovering() {
             if !reborn.is_empty() {
-                self.recover_again(now, host); // Its answer may be lost.
+                self.recover_again(now, host); // The holder's answer may be lost.
             }
             return;
         }
@@ -271,8 +271,8 @@ impl Rank {
 
     // ---- Messages (I1, I2, I5).
 
-    /// Handles a message that the application sent. While the process recovers, the state that sent the message is about
-    /// to be replaced.
+    /// Handles a message that the application sent. Ignores the message during a recovery, which is about to replace
+    /// the state that sent it.
     #[inline]
     fn sent(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         match &mut self.phase {
@@ -289,7 +289,8 @@ impl Rank {
         host.transmit(id, stamp, payload);
     }
 
-    /// Handles a message from the network. A message of an unknown incarnation waits until its sender's alert arrives.
+    /// Handles a message from the network. A message from an unknown incarnation of its sender waits until the sender's
+    /// alert arrives.
     #[inline]
     fn arrived(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, sent_at, .. } = arrival;
@@ -382,7 +383,7 @@ impl Rank {
         host.request_snapshot();
     }
 
-    /// Receives the application's state, after all its earlier sends, and makes the checkpoint durable.
+    /// Handles the snapshot, which follows all earlier sends of the application: makes the checkpoint durable.
     fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let Phase::Checkpointing(part) = &mut self.phase else { return };
         let past = self.store.history.of(group_of(self.me));
@@ -456,7 +457,7 @@ impl Rank {
         }
     }
 
-    /// Returns the claim that the checkpoint in progress is discarded; `None` if there is none.
+    /// Returns the claim that the checkpoint in progress is discarded; `None` if no checkpoint is in progress.
     pub(super) fn aborted(&self) -> Option<Claim> {
         let Phase::Checkpointing(part) = &self.phase else { return None };
         let Checkpoint { position, attempt } = part.checkpoint;

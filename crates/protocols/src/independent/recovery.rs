@@ -1,4 +1,5 @@
-//! Restoring a checkpoint after a failure, or after a rollback on which this process depends.
+//! Restoring a checkpoint after a failure, or after another process's rollback undid an interval on which this process
+//! depends.
 //!
 //! Inquire to holders -> Report by all -> record the rollback, fetch what is missing -> Hold to holders -> Noted and
 //! Stored by all -> resume. A new life of a holder, or a checkpoint that turns out to be lost, begins another attempt.
@@ -22,7 +23,7 @@ use crate::machines::{Checkpoint, Delivered, GroupHistory, Log, Survey};
 #[derive(Clone, Debug)]
 pub(super) struct Recovery {
     cause: Cause,
-    /// Processes that have not reported what they have.
+    /// Processes that have not reported which checkpoints they have.
     awaited: BTreeSet<ProcessId>,
     survey: Survey<Arc<Head>>,
     target: Option<Target>,
@@ -35,7 +36,7 @@ struct Target {
     /// The checkpoints that can still be restored, ascending. The newest is restored; if there is none, the initial
     /// state.
     kept: Vec<(Checkpoint, Delivered)>,
-    /// Those of them that must be fetched from holders.
+    /// Checkpoints in `kept` that must be fetched from holders.
     missing: BTreeSet<ImageName>,
     image: Option<Arc<Image>>,
     is_recorded: bool,
@@ -136,7 +137,7 @@ impl Rank {
             host.claim(Claim::Unrecoverable { group: me, missing: missing.into() });
             return;
         }
-        // Checkpoints can outlive the tables, and the supervisor counts failures. Even if everything is lost, no
+        // Checkpoints can outlive the tables, and the supervisor counts failures. Even if everything else is lost, no
         // incarnation is used twice.
         let of_parts = survey.all().map(|(it, _)| it.position.incarnation).max().unwrap_or_default();
         let of_lives = Incarnation(self.epoch.life - 1);
@@ -180,7 +181,7 @@ impl Rank {
         self.store.write(image, host);
     }
 
-    /// Handles one of this process's own checkpoints that is durable here.
+    /// Handles one of this process's own checkpoints that is now durable here.
     pub(super) fn own_durable(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         if self.target().is_some_and(|it| it.missing.remove(&name)) {
             self.advance(now, host);
@@ -228,7 +229,7 @@ impl Rank {
         }
     }
 
-    /// Handles tables that are durable.
+    /// Handles the completion of a write of the tables.
     pub(super) fn recorded(&mut self, waiter: Waiter, now: Time, host: &mut ProtocolHost) {
         match waiter {
             Waiter::Rollback(incarnation) => {
@@ -242,7 +243,8 @@ impl Rank {
         }
     }
 
-    /// Tells a holder which checkpoints it should keep. They count as incomplete until it has confirmed them.
+    /// Tells a holder which checkpoints it should keep. The checkpoints count as incomplete until the holder has
+    /// confirmed them.
     pub(super) fn send_list(&mut self, holder: ProcessId, host: &mut ProtocolHost) {
         let kept = match &self.phase {
             Phase::Recovering(recovery) => recovery.target.as_ref().map_or(&self.kept, |it| &it.kept),
@@ -254,12 +256,12 @@ impl Rank {
         host.control(To::One(holder), Control::Hold { past, names });
     }
 
-    /// Continues a recovery. Call this whenever something that it waits for may have happened.
+    /// Continues a recovery. Call this whenever something that the recovery waits for may have happened.
     pub(super) fn advance(&mut self, now: Time, host: &mut ProtocolHost) {
         let holders = self.holders.clone();
         let Some(target) = self.target() else { return };
         if !target.missing.is_empty() {
-            return; // The holders may request what is missing here.
+            return; // The holders may request checkpoints that are still missing here.
         }
         if target.unaware.is_none() {
             target.unaware = Some(holders.iter().copied().collect());
@@ -289,7 +291,7 @@ impl Rank {
         self.unconfirmed.iter().all(|(it, _)| *it != checkpoint)
     }
 
-    /// Installs the target.
+    /// Installs the target, and resumes.
     fn resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Phase::Recovering(recovery) = core::mem::replace(&mut self.phase, Phase::Running) else { return };
         let Recovery { cause, target, .. } = *recovery;
@@ -329,7 +331,7 @@ impl Rank {
         }
     }
 
-    /// Returns a rollback elsewhere that undid an interval on which a state depends.
+    /// If another process's rollbacks undid an interval on which a state depends, returns that process's last rollback.
     pub(super) fn undone_in(&self, delivered: &[(GroupId, Position)]) -> Option<(GroupId, Position)> {
         let history = &self.store.history;
         let (from, _) = delivered.iter().find(|&&(from, at)| history.undid_after(from, at))?;

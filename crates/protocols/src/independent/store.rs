@@ -27,12 +27,12 @@ pub(super) enum Event {
     Recorded(Waiter),
 }
 
-/// What waits until the tables are durable.
+/// An action that waits until the tables are durable.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waiter {
     /// This process's own rollback into this incarnation.
     Rollback(Incarnation),
-    /// The confirmation of an alert: its sender, and its newest incarnation.
+    /// The confirmation of an alert: the alert's sender and newest incarnation.
     Alert(ProcessId, Incarnation),
     /// An owner's rollbacks, recorded by a holder.
     Hold(ProcessId, Incarnation),
@@ -66,7 +66,7 @@ impl Store {
     pub(super) fn new(start: &LifeStart<Config>, host: &mut ProtocolHost) -> Store {
         let LifeStart { me, boot, membership, config, record, .. } = start;
         host.list();
-        // A record that cannot be decoded counts as lost: holders and others supply the tables.
+        // A record that cannot be decoded counts as lost: holders and other processes supply the tables.
         let tables = record.as_deref().and_then(|it| postcard::from_bytes(it).ok()).unwrap_or_default();
         let (history, notes): (History, History) = tables;
         let owns = membership.member(*me).role == Role::RANK;
@@ -93,7 +93,7 @@ impl Store {
         store
     }
 
-    /// Records the tables durably. Returns through [`Event::Recorded`] once they are.
+    /// Writes the tables. Once they are durable, `waiter` continues ([`Event::Recorded`]).
     pub(super) fn record(&mut self, waiter: Option<Waiter>, host: &mut ProtocolHost) {
         self.version += 1;
         self.waiters.extend(waiter.map(|it| (self.version, it)));
@@ -102,8 +102,8 @@ impl Store {
         host.record(self.version, bytes.into());
     }
 
-    /// Handles an input that concerns the storage. Ignores other inputs. `retry_at` is the time at which a refused write
-    /// is repeated.
+    /// Handles an input that concerns the storage. Ignores other inputs. `retry_at` is the time at which a refused
+    /// write is repeated.
     pub(super) fn handle(
         &mut self,
         input: Input<Independent>,
@@ -154,8 +154,8 @@ impl Store {
 
     // ---- Replicas.
 
-    /// Handles an owner's list: removes what the owner no longer needs, confirms the replicas that are here, and requests
-    /// the others.
+    /// Handles an owner's list: removes what the owner no longer needs, confirms the replicas that are here, and
+    /// requests the others.
     fn hold(&mut self, owner: ProcessId, past: &GroupHistory, names: &[ImageName], host: &mut ProtocolHost) {
         self.notes.extend(group_of(owner), past);
         let notes = self.notes.of(group_of(owner));
@@ -182,7 +182,7 @@ impl Store {
         if self.here.contains_key(&name) {
             host.control(To::One(name.owner), Control::Stored(name));
         } else if is_useless(name, &self.notes.of(group_of(name.owner))) {
-            self.settled(name, host); // A newer list has overtaken it.
+            self.settled(name, host); // A newer list has overtaken the replica.
         } else {
             if self.confirms_on_arrival {
                 host.control(To::One(name.owner), Control::Stored(name));
@@ -191,7 +191,7 @@ impl Store {
         }
     }
 
-    /// Writes an image, unless it is here or being written.
+    /// Writes an image, unless it is already here or being written.
     pub(super) fn write(&mut self, image: Arc<Image>, host: &mut ProtocolHost) {
         if !self.here.contains_key(&image.name) && !self.writes.contains(image.name) {
             self.writes.write(image, host);
@@ -209,7 +209,7 @@ impl Store {
                 self.settled(name, host);
             }
         } else if !self.here.contains_key(&name) {
-            host.delete(name); // It became useless while it was being written.
+            host.delete(name); // The image became useless while it was being written.
         }
         events.append(&mut self.answer_inquiries(host));
         events
@@ -230,7 +230,7 @@ impl Store {
     /// Removes the checkpoints of `owner` that no recovery can need.
     pub(super) fn remove_useless(&mut self, owner: ProcessId, past: &GroupHistory, host: &mut ProtocolHost) {
         let is_useless = |name: &ImageName| name.owner == owner && is_useless(*name, past);
-        // A removal takes effect after the writes before it.
+        // A deletion takes effect after all earlier writes, so images that are still being written can be deleted, too.
         self.writes.names().filter(|it| is_useless(it)).for_each(|&it| host.delete(it));
         self.writes.forget(is_useless);
         self.here.retain(|name, _| {
@@ -274,7 +274,7 @@ impl Store {
         events
     }
 
-    /// Handles a recovering owner's question which of its checkpoints are durable here. The owner may be this process.
+    /// Handles a recovering owner's inquiry about its checkpoints that are durable here. The owner may be this process.
     pub(super) fn inquire(&mut self, owner: ProcessId, epoch: Epoch, host: &mut ProtocolHost) -> Vec<Event> {
         self.inquiries.retain(|&(it, _)| it != owner);
         self.inquiries.push((owner, epoch));

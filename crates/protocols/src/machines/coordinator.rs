@@ -8,8 +8,8 @@ use super::gathering::Counts;
 use super::{Checkpoint, Gathering, Schedule};
 
 /// The coordinator's side of a checkpoint that is taken in two rounds: it requests the checkpoint, learns from every
-/// member how many messages it had sent, tells every member how many to wait for, and commits once all parts are
-/// durable. At most one checkpoint is in progress.
+/// member how many messages that member had sent, tells every member how many to wait for, and commits once all parts
+/// are durable. At most one checkpoint is in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Coordinator {
     /// Number of checkpoints begun since the last rollback.
@@ -49,8 +49,8 @@ impl Coordinator {
         checkpoint
     }
 
-    /// Counts a member's report that it has saved its state, after sending this many messages. Returns the sums once
-    /// all members have answered.
+    /// Handles a member's report that it has saved its state, after sending the messages counted in `sent`. Returns the
+    /// sums once all members have answered.
     pub(crate) fn saved(
         &mut self,
         from: ProcessId,
@@ -60,13 +60,13 @@ impl Coordinator {
         self.gathering.as_mut()?.saved(from, checkpoint, sent)
     }
 
-    /// Counts a member's report that its part is durable. Returns whether all parts are now durable.
+    /// Handles a member's report that its part is durable. Returns whether all parts are now durable.
     pub(crate) fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint) -> bool {
         self.gathering.as_mut().is_some_and(|it| it.drained(from, checkpoint))
     }
 
-    /// Returns a checkpoint once all its parts are durable, and whether it removes all older ones. Returns each
-    /// checkpoint only once.
+    /// Returns a checkpoint once all its parts are durable, and whether its commit removes all older checkpoints.
+    /// Returns each checkpoint only once.
     pub(crate) fn commit(&mut self, now: Time) -> Option<(Checkpoint, bool)> {
         let gathering = self.gathering.take_if(|it| it.is_over())?;
         Some((gathering.checkpoint(), self.schedule.collects(now)))
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(coordinator.commit(Time::ZERO), None, "a part is missing");
         assert!(coordinator.drained(MEMBERS[1], checkpoint));
         assert_eq!(coordinator.commit(Time::ZERO), Some((checkpoint, false)));
-        assert_eq!(coordinator.commit(Time::ZERO), None, "once");
+        assert_eq!(coordinator.commit(Time::ZERO), None, "a checkpoint is returned once");
         coordinator.committed(Time::ZERO);
         assert_eq!(coordinator.next_deadline(), Some(Time::ZERO + EVERY));
     }

@@ -35,7 +35,7 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         self.checkpoint
     }
 
-    /// Returns whether the application's current actions are outside the part.
+    /// Returns whether the state has been saved, so that the application's further actions are outside the part.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.is_some()
     }
@@ -50,7 +50,7 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         self.late.push(late);
     }
 
-    /// Receives the application's state, after all earlier sends.
+    /// Handles the snapshot, which follows all earlier sends of the application.
     pub(crate) fn cut(&mut self, snapshot: Snapshot, saved: P::Saved, head: P::Head) {
         assert!(self.cut.is_none(), "the application returns its state once");
         self.cut = Some((snapshot, saved, Arc::new(head)));
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(host.take(), [Act::Persist(name)]);
         assert!(!part.completes());
         part.durable(name);
-        assert!(part.completes() && !part.completes(), "once");
+        assert!(part.completes() && !part.completes(), "a part completes once");
         let (claim, late) = part.commit(RULES, Time::ZERO);
         assert!(matches!(claim, Claim::Committed { position, .. } if position == checkpoint.position));
         assert_eq!(late, [7, 8], "late messages can be received now");

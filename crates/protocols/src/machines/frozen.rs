@@ -1,4 +1,4 @@
-//! A member of a group that is paused while a checkpoint of the group is taken.
+//! A member that is paused while a checkpoint of its group is taken.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -30,7 +30,7 @@ pub type InTransit = Vec<(MessageId, Payload)>;
 
 /// A member that is frozen from the request for a checkpoint to its commit:
 ///
-/// * It saves the state of its application. Messages that arrive afterwards are kept, and become part of the
+/// * It saves the state of its application. Messages that arrive after the request are kept, and become part of the
 ///   checkpoint.
 /// * Once all messages that had been sent to it have arrived, it writes its part, here and at its holders.
 /// * At the commit, it delivers the messages that were in transit, transmits those that the application sent in the
@@ -40,14 +40,14 @@ pub type InTransit = Vec<(MessageId, Payload)>;
 /// dropped; those from a later interval wait until this member has reached it.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen<P: Grouped> {
-    /// Position of this member.
+    /// Current incarnation, and SN of the last committed or restored checkpoint.
     position: Position,
     part: Option<Box<Part<P>>>,
     /// Number of messages sent to each member since the last rollback.
     sent: Counters,
     /// Number of messages received since the last rollback.
     received: u64,
-    /// Messages from members that are ahead.
+    /// Messages from members that are in a later interval or incarnation.
     early: Vec<(MessageId, Interval, Payload)>,
     /// Messages that the application sent after its state was saved.
     unsent: Vec<(MessageId, Payload)>,
@@ -65,13 +65,13 @@ pub(crate) struct FrozenRules {
     pub(crate) delivers_late: bool,
     /// Messages that the application sends after its state is saved are transmitted after the commit.
     pub(crate) transmits_unsent: bool,
-    /// Sent messages are counted anew after a rollback.
+    /// The count of sent messages is reset after a rollback.
     pub(crate) resets_sent: bool,
     /// A part is written only once the last message in transit has arrived.
     pub(crate) awaits_last: bool,
-    /// A message from after a rollback waits until its receiver has rolled back.
+    /// A message sent after a rollback waits until its receiver has rolled back.
     pub(crate) waits_for_rollback: bool,
-    /// All rules of the protocol are obeyed, so its assertions hold.
+    /// Whether the protocol obeys all its rules, and therefore keeps its invariants.
     pub(crate) is_sound: bool,
     /// Messages from a later interval wait.
     pub(crate) keeps_early: bool,
@@ -184,8 +184,8 @@ where
         host.request_snapshot();
     }
 
-    /// Receives the application's state, after all earlier sends. Returns the checkpoint, and how many
-    /// messages had been sent before it.
+    /// Handles the snapshot, which follows all earlier sends of the application. Returns the checkpoint, and how many
+    /// messages this member had sent before it.
     pub(crate) fn saved(&mut self, snapshot: Snapshot) -> Option<(Checkpoint, Counts)> {
         let part = self.part.as_mut()?;
         part.saved = Some(snapshot);
@@ -201,7 +201,7 @@ where
         }
     }
 
-    /// Writes this member's part once nothing is in transit to it. Call this after each change.
+    /// Writes this member's part once no message is in transit to this member. Call this after each change.
     pub(crate) fn maybe_write(&mut self, group: &mut Group<P>, host: &mut dyn Host<P>) {
         let Some(part) = &mut self.part else { return };
         let (Some(snapshot), Some(expected), None) = (&part.saved, part.expected, &part.written) else {
@@ -242,7 +242,7 @@ where
         }
     }
 
-    /// Handles a new life of a holder.
+    /// Handles a new life of a holder, whose replica may not have arrived, or may be lost.
     pub(crate) fn repeat_copy(&mut self, holder: ProcessId, host: &mut dyn Host<P>) {
         if let Some(written) = self.written() {
             written.repeat(holder, host);
@@ -259,7 +259,8 @@ where
         self.written()?.completes().then(|| self.part.as_ref().map(|part| part.checkpoint))?
     }
 
-    /// Handles the commit: claims the commit, and resumes the application. Returns whether it was new.
+    /// Handles the commit: claims the commit, and resumes the application. Returns `false` if the checkpoint is not in
+    /// progress here.
     pub(crate) fn commit(
         &mut self,
         group: &Group<P>,
@@ -286,7 +287,7 @@ where
     }
 
     /// Delivers the messages that were in transit, transmits those that the application sent in the meantime, and
-    /// delivers early messages.
+    /// handles the early messages.
     fn resume(&mut self, group: &Group<P>, in_transit: InTransit, host: &mut dyn Host<P>) {
         for (id, payload) in in_transit {
             host.deliver(id, payload);

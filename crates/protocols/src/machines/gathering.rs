@@ -42,7 +42,7 @@ impl Gathering {
         self.checkpoint
     }
 
-    /// Counts a member's report that it has saved its state, after sending this many messages. Returns the
+    /// Handles a member's report that it has saved its state, after sending the messages counted in `sent`. Returns the
     /// sums once all members have answered.
     pub(crate) fn saved(
         &mut self,
@@ -66,7 +66,7 @@ impl Gathering {
         self.sent.iter().map(|(&receiver, &count)| (receiver, count)).collect()
     }
 
-    /// Counts a member's report that its part is durable. Returns whether all parts are now durable.
+    /// Handles a member's report that its part is durable. Returns whether all parts are now durable.
     pub(crate) fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint) -> bool {
         let is_last = self.answers(from, checkpoint, Round::Draining) && self.awaited.is_empty();
         if is_last {
@@ -85,7 +85,8 @@ impl Gathering {
         self.round == Round::Over
     }
 
-    /// Counts a member's answer in this round, once.
+    /// Records a member's answer. Returns `false` if the answer belongs to another checkpoint or round, or is not the
+    /// member's first.
     fn answers(&mut self, from: ProcessId, checkpoint: Checkpoint, round: Round) -> bool {
         self.checkpoint == checkpoint && self.round == round && self.awaited.remove(&from)
     }
@@ -119,6 +120,6 @@ mod tests {
         assert!(!gathering.is_over());
         assert!(gathering.drained(MEMBERS[1], this));
         assert!(gathering.is_over());
-        assert!(!gathering.drained(MEMBERS[1], this), "once");
+        assert!(!gathering.drained(MEMBERS[1], this), "the checkpoint completes once");
     }
 }

@@ -1,8 +1,8 @@
 //! The rollbacks of each group: a table of group, incarnation and restored SN. The table shows which positions a
-//! rollback undid. It also contains what each group has collected, so that no rollback can reach past it.
+//! rollback undid. It also contains what each group has collected, so that no rollback reaches back beyond it.
 //!
-//! The table is durable, never rolled back, and only ever extended. [`raise`] and [`recovery_line`] complete it: the
-//! positions on which a state depends, and the states that remain if all groups roll back at once.
+//! The table is durable, never rolled back, and only ever extended. [`raise`] updates the positions on which a state
+//! depends, and [`recovery_line`] computes the states that remain if all groups roll back at once.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -76,13 +76,13 @@ impl History {
         self.collected.get(group.place()).copied().unwrap_or_default()
     }
 
-    /// Returns whether a rollback undid an event (a send or a delivery) at `position` of `group`, after the
-    /// checkpoint of that position was taken.
+    /// Returns whether a rollback undid an event (a send or a delivery) of `group` that followed the checkpoint at
+    /// `position`.
     pub fn undid_after(&self, group: GroupId, position: Position) -> bool {
         later(self.rollbacks(group), position.incarnation).any(|restored| restored <= position.sn)
     }
 
-    /// Returns whether a rollback undid the checkpoint `position` of `group` itself.
+    /// Returns whether a rollback undid the checkpoint of `group` at `position`.
     pub fn undid_checkpoint(&self, group: GroupId, position: Position) -> bool {
         undid_checkpoint(self.rollbacks(group), position)
     }
@@ -147,8 +147,8 @@ impl History {
         (0..self.rollbacks.len().max(self.collected.len()) as u16).map(GroupId)
     }
 
-    /// Returns `other` without the entries that cannot be true: rollbacks past checkpoints that are known to have been
-    /// collected. A group that rolled back that far did not know about the collection, and must be told.
+    /// Returns `other` without the entries that cannot be true: rollbacks to checkpoints that are known to have been
+    /// collected already. A group that rolled back that far did not know about the collection, and must be told.
     pub fn believable(&self, mut other: History) -> History {
         for (index, rollbacks) in other.rollbacks.iter_mut().enumerate() {
             let collected = self.collected(GroupId(index as u16)).position;
@@ -229,10 +229,10 @@ pub(crate) fn raise(delivered: &mut Delivered, group: GroupId, position: Positio
     }
 }
 
-/// Returns the recovery line: the checkpoint that each group would restore if all failed at the same time. Starting from
-/// its newest checkpoint, a group moves back while its checkpoint contains a message that the line undoes. Before the
-/// oldest usable checkpoint comes SN 0, about which nothing is known. `checkpoints` contains the usable checkpoints of
-/// each group, ascending, and `delivered` returns the deliveries that a checkpoint contains.
+/// Returns the recovery line: the checkpoint that each group would restore if all groups failed at the same time.
+/// Starting from its newest checkpoint, a group moves back while its checkpoint contains a message that the line
+/// undoes. Before the oldest usable checkpoint comes SN 0, about which nothing is known. `checkpoints` contains the
+/// usable checkpoints of each group, ascending, and `delivered` returns the deliveries that a checkpoint contains.
 pub(crate) fn recovery_line<D>(
     checkpoints: &[&[(Checkpoint, D)]],
     delivered: impl Fn(&D) -> &[(GroupId, Position)],

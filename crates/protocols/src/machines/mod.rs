@@ -15,7 +15,7 @@
 //! | `frozen` | a member that is paused while a checkpoint is taken |
 //! | `draining` | a member's part of a checkpoint, if messages are numbered by channel |
 //! | `group` | keeps the checkpoints of a group of processes, and restores the newest complete one |
-//! | `schedule` | the times at which a coordinator begins checkpoints, and those that remove older ones |
+//! | `schedule` | the times at which a coordinator begins checkpoints, and which of them remove older ones |
 //! | `solo` | a checkpoint of a process that is a group of its own |
 //! | `logs` | logs of the messages between groups, kept by their senders, in memory or on stable storage |
 //! | `pairs` | resuming each channel between groups separately after a failure |
@@ -77,8 +77,8 @@ pub(crate) use writes::Writes;
 /// An image of a process under `S`.
 pub(crate) type ImageOf<S> = Image<<S as ProtocolTypes>::Head, <S as ProtocolTypes>::Saved>;
 
-/// One attempt at a checkpoint of a group of processes. Parts of different attempts are never combined. The
-/// default, with SN 0, means none.
+/// One attempt at a checkpoint of a group of processes. Parts of different attempts are never combined. The default,
+/// with SN 0, means no checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Position of the checkpoint in the group's history.

@@ -14,7 +14,7 @@ use crate::placement::Placement;
 pub struct Options<D> {
     /// Delay between checkpoints; `None` is infinite.
     pub checkpoint_every: Option<Span>,
-    /// Delay after which the next checkpoint removes all older ones; `None` keeps all.
+    /// Delay after which the next checkpoint removes all older ones; `None` keeps all checkpoints.
     pub collect_every: Option<Span>,
     /// Placement of the replicas of each part of a checkpoint.
     pub placement: Placement,

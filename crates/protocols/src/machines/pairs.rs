@@ -53,7 +53,7 @@ pub(crate) struct PairRules {
     pub(crate) waits: bool,
     /// A report from before a failure is dropped.
     pub(crate) drops_older: bool,
-    /// A new incarnation of a peer's group is told the state of the channel.
+    /// After a failure of its group, a peer receives a report on the state of the channel.
     pub(crate) tells_new_peers: bool,
 }
 
@@ -129,8 +129,8 @@ impl Pairs {
         if (from < theirs || to < group.incarnation) && self.rules.drops_older {
             return false;
         }
-        // The report may be handled before the failure that preceded it. An answer that is sent before its question
-        // would be lost.
+        // The peer's report may arrive before this process has reacted to the failure that caused it. A report on a
+        // channel that has not been closed would be ignored.
         self.report(group, logs, host);
         logs.settle(peer, committed);
         let channel = &logs.channels[&peer];

@@ -4,10 +4,9 @@ use alloc::collections::BTreeSet;
 
 use faultline_core::{Boot, Claim, ImageName, Machine, ProcessId, ProtocolTypes};
 
-/// Images that this process's storage still lacks after it was lost. The storage is complete once it holds the
-/// process's own images again, every owner has named the images to be held for it, and all of these have arrived. The
-/// process then reports this, once. Until then, each new life of the process begins as if its storage had just been
-/// lost.
+/// The images that this process's storage still lacks after a loss. The storage is complete once it holds the process's
+/// own images again, every owner has named the images to be held for it, and all of these have arrived. The process
+/// then reports this, once. Until then, each new life of the process begins as if its storage had just been lost.
 #[derive(Clone, Debug)]
 pub(crate) struct Refill {
     /// `None` if nothing was lost, or the storage is complete again.
@@ -117,7 +116,7 @@ mod tests {
         refill.settled(name(2, 2));
         refill.report(&mut host);
         refill.report(&mut host);
-        assert_eq!(host.take(), [Act::Held, Act::Protected], "once");
+        assert_eq!(host.take(), [Act::Held, Act::Protected], "a report is made once");
     }
 
     #[test]

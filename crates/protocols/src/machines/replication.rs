@@ -22,9 +22,9 @@ impl Requires {
 }
 
 /// An image of this process that is being made durable: it is written here, and sent to its holders. It is complete
-/// once all of them have confirmed it, and stays complete. A holder that begins a new life may have lost its replica,
-/// so it is sent the image again and has to confirm it, unless the image is already complete: replicas that a holder
-/// loses later are replaced by other means.
+/// once it is durable here and all holders have confirmed it, and stays complete. A holder that begins a new life may
+/// have lost its replica, so it receives the image again. It has to confirm the image again, too, unless the image is
+/// already complete: replicas that a holder loses later are replaced by other means.
 #[derive(Clone, Debug)]
 pub(crate) struct Replication<S: ProtocolTypes> {
     image: Arc<ImageOf<S>>,

@@ -1,8 +1,8 @@
 //! Rules, and the defects that disable them.
 
-/// Declares `Rule`, the rules of a protocol, together with `Defect` and `Defects`, the switches that disable
-/// individual rules (see `faultline_core::defects`). Code asks whether a rule is obeyed; the answer is constant
-/// without debug assertions.
+/// Declares `Rule`, the rules of a protocol, together with `Defect` and `Defects`, the switches that disable individual
+/// rules (see `faultline_core::defects`). Code asks whether a rule is obeyed. In builds without debug assertions, the
+/// answer is a constant.
 macro_rules! rules {
     (
         $($(#[$doc:meta])* $rule:ident, without $(#[$left_out:meta])* $defect:ident;)*

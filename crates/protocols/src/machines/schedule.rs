@@ -1,4 +1,4 @@
-//! The times at which a coordinator begins checkpoints, and those that remove older ones.
+//! The times at which a coordinator begins checkpoints, and which of them remove older ones.
 
 use faultline_core::{Span, Time};
 
@@ -71,7 +71,7 @@ mod tests {
         assert!(!schedule.is_due(at(1)) && schedule.is_due(at(2)));
         schedule.stop();
         assert!(!schedule.is_due(at(9)));
-        assert!(!schedule.collects(at(9)), "never");
+        assert!(!schedule.collects(at(9)), "no collection was requested");
     }
 
     #[test]

@@ -48,7 +48,8 @@ impl<P: Grouped + Protocol> Solo<P> {
         self.part.is_some()
     }
 
-    /// Returns whether a checkpoint is in progress that does not contain the application's current actions.
+    /// Returns whether the checkpoint in progress already contains the application's state, and thus none of its
+    /// further actions.
     pub(crate) fn is_cut(&self) -> bool {
         self.part.as_ref().is_some_and(|part| part.written.is_some())
     }
@@ -65,7 +66,8 @@ impl<P: Grouped + Protocol> Solo<P> {
         host.request_snapshot();
     }
 
-    /// Receives the application's state, after all earlier sends, and writes it together with the protocol's.
+    /// Handles the snapshot, which follows all earlier sends of the application: writes it together with the protocol's
+    /// state.
     pub(crate) fn cut(
         &mut self,
         group: &mut Group<P>,
@@ -149,7 +151,7 @@ impl<P: Grouped + Protocol> Solo<P> {
         self.schedule.stop();
     }
 
-    /// Begins a new incarnation of the process.
+    /// Begins a new incarnation of the process, in which attempts are counted from 1 again.
     pub(crate) fn restored(&mut self) {
         self.attempts = 0;
     }
@@ -194,7 +196,7 @@ mod tests {
         let (committed, _, claim) = solo.commit(Time::ZERO).unwrap();
         assert_eq!(committed, checkpoint);
         assert!(matches!(claim, Claim::Committed { position, .. } if position == checkpoint.position));
-        assert!(!solo.is_checkpointing() && solo.commit(Time::ZERO).is_none(), "once");
+        assert!(!solo.is_checkpointing() && solo.commit(Time::ZERO).is_none(), "a commit happens once");
     }
 
     #[test]

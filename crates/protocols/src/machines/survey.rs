@@ -55,7 +55,7 @@ impl<H> Survey<H> {
     ///
     /// # Panics
     ///
-    /// Panics if no part exists.
+    /// Panics if no part of the checkpoint exists.
     pub(crate) fn parts(&self, checkpoint: Checkpoint) -> &Parts<H> {
         &self.checkpoints[&checkpoint]
     }

@@ -25,20 +25,18 @@ impl<S: ProtocolTypes> Default for Writes<S> {
 }
 
 impl<S: ProtocolTypes> Writes<S> {
-    /// Writes an image.
     pub(crate) fn write(&mut self, image: Arc<ImageOf<S>>, host: &mut dyn Machine<S>) {
         self.writing.insert(image.name, image.clone());
         host.persist(image);
     }
 
-    /// Handles an image that is durable. Returns it if this process was writing it.
+    /// Handles an image that is now durable. Returns the image if this process was writing it.
     pub(crate) fn finished(&mut self, name: ImageName) -> Option<Arc<ImageOf<S>>> {
         self.refused.remove(&name);
         self.writing.remove(&name)
     }
 
-    /// Handles a refusal. The image is written again at `retry_at`, or earlier if an earlier refusal set an
-    /// earlier time.
+    /// Handles a refusal. The image is written again at `retry_at`, or at the time that an earlier refusal has set.
     pub(crate) fn refused(&mut self, name: ImageName, retry_at: Time) {
         if self.writing.contains_key(&name) {
             self.refused.insert(name);

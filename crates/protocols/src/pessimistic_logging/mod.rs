@@ -12,7 +12,7 @@
 //! | part | purpose |
 //! | --- | --- |
 //! | `rank` | a process that runs the application: sending (M2), receiving (M4), checkpoints (M5), rollbacks (M3) |
-//! | `order` | the order of its deliveries, as the process knows it (M1, M4) |
+//! | `order` | the order of a process's deliveries, as the process knows it (M1, M4) |
 //! | `logger` | the event logger (M1, M3, M5, M6) |
 //! | [`logs`] | the logs of messages, and their collection |
 //! | `pairs` | resuming channels after a failure |
@@ -47,7 +47,7 @@ rules! {
     WaitsForStable, without
         /// A message is sent before the deliveries on which it depends are stable (M2).
         SendsBeforeStable;
-    /// The event logger acknowledges a delivery once it is durable (M1).
+    /// The event logger acknowledges a delivery only once it is durable (M1).
     AcknowledgesDurable, without
         /// The event logger acknowledges deliveries that are not durable yet (M1).
         AcknowledgesBeforeDurable;
@@ -59,11 +59,11 @@ rules! {
     RepeatsInOrder, without
         /// After a rollback, messages are delivered in the order of their arrival (M4).
         ReplaysInArrivalOrder;
-    /// A message is delivered again only once its receiver has repeated its earlier sends (M4).
+    /// A message is delivered again only once its receiver has repeated the sends that preceded the delivery (M4).
     RepeatsAfterSends, without
-        /// A message is delivered again before its receiver has repeated its earlier sends (M4).
+        /// A message is delivered again before its receiver has repeated the sends that preceded the delivery (M4).
         RepeatsBeforeSends;
-    /// A message that its receiver already has is not sent again, or is not delivered again (M4, R5).
+    /// A message that its receiver already has is not sent again or, if it is, not delivered again (M4, R5).
     SuppressesRepeated, without
         /// Messages that a re-execution repeats are sent and delivered again (M4, R5).
         RepeatedSentAgain;
@@ -100,7 +100,7 @@ rules! {
     UnsentOutsideCheckpoint,
     /// A message is sent although the last delivery before it is not stable.
     LastNotStable,
-    /// The event logger answers reports that the next write makes durable together with those that are already durable.
+    /// The event logger acknowledges one more report than it has made durable.
     AcknowledgesNext,
     /// The event logger answers a restored process before the deliveries in the answer are durable.
     RecallsBeforeDurable,
@@ -110,15 +110,15 @@ rules! {
     RestNotAwaited,
     /// The sends before the restored checkpoint are not counted.
     SentNotRestored,
-    /// An answer of the event logger that belongs to an older restore counts.
+    /// An answer of the event logger that belongs to an older restore is accepted.
     OlderRecallCounts,
     /// A new life of the event logger reports that it holds everything before all processes have reported.
     HeldBeforeTold,
     /// The event logger does not remove deliveries that the restored checkpoint contains.
     RestoredNotRemoved,
-    /// A peer's announcement of a checkpoint from before a failure counts after the failure.
+    /// A peer's announcement of a checkpoint from before a failure is accepted after the failure.
     OlderSettledCounts,
-    /// A new life of a peer is not told the state of the channel.
+    /// A new life of a peer receives no report on the state of the channel.
     PeersFailureIgnored,
 }
 
@@ -218,7 +218,7 @@ impl From<ChannelReport> for Control {
     }
 }
 
-/// The stamp of every message. Its number within the channel is part of its identity.
+/// The stamp of every message. A message's number within its channel is part of the message's identity.
 pub type Stamp = logs::Stamp<()>;
 
 /// Messages that the application sent and that wait for the deliveries before them.

@@ -190,7 +190,7 @@ mod tests {
         order.restore(1, 0, true);
         assert_eq!(order.decide(message(1, 1)), Decision::Later, "the deliveries to repeat are unknown");
         let of = |from, number, sent| Determinant { from: ProcessId(from), number, sent };
-        assert!(!order.recalled(0, &[]), "an answer to an older question");
+        assert!(!order.recalled(0, &[]), "an answer to an older request");
         assert!(order.recalled(1, &[of(2, 0, 0), of(1, 1, 1)]));
         assert_eq!(order.decide(message(1, 1)), Decision::Later);
         assert_eq!(order.decide(message(2, 0)), Decision::Repeated);

@@ -1,4 +1,4 @@
-//! A process that runs the application.
+//! A process that runs the application: sending (M2), receiving (M1, M4), checkpoints (M5) and rollbacks (M3).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -23,14 +23,12 @@ pub(super) struct Rank {
     config: Arc<Config>,
     /// The process as a group of one, the checkpoints that it keeps, and its recovery.
     group: Group<PessimisticLogging>,
-    /// Position of the process.
+    /// Current incarnation, and SN of the last committed or restored checkpoint.
     position: Position,
     logs: Logs<PessimisticLogging>,
     pairs: Pairs,
     checkpoints: Solo<PessimisticLogging>,
-    /// The order of deliveries.
     order: DeliveryOrder,
-    /// The event logger.
     logger: ProcessId,
     /// Messages that the application sent and that wait for the deliveries before them, or for a commit.
     unsent: Unsent,
@@ -199,8 +197,8 @@ impl Rank {
         }
     }
 
-    /// Lets the application resume, unless a checkpoint or a recovery is in progress, or a send has to wait for a
-    /// stable delivery.
+    /// Lets the application resume, unless a checkpoint or a recovery is in progress, the deliveries to repeat are
+    /// unknown, or a send has to wait for a stable delivery.
     fn proceed(&mut self, host: &mut ProtocolHost) {
         let is_running = !self.checkpoints.is_checkpointing() && !self.group.is_recovering();
         // No process may act before the first checkpoint is committed.
@@ -299,7 +297,7 @@ impl Rank {
         }
     }
 
-    /// Receives the application's state, after all earlier sends.
+    /// Handles the snapshot, which follows all earlier sends of the application.
     fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
         let is_saved = !self.config.defects.has(Defect::UnsentOutsideCheckpoint);
         let unsent = if is_saved { self.unsent.clone() } else { Unsent::new() };
@@ -401,7 +399,8 @@ impl Rank {
         }
     }
 
-    /// Handles the event logger's answer, which lists the deliveries to repeat or states that they are lost.
+    /// Handles the event logger's answer, which lists the deliveries to repeat or states that they are lost or were
+    /// removed.
     fn recalled(&mut self, recalled: Recalled, now: Time, host: &mut ProtocolHost) {
         if !self.order.is_asking() || self.group.is_recovering() {
             return;

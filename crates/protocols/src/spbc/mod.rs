@@ -2,10 +2,11 @@
 //! processes.
 //!
 //! Ropars, Martsinkevich, Guermouche, Schiper, Cappello: *SPBC: Leveraging the Characteristics of MPI HPC Applications
-//! for Scalable Checkpointing* (SC 2013). Only a failed cluster rolls back. Since its program is channel-deterministic,
-//! it repeats the messages of each channel, whatever arrives first on other channels. Messages that other clusters
-//! already have are suppressed; messages that it had received are re-sent from their senders' logs. The rules S1 to S5,
-//! R2, R5, R7, R8 and R15 that the code cites are listed in `docs/baselines.md` and `docs/hydee.md`.
+//! for Scalable Checkpointing* (SC 2013). Only a failed cluster rolls back. Since the program is channel-deterministic,
+//! the cluster repeats the messages of each channel, regardless of the order in which messages arrive on other
+//! channels. Messages that other clusters already have are suppressed; messages that the failed cluster had received
+//! are re-sent from their senders' logs. The rules S1 to S5, R2, R5, R7, R8 and R15 that the code cites are listed in
+//! `docs/baselines.md` and `docs/hydee.md`.
 //!
 //! | part | purpose |
 //! | --- | --- |
@@ -82,11 +83,11 @@ rules! {
     LastReceivedResent,
     /// Messages that are in transit when another cluster fails are sent again.
     InTransitSentAgain,
-    /// A peer's announcement of a checkpoint from before a failure counts after the failure.
+    /// A peer's announcement of a checkpoint from before a failure is accepted after the failure.
     OlderSettledCounts,
     /// A peer's report is handled before its receiver has learned of the failure.
     EarlyMeetingHandled,
-    /// A new incarnation of the peer's cluster is not told the state of the channel.
+    /// A new incarnation of the peer's cluster receives no report on the state of the channel.
     PeersFailureIgnored,
 }
 
@@ -141,7 +142,7 @@ impl From<ChannelReport> for Control {
     }
 }
 
-/// The stamp of every message. Its number within the channel is part of its identity (S1).
+/// The stamp of every message. A message's number within its channel is part of the message's identity (S1).
 pub type Stamp = logs::Stamp<()>;
 
 /// One process under SPBC.

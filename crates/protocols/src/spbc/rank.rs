@@ -1,4 +1,4 @@
-//! A process that runs the application.
+//! A process that runs the application: messages (S1, R5), checkpoints (R7) and rollbacks (S3 to S5).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -26,7 +26,7 @@ pub(super) struct Rank {
     config: Arc<Config>,
     /// The cluster, the checkpoints that it keeps, and its recovery.
     group: Group<Spbc>,
-    /// Position of the cluster.
+    /// Current incarnation, and SN of the last committed or restored checkpoint.
     position: Position,
     logs: Logs<Spbc>,
     pairs: Pairs,
@@ -247,8 +247,8 @@ impl Rank {
 
     // ---- Checkpoints of the cluster (R7).
 
-    /// Begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down. Runs on the
-    /// coordinator.
+    /// Begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down. Has an effect
+    /// only on the coordinator.
     fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         let is_running = self.part.is_none() && !self.group.is_recovering();
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_running) else { return };
@@ -270,7 +270,7 @@ impl Rank {
         }
     }
 
-    /// Receives the application's state, after all earlier sends.
+    /// Handles the snapshot, which follows all earlier sends of the application.
     fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let Some(part) = &mut self.part else { return };
         let saved = self.logs.saved(InTransit::new());
@@ -281,8 +281,8 @@ impl Rank {
         self.send_to(self.group.coordinator(), Control::Saved { checkpoint, sent }, now, host);
     }
 
-    /// Counts the messages in transit inside the cluster, once all members have saved their states. Runs on the
-    /// coordinator.
+    /// Adds up the messages that the members have sent inside the cluster and, once all members have saved their
+    /// states, tells each of them how many to wait for. Runs on the coordinator.
     fn saved(
         &mut self,
         from: ProcessId,
@@ -297,7 +297,7 @@ impl Rank {
         }
     }
 
-    /// Writes this process's part, here and at its holders, once nothing is in transit to it.
+    /// Writes this process's part, here and at its holders, once no message is in transit to this process.
     fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let rules = self.drain_rules();
         let Some(part) = &mut self.part else { return };
@@ -363,7 +363,7 @@ impl Rank {
         self.replay(now, host);
     }
 
-    /// Receives the messages that were in transit, ahead of all waiting ones.
+    /// Puts the messages that were in transit ahead of all waiting messages.
     fn receive_late(&mut self, late: InTransit) {
         let stamp = Stamp { position: self.position, to: self.position.incarnation, tag: () };
         for (id, payload) in late.into_iter().rev() {
@@ -509,7 +509,7 @@ impl Rank {
         }
     }
 
-    /// Installs the state that the cluster has agreed to restore, once all members have it, and resumes.
+    /// Once all members have their parts of the checkpoint to restore, installs this process's part and resumes.
     fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
         self.install(&resumed, host);

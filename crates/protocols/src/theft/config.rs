@@ -12,8 +12,8 @@ pub struct Config {
     pub tau: Span,
     /// The contents of stable storage.
     pub record: StableState,
-    /// Whether a thief takes a checkpoint before it asks for a task, as printed (section 4, event CP0).
-    /// Correctness does not depend on it. SEL has no such checkpoint.
+    /// Whether a thief takes a checkpoint before it asks for a task, as printed (section 4, event CP0). Correctness
+    /// does not depend on this checkpoint. SEL does not take it.
     pub before_asking: bool,
     /// Number of replicas of each image, in addition to the owner's own copy. A storage server counts as one
     /// replica.
@@ -51,7 +51,7 @@ defects! {
     /// As printed (F-G, case 2): a thief whose result is in transit counts as terminated. It answers no queries, and
     /// sends the result only once.
     LateTermination,
-    /// As printed (volatile nodes): a result counts only in the life of the thief in which the task was stolen.
+    /// As printed (volatile nodes): a result is accepted only from the life of the thief that stole the task.
     StaleResultRefused,
     /// A thief denies a task that it is still requesting.
     WantDenied,
@@ -79,7 +79,7 @@ defects! {
     CommitsBeforeDurable,
     /// A replica is confirmed on arrival, before it is durable.
     StoredOnArrival,
-    /// Confirmations of a holder's earlier life count.
+    /// Confirmations of a holder's earlier life are accepted.
     OlderLifeConfirms,
     /// A failed write is not repeated.
     FailedWritesForgotten,
@@ -87,15 +87,15 @@ defects! {
     WritesNotAwaited,
     /// A search ends although its last holder has not answered.
     LastAnswerNotAwaited,
-    /// A search waits for processes that are gone.
+    /// A search waits for processes that have failed permanently.
     GoneAwaited,
-    /// Holders that are gone are not replaced.
+    /// Holders that have failed permanently are not replaced.
     HoldersNotReplaced,
     /// A holder reports lost storage as complete as soon as replicas arrive.
     FilledOnArrival,
     /// A restored process does not announce its return.
     ReturnNotAnnounced,
-    /// A process continues to wait for an answer that its victim's failure has lost.
+    /// A process continues to wait for an answer that was lost when its victim failed.
     AskingNotStopped,
     /// A process keeps a loan although the thief does not have the task.
     DeniedNotVoided,

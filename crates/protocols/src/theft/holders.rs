@@ -39,8 +39,8 @@ fn candidates(config: &Config, membership: &Membership, owner: ProcessId) -> Vec
     }
 }
 
-/// Returns the other ranks that exist from the beginning, starting with the cluster after the owner's, and
-/// within each cluster at the owner's own index. The replicas of one cluster are thus spread over the
+/// Returns the other ranks that are present from the start to the end of the run, starting with the cluster after the
+/// owner's, and within each cluster at the owner's own index. The replicas of one cluster are thus spread over the
 /// processes of another.
 fn ring(membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     let own = membership.cluster_of(owner).index();

@@ -13,14 +13,14 @@ pub enum Message {
     /// From a process that restores or absorbs a state: requests the newest state of this owner. The sender already
     /// has the state up to this image.
     Fetch(ProcessId, Option<ImageName>),
-    /// The sender has these images of this owner beyond the one that the request names, and sends them as well. Empty
-    /// if it has none.
+    /// The sender has these images of this owner beyond the one that the request names, and sends them as well. The
+    /// list is empty if the sender has none.
     Holds(ProcessId, Arc<[ImageName]>),
     /// The sender now answers for these processes. Messages sent to them earlier may be lost.
     Here(Arc<[ProcessId]>),
     /// Asks about the state of this loan.
     Query(Theft),
-    /// The task is still wanted.
+    /// The sender still wants the task.
     Want(Theft),
     /// The thief neither has the task nor will have it.
     Never(Theft),
@@ -33,6 +33,6 @@ pub enum Message {
 /// The header of an image, which listings of the storage return.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// The permanently failed processes whose graphs are part of this one.
+    /// The permanently failed processes whose graphs are part of the graph in this image.
     pub absorbed: Arc<[ProcessId]>,
 }

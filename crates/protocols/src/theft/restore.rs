@@ -108,7 +108,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Handles an image that was read in this process's own storage.
+    /// Handles an image that was read from this process's own storage.
     pub(super) fn read(
         &mut self,
         name: ImageName,
@@ -125,7 +125,8 @@ impl TaskRecovery {
         let left: Vec<ProcessId> = all
             .filter(|it| {
                 let member = self.membership.member(*it);
-                // Determining the successor takes longest, and few processes have failed permanently.
+                // The successor is determined last, because this takes longest and few processes have failed
+                // permanently.
                 member.gone
                     && member.role == Role::RANK
                     && !self.absorbed.contains(it)

@@ -25,7 +25,7 @@ use super::message::Head;
 /// not receive the same image faster than it can write it.
 const RETRY: Span = Span::from_millis(200);
 
-/// The number of log segments that are written at a time; further events are combined in the next segment.
+/// The maximum number of images of the log that are written at a time; further events are combined in the next segment.
 const IN_FLIGHT: usize = 4;
 
 /// A process's own stable record.
@@ -252,7 +252,7 @@ impl Stable {
         image.inspect(|it| host.send_image(holder, (**it).clone())).is_some()
     }
 
-    /// Handles the failure of a process: messages that were in transit to it may not have arrived.
+    /// Handles the failure of a process, which may have lost the images that it had confirmed.
     pub(super) fn failed(&mut self, holder: ProcessId) {
         for write in &mut self.writing {
             write.holders.remove(&holder);

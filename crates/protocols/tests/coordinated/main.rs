@@ -282,9 +282,9 @@ fn older_checkpoints_are_collected() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// The storage server p2 is still writing the parts of the second checkpoint when p0 fails without having written its own.
-/// If p2 answered immediately, the federation would restore its first checkpoint, and after the next failure the second
-/// one, which the first rollback has undone.
+/// The storage server p2 is still writing the parts of the second checkpoint when p0 fails without having written its
+/// own. If p2 answered immediately, the federation would restore its first checkpoint, and after the next failure the
+/// second one, which the first rollback has undone.
 #[test]
 fn a_server_answers_only_once_its_writes_are_durable() {
     use chandy_lamport::{Defect, Defects};

@@ -218,7 +218,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     fn state(&mut self, process: ProcessId, fact: Fact) {
         let hosted_process = &mut self.hosted[process.index()];
         if matches!(fact, Fact::Restored(_)) {
-            hosted_process.job = None; // the job is void
+            hosted_process.job = None; // The restore voids the job.
         }
         let (life, number) = (hosted_process.life, FactNo(hosted_process.facts));
         hosted_process.facts += 1;

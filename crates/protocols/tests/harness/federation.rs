@@ -35,7 +35,7 @@ pub(crate) struct Federation<P: Protocol, A: Application = Script> {
     /// Selects the packets that arrive twice.
     pub(super) twice: Option<fn(&Flight<P>) -> bool>,
     pub(super) faults: u32,
-    /// Number of steps, which orders facts of different processes.
+    /// Number of facts recorded so far. Each fact is timed by it, which orders the facts of different processes.
     pub(super) steps: u64,
     pub(super) trace: Trace,
     pub(super) log: Vec<Entry<P>>,
@@ -192,7 +192,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         panic!("the federation does not become quiescent");
     }
 
-    /// Performs one step. Returns `false` if there is none.
+    /// Performs one step. Returns `false` if no step is possible.
     pub(crate) fn step(&mut self) -> bool {
         self.take_note()
             || self.deliver_membership()
@@ -201,8 +201,8 @@ impl<P: Protocol, A: Application> Federation<P, A> {
             || self.fire_due_timer()
     }
 
-    /// Performs any of the possible steps, in no fixed order: `pick` receives their number and returns the index of
-    /// one of them. Returns `false` if there is none. For random schedules: notes, memberships, storage operations
+    /// Performs any of the possible steps, in no fixed order: `pick` receives their number and returns the index of one
+    /// of them. Returns `false` if no step is possible. For random schedules: notes, memberships, storage operations
     /// and packets have no priority.
     pub(crate) fn step_any(&mut self, pick: impl FnOnce(usize) -> usize) -> bool {
         let hosted = || self.processes().map(ProcessId::index);
@@ -255,7 +255,6 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.feed(process, Event::Timeout);
     }
 
-    /// Returns whether `process` is alive.
     pub(crate) fn lives(&self, process: ProcessId) -> bool {
         self.hosted[process.index()].node.is_some()
     }
@@ -276,7 +275,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     // The application
 
-    /// Returns whether the application of `process` waits for its computation.
+    /// Returns whether the application of `process` has a computation in progress, which the test can complete.
     pub(crate) fn can_act(&self, process: ProcessId) -> bool {
         self.hosted[process.index()].job.is_some()
     }
@@ -470,7 +469,6 @@ impl<P: Protocol, A: Application> Federation<P, A> {
             .collect()
     }
 
-    /// Iterates over all processes.
     pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessId> + use<P, A> {
         (0..self.hosted.len() as u32).map(ProcessId)
     }
@@ -480,12 +478,10 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         &self.membership
     }
 
-    /// Returns the cluster of a process.
     pub(crate) fn cluster_of(&self, process: ProcessId) -> ClusterId {
         self.membership.cluster_of(process)
     }
 
-    /// Returns the processes of a cluster.
     pub(crate) fn members(&self, cluster: ClusterId) -> Arc<[ProcessId]> {
         self.membership.processes_of(cluster).clone()
     }
@@ -575,7 +571,7 @@ impl<P: Protocol, A: Application> Drop for Federation<P, A> {
     }
 }
 
-/// Creates the membership with every process up, in its first life.
+/// Creates a membership in which every process is up, in its first life.
 fn first_membership(clusters: &[u32], extra: Vec<Role>) -> Membership {
     let mut members = Vec::new();
     let mut add = |cluster, role| {

@@ -25,7 +25,7 @@
 //! | the storage | [`Federation::hold_storage`], [`Federation::fail_writes`], [`Federation::corrupt`]; a kill loses incomplete operations |
 //! | time | each process has its own clock: [`Federation::fire_timer`] moves one to its next deadline, [`Federation::wake`] one by a span, [`Federation::pass`] all |
 //! | lives and membership | [`Federation::kill`], [`Federation::detect`], [`Federation::restart`]; [`Federation::withhold_membership`] keeps one process uninformed |
-//! | anything else | [`Federation::feed`] gives a process any event, even one that no driver would |
+//! | anything else | [`Federation::feed`] delivers any event to a process, even one that no driver would deliver |
 //!
 //! The order is fixed: requests to the supervisor, memberships, storage operations, packets in the order of sending,
 //! then timers that are due. A test that requires another order holds packets back. If a test fails, it prints all

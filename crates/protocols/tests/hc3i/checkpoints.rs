@@ -56,8 +56,7 @@ fn before_a_commit() -> Federation {
     federation
 }
 
-/// Returns the position of the cluster, and the messages that it has received, after p0 has failed and
-/// restarted.
+/// Returns the position of the cluster, and the messages that p2 has received, after p0 has failed and restarted.
 fn after_the_coordinator_failed(mut federation: Federation) -> (Position, Vec<String>) {
     federation.crash(p(0), Kept);
     federation.retry();
@@ -149,7 +148,7 @@ fn a_forced_checkpoint_restarts_the_timer() {
     assert_eq!(federation.protocol(p(1)).position().sn.0, 3);
 }
 
-/// A message that arrives before a member's cut raises the vector of that same checkpoint.
+/// A message that arrives before a member's cut raises the DDV of the checkpoint in progress.
 #[test]
 fn a_message_that_waits_before_the_cut_needs_no_checkpoint_of_its_own() {
     let mut federation = running(&[1, 2], config(Defects::default()));

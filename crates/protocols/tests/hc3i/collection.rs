@@ -93,7 +93,7 @@ fn checkpoints_do_not_count_before_their_replicas_have_been_refilled() {
     let late = federation.hold(|flight| matches!(&flight.packet, Packet::Image(it) if it.name.sn == Sn(2)));
     federation.retry();
     federation.collect();
-    assert_eq!(federation.kept(p(0))[0], 1, "p1 has no replica of the second");
+    assert_eq!(federation.kept(p(0))[0], 1, "p1 has no replica of the second checkpoint");
     federation.release(late);
     federation.settle();
     federation.collect();
@@ -231,7 +231,7 @@ fn announcements_before_a_rollback_do_not_count_after_it() {
     federation.crash(p(0), Kept);
     federation.retry();
     federation.announce_inventory(&[c(1), c(2)]);
-    assert_eq!(collections(&federation), 0, "all have reported, but p0 before its rollback");
+    assert_eq!(collections(&federation), 0, "all have reported, but p0 did so before its rollback");
     federation.announce_inventory(&CLUSTERS);
     assert_eq!(collections(&federation), 3);
 }

@@ -22,7 +22,8 @@ fn assert_caught(defect: Defect, property: Property, schedule: impl Fn(Defects) 
     assert!(broken.violated().contains(&property), "{defect:?} violates only {:?}", broken.violated());
 }
 
-/// Four events: send m1, forced CLC2, deliver m1, fail. The delivery is acknowledged with 2, and the alert contains 2.
+/// Four events: send m1, forced CLC2, deliver m1, fail. The delivery is acknowledged with SN 2, and the alert contains
+/// SN 2.
 #[test]
 fn messages_acknowledged_at_the_restored_sn_are_re_sent() {
     assert_caught(Defect::ResendGreater, Property::NoLoss, |defects| {
@@ -193,8 +194,8 @@ fn a_new_life_of_a_holder_receives_its_replicas_again() {
     });
 }
 
-/// Cluster 0 rolls back three times without a failure, its holder loses its record of them, and then
-/// cluster 0 fails.
+/// Cluster 0 rolls back three times without a failure, its holder loses the record of these rollbacks, and then cluster
+/// 0 fails.
 #[test]
 fn a_refilled_holder_learns_of_the_rollbacks_too() {
     assert_caught(Defect::NotesNotRefilled, Property::MembersAgree, |defects| {

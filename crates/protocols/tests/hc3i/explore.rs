@@ -20,13 +20,13 @@ struct Schedule {
     lost_percent: u32,
     /// Whether any storage may be lost at any time. The replicas do not cover such losses.
     is_greedy: bool,
-    /// Unless `is_greedy` is set: the process that has lost its storage. No other process loses its storage
-    /// until everything is restored there.
+    /// Unless `is_greedy` is set: the process that has lost its storage, and the number of times that it had been
+    /// protected before. No other process loses its storage until everything is restored there.
     lost_storage: Option<(ProcessId, usize)>,
     /// Whether storage becomes full.
     fills: bool,
     full: Vec<ProcessId>,
-    /// Whether one storage may corrupt its content. Set only in schedules in which no storage is lost.
+    /// Whether the content of one storage may become corrupt. Set only in schedules in which no storage is lost.
     may_corrupt: bool,
     texts: u32,
     guest: Option<Guest>,

@@ -152,7 +152,8 @@ fn alerts(federation: &Federation) -> Vec<String> {
 /// Describes the events in the paper's terms, by cluster.
 struct Narrator<'a> {
     federation: &'a Federation,
-    /// Sentences already listed. All members of a cluster report the same facts, which are listed once.
+    /// Claims already listed, each with its cluster. All members of a cluster make the same claims, which are listed
+    /// once.
     said: BTreeSet<String>,
     /// The message that is being re-sent.
     resends: Option<MessageId>,
@@ -233,7 +234,8 @@ fn name(cluster: usize) -> String {
     format!("C{}", cluster + 1)
 }
 
-/// Formats a vector as in the figure's boxes, which show no incarnations: no checkpoint in the figure depends on one.
+/// Formats a vector as in the figure's boxes, which show no incarnations: no checkpoint in the figure depends on an
+/// incarnation after the first.
 fn ddv(vectors: &Arc<Vectors>) -> String {
     let entries: Vec<String> = vectors.ddv.iter().map(|Position { sn, .. }| sn.0.to_string()).collect();
     format!("({})", entries.join(","))

@@ -20,8 +20,8 @@ fn assert_stalls(mutation: Defect, schedule: impl Fn(Defects) -> Federation) {
 }
 
 /// The coordinator p0 begins another round because the holder p2 fails. p1's report to the first round arrives before
-/// p1 has entered the second one. If it counted, p1 would be told what to restore before it takes part in the round,
-/// and would ignore this.
+/// p1 has entered the second one. If the report counted, p0 would tell p1 what to restore before p1 takes part in the
+/// round, and p1 would ignore the message.
 #[test]
 fn a_report_to_an_older_round_does_not_count() {
     assert_stalls(Defect::OlderReportsCount, |defects| {
@@ -63,9 +63,9 @@ fn a_member_that_was_ready_for_an_older_round_is_not_ready() {
     });
 }
 
-/// p0 rolls back and undoes a message that p2 has delivered, but the alert reaches only p1 of the other cluster. If p1's
-/// confirmation sufficed, p0 would deliver a message that p2 sent in the meantime, and would have to roll back again with
-/// it.
+/// p0 rolls back and undoes a message that p2 has delivered, but the alert reaches only p1 of the other cluster. If
+/// p1's confirmation sufficed, p0 would deliver a message that p2 sent in the meantime, and would have to roll back
+/// again together with p2's cluster.
 #[test]
 fn an_alert_is_confirmed_once_all_members_have_recorded_it() {
     let rollbacks = |defects| {

@@ -67,7 +67,7 @@ impl Federation {
         self.settle();
     }
 
-    /// Initiates a collection by the first cluster, and handles all consequences.
+    /// Makes the first cluster begin a collection, and handles all consequences.
     pub(crate) fn collect(&mut self) {
         self.wake(p(0), COLLECT_EVERY);
         self.settle();

@@ -1,4 +1,5 @@
-//! Unrequested and duplicate input changes nothing: the protocol tolerates any input.
+//! Unrequested and duplicate input changes nothing, except for duplicate application messages inside a cluster, which
+//! no driver delivers.
 
 use faultline_core::StorageFate::Kept;
 use faultline_core::{Attempt, Event, ImageName, Incarnation, Packet, Sn};
@@ -41,8 +42,8 @@ fn timeouts_may_come_early_and_repeatedly() {
         for process in federation.processes() {
             (0..3).for_each(|_| federation.feed(process, Event::Timeout));
         }
-        assert_eq!(federation.log().len(), before, "nothing is stated");
-        assert!(!federation.step(), "nothing is done");
+        assert_eq!(federation.log().len(), before, "no fact is recorded");
+        assert!(!federation.step(), "no step is pending");
     });
     assert_eq!(disturbed, undisturbed);
 }
@@ -73,9 +74,9 @@ fn an_old_membership_changes_nothing() {
             let membership = federation.view(process);
             let before = federation.log().len();
             federation.feed(process, Event::Membership(membership));
-            assert_eq!(federation.log().len(), before, "nothing is stated");
+            assert_eq!(federation.log().len(), before, "no fact is recorded");
         }
-        assert!(!federation.step(), "nothing is done");
+        assert!(!federation.step(), "no step is pending");
     });
     assert_eq!(disturbed, run(|_| ()));
 }

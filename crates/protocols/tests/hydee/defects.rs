@@ -56,8 +56,8 @@ fn no_defect_is_forgotten() {
     assert_eq!(Defect::ALL.iter().find(|it| !shown(it)), None);
 }
 
-/// R9: the last level of a round reaches p1 after p0 has failed again and restarted. With the
-/// defect, p1 obeys it and sends its next message, although p0 needs the earlier messages again.
+/// R9: the last level of a round reaches p1 after p0 has failed again and restarted. With the defect, p1 obeys this
+/// level and sends its next message, although p0 needs the earlier messages again.
 #[test]
 fn levels_from_an_older_round_are_not_obeyed() {
     let schedule = |defects| {

@@ -29,8 +29,8 @@ pub(crate) struct Schedule {
     ranks: Vec<ProcessId>,
     /// Percentage of failures in which the storage is lost.
     lost_percent: u32,
-    /// The process that has lost its storage. No other process loses its storage until everything is restored
-    /// there.
+    /// The process that has lost its storage, and the number of times that it had been protected before. No other
+    /// process loses its storage until everything is restored there.
     lost_storage: Option<(ProcessId, usize)>,
     /// Number of failures that may still happen.
     failures_left: u32,
@@ -163,7 +163,7 @@ impl Schedule {
                     waits.insert(rank.0);
                 }
                 Some(result) if result != expected => {
-                    problems.push(format!("{rank} computed something else"))
+                    problems.push(format!("{rank} computed a wrong result"))
                 }
                 Some(_) => {}
             }

@@ -1,5 +1,5 @@
-//! Independent checkpoints, step by step. The rules I1 to I8 are listed in `docs/baselines.md`. Random schedules are left
-//! to the fuzzer.
+//! Independent checkpoints, step by step. The rules I1 to I8 are listed in `docs/baselines.md`. Random schedules are
+//! left to the fuzzer.
 
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, Position, ProcessId, Protocol, Span};
@@ -48,7 +48,7 @@ impl Federation {
         self.settle();
     }
 
-    /// Settles, and repeats the alerts that were not confirmed, until nothing changes.
+    /// Makes a process fail, and handles all consequences, including repeated alerts.
     fn fail(&mut self, process: ProcessId, storage: faultline_core::StorageFate) {
         self.crash(process, storage);
         for _ in 0..8 {
@@ -91,7 +91,7 @@ fn a_rollback_propagates_to_those_that_depend_on_it() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// I6: each checkpoint depends on the interval before the last checkpoint of the other process.
+/// I6: each checkpoint depends on the interval that follows the other process's last checkpoint.
 #[test]
 fn a_failure_rolls_back_to_the_first_checkpoints_by_the_domino_effect() {
     let mut federation = running(2);
@@ -166,8 +166,8 @@ fn messages_wait_until_all_others_have_confirmed_the_alert() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// I8: checkpoints before the recovery line are removed at their owners and holders, and so are logged messages that were
-/// delivered before it.
+/// I8: checkpoints before the recovery line are removed at their owners and holders, and so are logged messages that
+/// were delivered before it.
 #[test]
 fn a_collection_removes_what_precedes_the_recovery_line() {
     let mut federation = running(2);
@@ -181,7 +181,7 @@ fn a_collection_removes_what_precedes_the_recovery_line() {
         owned.map(|it| it.sn.0).collect::<Vec<u32>>()
     };
     let (here, replicas) = (sns(&federation, p(0)), sns(&federation, p(1)));
-    assert_eq!((here, replicas), (vec![2, 3], vec![2, 3]), "3 was not complete when the list was sent");
+    assert_eq!((here, replicas), (vec![2, 3], vec![2, 3]), "3 was incomplete when the list was sent");
     assert_eq!(logged(&federation), 1, "p1's only checkpoint does not contain the delivery");
     federation.take_checkpoint(p(1));
     federation.wake(p(0), COLLECT_EVERY);

@@ -170,7 +170,7 @@ fn under_pessimistic_logging_a_message_waits_for_the_deliveries_before_it() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// M4: messages are delivered again in their original order, whatever arrives first.
+/// M4: messages are delivered again in their original order, regardless of the order in which they arrive.
 #[test]
 fn under_pessimistic_logging_the_order_is_repeated() {
     let schedule = |defects| {
@@ -191,7 +191,7 @@ fn under_pessimistic_logging_the_order_is_repeated() {
 }
 
 /// M1, M2: the event logger p3 has not made the delivery of "second" durable. If both p2 and p3 failed now, p2 might
-/// receive other messages in its place, so no process may depend on it.
+/// receive other messages in its place, so no process may depend on this delivery.
 #[test]
 fn under_pessimistic_logging_a_delivery_is_acknowledged_only_once_it_is_durable() {
     use pessimistic_logging::{Defect, Defects};

@@ -149,7 +149,7 @@ pub enum Kind {
     Initial,
     /// Requested by the timer.
     Unforced,
-    /// Forced by a message from another cluster.
+    /// Forced by a message from another group, or by a theft.
     Forced,
 }
 
@@ -322,7 +322,7 @@ fn lanes(history: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<Cluster
     let notes = match left_out {
         0 => Vec::new(),
         _ => vec![format!(
-            "{left_out} of {all} processes have no lane. Lanes go first to processes that failed, then to processes that communicate with other clusters."
+            "The diagram omits {left_out} of {all} processes. Lanes go first to processes that failed, then to processes that communicate with other clusters."
         )],
     };
     (groups, lane_of, notes)
@@ -443,7 +443,7 @@ fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec
             return true;
         }
         count += 1;
-        // Keeps a message each time the share of the available space grows by a whole message.
+        // Keep a message whenever the proportional share of the available space reaches another whole message.
         count * room / plain > (count - 1) * room / plain
     });
     lines.truncate(limit);

@@ -43,7 +43,6 @@ const LEAST_LANE: f64 = 9.0;
 const NAME: f64 = 13.0;
 /// The width of a shaded column, in pixels.
 const COLUMN: f64 = 3.0;
-/// The number of different shades.
 const SHADES: usize = 6;
 
 const LEFT: f64 = 92.0;

@@ -18,7 +18,6 @@ use crate::names::DisplayNames;
 /// Identifies a rollback of a group by the incarnation that it started.
 type Key = (GroupId, Incarnation);
 
-/// Builds the timeline of `history`.
 pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     let last = history.trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
     let mut timeline = supervised(history);
@@ -108,7 +107,7 @@ fn incomplete(history: &History<'_>) -> BTreeSet<ProcessId> {
     missing.filter_map(|it| it.stream.map(|(process, _)| process)).collect()
 }
 
-/// Returns the numbers of tasks of a program; `None` if processes exchange messages.
+/// Returns the task counts of a program; `None` if processes exchange messages.
 fn tasks(history: &History<'_>) -> Option<Tasks> {
     if let Some(planned) = &history.planned {
         let runs = planned.tasks.values().map(|it| it.ran.len() as u64).filter(|runs| *runs > 0);
@@ -252,7 +251,8 @@ fn relate(
         };
         rollback.began = failed.into_iter().chain(alerted).min().unwrap_or(first_restored);
     }
-    // Clusters that take checkpoints together also roll back together, because of the one that failed.
+    // Clusters that take checkpoints together also roll back together; the rollback of the one that failed is the
+    // cause.
     for place in 0..timeline.rollbacks.len() {
         let this = &timeline.rollbacks[place];
         if this.failures.is_empty() && this.cause == Some(Cause::Failure) {
@@ -314,7 +314,7 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
         messages.entry(id).or_default().stale.push(history.time(at));
     }
     for &(id, at) in &history.resent {
-        // A message that no other fact mentions.
+        // This may be the only fact about the message.
         let way = messages.entry(id).or_default();
         if way.transmitted.is_empty() {
             way.transmit(history.time(at), true);

@@ -107,7 +107,7 @@ pub type Missing = Arc<[(ImageName, Vec<ProcessId>)]>;
 /// A checkpoint of a group.
 #[derive(Clone, Debug)]
 pub struct TimelineCheckpoint {
-    /// Whether a message from another cluster forced it, rather than the timer.
+    /// Whether a message from another group, or a theft, caused it instead of the timer.
     pub forced: bool,
     /// The time at which each process committed it.
     pub committed: BTreeMap<ProcessId, Time>,

@@ -12,10 +12,10 @@ use faultline_trace::Bundle;
 
 use crate::remote::messages::ToPlace;
 
-/// Largest number of bytes per message.
+/// Largest number of bytes of facts per message.
 const PIECE: usize = 256 << 10;
 
-/// The files of facts, and how much of each has been sent.
+/// The files of facts at a place, with the number of bytes of each that have been sent.
 pub(super) struct Facts {
     bundle: Bundle,
     process: ProcessId,
@@ -37,7 +37,7 @@ impl Facts {
         }
     }
 
-    /// Continues after the bytes that have arrived: from the given offset for lives in `arrived`, and from
+    /// Resumes after the bytes that have arrived: from the given offset for lives in `arrived`, and from
     /// the beginning for all others.
     pub(super) fn resume(&mut self, newest: Life, arrived: &[(Life, u64)]) {
         self.files.clear();

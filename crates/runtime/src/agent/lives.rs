@@ -50,8 +50,8 @@ impl Running {
         Ok(Running { life: options.life, pid: Pid::from_raw(child.id() as i32) })
     }
 
-    /// Pauses or resumes the process. Returns the time of the signal by the monotonic clock, in nanoseconds. A process
-    /// that has just exited is not an error.
+    /// Pauses or resumes the process. Returns the time of the signal by the monotonic clock, in nanoseconds. Succeeds
+    /// even if the process has just exited.
     pub(super) fn pause(&self, paused: bool) -> nix::Result<u64> {
         self.signal(if paused { Signal::SIGSTOP } else { Signal::SIGCONT })?;
         Ok(monotonic())

@@ -29,13 +29,13 @@ type To = [(&'static str, String); 1];
 pub(super) struct Counters {
     /// Lives started at this place.
     pub(super) launched: Counter,
-    /// Lives killed at the supervisor's request.
+    /// Lives killed by the agent.
     pub(super) killed: Counter,
     /// Lives that ended unexpectedly.
     pub(super) collapsed: Counter,
     /// Bytes of facts sent to the supervisor.
     pub(super) facts: Counter,
-    /// Whether a supervisor is connected: 1 or 0.
+    /// 1 if a supervisor is connected, otherwise 0.
     pub(super) connected: Gauge<i64, AtomicI64>,
     shaped: Option<Shaped>,
 }
@@ -52,7 +52,6 @@ struct Shaped {
     drops: Family<To, Counter>,
 }
 
-/// State of the page.
 struct Page {
     registry: Registry,
     shaped: Option<Shaped>,
@@ -91,12 +90,12 @@ impl Counters {
         let mut registry = Registry::with_prefix("faultline_agent");
         let mut counter = |name: &str, help: &str, it: &Counter| registry.register(name, help, it.clone());
         counter("lives_launched", "Lives started at this place", &self.launched);
-        counter("lives_killed", "Lives killed at the supervisor's request", &self.killed);
+        counter("lives_killed", "Lives killed by the agent", &self.killed);
         counter("lives_collapsed", "Lives that ended unexpectedly", &self.collapsed);
-        counter("facts_sent_bytes", "Facts sent to the supervisor", &self.facts);
+        counter("facts_sent_bytes", "Bytes of facts sent to the supervisor", &self.facts);
         registry.register(
             "supervisor_connected",
-            "Whether a supervisor is connected",
+            "1 if a supervisor is connected, otherwise 0",
             self.connected.clone(),
         );
         if let Some(Shaped { packets, bytes, drops, .. }) = &self.shaped {

@@ -2,8 +2,8 @@
 //! supervisor's orders. The agent is the first process of a node's container, so the container survives any failure of
 //! the hosted process.
 //!
-//! An agent makes no decisions. It hosts a single process at a time, forwards its facts as they are written, and has no
-//! information about a run other than the supervisor's. Without a supervisor, it waits for one.
+//! An agent makes no decisions. It hosts a single process at a time, forwards the process's facts as they are written,
+//! and knows nothing about a run except what the supervisor sends. Without a supervisor, it waits for one.
 
 mod facts;
 mod lives;
@@ -60,7 +60,7 @@ pub struct AgentOptions {
     /// Address on which the agent listens for supervisors, and for requests for its metrics. The agent prints
     /// the actual address to standard output.
     pub listen: SocketAddr,
-    /// Key that the hosted process shares with the supervisor alone.
+    /// Key of the hosted process. Besides this agent, only that process and the supervisor know it.
     pub secret: Secret,
     /// Directory for facts and storage. The agent removes other runs' data from it.
     pub data: PathBuf,
@@ -88,7 +88,7 @@ pub enum AgentError {
     /// The agent could not wait for signals.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
-    /// The shaper refused a request.
+    /// The shaper did not report the features of the kernel.
     #[error("{0}")]
     Shaper(ShaperError),
     /// The port cannot be opened.
@@ -116,7 +116,7 @@ enum OrderError {
     Launch { program: OsString, source: io::Error },
     #[error("cannot signal a process: {0}")]
     Signal(nix::Error),
-    #[error("the order arrived before a process was assigned")]
+    #[error("the order arrived before the agent was assigned to a process")]
     NotAssigned,
 }
 
@@ -124,7 +124,7 @@ enum OrderError {
 ///
 /// # Errors
 ///
-/// Fails if the agent cannot start, or if its shaper refuses a request.
+/// Fails if the agent cannot start, if its shaper does not report the features of the kernel, or if the timer fails.
 ///
 /// # Panics
 ///
@@ -132,7 +132,7 @@ enum OrderError {
 pub fn run(options: AgentOptions) -> Result<(), AgentError> {
     assert!(!options.command.is_empty(), "a command starts with a program");
     set_child_subreaper(true).map_err(AgentError::Orphans)?;
-    // The hosted process ends with the thread that started it, so this must be that thread.
+    // The hosted process ends with the thread that started it, so the current thread must start it.
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
@@ -393,7 +393,7 @@ impl Agent {
 
     fn launch(&mut self, life: Life, keeps_storage: bool, supervisor: SocketAddr) -> Result<(), OrderError> {
         self.end_running()?;
-        // The supervisor no longer asks about lives that this agent ended after the deadline of the order.
+        // If this agent ended an earlier life too late, the supervisor no longer waits for that life's facts.
         self.send_facts()?;
         self.send(ToPlace::Sent { upto: Life(life.0.saturating_sub(1)) });
         let hosted = self.hosted.as_mut().ok_or(OrderError::NotAssigned)?;
@@ -420,7 +420,7 @@ impl Agent {
     }
 
     /// Ends an armed life, sends its facts, and removes its storage if `wipe` is set. Returns the time of the
-    /// end.
+    /// kill; `None` if the life was not running.
     fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<u64>, OrderError> {
         let life = self.armed.remove(&order);
         let ended_at = match self.running.take_if(|it| Some(it.life) == life) {
@@ -581,8 +581,8 @@ async fn listen(
             match tokio::time::timeout(PATIENCE, meet).await {
                 Ok(Ok(true)) => drop(stimuli.send(Stimulus::Called(stream))),
                 Ok(Ok(false)) => drop(visitors.send(stream)),
-                Ok(Err(error)) => warn!(%error, "refused an unknown connection"),
-                Err(_) => warn!("an unknown connection did not identify itself in time"),
+                Ok(Err(error)) => warn!(%error, "refused a connection"),
+                Err(_) => warn!("a caller did not identify itself in time"),
             }
         });
     }

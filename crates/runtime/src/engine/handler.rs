@@ -43,14 +43,15 @@ pub(super) struct EventHandler<P: Process> {
     pub(super) facts: FactsWriter<File>,
     /// Records the inputs of the process, if requested.
     pub(super) inputs: Option<InputsWriter<File>>,
-    /// Packets whose facts are written, in order. Only the node's main thread can send them.
+    /// Packets to send, in order. All facts recorded before them are written. Only the node's main thread can send
+    /// them.
     pub(super) packets: Vec<OutgoingPacket>,
     /// Jobs that are ready to run.
     pub(super) jobs: Vec<(JobNo, P::Job)>,
     /// The time for which the alarm of the main thread is set.
     pub(super) alarm: Option<Time>,
     halted: Option<Halted<P>>,
-    /// An empty queue for actions.
+    /// A buffer for actions, which is empty between two events.
     actions: Out<P>,
     /// Effects that wait for their facts to be written.
     effects: Vec<Effect<P>>,
@@ -114,7 +115,6 @@ impl<P: Process + 'static> EventHandler<P> {
         }
     }
 
-    /// Starts the process.
     pub(super) fn start(&mut self, start: LifeStart<P::Config>) -> Result<(), EngineError> {
         let now = self.clock.now();
         if let Some(inputs) = &mut self.inputs {
@@ -152,7 +152,7 @@ impl<P: Process + 'static> EventHandler<P> {
     fn handle_one(&mut self, event: In<P>) -> Result<(), EngineError> {
         let now = self.clock.now();
         let Some(process) = &mut self.process else {
-            // A timer that is no longer set, or an unsolicited response.
+            // No event is expected before the process has started.
             return Ok(());
         };
         if let Some(inputs) = &mut self.inputs {
@@ -170,8 +170,8 @@ impl<P: Process + 'static> EventHandler<P> {
         self.perform_until_halted(now, actions)
     }
 
-    /// Performs the actions. If the process has to halt at one of them, performs the effects of the actions before it,
-    /// and keeps the others.
+    /// Performs the actions. If the process has to halt at one of them, performs the effects up to this action, and
+    /// keeps the remaining actions.
     fn perform_until_halted(&mut self, at: Time, mut actions: Out<P>) -> Result<(), EngineError> {
         let mut remaining = actions.drain(..);
         while let Some(action) = remaining.next() {
@@ -231,7 +231,7 @@ impl<P: Process + 'static> EventHandler<P> {
         });
     }
 
-    /// Encodes a packet once, however many receivers it has.
+    /// Prepares to send a packet. Encodes it only once, however many receivers it has.
     fn address(&mut self, to: To, packet: PacketOf<P>) {
         let me = self.me.process;
         if to == To::One(me) {
@@ -272,12 +272,12 @@ impl<P: Process + 'static> EventHandler<P> {
         Ok(())
     }
 
-    /// Returns when the process has to be told the time. A halted process is told nothing.
+    /// Returns the time of the next timeout of the process; `None` while the process is halted.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.process.as_ref().filter(|_| self.halted.is_none()).and_then(Process::next_deadline)
     }
 
-    /// Returns whether the main thread has to act on the handled events, although they are settled.
+    /// Returns whether the handled events, once settled, require an action of the main thread.
     pub(super) fn needs_main_thread(&self) -> bool {
         let rings_late = self.deadline().is_some_and(|at| self.alarm.is_none_or(|alarm| at < alarm));
         !self.packets.is_empty() || self.is_halted() || rings_late

@@ -1,7 +1,7 @@
 //! Runs the jobs of a process on threads of their own.
 //!
-//! A thread whose job has returned handles this event itself, and runs the next job. As long as a process only
-//! computes, no other thread has to be woken, and the process continues on the same core.
+//! When a job returns, its thread passes the result to the process itself, and then runs the next job. As long as a
+//! process only computes, no other thread has to wake up, and the process continues on the same core.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,7 +27,7 @@ pub(super) struct JobRunner<P: Process> {
     is_main_active: AtomicBool,
 }
 
-/// Reports that the thread panicked.
+/// When dropped by a thread that panics, reports the panic to the main thread.
 struct PanicReport<'a, P: Process>(&'a mpsc::UnboundedSender<Stimulus<P>>);
 
 impl<P: Process> Drop for PanicReport<'_, P> {
@@ -73,7 +73,7 @@ impl<P: Process + Send + 'static> JobRunner<P> {
         self.runtime.spawn_blocking(move || this.work(no, job));
     }
 
-    /// Runs a job, and then all jobs that result from it. Each job takes at least its stated time.
+    /// Runs a job, then a job that results from it, and so on. Each job takes at least its stated time.
     fn work(self: Arc<Self>, no: JobNo, job: P::Job) {
         let _report = PanicReport(&self.inbox);
         let mut next = Some((no, job));
@@ -128,8 +128,8 @@ mod tests {
 
     type Inbox = mpsc::UnboundedReceiver<Stimulus<Probe<false>>>;
 
-    /// Returns a process that performs these actions at once, and nothing else for an hour, together with its first
-    /// job. The main thread knows the process's deadline, and is not using the process.
+    /// Returns the runner and the inbox of a process that performs these actions at once, and nothing else for an hour.
+    /// Its first job has not started. The main thread knows the process's deadline, and is not using the process.
     fn process(acts: &[Act]) -> (Arc<JobRunner<Probe<false>>>, Inbox) {
         let (me, clock) = (ProcessId(0), Clock::start());
         let step = |after, acts| Step { process: me, life: None, after, acts };
@@ -185,7 +185,7 @@ mod tests {
         let (runner, mut inbox) = process(&job(0));
         runner.handler().as_mut().unwrap().alarm = None;
         start_jobs(&runner);
-        assert!(matches!(inbox.recv().await, Some(Stimulus::Settle)), "the alarm is not set");
+        assert!(matches!(inbox.recv().await, Some(Stimulus::Settle)), "the main thread must set the alarm");
     }
 
     #[tokio::test(flavor = "current_thread")]

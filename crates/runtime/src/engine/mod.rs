@@ -156,7 +156,7 @@ impl<P: Process + Send + 'static> Engine<P> {
         }
     }
 
-    /// Waits for an input, then handles all inputs that are available.
+    /// Waits for an input, then handles a batch of available inputs.
     async fn turn(&mut self) -> Result<(), EngineError> {
         let first = tokio::select! {
             biased;
@@ -237,9 +237,9 @@ impl<P: Process + Send + 'static> Engine<P> {
                 Ok(())
             }
             Stimulus::Order(order) => {
-                // Actions before the order were based on the earlier state. Otherwise, a message to a life that has
-                // since ended could reach the next life, and a newly cut link could hold a message that was sent
-                // before the cut.
+                // First perform the actions that preceded the order. Otherwise, a message to a life that has since
+                // ended could reach the next life, and a newly cut link could hold a message that was sent before the
+                // cut.
                 self.settle(handler)?;
                 self.obey(handler, order).await
             }

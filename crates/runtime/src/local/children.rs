@@ -128,7 +128,7 @@ impl PlaceBackend for Children {
             .stdin(Stdio::piped())
             .stdout(log.0)
             .stderr(log.1)
-            // The supervisor handles signals from the terminal.
+            // Signals from the terminal must reach only the supervisor.
             .process_group(0)
             .kill_on_drop(true);
         let spawned = match &self.hub {

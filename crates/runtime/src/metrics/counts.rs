@@ -12,7 +12,7 @@ const REMEMBERED_COMMITS: usize = 64;
 /// Counts of one life, or their sum over many lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Number of facts reported, by index in [`FactKind::OF_PROCESSES`].
+    /// Number of recorded facts, by index in [`FactKind::OF_PROCESSES`].
     pub(super) facts: Vec<u64>,
     /// Number of committed checkpoints that were forced.
     pub(super) forced: u64,
@@ -25,7 +25,7 @@ pub struct Counts {
 /// Delays observed on links, by (sending, receiving) cluster: number of packets, and sum of their delays.
 pub type Delays = BTreeMap<(ClusterId, ClusterId), (u64, Span)>;
 
-/// Counts facts as they are reported.
+/// Counts facts as they are recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     pub(crate) counts: Counts,
@@ -44,12 +44,12 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Returns the number of reported facts of a kind; 0 for the supervisor's kinds.
+    /// Returns the number of recorded facts of a kind; 0 for the supervisor's kinds.
     pub fn of(&self, kind: FactKind) -> u64 {
         slot(kind).map_or(0, |slot| self.facts[slot])
     }
 
-    /// Returns the number of reported facts of all kinds.
+    /// Returns the number of recorded facts of all kinds.
     pub fn all(&self) -> u64 {
         self.facts.iter().sum()
     }
@@ -66,7 +66,6 @@ impl Counts {
 }
 
 impl Meter {
-    /// Counts a fact.
     pub(crate) fn count(&mut self, now: Time, fact: &Fact) {
         if let Some(slot) = slot(fact.kind()) {
             self.counts.facts[slot] += 1;

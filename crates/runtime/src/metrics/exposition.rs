@@ -56,7 +56,7 @@ impl Exposition {
     }
 }
 
-/// Callers of a node's port that are not nodes.
+/// Connections to the port of a node or an agent that request metrics.
 pub(crate) struct Visitors {
     pub(crate) streams: mpsc::UnboundedReceiver<TcpStream>,
     pub(crate) address: SocketAddr,
@@ -69,7 +69,7 @@ impl Listener for Visitors {
     async fn accept(&mut self) -> (TcpStream, SocketAddr) {
         match self.streams.recv().await {
             Some(stream) => (stream, self.address),
-            // The node is about to exit.
+            // The program is about to exit.
             None => std::future::pending().await,
         }
     }

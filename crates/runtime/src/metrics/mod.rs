@@ -1,6 +1,6 @@
-//! Metrics of nodes, derived from their facts, and their representation as Prometheus text.
+//! Metrics of nodes and of runs, and their representation as Prometheus text.
 //!
-//! Only [`Counts`] maps facts to numbers, and only [`series`] names them. A node shows its own metrics, and
+//! Only [`counts`] derives numbers from facts, and only [`series`] names them. A node shows its own metrics, and
 //! the supervisor shows the sum over all nodes. Every label has a bounded set of values. Metrics cannot
 //! affect a run.
 
@@ -38,7 +38,8 @@ impl ClusterNames {
 pub struct Sum(pub(crate) Arc<Exposition>);
 
 impl Sum {
-    /// Marks the run as ended but not judged yet. Counters and steps keep their values; logs are empty.
+    /// Marks the run as ended but not judged yet. Counters and steps keep their values; the gauges of logs and
+    /// checkpoints become 0.
     pub fn over(&self) {
         self.0.update(|page| {
             for Values { gauges, .. } in page.values.values_mut() {

@@ -45,7 +45,7 @@ pub(crate) struct RunValues {
     pub(crate) effects: BTreeMap<FaultNo, (Option<Span>, Option<Span>)>,
     /// Time to detect each failure.
     pub(crate) detections: Vec<Span>,
-    /// Time until each failed process had restored its state.
+    /// Time from each failure until the failed process had restored its state.
     pub(crate) recoveries: Vec<Span>,
 }
 

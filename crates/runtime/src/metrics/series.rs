@@ -74,7 +74,7 @@ impl Series<'_, '_> {
             )
         });
         let values: Vec<_> = values.collect();
-        let help = "Committed checkpoints by kind: forced by a message, or taken by the timer";
+        let help = "Committed checkpoints by kind: forced, or unforced (timer)";
         self.family("checkpoints", help, None, values)?;
         self.facts("checkpoints_aborted", "Discarded checkpoints", FactKind::CheckpointAborted)?;
         self.facts("collections", "Garbage collections", FactKind::Collected)?;
@@ -130,14 +130,14 @@ impl Series<'_, '_> {
         self.family("run_info", "Backend and seed of the run, as labels", None, about)?;
         let phases = PhaseLabel::ALL
             .map(|it| (vec![("phase", format!("{it:?}"))], ConstGauge::new(u64::from(it == run.phase))));
-        self.family("run_phase", "Phase of the run: 1 for the current one", None, phases)?;
+        self.family("run_phase", "1 for the current phase of the run, otherwise 0", None, phases)?;
         let verdicts = VerdictLabel::ALL.map(|it| {
             let value = u64::from(Some(it) == run.verdict);
             (vec![("verdict", it.name().to_owned())], ConstGauge::new(value))
         });
         self.family(
             "run_verdict",
-            "Verdict of the run: 1 for the current one, once it is known",
+            "1 for the verdict of the run once it is known, otherwise 0",
             None,
             verdicts,
         )?;

@@ -41,7 +41,7 @@ pub(crate) enum Echoes {
     Observe(Vec<(ProcessId, Span)>),
 }
 
-/// Largest number of unanswered echoes per link.
+/// Largest number of unanswered echoes that are remembered per link.
 const MOST_OPEN: usize = 64;
 
 /// A link that is observed.
@@ -52,14 +52,14 @@ struct Observed {
     /// Echoes in transit: the time at which each was sent, and its expected time of arrival. If the link's
     /// bandwidth delays packets ahead of an echo, the expected time includes that delay.
     open: VecDeque<(Time, Time)>,
-    /// For each answered echo, the requested latency plus its deviation from the expected time of arrival.
+    /// For each answered echo, the requested latency plus the deviation of the echo from its expected time of arrival.
     delays: Vec<Span>,
 }
 
 impl Observed {
     fn echo(&mut self, transport: &Rc<Transport>) {
         let Some((sent, due)) = transport.echo(self.to) else { return };
-        // Traffic control adds its delay to that of the nodes.
+        // `due` does not include the delay that traffic control adds.
         self.open.push_back((sent, due.max(sent + self.requested)));
         if self.open.len() > MOST_OPEN {
             self.open.pop_front();
@@ -152,7 +152,7 @@ fn note(
     if link.delays.len() >= REPORTED {
         let &mut Observed { to, requested, since, .. } = link;
         let delays = std::mem::take(&mut link.delays);
-        // The next report contains no echo sent earlier.
+        // Every echo of the next report was sent at or after this time.
         link.since = link.open.front().map_or_else(|| clock.now(), |it| it.0);
         drop(report.send(ToSupervisor::Observed { to, requested, since, delays }));
     }

@@ -73,7 +73,7 @@ pub enum NodeOptionsError {
 /// The reason why a node exited without being ordered to.
 #[derive(Debug, Error)]
 pub enum NodeError {
-    /// The operating system refused to end the node together with its parent.
+    /// The operating system refused the request to end the node together with its parent.
     #[error("cannot arrange for this process to end with its parent: {0}")]
     Parent(nix::Error),
     /// The program that started the node exited before the node was ready to detect this.
@@ -85,7 +85,7 @@ pub enum NodeError {
     /// Traffic control could not be configured.
     #[error("{0}")]
     Links(ShapingError),
-    /// The supervisor's keys for this process cannot be read.
+    /// The keys that the supervisor sent cannot be decrypted with this process's key.
     #[error("the supervisor sent the keys of another process")]
     Keys,
     /// Standard input did not contain the key.
@@ -185,7 +185,7 @@ pub fn run<P: Process + Send + 'static>(
     options: NodeOptions,
     config: Arc<P::Config>,
 ) -> Result<(), NodeError> {
-    // A stopped process would not detect that the supervisor has disconnected.
+    // A paused process does not detect that the supervisor has disconnected, so the kernel must end it.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(NodeError::Parent)?;
     // The parent may have exited before this call.
     if std::os::unix::process::parent_id() != options.parent {

@@ -92,13 +92,13 @@ impl Shaping {
         Shaping { hands, me, peers, links, changed: BTreeMap::new() }
     }
 
-    /// Returns the properties of all links that the transport must emulate.
+    /// Returns the properties that the transport must emulate, for all links.
     pub(crate) fn left(&self) -> Links {
         let left = self.links.requested.iter().map(|(&pair, &link)| (pair, self.left_of(link)));
         Links { requested: left.collect() }
     }
 
-    /// Returns the properties of a link that the transport must emulate.
+    /// Returns those properties of a link that the transport must emulate.
     pub(crate) fn left_of(&self, link: LinkProperties) -> LinkProperties {
         self.hands.as_ref().map_or(link, |(_, kernel)| kernel.left_for_node(link))
     }
@@ -148,7 +148,7 @@ impl Shaping {
     }
 }
 
-/// Returns all processes that are up, except this one.
+/// Returns all other processes that are up and have an IPv4 address.
 fn peers(me: ProcessId, directory: &Directory) -> Vec<Peer> {
     let others = directory.entries.iter().enumerate().filter(|&(index, _)| index != me.index());
     let peer = |(index, entry): (usize, &Option<DirectoryEntry>)| {

@@ -34,7 +34,7 @@ enum CallError {
     Connect(io::Error),
     #[error("its agent does not respond")]
     Patience,
-    #[error("its agent: {0}")]
+    #[error("the handshake with its agent failed: {0}")]
     Handshake(HandshakeError),
     #[error("the connection to its agent broke: {0}")]
     Broken(io::Error),

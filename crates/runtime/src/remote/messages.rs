@@ -28,7 +28,7 @@ pub(crate) struct Assignment {
     /// The life that the supervisor expects at this place. The agent ends any other life before it reports
     /// that it is ready.
     pub(crate) life: Option<Life>,
-    /// The newest life ever launched, at any place.
+    /// The newest life ever requested, at any place.
     pub(crate) newest: Life,
     /// Number of bytes of facts that have arrived, by life.
     pub(crate) arrived: Vec<(Life, u64)>,
@@ -45,8 +45,8 @@ pub(crate) enum ToAgent {
     Launch { life: Life, keeps_storage: bool, supervisor: std::net::SocketAddr },
     /// Tells the agent to prepare to end a life.
     Arm { order: OrderNo, life: Life },
-    /// Ends the life that was prepared under this number, once the agent's monotonic clock shows `at`; `None`
-    /// for immediately. Answered when the life has ended and its facts have been sent.
+    /// Ends the life that was prepared under this number, once the agent's monotonic clock shows `at`, or
+    /// immediately without `at`. Answered when the life has ended and its facts have been sent.
     Fire { order: OrderNo, wipe: bool, at: Option<u64> },
     /// Pauses or resumes a life.
     Pause { order: OrderNo, life: Life, paused: bool },
@@ -63,13 +63,13 @@ pub(crate) enum ToPlace {
     Clock(u64),
     /// A piece of a life's file of facts.
     Facts { life: Life, offset: u64, bytes: Vec<u8> },
-    /// A life has ended unexpectedly, without an order to end it, and all its facts have been sent.
+    /// A life has ended without an order to end it, or could not be started. All its facts have been sent.
     Ended { life: Life, status: String, last_output: String },
     /// All facts of the lives at this place up to this one have been sent, and those lives have ended.
     Sent { upto: Life },
     /// The agent is ready to end a life. Contains a reading of its monotonic clock.
     Armed { order: OrderNo, clock: u64 },
-    /// Outcome of an order to end a life. If there was a life, contains the time after which it executed no
+    /// Outcome of an order to end a life. If the life was running, contains the time after which it executed no
     /// instruction, by the agent's monotonic clock.
     Done { order: OrderNo, ended_at: Option<u64>, problem: Option<String> },
     /// Outcome of an order to pause or resume a life, with the time by the agent's monotonic clock.

@@ -35,7 +35,7 @@ pub struct PlaceRequest {
 /// Actions that can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Remove a place whose agent does not respond.
+    /// Remove the place. Its storage may remain.
     Removal,
     /// Remove the place and its storage.
     RemovalWithStorage,
@@ -151,7 +151,7 @@ impl PlaceRegistry {
         }
     }
 
-    /// Adds a request, unless it already exists.
+    /// Adds a request, unless the same or a stronger request exists for the place.
     pub(super) fn ask(&self, wanted: Wanted, process: ProcessId, uid: String) {
         let registry_state = &mut *self.lock();
         match registry_state.requests.iter_mut().find(|it| it.process == process && it.uid == uid) {

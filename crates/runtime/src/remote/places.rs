@@ -96,7 +96,7 @@ struct PlaceEntry {
     ending: u32,
     /// Number of messages received from the agent.
     heard: u64,
-    /// Whether the storage must be removed, and no agent has confirmed it.
+    /// Whether the storage must be removed, and no agent has confirmed its removal.
     wipes: bool,
     /// The newest life ever requested.
     newest: Life,
@@ -220,7 +220,7 @@ impl PlaceBackend for Remote {
         self.shared.complete(process, |it, _| *it == life);
     }
 
-    /// Agents perform orders in the order in which they receive them, so there is no need to await the response.
+    /// Does not wait for the agent's response, because an agent performs its orders in sequence.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
         if self.hosts(process, life) {
             let order = self.shared.order(process, |order| ToAgent::Pause { order, life, paused });
@@ -319,7 +319,7 @@ impl Shared {
         }
     }
 
-    /// Changes the place of a process.
+    /// Changes or removes the place of a process. The life at the previous place, if any, is lost.
     fn move_to(self: &Rc<Self>, process: ProcessId, place: Option<AgentPlace>) {
         let (caller, agent, life) = self.with(process, |entry| {
             entry.place.clone_from(&place);
@@ -377,7 +377,7 @@ impl Shared {
         }
     }
 
-    /// Handles an agent that is ready.
+    /// Handles the report of an agent that it is ready.
     pub(super) fn ready(
         &self,
         process: ProcessId,
@@ -488,7 +488,7 @@ impl Shared {
                     seen.push(self.seen(process, life, None));
                     self.fence(process, life, &place, wipe, self.replace_after);
                 }
-                // There is no hosted life, and no agent.
+                // Either the life is not hosted and no storage is wiped, or the process has no place.
                 (_, None) => self.ended(process, life, wipe),
             }
         }
@@ -540,8 +540,8 @@ impl Shared {
         self.place_context.host_events.put(HostEvent::Lost { process, life, storage, by });
     }
 
-    /// Reports that a life was ended as ordered, or had already ended. If `wipes` is set, its stored data
-    /// must still be removed.
+    /// Reports that a life was ended as ordered, had already ended, or was fenced. If `wipes` is set, its stored
+    /// data must still be removed.
     fn ended(&self, process: ProcessId, life: Life, wipes: bool) {
         self.with(process, |entry| {
             entry.life.take_if(|it| *it == life);

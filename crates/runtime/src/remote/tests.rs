@@ -258,7 +258,7 @@ fn places_that_fall_silent_together_delay_neither_detection_nor_faults() {
     assert_eq!(silent.len(), SILENT as usize);
     let latest = silent.values().max().unwrap().since(began);
     let limit = Span(DETECT_AFTER.0 + TOGETHER.0);
-    assert!(latest < limit, "the last place was detected {latest} after all had fallen silent");
+    assert!(latest < limit, "the last failure was detected {latest} after all places had fallen silent");
     let injected = watcher.injected.unwrap().since(began);
     assert!(injected < Span(PLANNED.0 + TOGETHER.0), "{injected}");
     assert_eq!(other.len(), 1, "the planned fault was injected");

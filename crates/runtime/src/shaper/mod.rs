@@ -27,7 +27,7 @@ pub use serve::{ServeError, serve};
 
 /// Time within which a running shaper responds.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Time between two attempts.
+/// Time between two attempts to send a request.
 const AGAIN: Duration = Duration::from_millis(50);
 /// Time for which a client waits for a shaper: restarting a killed container may take this long.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -50,7 +50,7 @@ enum Answer {
     /// The tree is in effect, after this number of changes.
     InForce(u64),
     TrafficCounts(TrafficCounts),
-    /// The kernel refused the change.
+    /// The request could not be performed, for this reason.
     Refused(String),
 }
 
@@ -74,7 +74,7 @@ pub enum ShaperError {
         /// Cause of the failure.
         source: io::Error,
     },
-    /// The kernel refused the request.
+    /// The shaper could not perform the request.
     #[error("the shaper cannot configure the links: {0}")]
     Refused(String),
     /// The program at the socket is not a shaper.

@@ -49,7 +49,7 @@ pub enum ServeError {
 }
 
 /// Serves requests at `socket` in the calling thread's network namespace until a termination signal arrives.
-/// Traffic control stays in effect.
+/// Traffic control stays in effect afterwards.
 ///
 /// # Errors
 ///

@@ -39,11 +39,11 @@ pub struct StorageOptions {
     pub kind: StorageMedium,
     /// Limit on writes, in bytes per second; 0 means unlimited.
     pub write_bandwidth: u64,
-    /// Least time per write, in addition to the transfer at `write_bandwidth`.
+    /// Latency of a write. A write takes at least this time plus that of the transfer at `write_bandwidth`.
     pub latency: Span,
 }
 
-/// Time without a request after which the storage prepares for later ones.
+/// Time without a request after which the storage prepares files for later writes.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// A request to the storage.
@@ -120,7 +120,7 @@ impl<P: Process> Worker<P> {
         }
     }
 
-    /// Waits for the next request, and prepares for later ones if none arrives for a while. Returns `None`
+    /// Waits for the next request, and prepares files for later writes if none arrives for a while. Returns `None`
     /// once all senders are closed.
     fn next(&mut self, inbox: &queue::Receiver<Request<P>>) -> Option<Request<P>> {
         while self.fault.is_none() && self.store.wants_preparation() {
@@ -144,7 +144,7 @@ impl<P: Process> Worker<P> {
                 let bytes = image.snapshot.len();
                 Some(match self.write(bytes, |store| store.persist(image)) {
                     Ok(()) => Event::Persisted(name),
-                    // This failure was not injected, and will persist for as long as the run writes.
+                    // This failure was not injected, and later writes would also fail.
                     Err(error) if self.fault.is_none() && error.is_full_disk() => return Err(error),
                     Err(error) => {
                         warn!(%name, %error, "cannot write an image");

@@ -43,7 +43,7 @@ pub(crate) enum StoreError {
     Remove { what: String, source: io::Error },
     #[error("{what} fails its checksum")]
     Checksum { what: String },
-    #[error("{what}: {source}")]
+    #[error("cannot decode {what}: {source}")]
     Codec { what: String, source: CodecError },
 }
 

@@ -1,4 +1,4 @@
-//! The interface between users who change a running federation and the run. Can be used from any thread.
+//! The interface through which users change a running federation. Can be used from any thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -34,9 +34,9 @@ use crate::control::{self, Directory, DirectoryEntry, Introduction, Setup, ToNod
 use crate::metrics::Sum;
 use crate::secret::{Ends, Keys, Secret, WrappedKeys};
 
-/// Time after which a silent, unknown connection to the control port is closed.
+/// Time within which a caller of the control port must identify itself.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Number of heartbeats that a node sends within the detection time.
+/// Minimum number of heartbeats that a node sends within the detection time.
 const HEARTBEATS: u64 = 5;
 /// Longest interval between heartbeats, which also report the node's progress.
 const HEARTBEAT_AT_LEAST_EVERY: Span = Span::from_millis(250);
@@ -74,7 +74,7 @@ struct Host<'a, P> {
     clock: Clock,
     journal: Journal,
     facts: FactsWriter<File>,
-    /// Time of the last reported fact.
+    /// Time of the supervisor's last fact.
     recorded_at: Time,
     keys: Keys,
     places: P,
@@ -108,7 +108,7 @@ struct Host<'a, P> {
 struct JournalReplay {
     /// Facts of the predecessor that the replay has not reached yet.
     recorded: std::vec::IntoIter<(Time, Fact)>,
-    /// Processes whose storage was to be removed, and that have launched no life since.
+    /// Processes whose storage was to be removed, and of which no life has been launched since.
     wiped: BTreeSet<ProcessId>,
     outcome: Option<Outcome>,
 }
@@ -390,8 +390,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         Ok(memory.outcome)
     }
 
-    /// Records orders that have already been performed, or would have no effect. Reports facts that the predecessor did
-    /// not state before it exited.
+    /// Records orders that have already been performed, or would have no effect. Also records the facts that the
+    /// predecessor did not record before it exited.
     fn remember(
         &mut self,
         memory: &mut JournalReplay,
@@ -473,8 +473,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Handles a scheduled time. If this process is late, it first handles messages that nodes have sent in
-    /// the meantime, before any node is declared failed.
+    /// Handles the alarm for the supervisor's next deadline. If this process is late, it first handles messages that
+    /// nodes have sent in the meantime, before any node is declared failed.
     async fn catch_up(
         &mut self,
         happened: &mut mpsc::UnboundedReceiver<(Time, HostEvent)>,
@@ -542,8 +542,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Handles a process that ended unexpectedly. It is restarted like any failed process, unless that would
-    /// be futile.
+    /// Ends the run if restarting a process that ended unexpectedly would be futile: if the disk is full, or if the
+    /// process has ended too often.
     fn check_repeated_failures(&mut self, process: ProcessId, status: &str, last_output: &str) {
         let times = 1 + self.collapsed.iter().filter(|it| it.process == process).count();
         let name = self.options.names.processes[process.index()].clone();
@@ -658,7 +658,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Measures the links once all nodes listen. Starts over if a node was restarted in the meantime.
+    /// Measures the links once all nodes listen. If a node was restarted in the meantime, requests the missing
+    /// measurements again.
     fn measure(&mut self) -> Option<Report> {
         let processes = (0..self.membership.members.len() as u32).map(ProcessId);
         let directory = Directory { entries: processes.map(|process| self.entry(process, None)).collect() };
@@ -796,7 +797,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.facts.seal().map_err(RunError::Record)
     }
 
-    /// Reports a fact on behalf of the supervisor, no earlier than the last fact of its predecessors.
+    /// Records a fact of the supervisor, with a time no earlier than that of its last fact.
     fn record(&mut self, at: Time, fact: &Fact, supervisor: &Supervisor) -> Result<(), RunError> {
         self.effects.recorded(fact, |no| supervisor.due(no));
         let now = at.max(self.recorded_at);
@@ -807,7 +808,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         Ok(())
     }
 
-    /// Returns the directory entry of a process in `life`, or in any life if `life` is `None`.
+    /// Returns the directory entry of a process in `life`, or in its newest life if `life` is `None`.
     fn entry(&self, process: ProcessId, life: Option<Life>) -> Option<DirectoryEntry> {
         let mut lives = self.nodes.range((process, Life(0))..=(process, Life(u32::MAX))).rev();
         let (&(_, life), node) = lives.find(|&(&(_, it), _)| life.is_none_or(|life| it == life))?;
@@ -928,8 +929,8 @@ async fn listen(listener: TcpListener, keys: Keys, host_events: HostEvents) {
             };
             match tokio::time::timeout(PATIENCE, introduce).await {
                 Ok(Ok(introduction)) => host_events.put(HostEvent::Introduced { introduction, stream }),
-                Ok(Err(error)) => warn!(%error, "refused an unknown connection"),
-                Err(_) => warn!("an unknown connection did not identify itself in time"),
+                Ok(Err(error)) => warn!(%error, "refused a connection"),
+                Err(_) => warn!("a caller did not identify itself in time"),
             }
         });
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Fact, FaultNo, Life, ProcessId, Span, Time};
 
-/// Derives these times from the facts of a run. A failure begins with the injection of the fault that caused
-/// it, or with the last heartbeat of the life if no fault caused it.
+/// Derives the times to detect failures and to recover from the facts of a run. A failure begins with the injection of
+/// the fault that caused it, or with the last heartbeat of the life if no fault caused it.
 #[derive(Debug, Default)]
 pub(super) struct Incidents {
     injected: BTreeMap<FaultNo, Time>,
@@ -102,7 +102,7 @@ mod tests {
         incidents.heard(millis(1000), P, Life(1));
         say(&mut incidents, 3000, failed(1, EndedBy::Silence));
         say(&mut incidents, 3001, Fact::Detected { process: P, life: Life(1) });
-        // The replacement also fails, before it has restored a state.
+        // The next life also fails, before it has restored a state.
         say(&mut incidents, 3500, failed(2, EndedBy::PlaceLost));
         say(&mut incidents, 3600, Fact::Detected { process: P, life: Life(2) });
         incidents.recorded(millis(5000), P, Life(3), &restored());

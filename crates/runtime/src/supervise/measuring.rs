@@ -11,7 +11,7 @@ use crate::links::Links;
 
 /// Number of echoes over a link without jitter.
 const SAMPLES: u64 = 51;
-/// Largest number of echoes, however much jitter spreads them.
+/// Largest number of echoes over a link, however large its jitter is.
 const MOST_SAMPLES: u64 = 1001;
 /// Number of standard deviations of the median that must be within the tolerance.
 const CERTAINTY: u64 = 5;
@@ -23,11 +23,11 @@ const APART: Span = Span::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Measuring {
     links: Vec<Link>,
-    /// Links before their requested properties changed.
+    /// Entries of links whose requested properties have changed since.
     past: Vec<LinkEntry>,
 }
 
-/// Time after a fault during which it may still delay echoes, which queue behind packets that it held back.
+/// Time after a fault during which echoes may still queue behind packets that the fault held back.
 const SETTLES: Span = Span::from_secs(1);
 
 #[derive(Debug)]
@@ -103,7 +103,8 @@ impl Measuring {
         undone
     }
 
-    /// Records a result for a link with this requested latency. A result for an earlier request is ignored.
+    /// Records a result for a link with this requested latency. A result for an earlier request, or for a link for
+    /// which `is_disturbed` returns `true`, is ignored.
     pub(super) fn measured(
         &mut self,
         by: ProcessId,

@@ -138,7 +138,7 @@ pub trait Observer {
     fn status(&mut self, now: Time, status: &Status);
     /// Called once all links have been measured, and again once links that changed have been measured.
     fn measured(&mut self, links: &[LinkEntry]);
-    /// Called when a fault has taken effect, and again for each further process on which it takes effect.
+    /// Called when a fault has taken effect, and again if it takes effect on further processes.
     fn took_effect(&mut self, effect: &EffectEntry) {
         let _ = effect;
     }
@@ -163,7 +163,7 @@ pub enum RunError {
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     /// The operating system provided no random bytes for the keys.
-    #[error("cannot create the run's secret: {0}")]
+    #[error("cannot generate the keys of the run: {0}")]
     Secret(getrandom::Error),
     /// The control port could not be opened.
     #[error("cannot listen for the nodes: {0}")]
@@ -185,7 +185,7 @@ pub enum RunError {
     DiskFull(String),
     /// A process ended unexpectedly several times.
     #[error(
-        "{name} ended unexpectedly {times} times, most recently with {status}{}",
+        "{name} ended unexpectedly {times} times (the last time: {status}){}",
         last_of(status, last_output)
     )]
     Collapses {

@@ -1,4 +1,4 @@
-//! The operations of the host that depend on the places of the processes: starting and ending them.
+//! The operations of the host that depend on the places of the processes: starting, pausing and ending processes.
 
 use std::time::Duration;
 

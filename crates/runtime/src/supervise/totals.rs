@@ -32,7 +32,7 @@ impl Totals {
     /// Creates the totals, which `sum` makes visible.
     pub(super) fn new(options: &RunOptions, Sum(exposition): Sum) -> Totals {
         let clusters: Vec<ClusterId> = options.membership.members.iter().map(|it| it.cluster).collect();
-        // Processes outside all clusters may not exist.
+        // Links to and from the outside are omitted if no process is outside all clusters.
         let is_there = |cluster| clusters.contains(&cluster);
         let requested = options.links.requested.iter().map(|(&pair, &link)| (pair, link));
         let requested = requested.filter(|&((from, to), _)| is_there(from) && is_there(to)).collect();
@@ -69,7 +69,7 @@ impl Totals {
         });
     }
 
-    /// Returns the memory of the logs of all processes.
+    /// Returns the memory that the logs of all processes occupy.
     pub(super) fn logs(&self) -> MemoryPart {
         let mut logs = MemoryPart { content: MemoryContent::Logs, count: 0, bytes: 0 };
         for gauges in self.gauges.values() {

@@ -23,7 +23,7 @@ use crate::control;
 use crate::frame::{FrameError, split_frame};
 use crate::secret::{Ends, HandshakeError, Secret};
 
-/// Time after which a silent, unknown connection is closed.
+/// Time within which a caller must identify itself.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Initial and maximum delay between two attempts to reach a process that is up.
 const RETRY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
@@ -60,13 +60,13 @@ enum ConnectionError {
     Frame(#[from] FrameError),
     #[error("{0}")]
     Session(#[from] SessionError),
-    #[error("the other end assumes different lives")]
+    #[error("the two ends disagree about one of their lives")]
     Stale,
-    #[error("a connection from the other end is already open")]
+    #[error("a call from the other end is in progress")]
     Busy,
     #[error("the other end closed the connection")]
     Closed,
-    #[error("no message for {PATIENCE:?}")]
+    #[error("the other end sent no message within {PATIENCE:?}")]
     IdleTimeout,
 }
 

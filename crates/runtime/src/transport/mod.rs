@@ -90,7 +90,7 @@ struct TransportState {
     newest: Vec<Life>,
     /// Processes whose delay lines are not empty.
     waiting: Vec<ProcessId>,
-    /// Interfaces to this node's cluster and to all others.
+    /// The interfaces to this node's own cluster and to all other clusters.
     interfaces: [Interface; 2],
     /// Number of packets that arrived from each cluster, and the sum of their delays.
     seen: Vec<(ClusterId, (u64, Span))>,

@@ -210,7 +210,8 @@ fn the_partitions_of_a_lost_cluster_go_to_different_processes() {
     }
 }
 
-/// The new life of the coordinator knows neither the valid checkpoint nor where partitions run. The others tell it.
+/// The new life of the coordinator knows neither the valid checkpoint nor where partitions run. The other processes
+/// tell it.
 #[test]
 fn the_coordinator_fails_after_partitions_have_moved() {
     for lost in 0..RANKS {
@@ -301,7 +302,7 @@ fn a_storage_server_never_returns() {
             federation.faults.push(late);
             let config = cck::Config { replicas: 1, ..config.clone() };
             let ended = survives(&federation, config, &(fact, servers));
-            // Checkpoints continue to be taken, with replicas at the server that is left, or at other ranks.
+            // The processes continue to take checkpoints, with replicas at the server that is left, or at other ranks.
             let committed =
                 ended.facts.iter().rev().find(|it| it.fact.kind() == FactKind::CheckpointCommitted);
             let last = ended.facts.last().expect("there are facts").at;

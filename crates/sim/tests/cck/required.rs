@@ -75,7 +75,7 @@ impl Seen {
         }
     }
 
-    /// Asserts that in every completed recovery, each partition re-executed exactly the closure.
+    /// Asserts that in every completed recovery, exactly the tasks in the closure were re-executed.
     pub(crate) fn judge(&self, plan: &Plan, what: &str) -> Account {
         let mut account = Account::default();
         let epochs: BTreeSet<Incarnation> = self.parts.keys().map(|(epoch, _)| *epoch).collect();

@@ -26,7 +26,7 @@ enum Shows {
     Twice,
 }
 
-/// Returns how the first failing schedule fails, and its index.
+/// Returns the index of the first failing schedule, and how it fails.
 fn first(
     schedules: impl Iterator<Item = Federation>,
     run: impl Fn(&Federation) -> Ended,

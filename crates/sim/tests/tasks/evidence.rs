@@ -84,7 +84,7 @@ pub(crate) fn owned_twice(facts: &[Record]) -> Option<Vec<(TaskId, Vec<ProcessId
     Some(executions.into_iter().filter(|(_, at)| at.len() > 1).collect())
 }
 
-/// The tasks that a life ran, and the states that it absorbed.
+/// The tasks that a life ran, and the states that it restored or absorbed.
 #[derive(Default)]
 struct Stream {
     ran: Vec<(FactNo, TaskId)>,

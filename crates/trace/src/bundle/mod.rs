@@ -144,7 +144,7 @@ impl Bundle {
         gone(self.manifest_path(), fs::remove_file(self.manifest_path()))
     }
 
-    /// Returns the files that describe the run, with their names. A process needs them at its start.
+    /// Returns the files that describe the run, with their names. A process needs these files when it starts.
     ///
     /// # Errors
     ///
@@ -214,8 +214,8 @@ impl Bundle {
         Ok((FactsWriter::resume(file, whole, facts.stream.len() as u64), facts.stream))
     }
 
-    /// Writes a piece of the file for the facts of one life at its offset in bytes. The piece was received
-    /// from elsewhere.
+    /// Writes a piece of the file for the facts of one life, at `offset` in bytes. Intended for files that are received
+    /// piece by piece.
     ///
     /// # Errors
     ///
@@ -235,9 +235,11 @@ impl Bundle {
 
     /// Seals the facts of a life that has ended, unless they are already sealed. Removes an incomplete record at the
     /// end: the process was killed while writing it, so the fact had no effect yet. `incomplete` means that the life
-    /// may have reported facts that are missing here. Replaces a file that is missing or has no valid header with one
-    /// without facts, and reports that facts are missing if the file was longer than a header: a process that is
-    /// killed while it writes the header has reported no facts.
+    /// may have reported facts that are missing here.
+    ///
+    /// If the file is missing or has no valid header, writes one without facts. If the old file was longer than a
+    /// header, the seal states that facts may be missing. A shorter file lacks no facts: its process was killed while
+    /// it wrote the header.
     ///
     /// # Errors
     ///

@@ -46,7 +46,7 @@ impl Config {
     pub(crate) fn validate(&self) -> Result<(), Invalid> {
         in_range("rows", self.rows.into(), u64::from(u32::MAX))?;
         in_range("columns", self.columns.into(), 1 << 20)?;
-        in_range("cells of a rank", u64::from(self.rows) * u64::from(self.columns), 1 << 27)?;
+        in_range("rows * columns", u64::from(self.rows) * u64::from(self.columns), 1 << 27)?;
         in_range("steps", self.steps.into(), u64::from(u32::MAX))?;
         in_range("state_bytes", self.state_bytes.max(1), 1 << 32)
     }

@@ -19,7 +19,7 @@ impl Every {
         step > 0 && step.checked_rem(self.0) == Some(0)
     }
 
-    /// Returns the number of rows sent before the one after `step`.
+    /// Returns the number of rows sent before the row that is sent after `step`.
     fn number(self, step: u32) -> u32 {
         step / self.0 - 1
     }

@@ -125,8 +125,8 @@ impl Operation {
     }
 }
 
-/// A rank's position in the binomial tree of a root: the parent of the rank at distance d from the root is at distance
-/// d without its lowest set bit.
+/// A rank's position in the binomial tree of a root. The parent of the rank at distance d from the root is the rank
+/// whose distance is d with the lowest set bit cleared.
 struct Tree {
     parent: Option<u32>,
     children: Vec<u32>,

@@ -8,8 +8,8 @@
 //! names its sources, and messages from one source are received in the order in which they were sent. The messages that
 //! a program receives, and those that it has received before each send, therefore depend neither on the order of
 //! arrival nor on timing. A program cannot receive any *k* of *n* messages and then send: a gather waits for *all* of
-//! its sources, and a poll passes only the messages to the program, and only at its fence. The drawback is that a
-//! program cannot assign work to the first idle rank.
+//! its sources, and a poll passes nothing but the messages to the program, and only at its fence. The drawback is that
+//! a program cannot assign work to the first idle rank.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -66,7 +66,7 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     }
 }
 
-/// The number of a rank, in the order of the federation's processes.
+/// The number of a rank, in the order of the federation's processes, and the number of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankInfo {
     /// Number of this rank, from 0.
@@ -128,8 +128,8 @@ pub enum Step {
         /// The operation that combines the numbers; the same for all ranks.
         operation: Operation,
     },
-    /// Sends one message from every rank to every rank, including itself. Each rank receives them in the order of the
-    /// ranks.
+    /// Sends one message from every rank to every rank, including itself. Each rank receives its messages in the order
+    /// of the ranks.
     AllToAll {
         /// Content of the message to each rank, indexed by rank.
         contents: Vec<Vec<u8>>,

@@ -12,7 +12,8 @@ use crate::config::{Invalid, in_range};
 pub enum Pattern {
     /// Block tridiagonal solver: faces to six neighbours on a torus, then sweeps along rows, columns and one diagonal.
     Bt,
-    /// Conjugate gradient: exchanges within rows by powers of two, then one with the transposed position.
+    /// Conjugate gradient: exchanges within rows at distances that are powers of two, then one with the transposed
+    /// position.
     Cg,
     /// Fourier transform: all processes exchange data with each other.
     Ft,
@@ -33,8 +34,7 @@ pub struct Config {
     pub iterations: u32,
     /// Modelled duration of the computation of one rank in one iteration, spread evenly over its rounds.
     pub iteration_cost: Span,
-    /// Length of the longest messages in bytes. Other messages are shorter by factors that depend on the
-    /// pattern.
+    /// Maximum length of a message in bytes. Depending on the pattern, some or all messages are shorter.
     pub message_bytes: u32,
     /// Size of a rank's state in bytes. The state has no content.
     pub state_bytes: u64,
@@ -59,8 +59,7 @@ impl Default for Config {
 
 /// Numbers of ranks that every pattern supports: squares of powers of two.
 pub const RANKS: [u32; 5] = [16, 64, 256, 1024, 4096];
-/// Lower limit of the length of the longest messages, in bytes. At this limit, the shortest messages still carry a
-/// value.
+/// Lower limit of [`Config::message_bytes`]. At this limit, the shortest messages still carry a value.
 pub const LEAST_MESSAGE: u32 = 512;
 
 impl Config {

@@ -1,13 +1,14 @@
 //! The communication of six kernels of the NAS parallel benchmarks (BT, CG, FT, LU, MG, SP), with real dependencies.
 //!
-//! The kernels determine which rank sends to which other rank, in which order, and in which proportion, according to
-//! the decompositions of the benchmarks for which the HydEE paper chooses clusters (table I). An iteration consists of
-//! rounds. In each round, a rank computes, then sends and receives as the kernel would:
+//! Each kernel determines which rank sends to which other ranks, in which order, and how long the messages are in
+//! proportion to each other. The kernels follow the decompositions of the benchmarks for which the HydEE paper chooses
+//! clusters (table I). An iteration consists of rounds. In each round, a rank computes, then sends and receives as the
+//! kernel would:
 //!
 //! | pattern | rounds of an iteration |
 //! | --- | --- |
 //! | BT, SP | faces to six neighbours on a torus, then sweeps back and forth along rows, columns and a diagonal |
-//! | CG | exchanges within rows by powers of two, then one with the transposed position |
+//! | CG | exchanges within rows at distances that are powers of two, then one with the transposed position |
 //! | FT | exchanges between all ranks |
 //! | LU | four wavefronts over a mesh from the first corner, then four back |
 //! | MG | faces on a three-dimensional torus, on three grids, from fine to coarse and back |

@@ -41,7 +41,8 @@ pub enum Traffic {
         /// Behaviour of the ranks of each cluster.
         clusters: Vec<Behaviour>,
     },
-    /// A given number of messages between clusters, at random instants of the computing time (HC3I, table 1).
+    /// A given number of messages for each ordered pair of clusters, at random instants of the computing time (HC3I,
+    /// table 1).
     Exact {
         /// Computing time of each rank.
         total: Span,

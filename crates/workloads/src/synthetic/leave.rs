@@ -98,7 +98,7 @@ impl Leave {
         self.farewells.get(self.state.farewells_sent as usize).map(|&(at, _)| at)
     }
 
-    /// Counts a program's message to `to`.
+    /// Counts a message of the program to `to` if that rank leaves.
     pub(super) fn sent(&mut self, to: ProcessId) {
         if self.ranks.values().any(|ranks| ranks.binary_search(&to).is_ok()) {
             *self.state.sent.entry(to).or_default() += 1;

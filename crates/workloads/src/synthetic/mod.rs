@@ -92,7 +92,7 @@ impl Rank {
     }
 
     /// Sets the state before the first computation. Everything afterwards uses a separate stream of random
-    /// numbers, so that a return to this state does not require drawing the plan again.
+    /// numbers, so that a rollback to this state does not require drawing the plan again.
     fn begin(&mut self) {
         self.rng.set_stream(1);
         self.rng.set_word_pos(0);

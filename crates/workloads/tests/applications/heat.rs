@@ -1,4 +1,4 @@
-//! Tests of the heat application: compared with its sequential reference, and exposed to the effects of
+//! Tests of the heat application, which is compared with its sequential reference and exposed to the effects of
 //! defective protocols.
 
 use std::collections::BTreeSet;
@@ -261,7 +261,7 @@ fn invalid_parameters_are_named() {
     assert_eq!(validate(heat::Config::default()), Ok(()));
     assert_eq!(validate(heat::Config { columns: 0, ..small() }), Err(Invalid::Zero { field: "columns" }));
     let too_large = heat::Config { rows: 1 << 20, columns: 1 << 20, ..small() };
-    assert!(matches!(validate(too_large), Err(Invalid::TooLarge { field: "cells of a rank", .. })));
+    assert!(matches!(validate(too_large), Err(Invalid::TooLarge { field: "rows * columns", .. })));
 }
 
 #[test]

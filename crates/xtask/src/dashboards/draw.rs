@@ -1,4 +1,4 @@
-//! Draws a dashboard as an SVG from the data of a Prometheus.
+//! Draws a dashboard as an SVG from the data of a Prometheus server.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ const LETTER: f64 = 5.2;
 const PALETTE: [&str; 8] =
     ["#3366cc", "#dc3912", "#ff9900", "#109618", "#990099", "#0099c6", "#b82e2e", "#66aa00"];
 
-/// The data of a dashboard over one interval, in seconds since the Unix epoch.
+/// The data of a dashboard over one interval. Times are in seconds since the Unix epoch.
 struct Drawing<'a> {
     prometheus: &'a Prometheus,
     from: f64,

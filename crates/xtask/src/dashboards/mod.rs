@@ -1,4 +1,5 @@
-//! Generates the Grafana dashboards from tables, tries their queries on a real Prometheus, and draws their panels.
+//! Generates the Grafana dashboards from tables, tries their queries on a real Prometheus server, and draws their
+//! panels.
 
 mod compare;
 mod draw;
@@ -37,9 +38,9 @@ pub(crate) fn check(_: &Repository) -> Result<Problems, Box<dyn Error>> {
     Ok(DASHBOARDS.iter().flat_map(|it| lint::problems(it)).collect())
 }
 
-/// Carries out runs with faults under several protocols while a Prometheus scrapes them, and checks that every query of
-/// every dashboard returns data, unless the query needs traffic control. Then draws the dashboards into docs/ if
-/// `draws` is set.
+/// Carries out runs with faults under several protocols while a Prometheus server scrapes them, and checks that every
+/// query of every dashboard returns data, unless the query needs traffic control. Then draws the dashboards into docs/
+/// if `draws` is set.
 #[expect(clippy::disallowed_methods, reason = "Prometheus scrapes in real time and cannot be awaited")]
 pub(crate) fn try_queries(repository: &Repository, draws: bool) -> Result<(), Box<dyn Error>> {
     let dir = repository.metadata.target_directory.join("dashboards").into_std_path_buf();

@@ -96,7 +96,7 @@ pub(super) const OPERATOR: Dashboard = Dashboard {
                         ("count(faultline_agent_supervisor_connected{NAMESPACES})", "all"),
                     ]),
                 Panel::graph("Lives", "short")
-                    .about("Lives of processes: started, killed at the supervisor's request, and ended unexpectedly.")
+                    .about("Lives of processes: started, killed by their agents, and ended unexpectedly.")
                     .of(&[
                         ("sum(faultline_agent_lives_launched_total{NAMESPACES})", "started"),
                         ("sum(faultline_agent_lives_killed_total{NAMESPACES})", "killed"),

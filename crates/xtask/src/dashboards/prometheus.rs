@@ -1,4 +1,4 @@
-//! A Prometheus that scrapes the programs of the test runs, and answers queries.
+//! A Prometheus server that scrapes the programs of the test runs, and answers queries.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -15,7 +15,7 @@ use crate::Repository;
 
 const ADDRESS: &str = "127.0.0.1:19466";
 
-/// A Prometheus whose targets are read from a file.
+/// A Prometheus server that reads its targets from a file.
 pub(super) struct Prometheus {
     targets: PathBuf,
     _program: Background,
@@ -39,7 +39,7 @@ pub(super) struct Series {
 pub(super) struct Background(pub(super) Child);
 
 impl Prometheus {
-    /// Starts a Prometheus that keeps its data in `dir`, and evaluates the alerts.
+    /// Starts a Prometheus server that keeps its data in `dir`, and evaluates the alerts.
     pub(super) fn start(repository: &Repository, dir: &Path) -> Result<Prometheus, Box<dyn Error>> {
         let targets = dir.join("targets.json");
         fs::write(&targets, "[]")?;
@@ -129,7 +129,7 @@ impl Background {
         Background::start_with(command, log)
     }
 
-    /// Starts a program whose standard output has been set by the caller.
+    /// Starts a program whose standard output the caller has set.
     pub(super) fn start_with(command: &mut Command, log: fs::File) -> Result<Background, Box<dyn Error>> {
         let program = PathBuf::from(command.get_program());
         command.stdin(Stdio::null()).stderr(log);

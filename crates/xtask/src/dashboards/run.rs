@@ -146,7 +146,7 @@ const ROW_RUN: &[Panel] = &[
 
 const ROW_PROTOCOL: &[Panel] = &[
     Panel::graph("Committed checkpoints", "short")
-        .about("Checkpoints of all processes, by kind: taken by the timer, or forced by a message.")
+        .about("Checkpoints of all processes, by kind: forced, or unforced (timer).")
         .of(&[("sum by (kind) (faultline_checkpoints_total{CLUSTERS})", "{{kind}}")]),
     Panel::graph("Rollbacks", "short")
         .about("Rollbacks of processes, rollback alerts from other clusters, and recovery rounds.")

@@ -1,9 +1,8 @@
-//! The structure of a dashboard, and the panels from which every dashboard is built.
+//! The types of the tables from which the dashboards are generated.
 
 /// Columns of Grafana's grid.
 pub(super) const COLUMNS: usize = 24;
 
-/// A dashboard.
 pub(super) struct Dashboard {
     /// The name of the dashboard's file, without the extension.
     pub(super) file: &'static str,
@@ -32,7 +31,6 @@ pub(super) struct Annotation {
     pub(super) text: &'static str,
 }
 
-/// One panel.
 pub(super) struct Panel {
     pub(super) title: &'static str,
     pub(super) description: &'static str,
@@ -159,8 +157,8 @@ impl Dashboard {
     }
 }
 
-/// Returns a query with all placeholders replaced. With an interval, everything is selected; otherwise, Grafana's
-/// variables select.
+/// Returns a query with all placeholders replaced. With an interval, the query selects everything; otherwise, it
+/// selects by Grafana's variables.
 pub(super) fn fill(query: &str, interval: Option<&str>) -> String {
     let filled =
         PLACEHOLDERS.iter().fold(query.to_owned(), |it, (name, matchers)| it.replace(name, matchers));

@@ -17,7 +17,7 @@ use super::SCRAPE_SECONDS;
 use super::prometheus::{Background, Prometheus, Target};
 use crate::Repository;
 
-/// The key of all federations of these runs. They listen only on this machine.
+/// The key of all federations of these runs, whose programs listen only on this machine.
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 /// The namespace label of all federations of these runs.
 const NAMESPACE: &str = "experiments";

@@ -50,7 +50,7 @@ pub(super) async fn make(client: &Client, pods: u32) -> Result<Vec<String>, Fail
     Ok(names)
 }
 
-/// Deletes the nodes.
+/// Deletes the nodes and their leases.
 pub(super) async fn remove(client: &Client, names: &[String]) -> Result<(), Failure> {
     let nodes: Api<Node> = Api::all(client.clone());
     let leases: Api<Lease> = Api::namespaced(client.clone(), LEASES);
@@ -140,7 +140,7 @@ fn unless_gone<T>(answer: kube::Result<T>) -> Result<(), Failure> {
     }
 }
 
-/// Keeps new pods off all nodes of the cluster that accept pods. Returns these nodes.
+/// Keeps new pods off all nodes of the cluster that accept pods. Returns the names of these nodes.
 pub(super) async fn reserve(client: &Client) -> Result<Vec<String>, Failure> {
     let all = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
     let takes = |it: &&Node| !it.spec.as_ref().and_then(|it| it.unschedulable).unwrap_or(false);

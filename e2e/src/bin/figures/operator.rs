@@ -48,7 +48,7 @@ impl Operator {
                 return Ok(operator);
             }
         }
-        Err("the operator has not become active".into())
+        Err("the operator did not become active".into())
     }
 
     pub(super) async fn used(&self) -> Result<Used, Failure> {
@@ -59,7 +59,7 @@ impl Operator {
         let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
         // After the name, which is in parentheses, the 12th and 13th fields are ticks in the program and in
         // the kernel.
-        let (_, rest) = stat.rsplit_once(')').ok_or("no such process")?;
+        let (_, rest) = stat.rsplit_once(')').ok_or_else(|| format!("cannot parse /proc/{process}/stat"))?;
         let ticks: Vec<f64> =
             rest.split_whitespace().skip(11).take(2).filter_map(|it| it.parse().ok()).collect();
         let requests = page().await?;

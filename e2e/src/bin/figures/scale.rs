@@ -34,7 +34,7 @@ const WATCHED: Duration = Duration::from_secs(20);
 
 #[derive(Args)]
 pub(super) struct Scale {
-    /// Measure up to N federations, after a quarter and a half of N.
+    /// Measure three batches of federations: a quarter of N, half of N, and N.
     #[arg(long, default_value_t = 200, value_name = "N")]
     federations: u32,
     /// Give each federation N processes, in addition to the supervisor's pod.

@@ -16,11 +16,11 @@ use tokio::time::sleep;
 
 use super::median;
 
-/// Time limit within which all pods must be running.
+/// Time limit for each step: until all pods are running, all links are measured, or all pods are gone.
 const STARTS: Duration = Duration::from_secs(300);
 /// Time between two checks of a state that cannot be watched.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
-/// Name of a plain set of pods that belongs to no federation, and of its key.
+/// Name of the plain set of pods, which belongs to no federation, and of the secret with its key.
 const PLAIN: &str = "plain";
 
 #[derive(Args)]
@@ -118,7 +118,7 @@ impl Times {
         all.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns medians, including those of the ratios of consecutive measurements.
+    /// Formats the row of the table for this number of processes: medians of the times, and of the ratios in each run.
     fn row(&self, processes: u32) -> String {
         let ratio =
             |plain: &[f64], own: &[f64]| median(plain.iter().zip(own).map(|(it, own)| it / own).collect());
@@ -142,7 +142,7 @@ async fn federation(ns: &TestNamespace, processes: u32) -> Result<(Duration, Dur
         spec.clusters[0].nodes = processes / 2;
         spec.clusters[1].nodes = processes - processes / 2;
         spec.faults.clear();
-        // The measured part is over before the application starts.
+        // Only the time before the start of the application is measured.
         spec.pause = true;
         let resources = Resources { cpu: "10m".parse().ok(), memory: "64MiB".parse().ok() };
         spec.kubernetes = Some(Kubernetes {
@@ -172,7 +172,7 @@ async fn template(ns: &TestNamespace) -> Result<Value, Failure> {
         error => Err(error),
     })?;
     ns.api::<Secret>().create(&PostParams::default(), &secret).await?;
-    let mut template: PodTemplateSpec = set.spec.ok_or("a set without a spec")?.template;
+    let mut template: PodTemplateSpec = set.spec.ok_or("the StatefulSet has no spec")?.template;
     let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
     // The operator must not regard these pods as those of a federation.
     labels.insert("app.kubernetes.io/managed-by".into(), "figures".into());
@@ -181,7 +181,7 @@ async fn template(ns: &TestNamespace) -> Result<Value, Failure> {
             secret.secret_name = Some(PLAIN.into());
         }
     }
-    // Pods with other names use the key of an existing one.
+    // The secret has no keys for the names of the plain pods, so all of them use the key of one process.
     let containers = template.spec.iter_mut().flat_map(|it| &mut it.containers);
     for mount in containers.flat_map(|it| it.volume_mounts.iter_mut().flatten()) {
         if mount.sub_path_expr.take().is_some() {
@@ -197,7 +197,7 @@ fn with_one_container(template: &Value) -> Value {
     if let Some(containers) = template["spec"]["containers"].as_array_mut() {
         containers.truncate(1);
         for container in containers {
-            // The agent would wait for the shaper before it starts.
+            // With this argument, the agent would wait for the shaper before it starts.
             if let Some(args) = container["args"].as_array_mut() {
                 let shaper = args.iter().position(|it| it == "--shaper").unwrap_or(args.len());
                 args.truncate(shaper);

@@ -20,12 +20,11 @@ use tokio::net::TcpListener;
 
 /// Port of all supervisors.
 const PORT: u16 = 7301;
-/// Number of steps of an application per process.
+/// Number of steps of the application in each process.
 const STEPS: u64 = 1_000_000;
 /// Number of steps per second, high enough that each status differs from the previous one.
 const PACE: u64 = 50;
 
-/// All fake supervisors.
 #[derive(Clone)]
 pub(super) struct Supervisors {
     clusters: Arc<Vec<(String, u32)>>,

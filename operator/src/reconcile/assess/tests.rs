@@ -110,8 +110,8 @@ fn the_linked_condition_says_what_emulates_links_and_what_kernels_lack() {
         Some(Shaping { places: 6, rates, delays, lacks })
     };
     let cases = [
-        (None, "inNode", "InNode", "delay lines in the nodes emulate the links; 1 of 1"),
-        (shaping(6, 6), "tc", "TrafficControl", "traffic control in the pods emulates the links; 1 of 1"),
+        (None, "inNode", "InNode", "delay lines in the nodes emulate the links; the delay"),
+        (shaping(6, 6), "tc", "TrafficControl", "traffic control in the pods emulates the links; the delay"),
         (
             shaping(6, 0),
             "tc+inNode",
@@ -144,7 +144,7 @@ fn a_changed_link_counts_as_requested_only_once_measured() {
     let said = RunStatus { phase: RunPhase::Running, links, ..RunStatus::default() };
     let (status, _) = look(&mut running(said), &accepted(None), 1);
     let linked = condition_of(&status, condition::LINKED);
-    assert!(linked.message.contains("1 of 1 links have the requested delay"), "{}", linked.message);
+    assert!(linked.message.contains("as requested on 1 of 1 measured links"), "{}", linked.message);
     assert!(
         linked.message.ends_with("links that changed and have not been measured yet: 1"),
         "{}",
@@ -300,8 +300,12 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
     assert_eq!(status.shaping.as_deref(), Some("inNode"));
     let linked = condition_of(&status, condition::LINKED);
     assert_eq!((&*linked.status, &*linked.reason), ("True", "InNode"));
-    assert!(linked.message.contains("2 of 2 links have the requested delay"), "{}", linked.message);
-    assert!(linked.message.contains("from paris to rennes deviates most, by 40 us"), "{}", linked.message);
+    assert!(linked.message.contains("as requested on 2 of 2 measured links"), "{}", linked.message);
+    assert!(
+        linked.message.contains("deviates most on the link from paris to rennes, by 40 us"),
+        "{}",
+        linked.message
+    );
     assert_eq!(condition_of(&status, condition::COMPLETED).status, "False");
 
     let (again, new_events) = next(&said, 3);

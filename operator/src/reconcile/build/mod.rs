@@ -105,7 +105,7 @@ pub fn build(validated: &Validated, observed: &Observed, settings: &Settings, op
     }
 }
 
-/// Returns the federation as the file that the supervisor starts with. It is written only once; later changes
+/// Returns the federation as the file with which the supervisor starts. The file is written only once; later changes
 /// are sent to the supervisor.
 fn file(federation: &Federation) -> ConfigMap {
     let text = json!({
@@ -138,7 +138,7 @@ where
     object
 }
 
-/// Adds a hash of the set to the set.
+/// Adds the hash of a set as an annotation.
 fn stamped(mut set: StatefulSet) -> StatefulSet {
     let text = serde_json::to_vec(&set).expect("a set serialises");
     let hash = blake3::hash(&text).to_hex()[..16].to_owned();
@@ -220,7 +220,7 @@ fn orders(validated: &Validated, observed: &Observed) -> Vec<SupervisorRequest> 
     let hosts: BTreeMap<String, &Pod> = hosts(validated, observed).into_iter().collect();
     let has_volume = validated.federation.spec.kubernetes.as_ref().is_some_and(|it| it.volumes.is_some());
     let order = |request: &faultline_api::supervision::Request| {
-        // The request concerns only this pod. Once it is gone, the request is complete: a claim that was
+        // The request concerns only this pod. Once the pod is gone, the request is complete: a claim that was
         // deleted earlier is removed with the pod.
         match hosts.get(&request.process).filter(|it| it.uid().as_ref() == Some(&request.uid)) {
             None => Some(SupervisorRequest::Done { request: request.id }),

@@ -46,7 +46,8 @@ pub(super) fn set(federation: &Federation, group: &Group, over: bool, settings: 
     pod::keep_data(&mut spec, kubernetes.volumes.as_ref());
     let mut set: StatefulSet = owned(federation, naming::set(federation, &group.name));
     set.metadata.labels.get_or_insert_default().insert(naming::CLUSTER.into(), group.name.clone());
-    set.spec = Some(serde_json::from_value::<StatefulSetSpec>(spec).expect("a set of pods"));
+    set.spec =
+        Some(serde_json::from_value::<StatefulSetSpec>(spec).expect("the spec is that of a StatefulSet"));
     set
 }
 

@@ -10,7 +10,8 @@ use crate::install;
 use crate::naming;
 
 /// Returns a policy under which only pods of the same federation reach each other. In addition, the operator reaches
-/// the supervisor's API, and pods of namespaces with the label [`naming::SCRAPES`] reach the ports with metrics.
+/// the supervisor's API, and pods of namespaces with the label [`naming::SCRAPES`] reach the ports of the supervisor's
+/// API and of the agents, which serve metrics.
 pub(super) fn policy(federation: &Federation, operators: &str) -> NetworkPolicy {
     let uid = &naming::labels(federation)[naming::UID];
     let this = json!({ "matchLabels": { naming::UID: uid } });
@@ -34,6 +35,7 @@ pub(super) fn policy(federation: &Federation, operators: &str) -> NetworkPolicy 
         ],
     });
     let mut policy: NetworkPolicy = owned(federation, naming::policy(federation));
-    policy.spec = Some(serde_json::from_value::<NetworkPolicySpec>(spec).expect("a policy"));
+    policy.spec =
+        Some(serde_json::from_value::<NetworkPolicySpec>(spec).expect("the spec is that of a NetworkPolicy"));
     policy
 }

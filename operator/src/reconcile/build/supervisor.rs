@@ -31,7 +31,8 @@ pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
     });
     pod::keep_data(&mut spec, kubernetes.results.as_ref());
     let mut set: StatefulSet = owned(federation, naming::supervisor(federation));
-    set.spec = Some(serde_json::from_value::<StatefulSetSpec>(spec).expect("a set of pods"));
+    set.spec =
+        Some(serde_json::from_value::<StatefulSetSpec>(spec).expect("the spec is that of a StatefulSet"));
     set
 }
 

@@ -369,7 +369,7 @@ fn requests_apply_only_to_the_pod_with_their_uid() {
         requests: vec![
             request(1, RequestedAction::DeletePod, "paris-0", "uid of paris-0"),
             request(2, RequestedAction::DeleteVolume, "rennes-2", "uid of rennes-2"),
-            request(3, RequestedAction::DeletePod, "paris-1", "uid of one before"),
+            request(3, RequestedAction::DeletePod, "paris-1", "uid of an earlier pod"),
         ],
         ..RunStatus::default()
     };

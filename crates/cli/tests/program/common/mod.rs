@@ -10,7 +10,7 @@ use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The time limit of a condition. On a busy machine, a condition can take several times as long to hold as usual.
+/// The time limit for a condition to hold. On a busy machine, this can take several times as long as usual.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A directory in which to run `faultline`.
@@ -64,12 +64,18 @@ impl TestDirectory {
 
     /// Waits until this many processes run in this directory.
     pub(crate) fn wait_for_processes(&self, count: usize) {
-        wait_until(|| self.processes().len() >= count, || format!("only {:?}", self.processes()));
+        wait_until(
+            || self.processes().len() >= count,
+            || format!("only these processes run: {:?}", self.processes()),
+        );
     }
 
     /// Waits until no process runs in this directory.
     pub(crate) fn wait_until_empty(&self) {
-        wait_until(|| self.processes().is_empty(), || format!("left behind: {:?}", self.processes()));
+        wait_until(
+            || self.processes().is_empty(),
+            || format!("these processes remain: {:?}", self.processes()),
+        );
     }
 }
 

@@ -59,7 +59,7 @@ spec:
     }
 }
 
-/// Returns the requested runs. All must be performed the same number of times.
+/// Returns the runs to perform, all of them the same number of times.
 pub fn runs() -> Vec<RunRequest> {
     let request = |it: MeasuredProgram| RunRequest { name: format!("{}-tasks", it.name), text: it.text(0) };
     PROGRAMS.map(request).into()
@@ -68,7 +68,7 @@ pub fn runs() -> Vec<RunRequest> {
 /// The result of one run on real processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasuredTasks {
-    /// The median time from one task to the next, in microseconds. It contains the work of the runtime for a task.
+    /// The median time from one task to the next, in microseconds. It includes the runtime's work for each task.
     pub task_us: f64,
     /// Seconds from the beginning of the application to the end of the run.
     pub seconds: f64,

@@ -6,7 +6,7 @@
 //! | `checkpoint` | the cost of a checkpoint: messages and time (figures 5 and 10) |
 //! | `frequency` | run time by the frequency of checkpoints (figure 11) |
 //! | `required` | re-execution (figure 6, and the limit of section 3.6.2) |
-//! | `order` | the same with local re-scheduling (figure 12) |
+//! | `order` | re-execution with local re-scheduling (figure 12) |
 //! | [`costs`] | task times measured on real processes |
 //! | `observed` | checkpoints and recoveries, computed from the facts |
 
@@ -47,7 +47,7 @@ pub const PAPER: Paper = Paper {
     command: "faultline reproduce cck",
 };
 
-/// The number of settings: all of them, and those that suffice for the shape of the figures.
+/// The number of settings, in a full and in a quick reproduction.
 const SETTINGS: [u64; 2] = [137, 33];
 
 /// Reproduces the evaluations. Does not repeat runs whose results are in `store`. `tasks` contains the results of each

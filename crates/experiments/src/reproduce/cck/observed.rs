@@ -18,7 +18,7 @@ pub(super) struct Watch<'a> {
     ran: Vec<u64>,
     /// The number of tasks that each process had run when it saved its part of a checkpoint.
     saved: BTreeMap<(Position, ProcessId), u64>,
-    /// Bytes of the states that processes have saved.
+    /// The size of each state that a process saved, in bytes.
     state_bytes: Vec<u64>,
     checkpoints: BTreeMap<Position, Checkpoint>,
     failed: BTreeSet<ProcessId>,
@@ -44,7 +44,7 @@ pub(super) struct Watched {
     pub(super) seconds: f64,
     /// The duration of each complete checkpoint except the last, in milliseconds, and its number of messages.
     pub(super) checkpoints: Vec<(f64, u64)>,
-    /// Bytes of the states that processes have saved.
+    /// The size of each state that a process saved, in bytes.
     pub(super) state_bytes: Vec<u64>,
     /// The re-execution that the failure caused in other processes; `None` if nothing failed.
     pub(super) redone: Option<Redone>,
@@ -64,7 +64,7 @@ impl Redone {
         self.live.iter().map(|it| it.1).sum()
     }
 
-    /// Returns the number of tasks that a global rollback would have re-executed.
+    /// Returns the number of tasks that the same processes would have re-executed after a global rollback.
     pub(super) fn globally(&self) -> u64 {
         self.live.iter().map(|it| it.2).sum()
     }
@@ -74,7 +74,7 @@ impl Redone {
         100.0 * self.again() as f64 / self.globally().max(1) as f64
     }
 
-    /// Returns the percentage of the processes that re-executed nothing.
+    /// Returns the percentage of these processes that re-executed nothing.
     pub(super) fn idle(&self) -> f64 {
         100.0 * self.live.iter().filter(|it| it.1 == 0).count() as f64 / self.live.len().max(1) as f64
     }

@@ -32,7 +32,7 @@ pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
                 sends_first,
                 ..Planned::new("jacobi", [3, 3])
             };
-            let name = if sends_first { "tasks that others wait for first" } else { "oldest first" };
+            let name = if sends_first { "awaited tasks first" } else { "oldest first" };
             let mut points = Vec::new();
             for &at in moments {
                 // There are five checkpoints in a run. The failure follows the last checkpoint before the given time.
@@ -92,7 +92,7 @@ pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
             ),
             chart: Chart {
                 title: format!("re-executed tasks by the time of the failure, window of {window} iterations"),
-                x: "time of the failure, of the whole computation".into(),
+                x: "time of the failure, as a share of the whole computation".into(),
                 y: "tasks".into(),
                 series,
                 stated: Vec::new(),

@@ -117,7 +117,7 @@ pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
         ],
         figures: vec![Figure {
             name: "required",
-            caption: "Percentage of a global rollback that is re-executed, and of the processes that re-execute nothing".into(),
+            caption: "Re-executed tasks in percent of a global rollback, and percentage of processes that re-execute nothing".into(),
             chart: Chart {
                 title: "re-executed tasks by iterations since the checkpoint".into(),
                 x: "iterations since the checkpoint".into(),
@@ -163,7 +163,7 @@ fn neighbours(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrup
         let (mut cck, mut global) = (Vec::new(), Vec::new());
         for &after in iterations {
             let planned = with_failure(&base, failed, tau, (f64::from(after) + 0.5) * step);
-            let order = if sends_first { "tasks that others wait for first" } else { "oldest first" };
+            let order = if sends_first { "awaited tasks first" } else { "oldest first" };
             let runs =
                 watch(runner, &format!("cloth, a failure after {after} iterations, {order}"), &planned)?;
             let all = redone(&runs);
@@ -178,7 +178,7 @@ fn neighbours(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrup
         }
         let sum = |points: &[(f64, Spread)]| points.iter().map(|it| it.1.mean).sum::<f64>();
         means.push((sum(&cck) / sum(&global), cck[0].1.mean / global[0].1.mean.max(1.0)));
-        let name = if sends_first { "CCK, tasks that others wait for first" } else { "CCK, oldest first" };
+        let name = if sends_first { "CCK, awaited tasks first" } else { "CCK, oldest first" };
         series.push(Series { name: name.into(), points: cck });
         if !sends_first {
             series.push(Series { name: "global rollback".into(), points: global });

@@ -106,7 +106,7 @@ impl Predicted {
         Predicted { pattern: Pattern::Lu, protected: true },
     ];
 
-    /// Returns a name that is shown to users and names a directory.
+    /// Returns the name for users, which is also the name of a directory.
     pub(super) fn name(self) -> String {
         format!("{}-{}", self.pattern.name().to_lowercase(), if self.protected { "hydee" } else { "none" })
     }

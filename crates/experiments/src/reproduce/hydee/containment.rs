@@ -35,7 +35,7 @@ pub(super) struct Effect {
     pub(super) rolled_back: Spread,
     /// Seconds until the last rolled-back process resumed.
     pub(super) recovery: Spread,
-    /// Process-seconds of work that were re-executed.
+    /// Process-seconds of lost work.
     pub(super) undone: Spread,
     /// Additional seconds of a run, compared with the run without the failure that has the same seed or turn.
     pub(super) longer: Spread,
@@ -248,7 +248,7 @@ fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> 
             kernel.iterations = iterations;
             let mut phases = Phases::new(Span::from_secs(1), failure);
             let once = simulate(&kernel.federation(HYDEE, "[]"), 1, &mut phases);
-            once.unwrap_or_else(|it| panic!("{} can be set up: {it}", pattern.name()));
+            once.unwrap_or_else(|it| panic!("{} cannot be set up: {it}", pattern.name()));
             let depth = f64::from(phases.depth(ClusterId(cluster as u16)));
             let fault = crash(cluster, at);
             let mut row = vec![pattern.name().into(), f64::from(iterations).into(), depth.into()];

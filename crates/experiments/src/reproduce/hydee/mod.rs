@@ -4,7 +4,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`ping_pong`] | latency and bandwidth on real processes |
-//! | `calibration` | the cost of a message in ping-pong, and the simulator's predictions at this cost, compared with real runs |
+//! | `calibration` | the cost of a message in ping-pong; the simulator's predictions at this cost, and real runs |
 //! | `overhead` | the kernels without failures |
 //! | `containment` | the kernels with a failure, compared with global checkpoints |
 //! | `phases` | the depth of a recovery |
@@ -120,7 +120,7 @@ fn furthest(values: impl IntoIterator<Item = f64>) -> f64 {
 /// Parses a federation file of this evaluation.
 pub(super) fn parse(text: &str) -> Federation {
     let parsed = faultline_api::parse("experiment", text.as_bytes());
-    parsed.unwrap_or_else(|it| panic!("the experiment's federation fits: {it}: {:?}", it.errors()))
+    parsed.unwrap_or_else(|it| panic!("the experiment's federation is invalid: {it}: {:?}", it.errors()))
 }
 
 /// A kernel on processes in clusters.
@@ -141,7 +141,7 @@ impl Kernel {
     fn new(pattern: Pattern, processes: usize, quick: bool) -> Kernel {
         let found = find(&pattern.graph(processes), Constraints::default());
         let division = found.front[found.chosen].clone();
-        // All-to-all communication has many messages, so there are fewer but longer iterations.
+        // All-to-all communication sends many messages, so there are fewer but longer iterations.
         let iterations = match pattern {
             Pattern::Ft if processes > 256 => 1,
             Pattern::Ft if quick => 2,
@@ -175,8 +175,8 @@ impl Kernel {
         }
         let order: Vec<String> = clusters.concat().iter().map(usize::to_string).collect();
         let (iterations, step) = (self.iterations, COMPUTING_MS / self.iterations);
-        // Latency and bandwidth of the paper's network, Myri-10G, and a fifth of a second to detect a failure and
-        // restart.
+        // The latency and bandwidth of the paper's network, Myri-10G. Detecting a crash and restarting the process
+        // takes a fifth of a second.
         line(format_args!(
             "  links: {{ within: {{ latency: 3us, bandwidth: 10Gbit }}, between: {{ latency: 3us, bandwidth: 10Gbit }} }}
   protocol: {protocol}

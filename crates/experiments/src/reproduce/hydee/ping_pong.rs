@@ -16,7 +16,7 @@ use super::{HYDEE_CALM, UNPROTECTED};
 pub const SIZES: [u32; 8] = [1, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// The number of processes of figure 5.
 pub const PAIR: usize = 2;
-/// The number of processes that run ping-pong in pairs at the same time: more than there are cores.
+/// The number of processes that run ping-pong in pairs at the same time: usually more than there are cores.
 pub const CROWD: usize = 16;
 /// The number of initial round trips of each length that are not counted.
 const WARM_UP: usize = 5;
@@ -142,8 +142,8 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
             ours: format!("{} % up to 1 KiB, {} % above", slower_small.text(), slower_large.text()),
             agreement: Agreement::of(slower_large.mean <= slower_small.mean.max(EQUIVALENT)),
             sentence: "Both processes are in one cluster. The fastest run is compared with the fastest run without \
-                       a protocol. Here, a message passes through the protocol, the facts and the kernel's TCP; in \
-                       the paper, it went over Myri-10G in 3.3 us."
+                       a protocol. Here, the time includes the protocol, the recording of facts and the kernel's \
+                       TCP; in the paper, a message over Myri-10G took 3.3 µs."
                 .into(),
         },
         Finding {
@@ -183,7 +183,7 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
             chart: Chart {
                 title: "half round trip by message length".into(),
                 x: "message length in bytes, as a power of two".into(),
-                y: "half round trip, us".into(),
+                y: "half round trip, µs".into(),
                 series: Setting::ALL.map(line).into(),
                 stated: Vec::new(),
             },

@@ -25,7 +25,7 @@ pub struct RealRuns {
     pub made: Vec<Vec<Made>>,
 }
 
-/// Returns all requested runs. All of them must be performed the same number of times.
+/// Returns the runs to perform, all of them the same number of times.
 pub fn runs() -> Vec<RunRequest> {
     let predicted = Predicted::ALL.map(|it| RunRequest { name: it.name(), text: it.text() });
     let failing = Failing::ALL.map(|it| RunRequest { name: it.name(), text: it.text() });

@@ -14,7 +14,7 @@ const TAUS: [u32; 3] = [1, 5, 20];
 /// The maximum cost of TIC with a period of 5 s, in percent: this project's own goal.
 const AIM_PERCENT: f64 = 1.0;
 
-/// The results of one protocol on all numbers of places.
+/// The results of one protocol for each number of places.
 struct Way {
     name: String,
     protocol: String,

@@ -6,7 +6,7 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
-/// Places of the program. The paper does not say how many it used.
+/// The number of places. The paper does not state its own.
 const PLACES: u32 = 30;
 
 /// The cost of crashes under one protocol.

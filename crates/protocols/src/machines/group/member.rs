@@ -21,7 +21,6 @@ use crate::placement::Placement;
 pub(crate) struct Group<P: Grouped> {
     pub(crate) me: ProcessId,
     pub(crate) view: View,
-    /// The group's number.
     pub(crate) number: GroupId,
     pub(crate) members: Arc<[ProcessId]>,
     /// Holders of this process's parts.
@@ -89,7 +88,6 @@ impl<P: Grouped> Group<P> {
         self.view.membership.member(self.coordinator()).started
     }
 
-    /// Returns whether the group is recovering.
     pub(crate) fn is_recovering(&self) -> bool {
         self.attempt.is_some()
     }
@@ -157,13 +155,13 @@ impl<P: Grouped> Group<P> {
         holders.filter(is_reborn).collect()
     }
 
-    /// Handles an image that is durable here.
+    /// Handles an image that is now durable here.
     pub(crate) fn persisted(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         let answers = self.store.persisted(name, &self.view, host);
         self.send_answers(answers, host);
     }
 
-    /// Handles a write that the storage refused. It is repeated at `retry_at`.
+    /// Handles a write that the storage refused. The write is repeated at `retry_at`.
     pub(crate) fn write_failed(&mut self, name: ImageName, retry_at: Time, host: &mut dyn Machine<P>) {
         let answers = self.store.write_failed(name, retry_at, &self.view);
         self.send_answers(answers, host);
@@ -217,7 +215,7 @@ impl<P: Grouped> Group<P> {
         host.control(To::One(holder), GroupMessage::Hold { incarnation, name }.into());
     }
 
-    /// Reports that a part is lost, and that no other process can supply it.
+    /// Reports that parts are lost, and that none of the processes that were asked can supply them.
     pub(crate) fn unrecoverable(&self, missing: &[(ImageName, Vec<ProcessId>)], host: &mut dyn Machine<P>) {
         host.claim(Claim::Unrecoverable { group: self.number, missing: missing.into() });
     }

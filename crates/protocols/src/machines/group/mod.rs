@@ -19,9 +19,10 @@
 //!
 //! * After [`Group::must_freeze`] has returned `true`, the protocol discards the checkpoint in progress, holds its
 //!   application, and calls [`Group::freeze`]. The group then resumes exactly once, for the last known failure.
-//! * [`Group::take_resumed`] returns the target in every member, once every member has its part, every holder has its
-//!   replica of it, and no member has failed since. The target is the newest checkpoint whose parts are all still
-//!   available, whether or not it was committed; if the group had not acted, it is the initial state.
+//! * [`Group::take_resumed`] returns the target to every member once every member has its part, every holder has its
+//!   replica of that part, and no member has failed since. The target is the newest checkpoint whose parts are all
+//!   still available, whether or not it was committed. If there is none and the group had not acted, the target is the
+//!   initial state.
 //! * A group that has lost every complete checkpoint is declared unrecoverable, with a list of the missing parts.
 
 mod member;

@@ -124,7 +124,7 @@ impl<P: Grouped> Group<P> {
         self.attempt.get_or_insert(MemberAttempt::new(RestoreNo::default()));
     }
 
-    /// Begins a recovery, or ends it, if the membership permits. Runs on the coordinator.
+    /// Begins a recovery, or ends it, if the membership permits. Has an effect only on the coordinator.
     pub(crate) fn watch_members(&mut self, host: &mut dyn Machine<P>) {
         if !self.is_recovering() || !self.coordinates() || !self.all_members_up() {
             return;
@@ -136,8 +136,8 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Begins another attempt if a holder outside the group begins a new life, since its answer may be lost. Runs on
-    /// the coordinator.
+    /// Begins another attempt if a holder outside the group begins a new life, since its answer may be lost. Has an
+    /// effect only on the coordinator.
     pub(crate) fn watch_outside_holders(&mut self, old: &View, host: &mut dyn Machine<P>) {
         let is_reborn = |holder: &ProcessId| self.view.began_new_life(*holder, old);
         if let Some(restore) = self.round.as_ref().map(|it| it.restore)
@@ -269,13 +269,13 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Returns the part to be restored.
+    /// Returns the name of this member's part of the target, once a target has been chosen.
     fn awaited_part(&self) -> Option<ImageName> {
         Some(self.attempt.as_ref()?.target??.part(self.me))
     }
 
     /// Handles an image from the network, other than a companion of this process's own parts: a lost part of this
-    /// process, or another process's replica.
+    /// process, or a replica of another process's part.
     pub(crate) fn image_arrived(
         &mut self,
         from: ProcessId,
@@ -302,7 +302,7 @@ impl<P: Grouped> Group<P> {
     }
 
     /// Asks the holders to confirm their replicas, because this member's part is available. A checkpoint in doubt may
-    /// lack some, but a restored one must not, since other groups remove the data that it makes obsolete.
+    /// lack some replicas, but a restored one must not, since other groups remove the data that it makes obsolete.
     fn ask_holders(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         for &holder in &self.holders {
             host.control(To::One(holder), GroupMessage::Secure(name).into());
@@ -338,7 +338,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Handles the answer of a process that does not have the part.
+    /// Handles the answer of a process that does not have a requested image.
     fn fetch_refused(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         let Some(part) = self.awaited_part() else { return };
         if (part == name || self.store.gives_up(part, name))
@@ -372,8 +372,8 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Resumes the group once all are ready and no member has failed since. If the restored state lets the application
-    /// act for the first time, the supervisor must have recorded the start. Runs on the coordinator.
+    /// Resumes the group once all members are ready and none has failed since. If the restored state lets the
+    /// application act for the first time, the supervisor must have recorded the start. Runs on the coordinator.
     fn maybe_resume(&mut self, host: &mut dyn Machine<P>) {
         let Some(round) = &self.round else { return };
         let (restore, Some(target), true) = (round.restore, round.target, round.awaited.is_empty()) else {

@@ -5,8 +5,9 @@
 //! failed, so that the answer remains correct. Replicas from before the group's failure that arrive later are
 //! refused.
 //!
-//! A part of a checkpoint may need other images ([`Grouped::companions`]). It is written once they are durable in the
-//! same storage, so that storage with the part also has its companions, and they are removed together with it.
+//! A part of a checkpoint may need other images ([`Grouped::companions`]). The part is written once its companions are
+//! durable in the same storage, so a storage that has the part also has the companions. Companions are removed together
+//! with their part.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

@@ -231,7 +231,7 @@ impl Federation {
         }
     }
 
-    /// Returns the checkpoints that the processes have restored.
+    /// Returns the SN of the checkpoint that each process has restored; `None` if the process has not resumed.
     fn restored(&mut self) -> Vec<Option<Sn>> {
         let sn = |it: &mut Option<Resumed<Plain>>| {
             it.take().map(|it| it.target.map_or(Sn(0), |it| it.position.sn))

@@ -15,7 +15,7 @@ use faultline_core::{GroupId, Incarnation, Member, Membership, ProcessId, Role, 
 pub(crate) struct View {
     pub(crate) membership: Arc<Membership>,
     scope: Scope,
-    /// Number of failures of its members, by group.
+    /// Number of failures of each group's members, indexed by group.
     incarnations: Vec<Incarnation>,
     /// Number of failures of ranks and of processes of the counted role.
     pub(crate) epoch: u64,
@@ -71,7 +71,8 @@ impl View {
     }
 }
 
-/// Returns how often a process has failed, as far as the membership shows. A life that is down has ended.
+/// Returns how often a process has failed, as far as the membership shows. If the process is down, its current life has
+/// ended, too.
 fn failures(member: &Member) -> u32 {
     (member.life.0 + u32::from(!member.up)).saturating_sub(1)
 }

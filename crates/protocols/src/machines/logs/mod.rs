@@ -17,7 +17,8 @@
 //! * A channel's log is passed to the network in order, each message once, until [`Logs::resume`] states again which
 //!   messages the receiver has.
 //! * A message leaves the log once a committed checkpoint of its receiver contains it, and not before.
-//! * The log is part of the checkpoint ([`Saved`]), because a re-execution does not repeat the messages sent before it.
+//! * The log is part of the checkpoint ([`Saved`]), because a re-execution does not repeat the messages sent before the
+//!   checkpoint.
 
 mod channel;
 mod segments;
@@ -94,7 +95,7 @@ pub struct Saved<T, O> {
 }
 
 impl<T, O> Saved<T, O> {
-    /// Adds everything to which a part of a checkpoint refers.
+    /// Adds to `footprint` everything that a part of a checkpoint refers to.
     pub(crate) fn add_to(&self, head: &Head, footprint: &mut Footprint) {
         footprint.add_arc(&head.segments);
         footprint.add_map(&self.channels);
@@ -143,7 +144,7 @@ pub(crate) struct LogRules {
     pub(crate) collects: bool,
     /// Peers learn of no messages beyond those that the committed checkpoint contains.
     pub(crate) collects_exactly: bool,
-    /// Messages are removed from memory once they are durable.
+    /// Messages are removed from memory only once they are durable.
     pub(crate) spills_durable: bool,
     /// Messages that are only on stable storage are sent when a channel resumes.
     pub(crate) sends_spilled: bool,
@@ -175,7 +176,7 @@ impl LogRules {
 /// Progress of the transmission on a channel to another group. Does not survive the life of the process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sending {
-    /// Number of the next message to transmit. The receiver has all messages before it.
+    /// Number of the next message to transmit. The receiver has all messages before it, or they are in transit.
     next: u32,
     /// Messages with a smaller number are re-sends.
     fresh: u32,
@@ -232,7 +233,7 @@ impl<P: Logging> Logs<P> {
         self.channels.get(&peer).map_or_else(Covered::default, Channel::covered)
     }
 
-    /// Returns the counts of these channels in the checkpoint that a failure would restore.
+    /// Returns the counts of the channels to and from a peer in the checkpoint that a failure would restore.
     pub(crate) fn committed(&self, peer: ProcessId) -> Covered {
         self.committed.get(&peer).copied().unwrap_or_default()
     }
@@ -347,8 +348,8 @@ impl<P: Logging> Logs<P> {
     }
 
     /// Resumes a channel: its receiver has every message before `next`. Those before `fresh` are re-sends. Messages
-    /// that this process has sent since either end of the channel last rolled back are still in transit, and are not
-    /// sent again: another group's failure loses none of them.
+    /// that this process has sent since either end of the channel last rolled back have arrived or are still in
+    /// transit, and are not sent again: another group's failure loses none of them.
     pub(crate) fn resume(&mut self, group: &Group<P>, peer: ProcessId, next: u32, fresh: u32) {
         let to = group.view.incarnation(group.view.group_of(peer));
         let passed = self.sending.get(&peer).and_then(|it| it.passed).filter(|it| it.0 == to);
@@ -356,8 +357,7 @@ impl<P: Logging> Logs<P> {
         self.sending.insert(peer, Sending { next: next.max(in_transit), fresh, passed });
     }
 
-    /// Reports that the messages of a channel between two numbers are suppressed, because the receiver already has
-    /// them.
+    /// Reports that the messages with these numbers on a channel are suppressed, because the receiver already has them.
     pub(crate) fn suppress(
         &self,
         me: ProcessId,

@@ -3,8 +3,8 @@
 //! The oldest logged messages form a *segment*, which is written like a part of a checkpoint, here and at the holders,
 //! while the application continues. Once the segment is durable at all of them, the content of its messages is removed
 //! from memory; numbers, tags and lengths remain. A checkpoint refers to its log segments ([`Head`]), which are its
-//! companions in every storage. When a channel resumes, they are read one at a time. They are removed with the last
-//! checkpoint that refers to them.
+//! companions in every storage. When a channel resumes, the segments that it needs are read one at a time. Segments are
+//! removed with the last checkpoint that refers to them.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Head {
     pub next: u32,
 }
 
-/// Name of a segment of a process's log: messages that were removed from its memory.
+/// Name of a segment of a process's log, which contains messages that have moved from memory to stable storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LogSegmentNo {
     /// Incarnation of the group when the segment was written.

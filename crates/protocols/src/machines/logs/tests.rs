@@ -1,4 +1,4 @@
-//! Two processes, each a group of its own. The tests act as the peer of the first one.
+//! Two processes, each a group of its own. The tests act as the second one, the peer of the first.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -80,7 +80,7 @@ impl Protocol for Talk {
     }
 }
 
-/// An action of the process, other than on its storage.
+/// An action of the process that the tests check.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Act {
     Transmit(u32),
@@ -149,7 +149,7 @@ struct Process {
     host: Actions,
 }
 
-/// Returns the membership in which the peer is in life `peer`.
+/// Returns the view of a membership in which the peer is in life `peer`.
 fn view(peer: u32) -> View {
     let member = |it: ProcessId, life| Member {
         cluster: ClusterId(it.0 as u16),
@@ -205,7 +205,7 @@ impl Process {
         self.host.take()
     }
 
-    /// Handles the peer's report that it has received this many messages, in this life.
+    /// Handles the report that the peer, in life `life`, has received `received` messages.
     fn peer_reports(&mut self, life: u32, received: u32) -> Vec<Act> {
         let present = Covered { sent: 0, received };
         let (from, committed) = (Incarnation(life - 1), Covered::default());

@@ -135,7 +135,6 @@ impl Default for Phases {
 }
 
 impl Phases {
-    /// Returns the phase of the process.
     #[inline]
     pub(crate) fn phase(&self) -> Phase {
         self.phase

@@ -17,7 +17,7 @@ use crate::machines::group::View;
 pub(crate) struct RecoveryProcess {
     rules: RecoveryRules,
     view: View,
-    /// The newest round that was begun.
+    /// Number of the newest round that has begun.
     begun: u64,
     /// Number of failures of each group when the last round closed. Later failures have not been handled.
     handled: Vec<Incarnation>,
@@ -30,7 +30,7 @@ pub(crate) struct RecoveryProcess {
 pub(crate) struct RecoveryRules {
     /// Orphans are counted individually (R11).
     pub(crate) counts_messages: bool,
-    /// A level is announced once all ranks have reported, even if there is no orphan (R11).
+    /// A level is announced once all ranks have reported, even if no orphan has been re-sent yet (R11).
     pub(crate) announces_first: bool,
     /// A round covers the groups of rounds that are still open (R1).
     pub(crate) covers_open_rounds: bool,

@@ -143,8 +143,8 @@ impl Rounds {
         }
     }
 
-    /// Exchanges the state of the channels, once the round has begun and this process is ready (R9). Call this
-    /// after a rollback.
+    /// Exchanges the state of the channels, once the round has begun and this process's group is restored (R9). Call
+    /// this after a rollback.
     pub(crate) fn synchronise<P>(
         &mut self,
         group: &Group<P>,

@@ -1,5 +1,5 @@
-//! The worked example of `docs/applications.md`: a user-defined program of tasks under every protocol that can protect
-//! it, with failures.
+//! The worked example of `docs/applications.md`: a user-defined program of tasks under every protocol with work
+//! stealing. Processes fail, except under `none`.
 
 mod merge_sort;
 
