@@ -118,7 +118,7 @@ fn a_search_continues_with_the_next_schedule() {
         .faultline(["fuzz", "--resume", "--runs", "1"])
         .assert()
         .code(2)
-        .stderr(contains("no interrupted search"));
+        .stderr(contains("search has these arguments"));
 }
 
 #[test]

@@ -353,7 +353,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     }
     attacks.resealed(
         "storage that was kept said to be lost",
-        &["another effect on the storage"],
+        &["did not affect the storage of life"],
         |_, trace| {
             for (_, fact) in trace.streams.get_mut(&SUPERVISOR).unwrap() {
                 match fact {
