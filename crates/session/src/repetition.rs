@@ -83,7 +83,7 @@ fn differences(recorded: &Trace, repeated: &Trace) -> Vec<Flaw> {
         let is_same = |(recorded, repeated): &(_, _)| recorded == repeated;
         let same = recorded.iter().zip(repeated).take_while(is_same).count();
         (same < recorded.len().max(repeated.len()))
-            .then(|| Flaw { stream: Some(life), kind: FlawKind::NotRepeated(FactNo(same as u64)) })
+            .then_some(Flaw { stream: Some(life), kind: FlawKind::NotRepeated(FactNo(same as u64)) })
     };
     lives.into_iter().filter_map(difference).collect()
 }
@@ -130,7 +130,7 @@ mod tests {
 
         let mut changed = run.clone();
         let (at, _) = &mut changed.trace.streams.get_mut(&life).unwrap()[5];
-        *at = *at + Span(1);
+        *at += Span(1);
         assert_eq!(flaws(changed).unwrap(), flaw(FlawKind::NotRepeated(FactNo(5))));
 
         let mut absent = run.clone();

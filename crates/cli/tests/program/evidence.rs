@@ -97,7 +97,7 @@ fn a_repeated_simulation_reveals_edits_that_nothing_else_reveals() {
         let facts = trace.streams.values_mut().flat_map(|stream| stream.iter_mut());
         let mut detected = facts.filter(|(_, fact)| matches!(fact, Fact::Detected { .. }));
         let (at, _) = detected.next().expect("a process was killed");
-        *at = *at + Span(1);
+        *at += Span(1);
     }));
     delayed.on(&place.path("run"));
     place.faultline(["check", "run", "-q"]).assert().code(0);

@@ -247,7 +247,8 @@ impl Claim {
                 write!(f, "holds {} until after the checkpoint that it forces", names.message(*id))
             }
             Claim::Collected { round, below, kept, log } => {
-                write!(f, "collects checkpoints below {below} and {log} log entries")?;
+                let entries = if *log == 1 { "entry" } else { "entries" };
+                write!(f, "collects checkpoints below {below} and {log} log {entries}")?;
                 if is_detailed { write!(f, " (round {round}; {kept} checkpoints kept)") } else { Ok(()) }
             }
             Claim::Released { cluster } => {
