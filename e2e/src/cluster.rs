@@ -84,6 +84,12 @@ impl KubernetesCluster {
     }
 }
 
+/// Returns the federation of a sample.
+pub fn read_sample(name: &str) -> Result<Federation, Failure> {
+    let text = sample(name).ok_or_else(|| format!("there is no sample `{name}`"))?.text;
+    Ok(faultline_api::parse(name, text.as_bytes()).map_err(|it| it.to_string())?)
+}
+
 impl TestNamespace {
     /// Creates another namespace on the same cluster.
     pub async fn another(&self, name: &str) -> Result<TestNamespace, Failure> {
@@ -153,8 +159,7 @@ impl TestNamespace {
         name: &str,
         change: impl FnOnce(&mut Federation),
     ) -> Result<Federation, Failure> {
-        let text = sample(name).ok_or_else(|| format!("there is no sample `{name}`"))?.text;
-        let mut federation = faultline_api::parse(name, text.as_bytes()).map_err(|it| it.to_string())?;
+        let mut federation = read_sample(name)?;
         change(&mut federation);
         Ok(self.api().create(&PostParams::default(), &federation).await?)
     }

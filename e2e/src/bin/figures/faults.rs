@@ -6,8 +6,7 @@ use std::fs;
 
 use clap::Args;
 use faultline_api::Federation;
-use faultline_api::samples::sample;
-use faultline_e2e::{Failure, KubernetesCluster, Program, QUICK_START};
+use faultline_e2e::{Failure, KubernetesCluster, Program, QUICK_START, read_sample};
 use serde_json::{Value, json};
 
 use super::{load, median};
@@ -73,9 +72,7 @@ impl Faults {
     }
 
     fn federation(&self) -> Result<Federation, Failure> {
-        let text = sample(QUICK_START).ok_or("there is no such sample")?.text;
-        let federation = faultline_api::parse(QUICK_START, text.as_bytes()).map_err(|it| it.to_string())?;
-        let mut federation = serde_json::to_value(federation)?;
+        let mut federation = serde_json::to_value(read_sample(QUICK_START)?)?;
         let number = self.each * KINDS.len() as u32;
         let fault = |no: u32| {
             let kind = KINDS[no as usize % KINDS.len()];

@@ -7,8 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
-use faultline_api::samples::sample;
-use faultline_e2e::{Failure, KubernetesCluster, Machine, Program, QUICK_START, Skipped, TestNamespace};
+use faultline_e2e::{
+    Failure, KubernetesCluster, Machine, Program, QUICK_START, Skipped, TestNamespace, read_sample,
+};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
@@ -88,9 +89,7 @@ async fn worker(client: &Client) -> Result<String, Failure> {
 }
 
 fn federation(silent: u32, node: &str) -> Result<Federation, Failure> {
-    let text = sample(QUICK_START).ok_or("there is no such sample")?.text;
-    let federation = faultline_api::parse(QUICK_START, text.as_bytes()).map_err(|it| it.to_string())?;
-    let mut federation = serde_json::to_value(federation)?;
+    let mut federation = serde_json::to_value(read_sample(QUICK_START)?)?;
     let spec = &mut federation["spec"];
     spec["clusters"] = json!([{ "name": SILENT, "nodes": silent }, { "name": "rennes", "nodes": 2 }]);
     spec["application"]["heat"]["steps"] = 1000.into(); // 20 s of computation
