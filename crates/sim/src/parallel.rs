@@ -17,7 +17,7 @@ const AHEAD: usize = 16;
 /// Applies `work` to each of `items`, such as the seeds of runs, on `jobs` threads, and passes the results to `take`
 /// in the order of the items.
 ///
-/// `take` runs on the calling thread, and sees the same sequence for every value of `jobs`, so that its output is
+/// `take` runs on the calling thread. It receives the same sequence for every value of `jobs`, so its output is
 /// identical, byte for byte. Once `take` returns [`ControlFlow::Break`], no further work begins, and the function
 /// returns the value of the break. Work in progress on later items completes, and its results are discarded, so `work`
 /// must have no side effects. At most 16 items per thread are in progress or waiting at any time, even if `items` is
