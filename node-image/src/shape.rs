@@ -10,7 +10,7 @@ use crate::command_error::CommandError;
 
 /// Configure traffic control in this network namespace, as its node requests.
 ///
-/// Requires only the capability NET_ADMIN. Listens at a socket in a directory that it shares only with the agent and
+/// Requires only the capability NET_ADMIN. Listens on a socket in a directory that it shares only with the agent and
 /// the agent's process. Keeps no state: the configuration is in the kernel, and stays there after this program exits.
 #[derive(Debug, Args)]
 #[command(after_help = "\

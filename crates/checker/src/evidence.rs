@@ -77,7 +77,7 @@ impl<'a> Demands<'a> {
     }
 
     /// Requires that every process was started, that its lives are numbered consecutively, and that each life has a
-    /// stream, which in virtual time begins after the life has started.
+    /// stream, which in virtual time does not begin before the life.
     fn lives(&self, found: &mut Vec<Contradiction>) {
         let mut lives: BTreeMap<ProcessId, Vec<Life>> = BTreeMap::new();
         let known = (0..self.context.names.processes.len() as u32).map(ProcessId);
@@ -106,7 +106,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that the end of a life is detected once, before the next life starts, and soon after the failure.
+    /// Requires that the end of a life is detected at most once, and before the next life starts. A failure may remain
+    /// undetected only if the run ended soon after it and, if the process is a rank, did not complete.
     fn ends(&self, found: &mut Vec<Contradiction>) {
         let mut detected = BTreeSet::new();
         let mut failed = BTreeMap::new();
@@ -143,8 +144,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that the application begins once, after the start of every process and before any effect of the
-    /// application.
+    /// Requires that the application begins once: after the start of every process, before any fault or change of the
+    /// clusters, and, in virtual time, before any action of the application.
     fn beginning(&self, found: &mut Vec<Contradiction>) {
         let begins = self.facts.iter().filter(|(_, fact)| *fact == Fact::Begun).count();
         let begun = self.facts.iter().position(|(_, fact)| *fact == Fact::Begun);

@@ -5,7 +5,7 @@
 //! processes: facts are related by streams, restores, message identities and incarnations. Times of different processes
 //! are compared only in virtual time, where all processes read the same clock ([`Context::common_clock`]), and by two
 //! properties: [`Property::AtOnce`], which allows for the uncertainty of the clocks, and [`Property::BoundedLoss`],
-//! which uses the comparison only to excuse a checkpoint that could not be taken. A protocol's reports about itself
+//! which uses the comparison only to excuse a late checkpoint or write. A protocol's reports about itself
 //! ([`faultline_core::Claim`]) are judged, or identify what to judge; they are never evidence.
 
 mod evidence;

@@ -11,7 +11,8 @@ use crate::command_error::CommandError;
 ///
 /// # Errors
 ///
-/// Fails if no run could stay within the requested limit, or if this system does not report the memory use of programs.
+/// Fails if no run could stay within the requested limit, if the limit exceeds the memory of this machine, or if this
+/// system does not report the memory use of programs.
 pub fn set_limit(requested: Option<Size>) -> Result<(), CommandError> {
     let checked = |requested| checked(requested, memory::available(), memory::used());
     bound_memory(memory::bound(requested.map(checked).transpose()?));

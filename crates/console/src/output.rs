@@ -21,7 +21,7 @@ pub fn directory(out: &Path) -> Result<(), CommandError> {
     fs::create_dir_all(out).map_err(|error| CommandError::path("write to", out, error, HELP))
 }
 
-/// Writes a file to that directory. Returns its path.
+/// Writes a file to the directory of `--out`. Returns the path of the file.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Facts: the only channel through which a run is observed. Triggers, metrics, golden files, the checker, dashboards
-//! and diagrams are all based on them.
+//! Facts: what processes and the supervisor report about a run. Triggers, golden files, the checker and all reports are
+//! based on facts; metrics and the live view also show [`Gauges`](crate::Gauges).
 //!
 //! The composite reports its own observations (sent, delivered, saved, …). A fact that only the protocol can know is a
 //! [`Claim`]: self-reported, and never used as evidence. The supervisor reports its own actions on processes.

@@ -17,7 +17,7 @@
 //! | [`footprint`] | memory of values that share parts |
 //! | [`claim`] | facts that only a protocol can know, in one file for each kind of protocol |
 //! | [`names`] | the names of processes, clusters, groups and tasks |
-//! | [`fact`] | facts about a run: the only observation channel |
+//! | [`fact`] | facts about a run, on which triggers, the checker and all reports are based |
 //! | [`fault`] | faults, their triggers, and the outcome of a run |
 #![no_std]
 

@@ -50,7 +50,7 @@ impl RunNames {
         self.group_of(self.scope.unwrap_or(Scope::Cluster), group)
     }
 
-    /// Returns the display name of `group` if the processes of this scope roll back together.
+    /// Returns the display name of `group` under a protocol with this scope.
     pub fn group_of(&self, scope: Scope, group: GroupId) -> String {
         match scope {
             Scope::Process => self.process(ProcessId(group.0.into())),

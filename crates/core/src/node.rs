@@ -223,7 +223,8 @@ impl<P: Protocol, A: Application> Node<P, A> {
         self.protocol.handle(input, now, &mut NodeHost { state: &mut self.state, out });
     }
 
-    /// Passes every send to the protocol, answers a pending snapshot request, and then lets the application continue.
+    /// Passes all actions of the application to the protocol, answers a pending snapshot request, and then lets the
+    /// application continue.
     /// If the application has nothing to do, answers a pending rest request. Finally, reports the result if it may be
     /// new, and tells the protocol if the application has just left.
     #[inline(always)]

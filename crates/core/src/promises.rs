@@ -18,7 +18,7 @@ pub enum Promise {
     /// The checkpoints of a group are numbered consecutively. Without this promise, the numbers still increase from one
     /// checkpoint to the next, but may have gaps, as in index-based protocols.
     DenseNumbering,
-    /// A rollback restores the newest checkpoint that contains no undone sends or deliveries.
+    /// A rollback restores the newest checkpoint that contains no delivery of a message whose send was undone.
     MaximalLine,
     /// A message that carries a newer position than those in the receiver's dependencies is delivered only after
     /// the checkpoint that it forces. The vectors of a checkpoint record its dependencies.
@@ -39,9 +39,9 @@ pub enum Promise {
     RepeatedOrder,
     /// A sender keeps a logged message until a checkpoint of its receiver contains it.
     LogKept,
-    /// In a program of tasks, a process sends a stolen task or a result only after a durable checkpoint that contains
-    /// the theft. It confirms a result, which the sender may then discard, only after a durable checkpoint that
-    /// contains the result.
+    /// In a program of tasks, a process sends a stolen task only after a durable checkpoint that contains the theft,
+    /// and a result only after one that contains the result. It confirms a result, which the sender may then discard,
+    /// only after a durable checkpoint that contains the result.
     CheckpointedFirst,
     /// In a program of tasks, only thefts, recoveries and the end of the program force checkpoints. A theft forces one at
     /// the victim, and one at the thief.

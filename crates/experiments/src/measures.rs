@@ -24,7 +24,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Names a number of a cluster or of a kind of message.
+    /// Identifies a statistic of a cluster or of a kind of message; of the whole run if `of` is empty.
     pub fn of(statistic: &'static str, of: &str) -> Measure {
         Measure { statistic, of: of.to_owned(), to: String::new(), number: None }
     }
@@ -192,7 +192,7 @@ mod tests {
         );
         assert!(!few.is_near(13.0, 2.0) && !many.is_near(13.0, 2.0));
         assert!(few.is_near(12.0, 2.0) && many.is_near(12.0, 2.0));
-        assert!(!Spread::of([]).is_near(0.0, 1.0), "without values, no mean is near another number");
+        assert!(!Spread::of([]).is_near(0.0, 1.0), "without values, the mean is near no number");
         // Repeating the same runs gives no new evidence about the mean, but reduces its uncertainty.
         let twice = Spread::of([10.0, 11.0, 10.0, 11.0]);
         assert!(twice.uncertainty() < few.uncertainty());

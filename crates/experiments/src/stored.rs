@@ -92,7 +92,7 @@ impl<'a> ResultStore<'a> {
         (self.done, self.total)
     }
 
-    /// Counts a run that ended because the program reached its memory limit.
+    /// Counts a run if it ended because the program reached its memory limit.
     pub(crate) fn note_memory(&mut self, is_out_of_memory: bool) {
         self.out_of_memory += u64::from(is_out_of_memory);
     }

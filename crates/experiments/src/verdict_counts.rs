@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use faultline_checker::Verdict;
 use serde::Serialize;
 
-/// The number of different reasons that are listed for runs that do not pass.
+/// The maximum number of different reasons that are listed for runs that do not pass.
 const REASONS: usize = 3;
 
 /// The outcomes of several runs.

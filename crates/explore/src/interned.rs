@@ -29,7 +29,7 @@ impl<T> Interned<T> {
             let (segment, place) = place(next);
             let values = self.segments[segment]
                 .get_or_init(|| std::iter::repeat_with(OnceLock::new).take(FIRST << segment).collect());
-            assert!(values[place].set(make()).is_ok(), "every number is given once");
+            assert!(values[place].set(make()).is_ok(), "every number is assigned once");
             u32::try_from(next).expect("there are fewer than 2^32 values")
         })
     }

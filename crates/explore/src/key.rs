@@ -79,7 +79,7 @@ mod tests {
         distinct.sort_unstable();
         distinct.dedup();
         assert_eq!(distinct.len(), keys.len());
-        assert_ne!(key_of_all(keys), key_of_all(keys.into_iter().rev()), "the order counts");
+        assert_ne!(key_of_all(keys), key_of_all(keys.into_iter().rev()), "the order matters");
     }
 
     /// Queues, logs and images contain bytes that are opaque to protocols.

@@ -23,7 +23,8 @@ pub struct Counterexample {
     pub steps: Vec<String>,
     /// The judgement of the checker.
     pub judgement: Judgement,
-    /// Whether the run ended: all ranks finished, or the protocol declared a cluster unrecoverable.
+    /// Whether the run ended: all ranks finished, or the protocol declared a cluster unrecoverable or found that the
+    /// program is not send-deterministic.
     pub has_ended: bool,
     /// Whether every run must end. False only under protocols for message-passing applications that do not promise
     /// progress.

@@ -443,7 +443,8 @@ impl Explainer<'_> {
             let processes = count(processes.len() as u64, "process");
             let start = if later.len() == 1 { "at" } else { "starting at" };
             text.push_str(&format!(
-                " (and {processes} failed before it resumed, {start} {})",
+                " (and {processes} failed before {} resumed, {start} {})",
+                self.names.group(rollback.group),
                 self.time(next.at)
             ));
         }

@@ -1,4 +1,4 @@
-//! Display names of the processes and clusters of a run. Contains no facts.
+//! Display names of the processes and clusters of a run, derived from its manifest alone.
 
 use faultline_core::{ClusterId, ImageName, MessageId, ProcessId, Role, Scope};
 use faultline_history::GroupId;

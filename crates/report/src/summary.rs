@@ -103,7 +103,7 @@ pub struct ClusterSummary {
     pub sent_within: u64,
     /// Messages that the application sent from this cluster to others.
     pub sent_between: u64,
-    /// Messages that were delivered to the application in this cluster.
+    /// Deliveries of messages to the application in this cluster, including repeated deliveries.
     pub delivered: u64,
     /// Messages that other clusters re-sent to it from their logs.
     pub resent: u64,
@@ -128,7 +128,7 @@ pub struct RollbackSummary {
     pub at_seconds: f64,
     /// The checkpoint's number; 0 is the initial state.
     pub checkpoint: u32,
-    /// The incarnation that took it.
+    /// The incarnation in which the checkpoint was taken.
     pub checkpoint_incarnation: u32,
     /// Committed checkpoints that it undid.
     pub depth: u64,
@@ -200,7 +200,7 @@ pub struct LinkSummary {
     pub measured_jitter_seconds: Option<f64>,
     /// The number of echoes measured.
     pub samples: u32,
-    /// The number of measurements, which are repeated while the link differs from the request. All other values are
+    /// The number of measurements, which are repeated while the link differs from the request. The measured values are
     /// those of the last measurement.
     pub rounds: u32,
     /// The maximum difference in seconds between the measured and the requested delay.

@@ -437,7 +437,7 @@ fn a_rollback_reports_detection_later_failures_and_a_discarded_checkpoint() {
     let rollback =
         told.iter().find(|it| it.contains("rolled back")).expect("the explanation describes a rollback");
     for part in [
-        "paris, whose failure was detected after 300 ms (and 1 process failed before it resumed, at 1.40 s), rolled back",
+        "paris, whose failure was detected after 300 ms (and 1 process failed before paris resumed, at 1.40 s), rolled back",
         "then discarded, although all its parts were durable",
     ] {
         assert!(rollback.contains(part), "{rollback}");

@@ -9,7 +9,7 @@ use crate::manifest::FactsEntry;
 /// One flaw in the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
-    /// The stream concerned; `None` for the manifest or the federation file.
+    /// The stream concerned; `None` if the flaw concerns no particular stream.
     pub stream: Option<(ProcessId, Life)>,
     /// The kind of the flaw.
     pub kind: FlawKind,

@@ -11,8 +11,9 @@ use faultline_history::{Contradiction, History};
 /// again for each fact.
 const EARLY: Span = Span::from_secs(1);
 
-/// Requires that each injected fault was due: at its planned time, or after as many of the facts that it waits for as
-/// the plan requires. In virtual time, a fault with a planned time is injected exactly then.
+/// Requires that each injected fault was due. A fault with a planned time is injected at that time: exactly in virtual
+/// time, approximately on real processes. In virtual time, a fault that waits for facts is injected after as many of
+/// them as the plan requires; on real processes, this is not judged.
 pub(super) fn are_due(history: &History<'_>, late: Span, found: &mut Vec<Contradiction>) {
     let (context, supervision) = (history.context, &history.supervision);
     let Some(begun) = supervision.begun else { return };

@@ -189,8 +189,8 @@ mod tests {
     use faultline_core::ProcessId;
     use faultline_trace::manifest::Bounds;
 
-    /// A cluster fails `after` this time since its last checkpoint. It should take a checkpoint every second, and its
-    /// failures should be detected within 100 ms.
+    /// A cluster fails when the time `after` has passed since its last checkpoint. It should take a checkpoint every
+    /// second, and its failures should be detected within 100 ms.
     fn run(after: Span) -> Run {
         let mut run = Run::new(&[&[0, 1]]);
         run.context.common_clock = true;

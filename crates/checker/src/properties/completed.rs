@@ -1,4 +1,5 @@
-//! The run completed. If the supervisor reports this, every rank must be alive, and its last state must have a result.
+//! The run completed. If the supervisor reports this, every rank that has not left or failed permanently must be alive
+//! and, unless it runs tasks, its last state must have a result.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, FactNo, ImageName, Life, PhaseClaim, ProcessId};
@@ -42,8 +43,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Requires that, when the supervisor reports that the run has completed, every rank is alive and its last state has
-/// reported a result.
+/// Requires that, when the supervisor reports that the run has completed, every rank that has not left or failed
+/// permanently is alive and, unless it runs tasks, has reported a result in its last state.
 fn check_ranks(history: &History<'_>, finding: &mut Findings) {
     let supervisor = history.trace.supervisor();
     let Some(completed) = supervisor.iter().position(|(_, fact)| *fact == Fact::Completed) else { return };

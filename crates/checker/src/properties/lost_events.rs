@@ -88,8 +88,8 @@ struct Written {
     at: Time,
     /// Whether the examined holder has a durable copy of the image.
     is_durable: bool,
-    /// The time at which the process knows that the image is durable there and at all holders; `None` if it may never
-    /// have been.
+    /// The time at which the process knows that the image is durable in its own storage and at all holders; `None` if it
+    /// may never have been.
     complete: Option<Time>,
 }
 
@@ -140,7 +140,7 @@ fn written(
     lives.iter().flat_map(|(life, stream)| stream.iter().filter_map(|it| written(*life, it))).collect()
 }
 
-/// Marks the images that have a copy for which `is_copy` returns `true`.
+/// Marks each image as durable if it has a copy for which `is_copy` returns `true`, and as not durable otherwise.
 fn mark(
     images: &mut [Written],
     durable: &BTreeMap<ImageName, Vec<Stored>>,
@@ -151,7 +151,8 @@ fn mark(
     }
 }
 
-/// Returns the last image of the newest log without a gap: a checkpoint, and the segments that follow it.
+/// Returns the last image before the first gap in the newest log whose first image is durable. A log consists of a
+/// checkpoint and the segments that follow it.
 fn newest(images: &[Written]) -> Option<ImageName> {
     let mut logs: BTreeMap<_, BTreeMap<ImageName, bool>> = BTreeMap::new();
     for it in images {
@@ -168,7 +169,7 @@ fn restored_name(history: &History<'_>, at: Source) -> Option<ImageName> {
     }
 }
 
-/// Checks that a process wrote its events immediately, in all lives that were not judged at a restore.
+/// Checks that a process wrote its events immediately, in all lives that were not judged at an earlier restore.
 fn check_delays(process: ProcessId, lives: &[(Life, &Stream)], images: &[Written], finding: &mut Findings) {
     for &(life, stream) in since_restored(lives) {
         if let Some((number, waited)) = too_late(life, stream, images) {

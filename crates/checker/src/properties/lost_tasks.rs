@@ -57,8 +57,8 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
     finding
 }
 
-/// Returns the newest of the `eligible` checkpoints that no loss before the end of the life of `source` has affected,
-/// at the process or at a holder. `None` if the checkpoint that `source` restored is at least as new.
+/// Returns the newest of the `eligible` checkpoints of which some copy, at the process or at a holder, survived all
+/// losses before the end of the life of `source`. `None` if the checkpoint that `source` restored is at least as new.
 fn passed_over(
     history: &History<'_>,
     group: &Group<'_>,
@@ -76,8 +76,8 @@ fn passed_over(
     left.max().filter(|it| restored.unwrap_or_default() < *it)
 }
 
-/// Checks that a process took a checkpoint every `tau`, with this slack, in all lives that were not judged at a
-/// restore.
+/// Checks that a process took a checkpoint every `tau`, with this slack, in all lives that were not judged at an
+/// earlier restore.
 fn check_delays(
     history: &History<'_>,
     process: ProcessId,
@@ -94,7 +94,7 @@ fn check_delays(
 }
 
 /// Checks whether a life ran for longer than `limit` after its last checkpoint without writing another one. Returns the
-/// number of a task that had run by then, and the time elapsed.
+/// number of the first fact about a task after that time, and the time elapsed.
 fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: Span) -> Option<(u64, Span)> {
     let mut since = stream.first().map(|(at, _)| *at);
     let mut is_writing = false;

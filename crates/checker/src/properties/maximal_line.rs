@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn dirt_that_the_rollback_itself_caused_does_not_excuse_it() {
-        // p1 rolls back to 1 unnecessarily; p0, which had answered p1, has to follow; p1's checkpoint 2 contains p0's
-        // send.
+        // p1 rolls back to checkpoint 1 unnecessarily. p0, which had answered p1, has to follow. p1's checkpoint 2
+        // contains the delivery of the answer.
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.commit_all(1, &[1]);

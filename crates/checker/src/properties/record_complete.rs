@@ -8,7 +8,7 @@ use crate::finding::{Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::History;
 
-/// The number of flaws that a verdict lists individually.
+/// The maximum number of flaws that a verdict lists individually.
 const NAMED: usize = 4;
 
 pub(super) fn check(history: &History<'_>) -> Findings {

@@ -78,8 +78,8 @@ fn ends(history: &History<'_>) -> BTreeMap<ProcessId, BTreeSet<Life>> {
     ends
 }
 
-/// Returns whether a life of a member ended since the member last restored. `lives` are the lives in which
-/// the members restored.
+/// Returns whether a life of a member ended since the member last restored. `lives` contains the life in which each
+/// member last restored, and is updated for this rollback.
 fn is_after_an_end(
     history: &History<'_>,
     rollback: &Rollback,

@@ -150,7 +150,8 @@ mod tests {
     use faultline_trace::manifest::LinkEntry;
 
     /// A run of three clusters that exceeded its deadline after two minutes. p0 failed at the start and restored its
-    /// state. Before that, p1 had sent a message to p0, and p0 may have computed something first.
+    /// state. Before the failure, p0 had computed something if `computes`, and had then received a message from p1 if
+    /// `is_sent`.
     fn run(computes: bool, is_sent: bool) -> (Run, Option<MessageId>) {
         let mut run = Run::new(&[&[0], &[1], &[2]]);
         run.context.common_clock = true;

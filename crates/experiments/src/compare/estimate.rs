@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::measures::Spread;
 
-/// The number of runs below which no interval is shown: Student's interval would be several times as wide as the
-/// range of the runs, and less informative than the runs themselves.
+/// The number of runs below which no interval is shown: Student's interval would be much wider than the range of
+/// the runs, and less informative than the runs themselves.
 pub const FEW: usize = 5;
 
 /// A mean over runs with different seeds.

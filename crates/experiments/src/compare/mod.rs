@@ -212,7 +212,7 @@ pub struct Comparison {
     pub first_seed: u64,
     /// The number of seeds.
     pub seeds: u32,
-    /// Seconds that the unprotected run takes without faults; `None` if it cannot be run.
+    /// Seconds that the unprotected run takes without faults; `None` if no such run completed.
     pub unprotected: Option<Estimate>,
     /// The rows by protocol, in the requested order. An interrupted comparison lacks the protocols that have no runs.
     pub rows: Vec<Row>,
@@ -277,7 +277,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Creates the entry of a completed run of `federation`.
+    /// Creates the entry of a run of `federation`.
     pub(crate) fn of(federation: &Federation, seed: u64, ended: Ended) -> Run {
         let Ended { completed, out_of_memory, verdict, without_fault, reasons, costs, time } = ended;
         let ranks = federation.spec.clusters.iter().map(|it| it.nodes).sum();

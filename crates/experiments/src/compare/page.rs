@@ -29,7 +29,7 @@ const ROW: f64 = 22.0;
 const HEAD: f64 = 26.0;
 /// The space next to a bar, for its number.
 const NUMBER: f64 = 92.0;
-/// The number of protocols named in a heading. With more protocols, the heading gives only their number.
+/// The maximum number of protocols named in a heading. With more protocols, the heading gives only their number.
 const NAMED: usize = 4;
 
 /// Renders the page.

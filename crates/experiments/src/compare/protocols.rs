@@ -5,9 +5,9 @@ use faultline_api::{Federation, Names};
 /// Returns the same federation under the protocol with this name, one of
 /// [`ProtocolSpec::compared`](faultline_api::resource::ProtocolSpec::compared); `None` if there is no such protocol.
 ///
-/// A protocol that the file itself requests keeps its options. Others take over the options that both have:
-/// the delays between checkpoints and collections, and the number and location of replicas. Options that the
-/// file does not state have the protocol's defaults.
+/// A protocol that the file itself requests keeps its options. Any other protocol takes over the options that it shares
+/// with the file's protocol: the delays between checkpoints and collections, and the number and location of replicas.
+/// Options that the file does not state have the protocol's defaults.
 pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
     let mut other = federation.clone();
     let spec = &mut other.spec;

@@ -26,9 +26,9 @@ pub(super) fn joining_and_leaving(
     let settings = [
         ("all clusters stay", with_guest(&base, None, None)),
         ("cluster 2 joins after 2 h", with_guest(&base, two, None)),
-        ("it leaves after 6 h", with_guest(&base, None, six)),
-        ("it joins and leaves", with_guest(&base, two, six)),
-        ("the same, collections every 10 min", every_ten_minutes(with_guest(&base, two, six))),
+        ("cluster 2 leaves after 6 h", with_guest(&base, None, six)),
+        ("cluster 2 joins and leaves", with_guest(&base, two, six)),
+        ("the same, with collections every 10 min", every_ten_minutes(with_guest(&base, two, six))),
     ];
     let mut rows = Vec::new();
     let mut waits = Vec::new();

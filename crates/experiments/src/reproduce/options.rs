@@ -197,7 +197,7 @@ fn replicas(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
         findings: vec![Finding {
             what: "k replicas survive k simultaneous failures of neighbours".into(),
             published: "\"this implies more redundancy in the stable storage implementation\"".into(),
-            ours: if as_expected { "in every run, and no more than k".into() } else { "not always".into() },
+            ours: if as_expected { "in every run, but never more than k".into() } else { "not always".into() },
             agreement: Agreement::of(as_expected),
             sentence: format!(
                 "A run that lost a checkpoint reports which parts are missing; none continues with a wrong state. \

@@ -368,7 +368,7 @@ fn figure_7(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
                 "cluster 0, forced",
                 "cluster 1, forced",
                 "cluster 1, unforced",
-                "cluster 0, more than without timer",
+                "cluster 0, more than without a timer",
             ],
             rows,
         }],

@@ -103,7 +103,7 @@ pub enum Cell {
     Number(f64),
     /// A number over many runs.
     Spread(Spread),
-    /// Empty: the paper does not state it.
+    /// An empty cell: there is no such number.
     Nothing,
 }
 

@@ -16,7 +16,8 @@ pub struct Best {
     pub ties: Vec<usize>,
     /// The nearest setting that is worse with confidence, and the difference.
     pub next: Option<(usize, Estimate)>,
-    /// Settings that are excluded, because they have no runs, or because a run did not complete or did not pass.
+    /// Settings that are excluded, because they have no runs, or a run that is not
+    /// [sound](super::Measured::is_sound).
     pub excluded: Vec<usize>,
 }
 

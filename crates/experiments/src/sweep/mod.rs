@@ -153,7 +153,7 @@ pub struct Measured {
     /// Whether the verdict is unknown only because no random fault took effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_fault: bool,
-    /// The reasons why the run did not pass; empty if it did.
+    /// The reasons why the run did not pass; empty if it did, or if only a fault is missing (`without_fault`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
     /// The values, by the name of the quantity. A quantity that the run does not have is missing.

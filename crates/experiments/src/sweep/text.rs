@@ -14,11 +14,11 @@ use crate::compare::estimate::FEW;
 use crate::compare::quantity::Quantity;
 use crate::verdict_counts::VerdictCounts;
 
-/// The number of settings that are named individually. Further settings are only counted.
+/// The maximum number of settings that are named individually. Further settings are only counted.
 const NAMED: usize = 4;
-/// The width of a column with values. Longer titles take several lines.
+/// The maximum width of a column with values. Longer titles take several lines.
 const MOST_WIDE: ColumnConstraint = ColumnConstraint::UpperBoundary(Width::Fixed(18));
-/// The number of reasons listed for runs that did not pass.
+/// The maximum number of reasons listed for runs that did not pass.
 const REASONS: usize = 3;
 
 /// Describes which parameters vary, and how many runs were performed.
@@ -80,7 +80,7 @@ pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
 pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     let Some(Best { setting, mean, ties, next, excluded }) = best(sweep, quantity) else {
         return vec![format!(
-            "There is no best setting for {}: every setting has a run that is missing, did not complete or did not pass.",
+            "There is no best setting for {}: no setting has runs that all completed and passed.",
             quantity.title
         )];
     };
@@ -118,7 +118,7 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
         ));
     }
     if !excluded.is_empty() {
-        let why = "a run is missing, did not complete or did not pass";
+        let why = "they have no runs, or a run that did not complete or did not pass";
         told.push(format!("Left out, because {why}: {}.", named(&excluded)));
     }
     told

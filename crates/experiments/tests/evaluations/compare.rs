@@ -69,7 +69,7 @@ fn each_protocol_has_its_own_costs_and_savings() {
             "another life begins 50 ms after the announcement: {row:?}"
         );
     }
-    // Feedback forces checkpoints only under HC3I; HydEE and HC3I log the same messages.
+    // Messages force checkpoints only under HC3I and `every-message`. HydEE and HC3I log the same messages.
     assert!(mean(hc3i, "forcedPerProcess") > 0.0);
     assert!(mean(every, "forcedPerProcess") > 2.0 * mean(hc3i, "forcedPerProcess"), "{every:?}");
     assert_eq!(mean(hydee, "forcedPerProcess") + mean(coordinated, "forcedPerProcess"), 0.0);

@@ -35,7 +35,7 @@ impl Default for Options {
 const MOST_LINES: usize = 4000;
 /// The maximum height of all lanes together, in pixels.
 const LANES: f64 = 640.0;
-/// The maximum height of the gaps between clusters together, in pixels.
+/// The maximum height of all gaps between clusters together, in pixels.
 const GAPS: f64 = 360.0;
 /// The height of a lane below which processes are not named, and checkpoints are ticks, in pixels.
 const LEAST_LANE: f64 = 9.0;

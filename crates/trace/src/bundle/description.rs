@@ -1,8 +1,8 @@
 //! The description of a bundle's run: the manifest and the federation file, with a digest of both.
 //!
-//! The digest is the first entry of `manifest.json`, on a line of its own. It covers every other byte of that
-//! file and every byte of `federation.yaml`. The manifest lists the streams with their digests, so the digest
-//! covers the entire record.
+//! The digest is the first entry of `manifest.json`, on a line of its own. It covers all other entries of that file and
+//! the whole of `federation.yaml`. The manifest lists the streams with their digests, so the digest covers the entire
+//! record.
 
 use std::fs;
 

@@ -79,7 +79,8 @@ pub(super) fn frequency(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sec
     }])
 }
 
-/// Compares the overhead at each frequency with the published bound. Also returns the goal that it misses, if any.
+/// Compares the greatest overhead below [`BOUNDED`] with the published bound. Also returns the goal if this overhead
+/// misses it.
 fn judge(points: &[(f64, Spread)]) -> (Finding, Option<String>) {
     let most = points.iter().filter(|it| it.0 < BOUNDED).map(|it| it.1.most).reduce(f64::max);
     let missed = most.filter(|it| *it > GOAL).map(|it| {

@@ -47,7 +47,7 @@ pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
     let iterations: &[u32] = if runner.is_quick() { &[2, 5] } else { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] };
     let middle = ProcessId(grid[0] / 2 * grid[1] + grid[1] / 2);
     let base = Planned { iterations: 3 * PERIOD, task_ms: task * 1e3, ..Planned::new("jacobi", grid) };
-    let ways = [("from the checkpoint", ""), ("and from values in memory", ", fromMemory: true")];
+    let ways = [("with the checkpoint only", ""), ("with values in memory", ", fromMemory: true")];
     let mut series: Vec<Series> = Vec::new();
     let mut rows: Vec<Vec<Cell>> = iterations.iter().map(|it| vec![f64::from(*it).into()]).collect();
     let (mut means, mut periods) = (Vec::new(), Vec::new());
@@ -96,7 +96,7 @@ pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
                 what: "re-executed by processes that have not failed".into(),
                 published: "a share ε of the period, for neighbours of the failed process only (no number)".into(),
                 ours: format!(
-                    "{} % of those of a global rollback, {} % with values in memory",
+                    "{} % of the tasks of a global rollback, {} % with values in memory",
                     short(means[0]),
                     short(means[2])
                 ),
@@ -197,7 +197,7 @@ fn neighbours(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrup
             what: "soon after a checkpoint".into(),
             published: "very few: most communications are part of the checkpoint".into(),
             ours: format!(
-                "{} % of those of a global rollback, {} % if tasks that others wait for run first",
+                "{} % of the tasks of a global rollback, {} % if tasks that others wait for run first",
                 short(100.0 * means[0].1),
                 short(100.0 * means[1].1)
             ),

@@ -176,7 +176,7 @@ impl Kernel {
         let order: Vec<String> = clusters.concat().iter().map(usize::to_string).collect();
         let (iterations, step) = (self.iterations, COMPUTING_MS / self.iterations);
         // The latency and bandwidth of the paper's network, Myri-10G. Detecting a crash and restarting the process
-        // takes a fifth of a second.
+        // take a fifth of a second.
         line(format_args!(
             "  links: {{ within: {{ latency: 3us, bandwidth: 10Gbit }}, between: {{ latency: 3us, bandwidth: 10Gbit }} }}
   protocol: {protocol}
