@@ -340,8 +340,9 @@ impl<'a> Builder<'a> {
                 let (_, name, witness, _) = **absorbed;
                 self.restore(cursor, at, time, name, Incarnation::default(), witness);
             }
-            Fact::Ceded { partition, .. } if *partition == cursor.process => {
-                self.planned.ceded.push(Ceded { at, partition: *partition, host: cursor.host });
+            Fact::Ceded { partition, epoch } if *partition == cursor.process => {
+                let ceded = Ceded { at, partition: *partition, host: cursor.host, epoch: *epoch };
+                self.planned.ceded.push(ceded);
                 self.cede(cursor, at);
             }
             Fact::Ran { task, .. } => {

@@ -31,11 +31,15 @@ pub(super) struct HostingPeriod<'a> {
 /// Returns the periods of a run, partition by partition; `None` if its program is not planned.
 pub(super) fn of(trace: &Trace) -> Option<Vec<HostingPeriod<'_>>> {
     let is_planned = |stream: &Stream| {
-        let is_of_tasks = |fact: &Fact| {
-            matches!(fact, Fact::Planned(_) | Fact::Ran { .. } | Fact::Sent { .. } | Fact::Theft { .. })
-        };
-        let first = stream.iter().map(|(_, fact)| fact).find(|it| is_of_tasks(it));
-        first.is_some_and(|it| matches!(it, Fact::Planned(_)))
+        // Partitions may recover before any of them has executed a task.
+        let mut facts = stream.iter().map(|(_, fact)| fact);
+        let first = facts.find_map(|fact| match fact {
+            Fact::Planned(_) => Some(true),
+            Fact::Ran { .. } | Fact::Sent { .. } | Fact::Theft { .. } => Some(false),
+            Fact::Claim(claim) => matches!(**claim, Claim::Partition(_)).then_some(true),
+            _ => None,
+        });
+        first == Some(true)
     };
     trace.streams.values().any(is_planned).then(|| {
         let mut periods: Vec<HostingPeriod<'_>> = Vec::new();

@@ -43,6 +43,8 @@ pub struct Ceded {
     pub partition: ProcessId,
     /// The process that ran the partition until then.
     pub host: ProcessId,
+    /// The recovery with which the partition moved.
+    pub epoch: Incarnation,
 }
 
 /// A part of a checkpoint that a process removed from its storage.
@@ -91,7 +93,7 @@ pub struct Joined {
 
 impl Planned {
     pub(super) fn is_empty(&self) -> bool {
-        self.tasks.is_empty()
+        self.tasks.is_empty() && self.joined.is_empty()
     }
 
     /// Returns the epochs of the recoveries that some partition joined, ascending.

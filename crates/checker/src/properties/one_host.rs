@@ -3,6 +3,9 @@
 //! has joined. A process that still runs when a partition moves away must stop running the partition before the process
 //! leaves, and before the program ends.
 //!
+//! If all processes that knew about a move have failed since, the move is forgotten: the partition still has to move
+//! away from the process that ran it before, and may move to another process.
+//!
 //! The new host reports that it has restored the partition; the old one reports that it has ceded it. A process that
 //! fails need not cede anything: its next life runs only the partitions that it is told to run.
 
@@ -11,7 +14,7 @@ use faultline_core::{Life, ProcessId};
 
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
-use faultline_history::{History, Point, Segment, SegmentNo};
+use faultline_history::{History, Planned, Point, Segment, SegmentNo};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::OneHost);
@@ -20,7 +23,10 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     let joining = history.supervision.joining(&history.context.clusters);
     for &partition in history.context.clusters.iter().flatten() {
         let joins = joining.contains(&partition);
-        for Move { from, since, life, to, at } in moves(history, partition, joins) {
+        // The process that ran the partition before the moves that were forgotten.
+        let mut origin = partition;
+        for moved in moves(history, partition, joins) {
+            let Move { from, since, life, to, at } = moved;
             finding.instances += 1;
             let source = history.source(at);
             let has_ended = history.supervision.end_of(from, life).is_some();
@@ -29,7 +35,13 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             // The process of a cluster that has joined may depart before it restores its partition, so that the
             // partition moves on.
             let has_gone_home = to == partition || departing.contains(&partition) && (has_ceded || has_ended);
-            let has_cause = departing.contains(&from) || joins && has_gone_home;
+            let is_forgotten = || has_ended && is_forgotten(history, planned, partition, &moved);
+            let has_cause = departing.contains(&from)
+                || joins && has_gone_home
+                || departing.contains(&origin) && is_forgotten();
+            if departing.contains(&from) {
+                origin = from;
+            }
             if !has_cause {
                 finding.violated([source], Breach::MovedWithoutCause { partition, from, to });
             }
@@ -45,6 +57,29 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         }
     }
     finding
+}
+
+/// Returns whether all processes that knew that the partition ran at `moved.from` have failed: those that took part in
+/// the recovery that moved it there, or in a later one before this move, and the coordinator.
+fn is_forgotten(history: &History<'_>, planned: &Planned, partition: ProcessId, moved: &Move) -> bool {
+    let supervision = &history.supervision;
+    let epoch_at = |no: SegmentNo| {
+        let mut joined = planned.joined.iter().filter(|((_, of), _)| *of == partition);
+        joined.find(|(_, it)| it.at.segment == no).map(|((epoch, _), _)| *epoch)
+    };
+    let (Some(since), Some(until)) = (epoch_at(moved.since), epoch_at(moved.at.segment)) else {
+        return false;
+    };
+    let joined = planned.joined.iter().map(|((epoch, _), it)| (*epoch, it.at));
+    let ceded = planned.ceded.iter().map(|it| (it.epoch, it.at));
+    let has_failed = |at: Point| {
+        let segment = history.segment(at.segment);
+        supervision.end_of(segment.host, segment.life).is_some()
+    };
+    let is_coordinator =
+        |it: ProcessId| history.member(it).is_none() && !history.context.servers.contains(&it);
+    joined.chain(ceded).filter(|(epoch, _)| (since..until).contains(epoch)).all(|(_, at)| has_failed(at))
+        && supervision.ends.iter().any(|it| is_coordinator(it.process))
 }
 
 /// A partition that moved to another process.
@@ -85,7 +120,8 @@ fn moves(history: &History<'_>, partition: ProcessId, joins: bool) -> Vec<Move> 
 
 #[cfg(test)]
 mod tests {
-    use faultline_core::{ClusterId, Fact, Incarnation};
+    use faultline_core::fault::StorageFate;
+    use faultline_core::{ClusterId, EndedBy, Fact, Incarnation, Position};
 
     use super::*;
     use crate::testing::planned::Partitions;
@@ -165,6 +201,39 @@ mod tests {
             run.absorbed(1, 2, 6);
             let wrong = check_alone(check, &run.0).wrong();
             assert_eq!(matches!(wrong[..], [Breach::MovedWithoutCause { .. }]), !departs, "{wrong:?}");
+        }
+    }
+
+    /// Partition 0 moves to process 1 in recovery 5, and to process 2 in recovery 8, although process 1 does not
+    /// depart. `failed` are the processes that fail in between, and process 4 is the coordinator.
+    fn moved_twice(failed: &[u32], is_known_to_3: bool) -> Vec<Breach> {
+        let mut run = Partitions::new(4);
+        run.0.supervisor(Fact::Leaving(ClusterId(0)));
+        run.absorbed(1, 0, 5);
+        if is_known_to_3 {
+            run.joined(3, 5, Position::default());
+        }
+        for &it in failed {
+            if it < 4 {
+                run.0.kill(it, false);
+                continue;
+            }
+            let (process, life, storage) = (p(it), Life(1), StorageFate::Kept);
+            run.0.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence });
+        }
+        run.ceded(0, 0, 8);
+        run.absorbed(2, 0, 8);
+        run.0.context.outcome = Some(Outcome::Completed);
+        check_alone(check, &run.0).wrong()
+    }
+
+    #[test]
+    fn a_move_may_be_forgotten_only_by_failed_processes() {
+        assert_eq!(moved_twice(&[1, 4], false), []);
+        assert_eq!(moved_twice(&[1, 3, 4], true), []);
+        for (failed, is_known_to_3) in [(&[1, 4][..], true), (&[1], false), (&[4], false), (&[], false)] {
+            let wrong = moved_twice(failed, is_known_to_3);
+            assert!(matches!(wrong[..], [Breach::MovedWithoutCause { .. }, ..]), "{failed:?}: {wrong:?}");
         }
     }
 
