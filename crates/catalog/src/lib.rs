@@ -256,6 +256,7 @@ impl<N: Hosted> Setup<N> {
                 deadline: spec.deadline(),
                 start_within: Some(spec.deadline()),
                 scope: N::promises(&process).scope,
+                is_planned: spec.is_planned(),
                 joins: (0..)
                     .zip(&spec.clusters)
                     .filter_map(|(id, cluster)| Some((ClusterId(id), cluster.joins_after?.0)))

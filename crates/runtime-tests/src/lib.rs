@@ -81,6 +81,7 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
             scope: faultline_core::Scope::Cluster,
             joins: Vec::new(),
             leaves: Vec::new(),
+            is_planned: false,
             least_work_left_percent: 0,
             defects: Default::default(),
         },

@@ -259,6 +259,7 @@ fn passing() -> Config<()> {
         scope: faultline_core::Scope::Cluster,
         joins: Vec::new(),
         leaves: Vec::new(),
+        is_planned: false,
         least_work_left_percent: 0,
         defects: Default::default(),
     };

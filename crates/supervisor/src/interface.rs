@@ -30,6 +30,9 @@ pub struct Config {
     pub start_within: Option<Span>,
     /// The groups that roll back together.
     pub scope: Scope,
+    /// Whether tasks are assigned to processes in advance, so that partitions move to clusters that join, and away from
+    /// clusters that leave.
+    pub is_planned: bool,
     /// Clusters that join later, and the time at which each joins, counted from the start of the application.
     pub joins: Vec<(ClusterId, Span)>,
     /// Clusters whose departure the supervisor announces, and the time at which it does so for each, counted from the

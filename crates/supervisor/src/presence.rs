@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use faultline_core::{ClusterId, Fact, Life, Presence, ProcessId, StorageFate};
+use faultline_core::{Cluster, ClusterId, Fact, Life, Presence, ProcessId, StorageFate};
 
 use crate::interface::Order;
 use crate::supervisor::{LifeState, Supervisor};
@@ -19,12 +19,19 @@ pub(crate) struct Waiting {
     to_leave: BTreeSet<ClusterId>,
     /// Clusters whose departure was due to be announced before they had joined.
     to_announce: BTreeSet<ClusterId>,
+    /// In a planned program, the processes whose own partition has moved to them, or that have restored it.
+    at_home: BTreeSet<ProcessId>,
 }
 
 impl Waiting {
     /// Records that a process of `cluster` failed, so that the cluster does not leave yet.
     pub(crate) fn stays(&mut self, cluster: ClusterId) {
         self.to_leave.remove(&cluster);
+    }
+
+    /// Records that `process` runs its own partition.
+    pub(crate) fn runs_own_partition(&mut self, process: ProcessId) {
+        self.at_home.insert(process);
     }
 }
 
@@ -33,6 +40,22 @@ impl Supervisor {
     /// membership.
     pub(crate) fn is_awaited(&self, process: ProcessId) -> bool {
         self.membership.presence(self.cluster_of(process)) == Presence::Awaited
+    }
+
+    /// Returns whether partitions still have to move to clusters that have joined, or away from clusters that leave.
+    /// The recovery that moves them may already have begun and undone states that were reported as finished.
+    pub(crate) fn are_partitions_moving(&self) -> bool {
+        let joins = |id: ClusterId| self.config.joins.iter().any(|(it, _)| *it == id);
+        let clusters = (0..).map(ClusterId).zip(self.membership.clusters.iter());
+        let is_moving = |(id, cluster): (ClusterId, &Cluster)| {
+            let mut staying = cluster.processes.iter().filter(|it| !self.entries[it.index()].gone);
+            match cluster.presence {
+                Presence::Present => joins(id) && staying.any(|it| !self.presence.at_home.contains(it)),
+                Presence::Leaving => staying.next().is_some(),
+                Presence::Permanent | Presence::Awaited | Presence::Left => false,
+            }
+        };
+        self.config.is_planned && clusters.into_iter().any(is_moving)
     }
 
     /// Handles the time at which `cluster` is due to join.

@@ -223,7 +223,8 @@ impl Supervisor {
                 | FactKind::Unrecoverable
                 | FactKind::NotRepeated
                 | FactKind::Released
-        ) || self.plan.waits_for(kind)
+        ) || self.config.is_planned && matches!(kind, FactKind::Absorbed | FactKind::Ceded)
+            || self.plan.waits_for(kind)
     }
 
     /// Returns the current status of the federation, for a live view.
@@ -437,6 +438,14 @@ impl Supervisor {
             Fact::Finished(state) => self.completion.finished(process, &state.0),
             Fact::Restored(restored) if !self.config.defects.has(Defect::ResultUndoneCounts) => {
                 self.completion.restored(process, restored.1);
+                self.presence.runs_own_partition(process);
+            }
+            // The process reports its completion again, with the partition.
+            Fact::Absorbed(absorbed) if self.config.is_planned => {
+                self.completion.unfinished(process);
+                if absorbed.0 == process {
+                    self.presence.runs_own_partition(process);
+                }
             }
             // The process reports its completion again, without the partition.
             Fact::Ceded { .. } => self.completion.unfinished(process),
@@ -459,7 +468,7 @@ impl Supervisor {
     }
 
     pub(crate) fn try_complete(&mut self, out: &mut Vec<Order>) {
-        if self.outcome.is_none() && self.completion.is_complete() {
+        if self.outcome.is_none() && self.completion.is_complete() && !self.are_partitions_moving() {
             out.push(Order::Record(Fact::Completed));
             self.end(Outcome::Completed, out);
         }

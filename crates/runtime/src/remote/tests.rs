@@ -208,6 +208,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
             joins: vec![],
             leaves: vec![],
             plan: vec![planned],
+            is_planned: false,
             least_work_left_percent: 0,
             defects: Default::default(),
         },

@@ -272,6 +272,7 @@ impl Federation {
             joins: self.joins.into_iter().collect(),
             leaves: Vec::new(),
             plan: plan.collect(),
+            is_planned: true,
             least_work_left_percent: 0,
             defects: Default::default(),
         };

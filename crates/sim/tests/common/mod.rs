@@ -84,6 +84,7 @@ pub(crate) fn config(
         scope: faultline_core::Scope::Cluster,
         joins: Vec::new(),
         leaves: Vec::new(),
+        is_planned: false,
         least_work_left_percent: 20,
         defects: Default::default(),
     };

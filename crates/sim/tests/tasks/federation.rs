@@ -202,6 +202,7 @@ impl Federation {
             joins: self.joins.clone(),
             leaves: Vec::new(),
             plan: plan.collect(),
+            is_planned: false,
             least_work_left_percent: 0,
             defects: Default::default(),
         };

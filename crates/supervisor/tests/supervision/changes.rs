@@ -48,6 +48,7 @@ impl TestDriver {
             joins: Vec::new(),
             leaves: Vec::new(),
             scope: Scope::Cluster,
+            is_planned: false,
             least_work_left_percent: 0,
             defects: Default::default(),
         };

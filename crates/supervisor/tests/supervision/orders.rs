@@ -69,6 +69,7 @@ impl TestDriver {
             scope: faultline_core::Scope::Cluster,
             joins: Vec::new(),
             leaves: Vec::new(),
+            is_planned: false,
             least_work_left_percent: 20,
             defects: Default::default(),
         };

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use faultline_core::{
-    Boot, Claim, Cluster, ClusterId, Digest, EndedBy, Fact, Fault, FaultNo, Incarnation, Life, Member,
-    Membership, MembershipVersion, NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span, StorageFate,
-    Time, Trigger, Witness,
+    Boot, Claim, Cluster, ClusterId, Digest, EndedBy, Fact, FactKind, Fault, FaultNo, Incarnation, Life,
+    Member, Membership, MembershipVersion, NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span,
+    StorageFate, Time, Trigger, Witness,
 };
 use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor};
 
@@ -23,12 +23,12 @@ struct TestDriver {
 impl TestDriver {
     /// Creates a permanent cluster and one that joins later. All processes have registered.
     fn begun(plan: Vec<PlannedFault>) -> TestDriver {
-        TestDriver::with(plan, Presence::Awaited, vec![(GUEST, Span(JOINS))], Vec::new())
+        TestDriver::with(plan, Presence::Awaited, vec![(GUEST, Span(JOINS))], Vec::new(), false)
     }
 
     /// Creates a supervisor that announces, at `JOINS`, that the second cluster is about to leave.
     fn leaving(plan: Vec<PlannedFault>) -> TestDriver {
-        TestDriver::with(plan, Presence::Present, Vec::new(), vec![(GUEST, Span(JOINS))])
+        TestDriver::with(plan, Presence::Present, Vec::new(), vec![(GUEST, Span(JOINS))], false)
     }
 
     fn with(
@@ -36,6 +36,7 @@ impl TestDriver {
         presence: Presence,
         joins: Vec<(ClusterId, Span)>,
         leaves: Vec<(ClusterId, Span)>,
+        is_planned: bool,
     ) -> TestDriver {
         let member = |cluster, node| Member {
             cluster: ClusterId(cluster),
@@ -63,6 +64,7 @@ impl TestDriver {
             scope: Scope::Cluster,
             joins,
             leaves,
+            is_planned,
             least_work_left_percent: 0,
             defects: Default::default(),
         };
@@ -197,6 +199,39 @@ fn a_cluster_leaves_once_released_and_finished() {
 }
 
 #[test]
+fn a_planned_program_is_not_complete_before_its_partitions_have_moved_to_a_cluster_that_joined() {
+    let mut driver =
+        TestDriver::with(Vec::new(), Presence::Awaited, vec![(GUEST, Span(JOINS))], Vec::new(), true);
+    for kind in [FactKind::Absorbed, FactKind::Ceded] {
+        assert!(driver.supervisor.follows(kind), "{kind:?}");
+    }
+    driver.pass(JOINS);
+    // The processes of the cluster run no partition yet. The recovery that moves their partitions to them may have
+    // begun before these reports arrive.
+    [HOST].into_iter().chain(GUESTS).for_each(|it| driver.finish(it));
+    assert!(!driver.orders.contains(&Order::End(Outcome::Completed)));
+    for guest in GUESTS {
+        driver.state(guest, Fact::Absorbed(Box::new((guest, None, Witness::default(), Incarnation(3)))));
+    }
+    GUESTS.into_iter().for_each(|it| {
+        assert!(!driver.orders.contains(&Order::End(Outcome::Completed)), "it reports its completion again");
+        driver.finish(it);
+    });
+    assert!(driver.orders.contains(&Order::End(Outcome::Completed)));
+}
+
+#[test]
+fn a_planned_program_is_not_complete_before_a_leaving_cluster_has_left() {
+    let mut driver =
+        TestDriver::with(Vec::new(), Presence::Present, Vec::new(), vec![(GUEST, Span(JOINS))], true);
+    driver.pass(JOINS);
+    [HOST].into_iter().chain(GUESTS).for_each(|it| driver.finish(it));
+    assert!(!driver.orders.contains(&Order::End(Outcome::Completed)));
+    driver.release();
+    assert!(driver.orders.contains(&Order::End(Outcome::Completed)));
+}
+
+#[test]
 fn a_cluster_with_a_failed_process_stays() {
     let mut driver = TestDriver::begun(Vec::new());
     driver.pass(JOINS);
@@ -256,7 +291,7 @@ fn a_cluster_whose_departure_was_announced_leaves_once_released() {
 #[test]
 fn a_cluster_that_joins_after_it_was_due_to_leave_leaves_at_once() {
     let joins = vec![(GUEST, Span(JOINS))];
-    let mut driver = TestDriver::with(Vec::new(), Presence::Awaited, joins, vec![(GUEST, Span(1))]);
+    let mut driver = TestDriver::with(Vec::new(), Presence::Awaited, joins, vec![(GUEST, Span(1))], false);
     driver.pass(1);
     let orders = driver.pass(JOINS);
     let recorded = |fact: Fact| orders.iter().position(|it| *it == Order::Record(fact.clone()));
