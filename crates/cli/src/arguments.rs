@@ -388,7 +388,7 @@ pub(crate) enum Paper {
 /// The application, the faults and the seeds are the same for all protocols. Each protocol runs with every seed, once
 /// without faults and once with those in the file, in virtual time or on real processes, and every run is judged. The
 /// protocol named in the file keeps its options; other protocols use the same values for the options that they share
-/// with it (checkpointEvery, collectEvery, replicas, replicateTo). Writes one page with a picture (index.html), the
+/// with it (checkpointEvery, collectEvery, replicas, replicateTo, logMemory). Writes one page with a picture (index.html), the
 /// picture alone (picture.svg) and the numbers (comparison.json), and prints a table.
 ///
 /// If interrupted, shows the completed runs; to continue, run the same command with `--resume`.

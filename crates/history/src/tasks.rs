@@ -31,7 +31,7 @@ pub struct Tasks {
     pub ends: Vec<End>,
     /// The number of tasks run and of results merged.
     pub moves: u64,
-    /// Every task that was run, once for each run.
+    /// Every task that was run, once for each execution.
     pub ran: Vec<TaskId>,
     /// The contents of each cut that a witness names; `None` if unknown.
     contained: BTreeMap<Cut, Option<Sums>>,

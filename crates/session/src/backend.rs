@@ -1,4 +1,4 @@
-//! The interface of the programs that carry out a run.
+//! The interface of backends, which execute runs.
 
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::fault::{FaultAccount, Outcome};

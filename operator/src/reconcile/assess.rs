@@ -505,7 +505,7 @@ impl Report<'_> {
         self.set_message(&newest.text);
     }
 
-    /// Sets the message to the most important fact.
+    /// Sets the status message to what matters most to the user, such as an obstacle or a refused change.
     fn headline(&mut self, observed: &Observed, applied: &Applied) {
         if let Some(obstacle) = &applied.obstacle {
             self.set_message(&obstacle.message);

@@ -303,7 +303,7 @@ pub enum ReplicateTo {
     SameCluster,
     /// On nodes of the next clusters.
     OtherCluster,
-    /// On a storage server outside the clusters or, under `cck`, on one or more of them.
+    /// On a storage server outside the clusters; under `cck`, on one or more such servers.
     SharedStorage,
 }
 

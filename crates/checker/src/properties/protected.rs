@@ -10,7 +10,7 @@
 //! of others' parts are expected. Other processes may replace it as a holder, but do not become holders instead of a
 //! process that stays. When a cluster joins, replicas may move to it; afterwards, a holder is expected to have an
 //! owner's part again only if it held the newest one that the owner had committed, if this part was saved after the
-//! join, and if all replicas of the owner's later parts do not become durable at other processes. The last condition is
+//! join, and if the owner has no later part whose replicas all became durable at other processes. The last condition is
 //! necessary because an owner learns of a join later than the supervisor, and because its program may move to a process
 //! that chooses other holders.
 //!

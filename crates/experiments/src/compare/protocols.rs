@@ -6,8 +6,8 @@ use faultline_api::{Federation, Names};
 /// [`ProtocolSpec::compared`](faultline_api::resource::ProtocolSpec::compared); `None` if there is no such protocol.
 ///
 /// A protocol that the file itself requests keeps its options. Any other protocol takes over the options that it shares
-/// with the file's protocol: the delays between checkpoints and collections, and the number and location of replicas.
-/// Options that the file does not state have the protocol's defaults.
+/// with the file's protocol: the delays between checkpoints and collections, the number and location of replicas, and
+/// the memory for the message log. Options that the file does not state have the protocol's defaults.
 pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
     let mut other = federation.clone();
     let spec = &mut other.spec;

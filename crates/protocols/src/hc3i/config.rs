@@ -278,7 +278,7 @@ rules! {
     AcknowledgesOneBefore,
     /// An acknowledgement is accepted although a rollback undid the delivery.
     StaleAcknowledgementsCount,
-    /// A send that directly follows the restored checkpoint does not count as undone.
+    /// An event between the restored checkpoint and the next one does not count as undone.
     UndoneOneTooLate,
     /// A checkpoint begins although a member is down.
     BeginsWithoutMembers,

@@ -513,7 +513,7 @@ impl Shared {
                 }
                 (other, Some(place)) => {
                     seen.push(self.seen(process, life, None));
-                    warn!(%process, %life, ?other, "the agent could not end the process");
+                    warn!(%process, %life, ?other, "the agent did not confirm that it ended the process");
                     // An agent that reports a failure would fail again.
                     let wait = if other.is_some() { Duration::ZERO } else { self.replace_after };
                     self.fence(process, life, &place, wipe, wait);
