@@ -12,7 +12,7 @@ use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
 use crate::document::{ApiVersion, Document, Kind};
 use crate::locate::Locations;
-use crate::resource::Federation;
+use crate::resource::{Federation, ProtocolSpec};
 use crate::validate::{Problem, similar, validate};
 
 /// Maximum size of a file in bytes. Federations written by hand are far smaller.
@@ -336,14 +336,18 @@ fn instead(word: &str, expected: &[&'static str]) -> String {
     }
 }
 
-/// Describes the protocols that have this option, if it is one of the most common; `None` for all other words.
-fn option_elsewhere(word: &str) -> Option<&'static str> {
-    match word {
-        "checkpointEvery" | "checkpointEveryIn" | "collectEvery" | "replicas" | "replicateTo" => {
-            Some("other protocols")
-        }
-        "piggyback" | "forcing" | "collectBy" => Some("the protocol `hc3i`"),
-        _ => None,
+/// Describes the protocols that have this option; `None` if none has.
+fn option_elsewhere(word: &str) -> Option<String> {
+    let has_option = |protocol: &&str| {
+        let options = serde_json::json!({ *protocol: { word: null } });
+        // Any value is rejected in the same way if the protocol or the option is unknown.
+        serde_json::from_value::<ProtocolSpec>(options)
+            .map_or_else(|it| !it.to_string().starts_with("unknown"), |_| true)
+    };
+    match ProtocolSpec::names().filter(has_option).collect::<Vec<_>>()[..] {
+        [] => None,
+        [only] => Some(format!("the protocol `{only}`")),
+        _ => Some("other protocols".to_owned()),
     }
 }
 

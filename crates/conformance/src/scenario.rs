@@ -70,6 +70,7 @@ impl Scenario {
                 scope: faultline_core::Scope::Cluster,
                 joins: Vec::new(),
                 leaves: Vec::new(),
+                is_planned: false,
                 least_work_left_percent: 0,
                 defects: Default::default(),
             },

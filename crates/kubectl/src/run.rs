@@ -225,7 +225,10 @@ impl Watch<'_> {
     }
 
     async fn check(&mut self, seen: &mut Seen) -> Result<Option<End>, ClusterError> {
-        let status = self.resource().await?;
+        let Some(status) = self.resource().await? else {
+            let message = "another client deleted the federation from the cluster, and no record was fetched";
+            return Ok(Some(End::Without(CommandError::machine(message))));
+        };
         seen.checks += 1;
         if status.phase == Phase::Rejected {
             let why = status.message.unwrap_or_default();
@@ -277,15 +280,13 @@ impl Watch<'_> {
         Ok(None)
     }
 
-    /// Returns the status of the resource.
-    async fn resource(&self) -> Result<FederationStatus, ClusterError> {
+    /// Returns the status of the resource; `None` if the resource was deleted.
+    async fn resource(&self) -> Result<Option<FederationStatus>, ClusterError> {
         let name = self.federation.metadata.name.as_deref().unwrap_or_default();
         let there = self.cluster.find(name).await?;
         let there = there.filter(|it| it.metadata.uid == self.federation.metadata.uid);
-        match there {
-            Some(it) if it.metadata.deletion_timestamp.is_none() => Ok(it.status.unwrap_or_default()),
-            _ => Err(CommandError::machine("the federation was deleted from the cluster").into()),
-        }
+        let there = there.filter(|it| it.metadata.deletion_timestamp.is_none());
+        Ok(there.map(|it| it.status.unwrap_or_default()))
     }
 
     fn say(&mut self, message: &str) {

@@ -75,7 +75,7 @@ fn grow(
                 (0..times)
                     .map(|_| each())
                     .reduce(|sum, it| (sum.0 + it.0, sum.1 + it.1))
-                    .expect("at least one size")
+                    .expect("at least one repetition")
             });
             seconds[index].push(busy / stats.0 as f64);
             if receivers.is_some() {

@@ -29,7 +29,7 @@ pub struct Manifest {
     pub backend: BackendKind,
     /// The seed of all random choices of the run.
     pub seed: u64,
-    /// The federation file as the user wrote it. Stored in the bundle as `federation.yaml`, not in the manifest.
+    /// The federation file, with the content of any other files that it names. Stored in the bundle as `federation.yaml`, not in the manifest.
     #[serde(skip)]
     pub federation: String,
     /// The name of the protocol, for display only. Checkers and reports read its promises instead.

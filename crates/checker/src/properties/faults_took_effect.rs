@@ -7,6 +7,10 @@ use faultline_history::History;
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::FaultsTookEffect);
     let planned = history.context.planned_faults as u64;
+    if planned > 0 && history.trace.supervisor().is_empty() {
+        finding.unjudged(Gap::SupervisorMissing);
+        return finding;
+    }
     let supervision = &history.supervision;
     finding.instances = planned;
     for (no, reason) in &supervision.ineffective {

@@ -82,7 +82,7 @@ fn higher_trace_levels_show_more() {
     let [statistics, events, messages, actions] = ["statistics", "events", "messages", "actions"].map(lines);
     assert!(statistics[0].starts_with("PASS"), "{statistics:?}");
     assert!(
-        events.iter().any(|it| it.contains("starts checkpoint") && it.contains("forced by a message")),
+        events.iter().any(|it| it.contains("starts checkpoint") && it.contains(", forced")),
         "{events:?}"
     );
     assert!(events.iter().all(|it| !it.contains("delivered")), "{events:?}");

@@ -205,7 +205,7 @@ impl Claim {
     pub fn describe(&self, names: &RunNames, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let process = |it| names.process(it);
         let group = |it| names.group(it);
-        let forced_by = |forced| if forced { ", forced by a message" } else { "" };
+        let forced_by = |forced| if forced { ", forced" } else { "" };
         let is_detailed = f.alternate();
         match self {
             Claim::CheckpointRequested { position, attempt, forced } => {

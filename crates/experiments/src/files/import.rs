@@ -176,9 +176,9 @@ fn whole(link: &Link) -> Link {
     Link {
         preset: None,
         latency: Some(Duration(latency)),
-        jitter: (jitter > Span::ZERO).then_some(Duration(jitter)),
+        jitter: Some(Duration(jitter)),
         bandwidth: Some(Bandwidth::from_bytes_per_second(bandwidth)),
-        loss: (loss_ppm > 0).then_some(Loss { ppm: loss_ppm }),
+        loss: Some(Loss { ppm: loss_ppm }),
     }
 }
 

@@ -62,6 +62,17 @@ fn three_files_become_one_federation() {
 }
 
 #[test]
+fn a_link_without_jitter_does_not_inherit_that_of_the_other_links() {
+    let topology = TOPOLOGY
+        .replace("{ latency: 150us }", "{ latency: 150us, jitter: 2us, loss: 1% }")
+        .replace("1ms, jitter: 1us", "1ms");
+    let links = read(&topology, APPLICATION, TIMERS).unwrap().spec.links();
+    assert_eq!(links.properties("a", "b").jitter, Span::from_micros(2));
+    let link = links.properties("c", "a");
+    assert_eq!((link.jitter, link.loss_ppm), (Span::ZERO, 0));
+}
+
+#[test]
 fn recurring_failures_leave_time_for_repair() {
     let spec = read(&format!("{TOPOLOGY}mtbf: 30m\n"), APPLICATION, TIMERS).unwrap().spec;
     assert_eq!(spec.faults.len(), 1);

@@ -206,7 +206,7 @@ impl Cck {
         }
     }
 
-    /// Records that a receiver of this partition has saved its state.
+    /// Records that a partition that receives values from this one has saved its state.
     pub(super) fn continued(
         &mut self,
         from: ProcessId,

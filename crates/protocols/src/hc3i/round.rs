@@ -119,8 +119,8 @@ impl Hc3i {
         }
     }
 
-    /// Chooses the newest checkpoint that is complete, not undone, and contains nothing that was undone elsewhere. The
-    /// paper restores the checkpoint before that one.
+    /// Chooses the newest checkpoint that is complete and not undone, and that contains nothing that was undone
+    /// elsewhere. The paper restores the checkpoint before that one.
     fn choose(&mut self, now: Time, host: &mut ProtocolHost) {
         let round = self.coordination().round.as_mut().expect("a round is in progress");
         let (epoch, cause) = (round.epoch, round.cause);

@@ -40,7 +40,7 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         self.cut.is_some()
     }
 
-    /// Returns the saved state.
+    /// Returns the protocol's part of the saved state, once the state has been saved.
     pub(crate) fn saved(&self) -> Option<&P::Saved> {
         self.cut.as_ref().map(|(_, saved, _)| saved)
     }

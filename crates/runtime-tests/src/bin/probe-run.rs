@@ -59,6 +59,7 @@ fn scenario(detect_after: Span) -> Scenario {
             scope: faultline_core::Scope::Cluster,
             joins: Vec::new(),
             leaves: Vec::new(),
+            is_planned: false,
             least_work_left_percent: 0,
             defects: Default::default(),
         },

@@ -194,7 +194,7 @@ pub(super) fn section(
         Finding {
             what: "predicted time of a run that only exchanges messages".into(),
             published: String::new(),
-            ours: format!("at most {} % error", short(furthest)),
+            ours: format!("at most {} % error", short(f64::abs(furthest))),
             agreement: Agreement::Measured,
             sentence: format!(
                 "The simulator charges the message cost that was measured while {CROWD} processes ran ping-pong \

@@ -163,7 +163,7 @@ pub(super) fn section(
             Finding {
                 what: "cost of the failure, simulated compared with real".into(),
                 published: String::new(),
-                ours: format!("at most {} % error", short(furthest)),
+                ours: format!("at most {} % error", short(f64::abs(furthest))),
                 agreement: Agreement::Measured,
                 sentence: format!(
                     "Additional time of the run; {}. Starting a process takes longer here than the simulator \
