@@ -120,12 +120,17 @@ fn is_moving(history: &History<'_>, planned: &Planned, since: Time, until: Time)
             .any(|&(at, cluster)| at <= until && !has_left(cluster) && !are_home(cluster))
 }
 
-/// Returns whether, after this end of a life, the process's partition joined the recovery that precedes a checkpoint. A
-/// storage server joins no recovery, so no fact states when its failure became known.
+/// Returns whether, after this end of a life, the process's partition joined the recovery that precedes a checkpoint. If
+/// the partition runs on another process, which may have joined an earlier recovery, it must have joined after the
+/// process restarted or, if it never did, after its failure was detected. A storage server joins no recovery, so no fact
+/// states when its failure became known.
 fn is_recovered(history: &History<'_>, planned: &Planned, end: &LifeEnd, checkpoint: Position) -> bool {
     planned.joined.get(&(checkpoint.incarnation, end.process)).is_some_and(|joined| {
         let source = history.source(joined.at);
-        source.process != end.process || source.life > end.life
+        if source.process == end.process {
+            return source.life > end.life;
+        }
+        end.restarted.or(end.detected).is_some_and(|since| history.time(joined.at) > since)
     })
 }
 
@@ -230,6 +235,25 @@ mod tests {
             request(&mut run, 1, 2);
             let (judged, wrong) = found(&run);
             assert_eq!((judged, wrong.len() as u64), (instances, instances));
+        }
+    }
+
+    #[test]
+    fn a_failure_of_a_process_whose_partition_has_moved_is_an_excuse_until_the_next_recovery() {
+        for (recovers, instances) in [(false, 0), (true, 1)] {
+            let mut run = run();
+            run.0.supervisor(Fact::Leaving(ClusterId(1)));
+            run.absorbed(0, 1, 1);
+            run.0.kill(1, false);
+            run.0.supervisor(Fact::Left(ClusterId(1)));
+            run.0.wait(Span(1));
+            let epoch = 1 + u32::from(recovers);
+            if recovers {
+                run.joined_at(0, 1, epoch, Position::default());
+            }
+            checkpoint(&mut run, epoch, Span::ZERO, TAU * 2);
+            request(&mut run, epoch, 2);
+            assert_eq!(found(&run).0, instances, "{recovers}");
         }
     }
 
