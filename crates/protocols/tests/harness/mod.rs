@@ -31,6 +31,9 @@
 //! then timers that are due. A test that requires another order holds packets back. If a test fails, it prints all
 //! events so far.
 //!
+//! A [`Federation`] consists of two parts: [`Hosts`], a driver of any processes, and what a protocol adds. The driver
+//! passes the tests of the driver contract (`../conformance`).
+//!
 //! The harness is generic over the protocol. Items that all tests of one protocol share (its configuration,
 //! filters for its packets) belong in those tests.
 
@@ -41,11 +44,17 @@ mod script;
 mod storage;
 mod transcript;
 
+pub(crate) use driver::Hosts;
 pub(crate) use federation::Federation;
-pub(crate) use network::Flight;
-pub(crate) use transcript::{Entry, assert_golden};
+pub(crate) use network::Hold;
+pub(crate) use transcript::assert_golden;
 
-use faultline_core::{ClusterId, ProcessId};
+use faultline_core::{ClusterId, Node, ProcessId};
+
+/// A packet between two lives of a protocol's processes.
+pub(crate) type Flight<P> = network::Flight<Node<P, script::Script>>;
+/// An event of a federation.
+pub(crate) type Entry<P> = transcript::Entry<Node<P, script::Script>>;
 
 /// Returns the process with this number.
 pub(crate) const fn p(number: u32) -> ProcessId {

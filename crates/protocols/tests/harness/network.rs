@@ -2,31 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::{Life, Packet, ProcessId, Protocol, ProtocolTypes};
+use faultline_core::process::PacketOf;
+use faultline_core::{Life, Packet, Process, ProcessId};
 
 use super::script::text_of;
 
-/// Packets of a protocol.
-pub(crate) type PacketOf<P> = Packet<
-    <P as Protocol>::Stamp,
-    <P as ProtocolTypes>::Control,
-    <P as ProtocolTypes>::Head,
-    <P as ProtocolTypes>::Saved,
->;
-
 /// A packet between two lives.
 #[derive(Clone, Debug)]
-pub(crate) struct Flight<P: Protocol> {
+pub(crate) struct Flight<N: Process> {
     pub(crate) from: ProcessId,
     pub(crate) from_life: Life,
     pub(crate) to: ProcessId,
     pub(crate) to_life: Life,
-    pub(crate) packet: PacketOf<P>,
+    pub(crate) packet: PacketOf<N>,
 }
 
-impl<P: Protocol> Flight<P> {
+impl<N: Process> Flight<N> {
     /// Returns the protocol message in the packet, if it contains one.
-    pub(crate) fn control(&self) -> Option<&P::Control> {
+    pub(crate) fn control(&self) -> Option<&N::Control> {
         match &self.packet {
             Packet::Control(message) => Some(message),
             _ => None,
@@ -51,25 +44,27 @@ impl<P: Protocol> Flight<P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold(u32);
 
-type Filter<P> = Box<dyn Fn(&Flight<P>) -> bool>;
+type Filter<N> = Box<dyn Fn(&Flight<N>) -> bool>;
 
-pub(crate) struct Network<P: Protocol> {
+pub(crate) struct Network<N: Process> {
     /// Packets in the order of sending.
-    flights: Vec<Flight<P>>,
-    holds: Vec<(Hold, Filter<P>)>,
+    flights: Vec<Flight<N>>,
+    holds: Vec<(Hold, Filter<N>)>,
+    /// Whether packets between two lives arrive in the order of sending.
+    fifo: bool,
     next_hold: u32,
 }
 
-impl<P: Protocol> Network<P> {
-    pub(crate) fn new() -> Network<P> {
-        Network { flights: Vec::new(), holds: Vec::new(), next_hold: 0 }
+impl<N: Process> Network<N> {
+    pub(crate) fn new(fifo: bool) -> Network<N> {
+        Network { flights: Vec::new(), holds: Vec::new(), fifo, next_hold: 0 }
     }
 
-    pub(crate) fn send(&mut self, flight: Flight<P>) {
+    pub(crate) fn send(&mut self, flight: Flight<N>) {
         self.flights.push(flight);
     }
 
-    pub(crate) fn hold(&mut self, which: impl Fn(&Flight<P>) -> bool + 'static) -> Hold {
+    pub(crate) fn hold(&mut self, which: impl Fn(&Flight<N>) -> bool + 'static) -> Hold {
         let hold = Hold(self.next_hold);
         self.next_hold += 1;
         self.holds.push((hold, Box::new(which)));
@@ -83,33 +78,33 @@ impl<P: Protocol> Network<P> {
     }
 
     /// Returns the positions of the packets that are not held and for which `ready` returns `true`.
-    pub(crate) fn free(&self, ready: impl Fn(&Flight<P>) -> bool) -> Vec<usize> {
-        let free = |flight: &Flight<P>| ready(flight) && self.holds.iter().all(|(_, held)| !held(flight));
-        let between = |flight: &Flight<P>| (flight.from, flight.from_life, flight.to, flight.to_life);
+    pub(crate) fn free(&self, ready: impl Fn(&Flight<N>) -> bool) -> Vec<usize> {
+        let free = |flight: &Flight<N>| ready(flight) && self.holds.iter().all(|(_, held)| !held(flight));
+        let between = |flight: &Flight<N>| (flight.from, flight.from_life, flight.to, flight.to_life);
         let mut overtaken = BTreeSet::new();
         let places = self.flights.iter().enumerate().filter(|(_, flight)| {
             // On ordered channels, only the first packet between two lives can arrive.
-            (!P::FIFO || overtaken.insert(between(flight))) && free(flight)
+            (!self.fifo || overtaken.insert(between(flight))) && free(flight)
         });
         places.map(|(place, _)| place).collect()
     }
 
-    pub(crate) fn remove(&mut self, place: usize) -> Flight<P> {
+    pub(crate) fn remove(&mut self, place: usize) -> Flight<N> {
         self.flights.remove(place)
     }
 
     /// Removes and returns the first matching packet, held or not.
-    pub(crate) fn take(&mut self, which: impl Fn(&Flight<P>) -> bool) -> Option<Flight<P>> {
+    pub(crate) fn take(&mut self, which: impl Fn(&Flight<N>) -> bool) -> Option<Flight<N>> {
         let place = self.flights.iter().position(which)?;
         Some(self.flights.remove(place))
     }
 
-    pub(crate) fn flights(&self) -> &[Flight<P>] {
+    pub(crate) fn flights(&self) -> &[Flight<N>] {
         &self.flights
     }
 
     /// Removes all matching packets.
-    pub(crate) fn drop_all(&mut self, which: impl Fn(&Flight<P>) -> bool) {
+    pub(crate) fn drop_all(&mut self, which: impl Fn(&Flight<N>) -> bool) {
         self.flights.retain(|flight| !which(flight));
     }
 }

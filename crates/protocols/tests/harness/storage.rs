@@ -4,31 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use faultline_core::{Application, Event, Image, ImageName, Job, Protocol, ProtocolTypes, StorageFate};
+use faultline_core::process::{ImageOf, In};
+use faultline_core::{Event, ImageName, Process, StorageFate};
 
-/// Events of a protocol around an application.
-pub(crate) type EventOf<P, A> = Event<
-    <P as Protocol>::Stamp,
-    <P as ProtocolTypes>::Control,
-    <P as ProtocolTypes>::Head,
-    <P as ProtocolTypes>::Saved,
-    <<A as Application>::Job as Job>::Output,
->;
-
-type ImageOf<P> = Arc<Image<<P as ProtocolTypes>::Head, <P as ProtocolTypes>::Saved>>;
-
-pub(crate) enum Operation<P: Protocol> {
-    Persist(ImageOf<P>),
+pub(crate) enum Operation<N: Process> {
+    Persist(Arc<ImageOf<N>>),
     Read(ImageName),
     List,
     Delete(ImageName),
     Record { version: u64, bytes: Arc<[u8]> },
 }
 
-pub(crate) struct Storage<P: Protocol> {
-    pub(crate) images: BTreeMap<ImageName, ImageOf<P>>,
+pub(crate) struct Storage<N: Process> {
+    pub(crate) images: BTreeMap<ImageName, Arc<ImageOf<N>>>,
     pub(crate) record: Option<Arc<[u8]>>,
-    pending: VecDeque<Operation<P>>,
+    pending: VecDeque<Operation<N>>,
     /// Whether operations are held back instead of completing.
     pub(crate) held: bool,
     /// Whether writes of images fail.
@@ -37,8 +27,8 @@ pub(crate) struct Storage<P: Protocol> {
     pub(crate) corrupt: BTreeSet<ImageName>,
 }
 
-impl<P: Protocol> Storage<P> {
-    pub(crate) fn new() -> Storage<P> {
+impl<N: Process> Storage<N> {
+    pub(crate) fn new() -> Storage<N> {
         Storage {
             images: BTreeMap::new(),
             record: None,
@@ -49,7 +39,7 @@ impl<P: Protocol> Storage<P> {
         }
     }
 
-    pub(crate) fn submit(&mut self, operation: Operation<P>) {
+    pub(crate) fn submit(&mut self, operation: Operation<N>) {
         self.pending.push_back(operation);
     }
 
@@ -58,7 +48,7 @@ impl<P: Protocol> Storage<P> {
     }
 
     /// Completes the oldest operation. Returns the resulting event for the process.
-    pub(crate) fn complete<A: Application>(&mut self) -> Option<EventOf<P, A>> {
+    pub(crate) fn complete(&mut self) -> Option<In<N>> {
         match self.pending.pop_front().expect("a completion belongs to an operation") {
             Operation::Persist(image) if self.full => Some(Event::PersistFailed(image.name)),
             Operation::Persist(image) => {

@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use faultline_core::{Application, Fact, ProcessId, Protocol};
+use faultline_core::{Fact, Process, ProcessId};
 use faultline_trace::RunNames;
 use faultline_trace::describe::{describe, message_of};
 
-use super::federation::Federation;
+use super::driver::Hosts;
 use super::network::Flight;
 
 /// An event of a federation.
 #[derive(Clone, Debug)]
-pub(crate) enum Entry<P: Protocol> {
+pub(crate) enum Entry<N: Process> {
     /// A process or the supervisor reported a fact.
     Fact {
         /// The process that reported the fact.
@@ -21,10 +21,10 @@ pub(crate) enum Entry<P: Protocol> {
         fact: Fact,
     },
     /// A packet reached its receiver.
-    Arrival(Flight<P>),
+    Arrival(Flight<N>),
 }
 
-impl<P: Protocol, A: Application> Federation<P, A> {
+impl<N: Process> Hosts<N> {
     /// Lists all facts and all protocol messages that arrived, one per line.
     pub(crate) fn transcript(&self) -> String {
         let (mut story, names) = (String::new(), RunNames::default());
