@@ -269,7 +269,11 @@ impl<'a> History<'a> {
         !self.trace.flaws.is_empty() || !self.contradictions.is_empty()
     }
 
+    // The properties call the functions marked `#[inline]` for every message. Without the attribute, other crates could
+    // not inline them.
+
     /// Returns the segment with this number.
+    #[inline]
     pub fn segment(&self, no: SegmentNo) -> &Segment {
         &self.segments[no.0 as usize]
     }
@@ -323,6 +327,7 @@ impl<'a> History<'a> {
     }
 
     /// Returns whether the state at `cut` contains the fact at `fact`, of the same process.
+    #[inline]
     pub fn contains(&self, mut cut: Point, fact: Point) -> bool {
         while cut.segment > fact.segment {
             match self.segment(cut.segment).parent {
@@ -348,11 +353,13 @@ impl<'a> History<'a> {
     }
 
     /// Returns whether the fact at `point` belongs to the final state of its process.
+    #[inline]
     pub fn survives(&self, point: Point) -> bool {
         point.fact < self.segment(point.segment).survives
     }
 
     /// Returns how much is known about the final state of `process`.
+    #[inline]
     pub fn ending(&self, process: ProcessId) -> Ending {
         self.processes.get(process.index()).map_or(Ending::Silent, |it| it.ending)
     }
@@ -369,11 +376,13 @@ impl<'a> History<'a> {
     }
 
     /// Returns the group of `process` and its index in it; `None` for processes that run no application.
+    #[inline]
     pub fn member(&self, process: ProcessId) -> Option<(GroupId, usize)> {
         self.processes.get(process.index()).and_then(|it| it.member)
     }
 
     /// Returns the group of `process`.
+    #[inline]
     pub fn group_of(&self, process: ProcessId) -> Option<GroupId> {
         self.member(process).map(|(group, _)| group)
     }
@@ -408,6 +417,7 @@ impl<'a> History<'a> {
 
     /// Returns the name of the checkpoint that [`History::first_checkpoint_with`] returns, and the cuts of its parts by
     /// the member's index in its group. Faster than looking up the checkpoint.
+    #[inline]
     pub fn first_line_with(&self, point: Point) -> Option<(CheckpointName, &[Option<Point>])> {
         let CheckpointCut { group, name, parts, .. } = *self.first_cut_with(point)?;
         let parts = &self.part_cuts[parts as usize..][..self.groups[group].members.len()];
@@ -460,6 +470,7 @@ impl<'a> History<'a> {
 
     /// Returns whether the send of a message belongs to the final state of its sender; `None` if that is
     /// unknown.
+    #[inline]
     pub fn send_survives(&self, message: &Message) -> Option<bool> {
         match self.ending(message.id.from) {
             Ending::Known(_) => Some(message.sent().iter().any(|&at| self.survives(at))),
