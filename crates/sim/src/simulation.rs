@@ -536,26 +536,18 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     /// Performs actions in order, up to a fact at which the process halts.
     fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
-        for place in 0..actions.len() {
-            // A trivial action replaces each action that is moved out of the list. A fact is moved on its own, directly
-            // to the sink: each copy of a value that was just written in pieces makes the processor wait.
-            let halts = match &mut actions[place] {
+        let mut rest = actions.drain(..);
+        while let Some(action) = rest.next() {
+            match action {
                 Action::Fact(fact) => {
-                    let fact = mem::replace(fact, Fact::Begun);
-                    self.record_fact(process, fact)
+                    if self.record_fact(process, fact) {
+                        self.sim_processes[process.index()].backlog().rest.extend(rest);
+                        return;
+                    }
                 }
-                action => {
-                    let action = mem::replace(action, Action::List);
-                    self.act(process, action);
-                    false
-                }
-            };
-            if halts {
-                self.sim_processes[process.index()].backlog().rest.extend(actions.drain(place + 1..));
-                break;
+                action => self.act(process, action),
             }
         }
-        actions.clear();
     }
 
     /// Performs one action other than a fact.
