@@ -51,19 +51,12 @@ fn check_epoch(
     finding: &mut Findings,
 ) {
     let context = history.context;
-    let mut states: BTreeMap<ProcessId, State> = BTreeMap::new();
-    for &partition in context.clusters.iter().flatten() {
-        // Some partitions had not joined when the next recovery began. They re-executed nothing.
-        let Some(joined) = planned.joined.get(&(epoch, partition)) else { continue };
-        let Some(state) = State::of(history, partition, joined) else {
-            return finding.unjudged(Gap::PartUnknown { owner: partition, position: joined.slot });
-        };
-        states.insert(partition, state);
-    }
-    let needed = Needed { history, planned, epoch, states: &states };
-    let messages = needed.messages();
+    let needed = match Needed::of(history, planned, epoch) {
+        Ok(needed) => needed,
+        Err(gap) => return finding.unjudged(gap),
+    };
     let required = needed.required(|_, _| false);
-    finding.instances += states.len() as u64;
+    finding.instances += needed.states.len() as u64;
     let mut executed: BTreeSet<TaskId> = BTreeSet::new();
     for rerun in planned.reruns.iter().filter(|it| it.epoch == epoch) {
         executed.insert(rerun.task);
@@ -78,12 +71,20 @@ fn check_epoch(
     if !is_over || !context.promises.include(Promise::StrictlyRequired) {
         return;
     }
-    let required = needed.required(|task, by| needed.may_arrive(&messages, task, by));
-    for task in required.difference(&executed) {
+    for task in needed.required_at_least().difference(&executed) {
         let partition = planned.tasks[task].partition;
         let at = history.source(planned.joined[&(epoch, partition)].at);
         finding.violated([at], Breach::NotReexecuted { process: partition, task: *task, epoch });
     }
+}
+
+/// Returns the tasks that a recovery has to re-execute only if no value that was sent again before it arrives. Returns
+/// none if this is not known.
+pub(super) fn optional(history: &History<'_>, planned: &Planned, epoch: Incarnation) -> BTreeSet<TaskId> {
+    Needed::of(history, planned, epoch).map_or_else(
+        |_| BTreeSet::new(),
+        |needed| &needed.required(|_, _| false) - &needed.required_at_least(),
+    )
 }
 
 /// The state with which a partition joins a recovery.
@@ -114,10 +115,29 @@ struct Needed<'a> {
     history: &'a History<'a>,
     planned: &'a Planned,
     epoch: Incarnation,
-    states: &'a BTreeMap<ProcessId, State>,
+    states: BTreeMap<ProcessId, State>,
 }
 
-impl Needed<'_> {
+impl<'a> Needed<'a> {
+    /// Fails if a part of the valid checkpoint is not known.
+    fn of(history: &'a History<'a>, planned: &'a Planned, epoch: Incarnation) -> Result<Needed<'a>, Gap> {
+        let mut states: BTreeMap<ProcessId, State> = BTreeMap::new();
+        for &partition in history.context.clusters.iter().flatten() {
+            // Some partitions had not joined when the next recovery began. They re-executed nothing.
+            let Some(joined) = planned.joined.get(&(epoch, partition)) else { continue };
+            let state = State::of(history, partition, joined);
+            let gap = Gap::PartUnknown { owner: partition, position: joined.slot };
+            states.insert(partition, state.ok_or(gap)?);
+        }
+        Ok(Needed { history, planned, epoch, states })
+    }
+
+    /// Returns the tasks that must be re-executed even if every value that may arrive does arrive.
+    fn required_at_least(&self) -> BTreeSet<TaskId> {
+        let messages = self.messages();
+        self.required(|task, by| self.may_arrive(&messages, task, by))
+    }
+
     /// Returns the messages that each task sends.
     fn messages(&self) -> BTreeMap<TaskId, Vec<MessageNo>> {
         let mut messages: BTreeMap<TaskId, Vec<MessageNo>> = BTreeMap::new();
@@ -130,7 +150,7 @@ impl Needed<'_> {
     /// Returns the tasks that must be re-executed. `arrives` returns whether the value of a task reaches a partition
     /// without re-execution.
     fn required(&self, arrives: impl Fn(TaskId, ProcessId) -> bool) -> BTreeSet<TaskId> {
-        let Needed { history, planned, epoch, states } = *self;
+        let Needed { history, planned, epoch, ref states } = *self;
         let mut open: Vec<TaskId> = Vec::new();
         for (number, message) in (0..).map(MessageNo).zip(history.messages.iter()) {
             let (from, to) = (message.id.from, message.id.to);
