@@ -59,8 +59,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns whether all processes that knew that the partition ran at `moved.from` have failed: those that took part in
-/// the recovery that moved it there, or in a later one before this move, and the coordinator.
+/// Returns whether all processes that knew that the partition ran at `moved.from` have failed or left: those that took
+/// part in the recovery that moved it there, or in a later one before this move, and the coordinator.
 fn is_forgotten(history: &History<'_>, planned: &Planned, partition: ProcessId, moved: &Move) -> bool {
     let supervision = &history.supervision;
     let epoch_at = |no: SegmentNo| {
@@ -74,7 +74,7 @@ fn is_forgotten(history: &History<'_>, planned: &Planned, partition: ProcessId, 
     let ceded = planned.ceded.iter().map(|it| (it.epoch, it.at));
     let has_failed = |at: Point| {
         let segment = history.segment(at.segment);
-        supervision.end_of(segment.host, segment.life).is_some()
+        history.has_left(segment.host) || supervision.end_of(segment.host, segment.life).is_some()
     };
     let is_coordinator =
         |it: ProcessId| history.member(it).is_none() && !history.context.servers.contains(&it);
