@@ -3,8 +3,8 @@
 //! has joined. A process that still runs when a partition moves away must stop running the partition before the process
 //! leaves, and before the program ends.
 //!
-//! If all processes that knew about a move have failed since, the move is forgotten: the partition still has to move
-//! away from the process that ran it before, and may move to another process.
+//! If all processes that knew about a move have failed or left since, the move is forgotten: the partition still has to
+//! move away from the process that ran it before, and may move to another process.
 //!
 //! The new host reports that it has restored the partition; the old one reports that it has ceded it. A process that
 //! fails need not cede anything: its next life runs only the partitions that it is told to run.
@@ -234,6 +234,25 @@ mod tests {
         for (failed, is_known_to_3) in [(&[1, 4][..], true), (&[1], false), (&[4], false), (&[], false)] {
             let wrong = moved_twice(failed, is_known_to_3);
             assert!(matches!(wrong[..], [Breach::MovedWithoutCause { .. }, ..]), "{failed:?}: {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_left_has_forgotten_a_move() {
+        for leaves in [true, false] {
+            let mut run = Partitions::new(3);
+            run.0.supervisor(Fact::Leaving(ClusterId(0)));
+            run.absorbed(1, 0, 5);
+            run.ceded(0, 0, 5);
+            if leaves {
+                run.0.supervisor(Fact::Left(ClusterId(0)));
+            }
+            run.0.kill(1, false);
+            let (process, life, storage) = (p(3), Life(1), StorageFate::Kept);
+            run.0.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence });
+            run.absorbed(2, 0, 8);
+            run.0.context.outcome = Some(Outcome::Deadline);
+            assert_eq!(check_alone(check, &run.0).wrong().is_empty(), leaves);
         }
     }
 
