@@ -9,6 +9,8 @@
 //! The new host reports that it has restored the partition; the old one reports that it has ceded it. A process that
 //! fails need not cede anything: its next life runs only the partitions that it is told to run.
 
+use std::ops::Range;
+
 use faultline_core::fault::Outcome;
 use faultline_core::{Life, ProcessId};
 
@@ -63,11 +65,14 @@ pub(super) fn check(history: &History<'_>) -> Findings {
 /// part in the recovery that moved it there, or in a later one before this move, and the coordinator.
 fn is_forgotten(history: &History<'_>, planned: &Planned, partition: ProcessId, moved: &Move) -> bool {
     let supervision = &history.supervision;
-    let epoch_at = |no: SegmentNo| {
+    // The map is ordered by epoch.
+    let first_joined = |range: Range<SegmentNo>| {
         let mut joined = planned.joined.iter().filter(|((_, of), _)| *of == partition);
-        joined.find(|(_, it)| it.at.segment == no).map(|((epoch, _), _)| *epoch)
+        joined.find(|(_, it)| range.contains(&it.at.segment)).map(|((epoch, _), _)| *epoch)
     };
-    let (Some(since), Some(until)) = (epoch_at(moved.since), epoch_at(moved.at.segment)) else {
+    let end = SegmentNo(history.processes[partition.index()].segments.end);
+    let (since, until) = (moved.since..moved.at.segment, moved.at.segment..end);
+    let (Some(since), Some(until)) = (first_joined(since), first_joined(until)) else {
         return false;
     };
     let joined = planned.joined.iter().map(|((epoch, _), it)| (*epoch, it.at));
