@@ -106,7 +106,7 @@ Examples:
   faultline run my.yaml --backend kubernetes   run in pods (docs/kubernetes.md)
   faultline run my.yaml --format json > summary.json")]
 pub(crate) struct RunArguments {
-    /// Federation file, or `-` for standard input [default: the sample `quickstart`]
+    /// Read the federation from this file, or from standard input if it is `-` [default: the sample `quickstart`]
     pub(crate) file: Option<PathBuf>,
     /// Choose what executes the run
     #[arg(long, value_enum, default_value_t = BackendName::Local)]
@@ -119,8 +119,8 @@ pub(crate) struct RunArguments {
     pub(crate) seed: Option<u64>,
     /// Run N times with consecutive seeds, and print a table with one row per run
     ///
-    /// Keeps all records except those of simulated runs that pass: a simulated run can be repeated exactly from its
-    /// seed.
+    /// Keeps all records except those of simulated runs that pass or in which no random fault occurred: a simulated run
+    /// can be repeated exactly from its seed.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) repeat: u32,
     /// With `--repeat`, keep the records of all runs, including simulated runs that pass
@@ -300,8 +300,8 @@ Examples:
   faultline cluster assemble.edges solve.edges --change-cost 5
   faultline cluster jacobi.yaml > jacobi.part  partitions for `schedule.file`")]
 pub(crate) struct ClusterArguments {
-    /// Communication graph (`-` for standard input), directory of a recorded run, or federation file. Pass several
-    /// graphs in chronological order
+    /// Read a communication graph (`-` is standard input), the directory of a recorded run, or a federation file.
+    /// Pass several graphs in chronological order
     #[arg(required = true, value_name = "GRAPH")]
     pub(crate) graphs: Vec<PathBuf>,
     /// Limit the average share of processes that one failure rolls back, in percent
@@ -403,7 +403,7 @@ Examples:
   faultline compare my.yaml --backend local      real processes
   faultline compare my.yaml --format json > compared.json")]
 pub(crate) struct CompareArguments {
-    /// Federation file, or `-` for standard input
+    /// Read the federation from this file, or from standard input if it is `-`
     pub(crate) file: PathBuf,
     /// Compare these protocols, in this order. Default: all that can protect the application
     #[arg(long, value_name = "P,…", value_delimiter = ',',
@@ -455,7 +455,7 @@ Examples:
                           --set links.between.latency=1ms..100ms/5 --seeds 30
   faultline sweep my.yaml --set clusters.paris.nodes=2..32/5 --sample 3")]
 pub(crate) struct SweepArguments {
-    /// Federation file, or `-` for standard input
+    /// Read the federation from this file, or from standard input if it is `-`
     pub(crate) file: PathBuf,
     /// Vary the field at PATH below `spec`, such as `protocol.hc3i.checkpointEvery`, `links.between.latency` or
     /// `clusters.paris.nodes` (an element of a list by its name or its index from 0). VALUES are separated by commas;
@@ -578,7 +578,7 @@ pub(crate) enum LinksName {
 /// 1 if anything that you requested is not possible.
 ///
 /// For a Kubernetes cluster, checks what `faultline run --backend kubernetes` and `faultline fetch` need in one
-/// namespace. With `--tc`, also tests on each Kubernetes node, in a temporary pod, which of the features that
+/// namespace. With `--tc`, also tests on each ready and untainted Kubernetes node, in a temporary pod, which of the features that
 /// `spec.kubernetes.links: tc` uses are supported by the kernel. This requires permission to list nodes, to create,
 /// get, list and delete pods, and to get pods/log.
 #[derive(Debug, Args)]
@@ -616,7 +616,7 @@ Examples:
   faultline check faultline-runs/quickstart-7 --format json
   faultline check faultline-runs/quickstart-7 --resimulate")]
 pub(crate) struct CheckArguments {
-    /// Directory of the recorded run
+    /// Read the recorded run in this directory
     pub(crate) dir: PathBuf,
     /// Judge waste, too: unnecessary checkpoints, messages and storage count as violations instead of remarks
     #[arg(long)]
@@ -635,7 +635,7 @@ pub(crate) struct CheckArguments {
 Example:
   faultline explain faultline-runs/quickstart-7")]
 pub(crate) struct ExplainArguments {
-    /// Directory of the recorded run
+    /// Read the recorded run in this directory
     pub(crate) dir: PathBuf,
 }
 
@@ -648,7 +648,7 @@ Examples:
   faultline report faultline-runs/quickstart-7
   faultline report faultline-runs/quickstart-7 --to /tmp/quickstart.html")]
 pub(crate) struct ReportArguments {
-    /// Directory of the recorded run
+    /// Read the recorded run in this directory
     pub(crate) dir: PathBuf,
     /// Write the page to FILE instead of `report.html` in the record, and the diagram next to it
     #[arg(long, value_name = "FILE")]
@@ -667,7 +667,7 @@ Examples:
   faultline replay /tmp/run                         all nodes and their lives
   faultline replay /tmp/run --node paris-1")]
 pub(crate) struct ReplayArguments {
-    /// Directory of the recorded run
+    /// Read the recorded run in this directory
     pub(crate) dir: PathBuf,
     /// Replay only this node
     #[arg(long, value_name = "NAME")]
@@ -685,7 +685,7 @@ Examples:
   faultline export faultline-runs/quickstart-7 --format csv > facts.csv
   faultline export faultline-runs/quickstart-7 --format graph > quickstart.edges")]
 pub(crate) struct ExportArguments {
-    /// Directory of the recorded run
+    /// Read the recorded run in this directory
     pub(crate) dir: PathBuf,
     /// Choose the output: a table of facts as JSON objects or comma-separated values (docs/bundle.md lists the
     /// columns), or the communication graph
@@ -928,7 +928,7 @@ Examples (require a development build):
   cargo run -- errata hydee --out errata-hydee
   cargo run -- errata tic --out errata-tic")]
 pub(crate) struct ErrataArguments {
-    /// Protocol: hc3i, hydee, tic, sel or cck
+    /// Select the protocol: hc3i, hydee, tic, sel or cck
     pub(crate) protocol: String,
     /// Write the page and the records of the counterexamples to DIR
     #[arg(long, value_name = "DIR", default_value = "errata")]
@@ -957,7 +957,7 @@ Examples:
   faultline plan my.yaml
   faultline plan my.yaml --seed 42 --format json")]
 pub(crate) struct PlanArguments {
-    /// Federation file, or `-` for standard input
+    /// Read the federation from this file, or from standard input if it is `-`
     pub(crate) file: PathBuf,
     /// Use this seed instead of the one in the file
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
@@ -975,7 +975,7 @@ Examples:
   faultline validate my.yaml --orders 8
   faultline validate new.yaml --running my.yaml   check a change")]
 pub(crate) struct ValidateArguments {
-    /// Federation file, or `-` for standard input
+    /// Read the federation from this file, or from standard input if it is `-`
     pub(crate) file: PathBuf,
     /// Print what the file would change in a federation that was started on Kubernetes from FILE: links, added faults,
     /// a pause. Changes to other fields are errors, as they are for an API server
@@ -995,7 +995,7 @@ Examples:
   faultline samples                                list the samples
   faultline samples quickstart > my.yaml           copy one to a file")]
 pub(crate) struct SamplesArguments {
-    /// Name of the sample
+    /// Print the sample of this name
     pub(crate) name: Option<String>,
 }
 
@@ -1006,7 +1006,7 @@ Examples:
   faultline completions bash > /etc/bash_completion.d/faultline
   faultline completions zsh > ~/.zfunc/_faultline")]
 pub(crate) struct CompletionsArguments {
-    /// Shell to generate the script for
+    /// Generate the script for this shell
     pub(crate) shell: Shell,
 }
 

@@ -18,7 +18,7 @@ pub struct MessageId {
     pub to: ProcessId,
     /// Incarnation of the sender's cluster at the first send.
     pub incarnation: Incarnation,
-    /// Consecutive per channel (`from`, `to`), starting at 0.
+    /// The message's number in its channel (`from`, `to`), counted from 0.
     pub number: u32,
 }
 

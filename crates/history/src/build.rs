@@ -172,14 +172,32 @@ impl<'a> Builder<'a> {
     }
 
     fn read_period(&mut self, period: &HostingPeriod<'a>) {
-        let HostingPeriod { partition, host, life, stream, begin, ref facts, .. } = *period;
+        let HostingPeriod { partition, host, life, stream, begin, end, continues, ref facts, .. } = *period;
         let Some(facts) = facts else { return self.read(partition, life, stream) };
         let mut cursor = self.begin(partition, host, life, stream, (begin, true));
+        if continues {
+            self.resume(&mut cursor);
+        }
         for &fact in facts {
             let (time, what) = &stream[fact as usize];
             self.read_fact(&mut cursor, fact, *time, what);
         }
-        self.close(&mut cursor, stream.len() as u32);
+        self.close(&mut cursor, end);
+    }
+
+    /// Continues the last state that the process had of the partition, which other processes have run since.
+    fn resume(&self, cursor: &mut Cursor<'a>) {
+        let history = &self.history;
+        let own = history.processes[cursor.process.index()].segments.clone().rev().map(SegmentNo);
+        let mut own = own.map(|it| (it, history.segment(it)));
+        let last = own.find(|(_, it)| (it.host, it.life) == (cursor.host, cursor.life));
+        let Some((segment, last)) = last else { return };
+        let parent = Point { segment, fact: last.end };
+        let segment = &mut cursor.segment;
+        (segment.parent, segment.incarnation) = (Some(parent), last.incarnation);
+        (segment.is_restored, segment.is_rootless, segment.continues) = (true, last.is_rootless, true);
+        segment.base = history.sums_at(parent);
+        cursor.sums = segment.base;
     }
 
     fn begin(
@@ -205,6 +223,7 @@ impl<'a> Builder<'a> {
             incarnation: Incarnation::default(),
             is_restored: false,
             is_rootless: false,
+            continues: false,
             is_active: false,
             survives: 0,
             sums: (self.history.sums.len() as u32, 0),
@@ -460,6 +479,7 @@ impl<'a> Builder<'a> {
             incarnation,
             is_restored: true,
             is_rootless,
+            continues: false,
             is_active: false,
             survives: 0,
             sums: (history.sums.len() as u32, 0),
@@ -480,6 +500,7 @@ impl<'a> Builder<'a> {
             incarnation: Incarnation::default(),
             is_restored: true,
             is_rootless: true,
+            continues: false,
             is_active: false,
             survives: 0,
             sums: (self.history.sums.len() as u32, 0),

@@ -44,7 +44,7 @@ pub struct Part {
 pub struct StoredCopy {
     /// The holder of the copy; the owner is one of the holders.
     pub holder: ProcessId,
-    /// The holder's life that reported the copy.
+    /// The life in which the holder reported the copy.
     pub life: Life,
     /// The time of the report, by the holder's clock.
     pub time: Time,

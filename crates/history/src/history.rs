@@ -75,11 +75,15 @@ pub struct Segment {
     pub parent: Option<Point>,
     /// The incarnation under which the process sends.
     pub incarnation: Incarnation,
-    /// Whether the segment starts with a restore, or after its process ceded the partition, rather than with a life.
+    /// Whether the segment starts with a restore, after its process ceded the partition, or where its process continued
+    /// the partition, rather than with a life.
     pub is_restored: bool,
     /// Whether the segment continues no known cut, because facts are missing, or because its process ceded the
     /// partition.
     pub is_rootless: bool,
+    /// Whether the process continued its own last state of the partition, although another process had run the
+    /// partition since: it never learned of the recovery that moved the partition away.
+    pub continues: bool,
     /// Whether the application acted in the segment.
     pub is_active: bool,
     /// Facts before this one belong to the final state of the process; equal to `begin` if no fact does.

@@ -4,8 +4,13 @@
 //! clusters join later or leave. The states of a partition therefore continue in the streams of other processes, in
 //! *hosting periods*. A life may have several hosting periods of a partition that moves away and returns. The periods
 //! of a partition are ordered by the recovery with which each of them begins.
+//!
+//! A process may never learn of a recovery that moved a partition away from it, because the coordinator failed while it
+//! announced the recovery. It continues to run the partition. If it joins a later recovery with the partition, it
+//! discards nothing, and the state in which it joins follows the states that the other process had: a new period begins
+//! that continues its earlier one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, PartitionClaim, ProcessId};
 use faultline_trace::{Stream, Trace};
@@ -24,8 +29,14 @@ pub(super) struct HostingPeriod<'a> {
     begins: Incarnation,
     /// The position in the stream at which the period begins.
     pub(super) begin: u32,
+    /// The position in the stream at which the next period continues this one; the length of the stream if none does.
+    pub(super) end: u32,
+    /// Whether the period continues the previous one of the same life.
+    pub(super) continues: bool,
     /// The positions of the facts in the stream; `None` means all.
     pub(super) facts: Option<Vec<u32>>,
+    /// The positions at which the process joined recoveries with the partition.
+    joined: Vec<(u32, Incarnation)>,
 }
 
 /// Returns the periods of a run, partition by partition; `None` if its program is not planned.
@@ -50,11 +61,53 @@ pub(super) fn of(trace: &Trace) -> Option<Vec<HostingPeriod<'_>>> {
                 periods.extend(split(host, life, stream, newest.entry(host).or_default()));
             }
         }
+        let mut periods = divide(periods);
         // A process that has no state of its own partition yet may report facts about itself while another process runs
         // the partition.
         periods.sort_by_key(|it| (it.partition, it.begins, it.host != it.partition, it.host, it.life));
         periods
     })
+}
+
+/// Divides each period whose process joins a recovery after another process had taken over the partition.
+fn divide(periods: Vec<HostingPeriod<'_>>) -> Vec<HostingPeriod<'_>> {
+    let begins: BTreeSet<(ProcessId, Incarnation, ProcessId)> =
+        periods.iter().map(|it| (it.partition, it.begins, it.host)).collect();
+    let mut divided = Vec::with_capacity(periods.len());
+    for mut period in periods {
+        let mut since = period.begins;
+        for (place, epoch) in std::mem::take(&mut period.joined) {
+            let (first, last) = ((period.partition, since), (period.partition, epoch));
+            let has_moved = begins.iter().any(|&(partition, begins, host)| {
+                first < (partition, begins) && (partition, begins) < last && host != period.host
+            });
+            since = since.max(epoch);
+            if has_moved {
+                let next = period.continue_from(place, epoch);
+                divided.push(std::mem::replace(&mut period, next));
+            }
+        }
+        divided.push(period);
+    }
+    divided
+}
+
+impl HostingPeriod<'_> {
+    /// Ends the period at a position in the stream, and returns the one that continues it.
+    fn continue_from(&mut self, place: u32, begins: Incarnation) -> Self {
+        let end = std::mem::replace(&mut self.end, place);
+        let facts = self.facts.get_or_insert_with(|| (self.begin..end).collect());
+        let rest = facts.split_off(facts.partition_point(|it| *it < place));
+        HostingPeriod {
+            begins,
+            begin: place,
+            end,
+            continues: true,
+            facts: Some(rest),
+            joined: Vec::new(),
+            ..*self
+        }
+    }
 }
 
 /// The facts of a period, while a stream is being split.
@@ -64,6 +117,7 @@ struct Open {
     begins: Option<Incarnation>,
     begin: u32,
     facts: Vec<u32>,
+    joined: Vec<(u32, Incarnation)>,
 }
 
 /// Splits a stream into its periods. `newest` is the newest recovery that the process has joined, and is updated.
@@ -78,7 +132,7 @@ fn split<'a>(
     // The current or last period of each partition.
     let mut current: BTreeMap<ProcessId, usize> = BTreeMap::new();
     let open = |periods: &mut Vec<Open>, partition, begins, begin| {
-        periods.push(Open { partition, begins, begin, facts: Vec::new() });
+        periods.push(Open { partition, begins, begin, facts: Vec::new(), joined: Vec::new() });
         periods.len() - 1
     };
     current.insert(host, open(&mut periods, host, None, 0));
@@ -86,6 +140,7 @@ fn split<'a>(
     let mut absorbed: BTreeMap<ProcessId, Incarnation> = BTreeMap::new();
     let mut executing = host;
     for (place, (_, fact)) in (0..).zip(stream) {
+        let mut joins = None;
         let partition = match fact {
             Fact::Planned(planned) => {
                 executing = planned.partition;
@@ -113,6 +168,7 @@ fn split<'a>(
             Fact::Claim(claim) => match **claim {
                 Claim::Partition(PartitionClaim::RecoveryJoined { partition, epoch, .. }) => {
                     *newest = epoch.max(*newest);
+                    joins = Some(epoch);
                     partition
                 }
                 Claim::Partition(PartitionClaim::Drained { to, .. }) => to,
@@ -122,16 +178,20 @@ fn split<'a>(
         };
         let index = *current.entry(partition).or_insert_with(|| open(&mut periods, partition, None, place));
         periods[index].facts.push(place);
+        periods[index].joined.extend(joins.map(|epoch| (place, epoch)));
     }
     let is_alone = periods.len() == 1;
-    let period = |Open { partition, begins, begin, facts }| HostingPeriod {
+    let period = |Open { partition, begins, begin, facts, joined }| HostingPeriod {
         partition,
         host,
         life,
         stream,
         begins: begins.unwrap_or(before),
         begin,
+        end: stream.len() as u32,
+        continues: false,
         facts: (!is_alone).then_some(facts),
+        joined,
     };
     periods.into_iter().map(period).collect()
 }
@@ -214,6 +274,26 @@ mod tests {
         run.0.state(2, Fact::Restored(Box::new((None, Incarnation(5), Default::default()))));
         run.joined(2, 5, Default::default());
         assert_eq!(hosts(&run.0.history(), 2), [2, 0, 2]);
+    }
+
+    /// Partition 2 runs at p0 until p2 has joined. p0 does not learn of that; the next recovery that it joins moves the
+    /// partition back to it.
+    #[test]
+    fn a_process_that_missed_two_moves_continues_the_partition() {
+        let mut run = Partitions::new(3);
+        run.absorbed(0, 2, 0);
+        run.absorbed(2, 2, 2);
+        run.executed_at(0, 2, 7);
+        run.joined_at(0, 2, 5, Default::default());
+        run.ceded(2, 2, 5);
+        run.executed_at(0, 2, 8);
+        let history = run.0.history();
+        assert_eq!(hosts(&history, 2), [2, 0, 2, 0], "p2 has no state at first");
+        let Ending::Known(end) = history.ending(p(2)) else { panic!("{:?}", history.ending(p(2))) };
+        assert_eq!(history.source(end).process, p(0));
+        let planned = history.planned.as_ref().unwrap();
+        let ran = |task| planned.tasks[&crate::testing::planned::task(task)].ran[0];
+        assert!(history.survives(ran(7)) && history.survives(ran(8)));
     }
 
     #[test]

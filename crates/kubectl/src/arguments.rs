@@ -71,7 +71,7 @@ Examples:
   kubectl faultline run my.yaml --repeat 20 --out runs
   kubectl faultline run my.yaml --timeout 10m --format json > summary.json")]
 pub(crate) struct RunArguments {
-    /// Federation file, or `-` for standard input [default: the sample `quickstart`]
+    /// Read the federation from this file, or from standard input if it is `-` [default: the sample `quickstart`]
     pub(crate) file: Option<PathBuf>,
     /// Use this seed instead of the one in the file
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=i64::MAX as u64))]
@@ -133,10 +133,10 @@ Examples:
   kubectl faultline logs quickstart paris-1 --follow
   kubectl faultline logs quickstart paris-1 --previous  before the last restart")]
 pub(crate) struct LogsArguments {
-    /// Federation, in the notation of kubectl
+    /// Select the federation, in the notation of kubectl
     #[arg(value_name = "federation/NAME")]
     pub(crate) federation: String,
-    /// Process, such as `paris-1` [default: the supervisor]
+    /// Select the process, such as `paris-1` [default: the supervisor]
     pub(crate) process: Option<String>,
     /// Follow the log until the container ends
     #[arg(long, short)]

@@ -1,5 +1,6 @@
 //! All processes of a cluster are killed simultaneously. Their storage, which contained all replicas of their
-//! checkpoints, is lost. The protocol is correct, but the run has no result: its verdict is `unknown`, with the reason.
+//! checkpoints, is lost. The protocol is correct, but the run has no result: its verdict is `unknown`, and the status
+//! gives the reason.
 
 use faultline_api::resource::{Fate, FaultSpec, LoseCluster, ProtocolSpec, ReplicateTo};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};

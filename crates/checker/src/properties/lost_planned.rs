@@ -171,8 +171,8 @@ mod tests {
         run.0.state(partition, Fact::CheckpointMessage { position, from, to: ProcessId(COORDINATOR) });
     }
 
-    /// Requests a checkpoint that the second partition acknowledges `slow` after the first one, and then waits for the
-    /// time `wait`.
+    /// Requests a checkpoint that the second partition acknowledges `slow` later than the first, and then waits for
+    /// `wait`.
     fn checkpoint(run: &mut Partitions, epoch: u32, slow: Span, wait: Span) {
         request(run, epoch, 1);
         acknowledge(run, 0, epoch, 1);

@@ -6,6 +6,9 @@
 //! If all processes that knew about a move have failed or left since, the move is forgotten: the partition still has to
 //! move away from the process that ran it before, and may move to another process.
 //!
+//! A process that never learns of a move, because the coordinator failed while it announced the move, continues to run
+//! the partition. It need not cede the partition if the next recovery that it joins moves the partition back to it.
+//!
 //! The new host reports that it has restored the partition; the old one reports that it has ceded it. A process that
 //! fails need not cede anything: its next life runs only the partitions that it is told to run.
 
@@ -48,7 +51,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 finding.violated([source], Breach::MovedWithoutCause { partition, from, to });
             }
             let is_over = history.context.outcome == Some(Outcome::Completed) || history.has_left(from);
-            if !is_over || has_ended || has_ceded {
+            if !is_over || has_ended || has_ceded || is_continued(history, partition, &moved) {
                 continue;
             }
             if history.trace.has_gap_of(from) {
@@ -59,6 +62,13 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         }
     }
     finding
+}
+
+/// Returns whether the process from which a partition moved continued it later, because it had not learned of the move.
+fn is_continued(history: &History<'_>, partition: ProcessId, moved: &Move) -> bool {
+    let end = history.processes[partition.index()].segments.end;
+    let mut later = (moved.at.segment.0..end).map(|it| history.segment(SegmentNo(it)));
+    later.any(|it| it.continues && (it.host, it.life) == (moved.from, moved.life))
 }
 
 /// Returns whether all processes that knew that the partition ran at `moved.from` have failed or left: those that took
@@ -191,6 +201,25 @@ mod tests {
         assert_eq!(joined(true, true), []);
         assert!(matches!(joined(true, false)[..], [Breach::NotCeded { .. }]));
         assert!(!joined(false, true).is_empty(), "no cluster has joined");
+    }
+
+    #[test]
+    fn a_process_that_missed_a_move_may_continue_the_partition() {
+        for returns in [true, false] {
+            let mut run = Partitions::new(3);
+            run.absorbed(0, 2, 0);
+            run.0.supervisor(Fact::Joined(ClusterId(2)));
+            run.absorbed(2, 2, 2);
+            run.0.supervisor(Fact::Leaving(ClusterId(2)));
+            run.ceded(2, 2, 5);
+            if returns {
+                run.joined_at(0, 2, 5, Position::default());
+            }
+            run.executed_at(0, 2, 7);
+            run.0.context.outcome = Some(Outcome::Completed);
+            let wrong = check_alone(check, &run.0).wrong();
+            assert_eq!(wrong.is_empty(), returns, "{wrong:?}");
+        }
     }
 
     #[test]

@@ -127,7 +127,7 @@ pub struct RunRequest {
     pub text: String,
 }
 
-/// The error of interrupted work, and of an experiment that lacks a run.
+/// Error returned when the work is interrupted or an experiment lacks a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 

@@ -17,7 +17,7 @@ use super::{bandwidth, copies, links, moves, plans, second, simulator, successor
 use crate::chance::{Chance, short};
 use crate::scenario::ProtocolName;
 
-/// The limits of the computing time of a program, chosen so that a program takes about as long as a recovery.
+/// Limits on a program's computing time, chosen so that the program takes about as long as a recovery.
 const SHORTEST: Span = Span::from_millis(100);
 const LONGEST: Span = Span::from_millis(600);
 /// The share of federations under TIC and SEL whose tasks share a bound, in percent.

@@ -1,4 +1,4 @@
-//! Shared bytes with a short debug output.
+//! Shared bytes with concise `Debug` output.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
