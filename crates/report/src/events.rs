@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::fault::Change;
 use faultline_core::{Claim, ClusterId, EndedBy, Fact, Fault, FaultNo, Incarnation, Position, ProcessId};
 use faultline_history::GroupId;
+use faultline_trace::describe::{Subject, describe};
 use faultline_trace::fault::{describe_change, describe_fault};
 use faultline_trace::manifest::LinkEntry;
 
@@ -70,25 +71,23 @@ impl EventReporter {
             Fact::Begun => {
                 // Failures before the start of the application roll nothing back.
                 self.failing.clear();
-                event("Started", "the application starts".to_owned())
+                event("Started", self.sentence(process, fact))
             }
             Fact::Injecting { no, fault } => {
                 if matches!(**fault, Fault::Pause { .. }) {
                     self.pauses.insert(*no);
                 }
+                // The sentence of this fact is in capitals, so that faults stand out in a transcript.
                 warn(
                     "FaultInjected",
                     format!("fault {}: {}", no.0, describe_fault(fault, self.names.names())),
                 )
             }
-            Fact::Ineffective { no, reason } => {
-                warn("FaultWithoutEffect", format!("fault {} has no effect: {reason}", no.0))
-            }
+            Fact::Ineffective { .. } => warn("FaultWithoutEffect", self.sentence(process, fact)),
             Fact::Failed { process, by, .. } => self.ended(*process, *by),
-            Fact::Detected { process, .. } if self.failing.insert(self.names.group_of(*process)) => warn(
-                "FailureDetected",
-                format!("the failure of {} is detected", self.names.process(*process)),
-            ),
+            Fact::Detected { process: of, .. } if self.failing.insert(self.names.group_of(*of)) => {
+                warn("FailureDetected", self.sentence(process, fact))
+            }
             Fact::Changed(change) => {
                 let reason = match &**change {
                     Change::Link { .. } => "LinkChanged",
@@ -101,25 +100,15 @@ impl EventReporter {
             Fact::Joined(cluster) => {
                 // Its processes had not started, so they have nothing to recover.
                 self.failing.retain(|it| self.names.cluster_of_group(*it) != *cluster);
-                event("Joined", format!("{} joins", self.names.cluster(*cluster)))
+                event("Joined", self.sentence(process, fact))
             }
-            Fact::Leaving(cluster) => event(
-                "Leaving",
-                format!("{} is about to leave; its partitions move", self.names.cluster(*cluster)),
-            ),
-            Fact::Left(cluster) => {
-                event("Left", format!("{} leaves; its storage is released", self.names.cluster(*cluster)))
-            }
+            Fact::Leaving(_) => event("Leaving", self.sentence(process, fact)),
+            Fact::Left(_) => event("Left", self.sentence(process, fact)),
             Fact::Absorbed(absorbed) => {
-                let (by, of) = (self.names.process(process), absorbed.0);
-                self.failing.remove(&self.names.group_of(of));
-                let what = match of {
-                    of if of == process => "its own partition".to_owned(),
-                    of => format!("the work of {}", self.names.process(of)),
-                };
-                event("TookOver", format!("{by} takes over {what}"))
+                self.failing.remove(&self.names.group_of(absorbed.0));
+                event("TookOver", self.sentence(process, fact))
             }
-            Fact::Completed => event("Finished", "every rank has finished".to_owned()),
+            Fact::Completed => event("Finished", self.sentence(process, fact)),
             Fact::Claim(claim) => match &**claim {
                 Claim::Committed { position, forced, .. } => {
                     let known = self.checkpoints.entry(cluster).or_default();
@@ -143,6 +132,15 @@ impl EventReporter {
                 _ => None,
             },
             _ => None,
+        }
+    }
+
+    /// Returns the sentence of a fact that `reporter` reported, with its subject.
+    fn sentence(&self, reporter: ProcessId, fact: &Fact) -> String {
+        let sentence = describe(reporter, fact, self.names.names());
+        match sentence.subject() {
+            Subject::Reporter => format!("{} {sentence}", self.names.process(reporter)),
+            Subject::Process(_) | Subject::Cluster(_) | Subject::Included => sentence.to_string(),
         }
     }
 
