@@ -195,7 +195,7 @@ impl TestNamespace {
         Ok(told.filter_map(|it| it.reason).collect())
     }
 
-    /// Returns the messages of the events of federations with this reason.
+    /// Returns the messages of all federation events with this reason.
     pub async fn event_messages(&self, reason: &str) -> Result<Vec<String>, Failure> {
         let events = self.api::<Event>().list(&ListParams::default()).await?.items;
         let told = events.into_iter().filter(|it| it.involved_object.kind.as_deref() == Some("Federation"));

@@ -66,7 +66,7 @@ impl RunState {
         shown
     }
 
-    /// Records the outcome of a new spec.
+    /// Records the outcome of applying a new spec.
     pub(crate) fn amended(&self, amendment: Amendment) {
         self.lock().status.amendment = Some(amendment);
     }

@@ -282,7 +282,7 @@ impl<N: Hosted> Setup<N> {
     }
 }
 
-/// Returns the problems of a federation that does not pass [`validate()`] as an error.
+/// Returns an error with the problems of a federation that does not pass [`validate()`].
 fn check(federation: &Federation) -> Result<(), SetupError> {
     let problems = validate(federation);
     if problems.is_empty() { Ok(()) } else { Err(SetupError::Federation(problems)) }

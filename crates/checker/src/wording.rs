@@ -318,7 +318,7 @@ impl Breach {
             Breach::RestoredOlder { group: by, target, newer } => {
                 let by = group(by);
                 format!(
-                    "{by} rolled back to checkpoint {target} although checkpoint {newer} could be restored"
+                    "{by} rolled back to checkpoint {target}, although checkpoint {newer} could have been restored"
                 )
             }
             Breach::RestoredDifferently { group: by, incarnation, states } => {

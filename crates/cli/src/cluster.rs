@@ -133,7 +133,7 @@ enum Input {
     Graph(CommunicationGraph),
 }
 
-/// Reads a file. Its name determines its format, or its content if it is standard input.
+/// Reads a file. The format follows from the name of the file or, for standard input, from the content.
 fn input(path: &Path) -> Result<Input, CommandError> {
     let extension = path.extension().and_then(|it| it.to_str());
     if matches!(extension, Some("yaml" | "yml")) {

@@ -336,8 +336,8 @@ pub fn a_fault_is_in_force_even_at_a_paused_process(driver: &mut impl Driver) {
     expect_full_when_told(driver, scenario, Span::from_millis(200));
 }
 
-/// Asserts that a write fails if P0 triggers the fault that fills P1's storage at `after`, and then tells P1
-/// to write.
+/// Asserts that a write fails if P0, at `after`, triggers the fault that fills P1's storage, and then tells
+/// P1 to write.
 fn expect_full_when_told(driver: &mut impl Driver, mut scenario: Scenario, after: Span) {
     scenario.at(P0, None, after, [Act::Mark, Act::Send(P1, 1)]);
     scenario.script.on_message.push((P1, vec![Act::Persist(1, 100)]));

@@ -128,12 +128,12 @@ pub trait TaskHost<P: TaskProtocol>: Machine<P> {
     fn pass_orphan(&mut self, theft: Theft, to: ProcessId);
     /// Returns whether a task is lent under this theft.
     fn is_lent(&self, theft: Theft) -> bool;
-    /// Returns whether this process works for the theft, and if so, whether its result is complete.
+    /// Returns whether the result of the theft is complete; `None` if this process does not work on its task.
     fn debt(&self, theft: Theft) -> Option<bool>;
     /// Returns whether this process has run the stolen task itself, or is running it. Otherwise the task waits, or was
     /// lent in turn.
     fn has_begun(&self, theft: Theft) -> bool;
-    /// Returns the stolen task, if this process works for the theft.
+    /// Returns the task that was stolen in this theft, if this process works on it.
     fn owed(&self, theft: Theft) -> Option<TaskId>;
     /// Returns the theft that this process has requested.
     fn asking(&self) -> Option<Theft>;
@@ -141,8 +141,8 @@ pub trait TaskHost<P: TaskProtocol>: Machine<P> {
     fn stop_asking(&mut self);
     /// Returns all thefts under which tasks are lent.
     fn loans(&self) -> Vec<Theft>;
-    /// Returns all thefts that this process works for, including the program itself. The flag of each indicates whether
-    /// its result is complete.
+    /// Returns all thefts whose tasks this process works on, and [`Theft::NONE`] if it works on the program
+    /// itself. The flag of each indicates whether its result is complete.
     fn debts(&self) -> Vec<(Theft, bool)>;
     /// Takes back a task that was lost with its thief: it may run here, or be lent again.
     fn void(&mut self, theft: Theft);

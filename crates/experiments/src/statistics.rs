@@ -27,7 +27,7 @@ pub struct Statistics {
     pub findings: Vec<Finding>,
     /// Virtual time from the launch to the end, in seconds.
     pub duration_seconds: f64,
-    /// The number of the simulator's events.
+    /// The number of simulator events.
     pub events: u64,
     /// The number of facts.
     pub facts: u64,

@@ -13,11 +13,11 @@ use crate::reproduce::chart::{self, Chart, Series};
 
 /// The number of processes, as in the paper.
 const PROCESSES: usize = 256;
-/// By how much the paper's point may be better than the front and still count as on it, in percentage points of the
-/// processes that roll back.
+/// The largest margin by which the paper's point may be better than the front and still count as on it, in
+/// percentage points of the processes that roll back.
 const ROLLED_BACK: f64 = 0.4;
-/// By how much the paper's point may be better than the front and still count as on it, in percentage points of the
-/// bytes that are logged.
+/// The largest margin by which the paper's point may be better than the front and still count as on it, in
+/// percentage points of the bytes that are logged.
 const LOGGED: f64 = 0.5;
 /// The part of the front that the pictures show, in percent of the processes.
 const SHOWN: f64 = 60.0;

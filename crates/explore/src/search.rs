@@ -213,7 +213,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Searches until it is clear how the search ends.
+    /// Runs the search, and returns how it ended.
     pub(crate) fn run(&mut self) -> End {
         let first = self.subject.begun(&self.bounds, &self.tables, &mut ());
         let mut words = Vec::new();
@@ -301,8 +301,8 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Once the contents of many processes are kept, drops those of processes in a state that does not occur in a level.
-    /// The effects that the search has not computed yet are usually those on the processes of the level.
+    /// Once too many contents are kept, drops those of process states that do not occur in the level. The
+    /// effects that the search has not computed yet are usually those on the processes of the level.
     fn drop_contents(&mut self, level: &States) {
         if self.tables.contents() <= self.most_contents {
             return;

@@ -71,7 +71,7 @@ fn compare(one: &[Send], other: &[Send]) -> Option<(usize, Differs)> {
 struct Send {
     to: ProcessId,
     content: blake3::Hash,
-    /// The hash of the set of messages consumed before, whatever their order.
+    /// The hash of the set of messages consumed before this one was sent, regardless of their order.
     consumed: u64,
 }
 

@@ -57,7 +57,8 @@ pub struct Observed {
     pub violated: Vec<Property>,
     /// The properties that could not be judged although they should have been.
     pub unjudged: Vec<Property>,
-    /// Whether a second run was equal; `None` if there was none, or if one of the two reached the memory limit.
+    /// Whether a second run was identical to the first; `None` if there was no second run, or if either run reached
+    /// the memory limit.
     pub repeats: Option<bool>,
     /// The contents of the memory, as a sentence, if the run reached the memory limit of the program.
     pub filled_memory: Option<String>,
@@ -66,7 +67,7 @@ pub struct Observed {
     moments: MomentCoverage,
     outcome: &'static str,
     protocol: CoverageName,
-    /// The number of the simulator's events.
+    /// The number of simulator events.
     events: u64,
     salted: bool,
     cascading: bool,
@@ -130,7 +131,7 @@ pub struct Shares {
     pub runs: u64,
     /// The number of runs that were repeated with an equal trace.
     pub repeated: u64,
-    /// The median number of the simulator's events in a run.
+    /// The median number of simulator events in a run.
     pub median_events: u64,
     /// The share of runs with the application whose re-execution differs.
     pub salted: f64,

@@ -126,8 +126,8 @@ where
         Ok(SeedResult { seed, federation: scenario.federation, judgement, repeats, manifest, trace })
     }
 
-    /// Returns the smallest federation found that violates the first property that `tried` violates, with a seed. If
-    /// `tried` violates none, returns `tried` itself. Takes up to several thousand runs.
+    /// Returns the smallest federation found, with a seed under which it violates the first property that
+    /// `tried` violates. If `tried` violates none, returns `tried` itself. Takes up to several thousand runs.
     ///
     /// # Errors
     ///

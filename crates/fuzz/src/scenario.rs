@@ -31,8 +31,8 @@ pub struct ProtocolName(&'static str);
 pub struct UnknownProtocol(String);
 
 impl Scenario {
-    /// Creates the scenario of a seed. Without `protocol`, the defect determines the protocol or, without a defect, the
-    /// seed does.
+    /// Creates the scenario of a seed. If `protocol` is `None`, the defect determines the protocol; if there
+    /// is no defect either, the seed does.
     ///
     /// # Panics
     ///

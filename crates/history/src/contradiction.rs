@@ -88,11 +88,11 @@ pub enum Contradiction {
         /// The life that ended.
         life: Life,
     },
-    /// A fault was injected at another time than planned.
+    /// A fault was injected at a time other than the planned one.
     InjectedAtOtherTime(FaultNo),
     /// A fault was injected before the facts that it waits for.
     InjectedWithoutCause(FaultNo),
-    /// The storage of a process that a fault ended had another fate than planned.
+    /// The storage of a process that a fault ended had a fate other than the planned one.
     OtherFate {
         /// The fault.
         fault: FaultNo,

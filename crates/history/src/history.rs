@@ -75,8 +75,8 @@ pub struct Segment {
     pub parent: Option<Point>,
     /// The incarnation under which the process sends.
     pub incarnation: Incarnation,
-    /// Whether the segment starts with a restore, after its process ceded the partition, or where its process continued
-    /// the partition, rather than with a life.
+    /// Whether the segment starts at a restore, or where its process ceded or continued the partition, rather
+    /// than at the start of a life.
     pub is_restored: bool,
     /// Whether the segment continues no known cut, because facts are missing, or because its process ceded the
     /// partition.

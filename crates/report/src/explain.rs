@@ -412,7 +412,8 @@ impl Explainer<'_> {
         if !spared.is_empty() && spared.len() <= MOST_NAMED {
             let spared = enumerate(&spared);
             text.push_str(&match self.manifest.promises.include(Promise::Containment) {
-                // Other groups may have delivered undone messages: the group sends the same messages again.
+                // Other groups may have delivered undone messages. They need not roll back, because the group
+                // sends the same messages again.
                 true => format!(" {spared} did not roll back."),
                 false => format!(" {spared} had not delivered any undone message, and did not roll back."),
             });

@@ -131,7 +131,8 @@ impl Watch {
         let judged_bytes = facts * BYTES_PER_FACT;
         let running = RUNNING.load(Ordering::Relaxed).max(1);
         let threshold = bound - reserved(bound, running);
-        // A run that is alone may fill the limit when it is judged: by then, its simulation has freed its memory.
+        // If no other run is in progress, judging this one may fill the limit: by then, its simulation has
+        // freed its memory.
         let judgeable = if running == 1 { free(bound) } else { free(threshold) / running };
         // The memory of the simulation is free again when the run is judged; that of the facts is not.
         let is_full = used >= threshold && used > self.before + self.before / RESERVE;

@@ -176,7 +176,7 @@ impl Direction {
         }
     }
 
-    /// Assigns the peers of every cluster that has a class to that class.
+    /// Assigns each peer to the class of its cluster, if the cluster has a class.
     fn filter(&mut self, peers: &[Peer]) {
         for peer in peers {
             let class = Direction::class_of(peer.cluster);

@@ -196,7 +196,7 @@ impl Supervisor {
     }
 
     /// Returns the time at which the supervisor wants a [`Report::Timeout`]. A time in the past means
-    /// immediately; `None` means that it needs none, as after the end of the run.
+    /// immediately; `None` means that it needs none, for example after the end of the run.
     pub fn next_deadline(&self) -> Option<Time> {
         if self.outcome.is_some() {
             return None;

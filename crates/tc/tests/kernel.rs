@@ -274,7 +274,8 @@ impl Resident {
     }
 }
 
-/// Two processes, in clusters 0 and 1, with a connection between them. The far one echoes every byte with the value 1.
+/// Two processes, in clusters 0 and 1, with a connection between them. The far process echoes each byte whose
+/// value is 1, and ignores all others.
 struct Pair {
     near: Resident,
     _far: Resident,

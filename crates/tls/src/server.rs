@@ -46,7 +46,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Returns 512 connections, 32 of them from one address, and 90 s.
+    /// Returns the defaults: 512 connections, at most 32 of them from one address, and 90 s without progress.
     fn default() -> Limits {
         Limits { connections: 512, per_address: 32, idle: Duration::from_secs(90) }
     }

@@ -166,7 +166,7 @@ fn archive(
         fs::copy(&file, directory.join(name))?;
     }
     let archive = format!("{name}.tar.gz");
-    // Equal files give equal archives.
+    // Identical files produce identical archives.
     let options = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "-czf"];
     let packed = Command::new("tar")
         .args(options)

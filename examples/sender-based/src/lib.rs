@@ -93,8 +93,9 @@ enum Phase {
     Starting,
     /// Waits for the logs of the others.
     Recovering(Replies),
-    /// Delivers these messages again, in this order, each once the application can do nothing more without it.
-    /// Otherwise, the application could receive the answer to a message before it has sent that message again.
+    /// Delivers these messages again, in this order, each only when the application can do nothing more
+    /// without it. Otherwise, the application could receive the answer to a message before it has sent that
+    /// message again.
     Replaying(VecDeque<Logged>),
     /// The application runs.
     Running,

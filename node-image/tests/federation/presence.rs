@@ -1,4 +1,5 @@
-//! Clusters that join and leave: their agents are there for the whole run, and their processes for a part of it.
+//! Clusters that join and leave: their agents exist throughout the run, but their processes only for part
+//! of it.
 
 use faultline_api::supervision::{ClusterReport, ClusterState, Places, RunPhase, RunStatus};
 use faultline_core::{Fact, Life, ProcessId};

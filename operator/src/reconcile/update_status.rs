@@ -68,8 +68,8 @@ pub async fn update_status(
     if wait > Duration::ZERO {
         return Ok(Some(wait));
     }
-    // Events first: the status records which have been reported, and an event that is reported twice has the same
-    // name.
+    // Events come first: the status records which of them have been reported, and an event that is reported
+    // twice has the same name.
     for (it, place) in new_events.iter().zip(0..) {
         // Readers order events by their times.
         let at = now + Duration::from_micros(place);

@@ -83,7 +83,7 @@ pub(super) fn names_a_node(action: &str) -> Rule {
     of_faults(&wrong, &text)
 }
 
-/// Rule: `f` is not `wrong` for any fault `f`; otherwise, the message is `text` for the first such fault.
+/// Rule: no fault `f` satisfies `wrong`; otherwise, the message is `text` for the first fault that does.
 fn of_faults(wrong: &str, text: &str) -> Rule {
     Rule::new(format!("!has(self.faults) || !self.faults.exists(f, {wrong})"))
         .message(Message::Expression(format!("self.faults.map(f, {wrong}, {text})[0]")))

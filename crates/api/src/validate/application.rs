@@ -13,7 +13,7 @@ use crate::resource::{
 
 /// Maximum number of grid cells per process of the heat solver.
 const MAX_CELLS: u64 = 1 << 27;
-/// Maximum number of columns, because a message carries a row.
+/// Maximum number of columns, limited because a message carries a row.
 const MAX_COLUMNS: u32 = 1 << 20;
 /// Maximum size of the state of a process, in bytes.
 const MAX_STATE: u64 = 1 << 32;

@@ -10,7 +10,7 @@ use crate::resource::{ANY, ActionRef, Family, FaultSpec, MAX_FAULTS, Mtbf, Proto
 /// Maximum expected number of faults of one `mtbf` entry.
 const MAX_DRAWN: u64 = 10_000;
 
-/// Facts that processes that exchange messages report without a protocol.
+/// Facts reported without a protocol by processes that exchange messages.
 const UNPROTECTED_FACTS: [FactKind; 5] =
     [FactKind::Sent, FactKind::Transmitted, FactKind::Delivered, FactKind::Computed, FactKind::Finished];
 

@@ -243,7 +243,7 @@ impl Check<'_> {
         }
     }
 
-    /// Describes that no process is left to take over the work of others, and returns the remedy.
+    /// Returns the message that no process is left to take over the work of others, and the remedy.
     fn no_successor(&self) -> (String, String) {
         const HELP: &str = "let some processes return: omit `returns` in one of the faults";
         let Some(other) = self.spec.clusters.iter().find(|it| !it.is_permanent()) else {

@@ -7,8 +7,8 @@ use faultline_core::{EndedBy, Fact, Fault, PlannedFault, ProcessId, Span, Storag
 
 use faultline_history::{Contradiction, History};
 
-/// How much earlier than planned the fact about a fault may be on real processes, where the supervisor reads its clock
-/// again for each fact.
+/// How much earlier than planned a fault may be reported on real processes, where the supervisor reads its
+/// clock again for each fact.
 const EARLY: Span = Span::from_secs(1);
 
 /// Requires that each injected fault was due. A fault with a planned time is injected at that time: exactly in virtual

@@ -16,7 +16,7 @@ use crate::finding::{Breach, Findings, Remark};
 use crate::judgement::Property;
 use faultline_history::History;
 
-/// The number of needless parts of an owner at another process that is tolerated.
+/// The tolerated number of needless parts of an owner at another process.
 const TOLERATED: usize = 2;
 
 pub(super) fn check(history: &History<'_>) -> Findings {

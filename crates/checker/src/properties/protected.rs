@@ -1,18 +1,18 @@
 //! A process that lost its storage reports that it is protected only once it holds replicas again: one for each owner
 //! of which it held a part of a committed checkpoint before the loss.
 //!
-//! An owner that no longer has an intact part cannot send one. The holder then learns that none is left, and states
-//! that it is protected: this is not judged if the owner's storage was corrupted, or if no other process may still have
-//! a part. An owner whose storage was lost as well is no excuse while another holder has a part, because the owner
-//! restores that part first.
+//! An owner that no longer has an intact part cannot send one. The holder then learns that none is left, and
+//! states that it is protected. This claim is not judged if the owner's storage was corrupted, or if no other
+//! process may still have a part. An owner whose storage was lost as well is no excuse while another holder
+//! has a part, because the owner restores that part first.
 //!
-//! A process that fails permanently or leaves restores no part and sends none, so neither its own parts nor its copies
-//! of others' parts are expected. Other processes may replace it as a holder, but do not become holders instead of a
-//! process that stays. When a cluster joins, replicas may move to it; afterwards, a holder is expected to have an
-//! owner's part again only if it held the newest one that the owner had committed, if this part was saved after the
-//! join, and if the owner has no later part whose replicas all became durable at other processes. The last condition is
-//! necessary because an owner learns of a join later than the supervisor, and because its program may move to a process
-//! that chooses other holders.
+//! A process that fails permanently or leaves restores no part and sends none, so neither its own parts nor
+//! its copies of others' parts are expected. Other processes may replace it as a holder, but do not become
+//! holders instead of a process that stays. When a cluster joins, replicas may move to it; afterwards, a
+//! holder is expected to have an owner's part again only if it held the newest one that the owner had
+//! committed, if this part was saved after the join, and if the owner has no later part whose replicas all
+//! became durable at other processes. The last condition is necessary because an owner learns of a join later
+//! than the supervisor does, and because its program may move to a process that chooses other holders.
 //!
 //! This property is judged if all processes read one clock.
 

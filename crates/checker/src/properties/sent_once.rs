@@ -1,11 +1,12 @@
-//! Economy: no message is re-sent unnecessarily. In a state that no rollback interrupts, a process passes a message to
-//! the network once, once more for each life that ended in the receiver's group, because the message may have been lost
-//! with it, and once more for each rollback of this group. A rollback that another one overtakes before any process has
-//! restored its state counts as well, because the sender may have been alerted to both. Under [`Promise::Containment`],
-//! only the ends of lives count: each rollback follows from one of them. A message that the process suppressed needs
-//! such a reason for each transmission. If re-executions also repeat messages, both ends of a channel compare their
-//! states before the channel resumes. A process then also needs such a reason to send a message to another group if the
-//! receiver had the message before the process restored its state, and kept it. This last rule is judged only if all
+//! Economy: no message is re-sent unnecessarily. In a state that no rollback interrupts, a process passes a
+//! message to the network once. It may do so once more for each life that ended in the receiver's group,
+//! because the message may have been lost with it, and once more for each rollback of this group. A rollback
+//! that another one overtakes before any process has restored its state counts as well, because the sender
+//! may have been alerted to both. Under [`Promise::Containment`], only the ends of lives count: each rollback
+//! follows from one of them. A message that the process suppressed needs such a reason for each transmission.
+//! If re-executions also repeat messages, both ends of a channel compare their states before the channel
+//! resumes. A process then also needs such a reason to send a message to another group if the receiver had
+//! the message before the process restored its state, and kept it. This last rule is judged only if all
 //! processes read one clock.
 //!
 //! Not judged for programs of tasks that are assigned in advance: a recovery demands values again from processes that

@@ -78,8 +78,8 @@ fn check_epoch(
     }
 }
 
-/// Returns the tasks that a recovery has to re-execute only if no value that was sent again before it arrives. Returns
-/// none if this is not known.
+/// Returns the tasks that a recovery has to re-execute only if the values that were sent again before the
+/// recovery do not arrive. Returns none if this is not known.
 pub(super) fn optional(history: &History<'_>, planned: &Planned, epoch: Incarnation) -> BTreeSet<TaskId> {
     Needed::of(history, planned, epoch).map_or_else(
         |_| BTreeSet::new(),

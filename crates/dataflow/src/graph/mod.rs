@@ -1,9 +1,9 @@
 //! A process's share of a program: the tasks that have not ended, and the values that they use. A process runs the
 //! tasks of its graph, takes checkpoints of it, and lends parts of it, each consisting of one task.
 //!
-//! A graph consists of *parts*: the program itself, and one part for each theft that the process works for.
-//! Parts share nothing. The same task may therefore occur in two of them after an absorption, and a part can
-//! be dropped as a whole.
+//! A graph consists of *parts*: the program itself, and one part for each stolen task that the process works
+//! on. Parts share nothing. The same task may therefore occur in two of them after an absorption, and a part
+//! can be dropped as a whole.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -189,13 +189,13 @@ impl Graph {
         self.loans.keys().copied()
     }
 
-    /// Returns all thefts that this process works for, including the program itself. The flag of each indicates whether
-    /// its result is complete.
+    /// Returns all thefts whose tasks this process works on, and [`Theft::NONE`] if it works on the program
+    /// itself. The flag of each indicates whether its result is complete.
     pub fn debts(&self) -> impl Iterator<Item = (Theft, bool)> + '_ {
         self.parts.iter().map(|(theft, part)| (*theft, part.is_done()))
     }
 
-    /// Starts to work for a theft. Returns `false` if the process already does.
+    /// Starts to work on the task of a theft. Returns `false` if the process already does.
     pub fn take(&mut self, theft: Theft, loan: StolenTask) -> bool {
         if self.parts.contains_key(&theft) {
             return false;
@@ -253,8 +253,8 @@ impl Graph {
     }
 
     /// Absorbs the graph of a permanently failed process. Where both graphs have the same part, or lend a task under
-    /// the same theft, the state of this graph is kept: in that case, the other graph has been absorbed before, which
-    /// the facts reveal.
+    /// the same theft, the state of this graph is kept: in that case, the other graph has already been
+    /// absorbed, as the facts show.
     pub fn absorb(&mut self, of: ProcessId, other: Graph) {
         let Graph { parts, ready, loans, absorbed } = other;
         self.absorbed.insert(of);

@@ -94,7 +94,7 @@ impl Cloth {
         Blocks { rows: self.rows, columns: self.columns }
     }
 
-    /// Returns the sides at which a block has a neighbour, each with the neighbour.
+    /// Returns the sides on which a block has a neighbour, each with the neighbour.
     fn neighbours(&self, block: u32) -> impl Iterator<Item = (usize, u32)> + use<> {
         let blocks = self.blocks();
         (0..).zip(SIDES).filter_map(move |(side, way)| Some((side, blocks.beside(block, way)?)))
@@ -170,8 +170,8 @@ impl Cloth {
         SIDES.map(|way| self.blocks().beside(block, way).map(&of))
     }
 
-    /// Returns the data that a neighbour at this side reads: the trail of the block, and the positions of its particles
-    /// there.
+    /// Returns the data that a neighbour on this side reads: the trail of the block, and the positions of its
+    /// particles there.
     fn side(&self, block: &[u64], side: usize) -> Vec<u64> {
         let size = self.size as usize;
         let along = |way: i32| match way {
@@ -251,8 +251,8 @@ fn position(particle: [f64; WORDS]) -> [f64; 3] {
 }
 
 /// Returns the force of up to eight springs on a particle, in the order of [`SIDES`]. The force of a spring grows with
-/// the difference between the square of its length and that at rest. No square root is needed, so all machines compute
-/// the same result.
+/// the difference between the squares of its length and of its length at rest. No square root is needed, so
+/// all machines compute the same result.
 fn force(here: [f64; 3], ends: [Option<[f64; 3]>; 8]) -> [f64; 3] {
     let mut force = [0.0; 3];
     for (end, (down, right)) in ends.into_iter().zip(SIDES) {

@@ -233,12 +233,12 @@ impl Jacobi {
         self.size as usize * self.size as usize
     }
 
-    /// Returns the sides at which a block has a neighbour.
+    /// Returns the sides on which a block has a neighbour.
     fn sides(&self, block: u32) -> impl Iterator<Item = usize> + use<> {
         self.neighbours(block).into_iter().enumerate().filter_map(|(side, it)| it.map(|_| side))
     }
 
-    /// Returns the data that a neighbour at this side reads: the trail of the block, and its cells there.
+    /// Returns the data that a neighbour on this side reads: the trail of the block, and its cells there.
     fn edge(&self, block: &[u64], side: usize) -> Vec<u64> {
         let size = self.size as usize;
         let cell = |along: usize| match side {

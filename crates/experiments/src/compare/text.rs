@@ -187,7 +187,7 @@ pub(super) fn kinds_of_time(it: &Comparison) -> Vec<(usize, &'static str)> {
     names.filter(|(kind, _)| it.rows.iter().any(|row| row.time.parts()[*kind].1 > 0.0)).collect()
 }
 
-/// Formats the share of one kind of time.
+/// Formats the share of the total time that one activity takes.
 pub(super) fn share_of_time(row: &Row, kind: usize) -> String {
     percent(row.time.parts()[kind].1, row.time.total_seconds())
 }

@@ -23,9 +23,9 @@ pub use import::{Imported, import};
 pub struct Topology {
     /// The clusters, in the order that the other files and the results use.
     pub clusters: Vec<ClusterSpec>,
-    /// The lower triangle of the matrix of links, which are the same in both directions. Row i has the links of
-    /// cluster i to the clusters 0 to i; the last one is the link within the cluster. A property that a link does not
-    /// state is not emulated.
+    /// The lower triangle of the matrix of links, which are the same in both directions. Row i has the links
+    /// between cluster i and clusters 0 to i; the last one is the link within the cluster. A property that a
+    /// link does not state is not emulated.
     pub links: Vec<Vec<Link>>,
     /// The mean time between two failures in the whole federation. A failure crashes a random node, and its
     /// memory is lost.

@@ -124,7 +124,7 @@ fn line(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> Markup {
     let x = |setting: usize| n(LEFT + step * (setting as f64 + 0.5));
     let room = HEIGHT - TOP - BOTTOM;
     let y = |value: f64| n(HEIGHT - BOTTOM - if most > 0.0 { value.max(0.0) / most * room } else { 0.0 });
-    // Labels that would overlap are omitted evenly.
+    // If the labels would overlap, only every nth label is shown.
     let every = (settings.len() as f64 * 52.0 / (WIDTH - LEFT - RIGHT)).ceil().max(1.0) as usize;
     let means: Vec<String> = settings
         .clone()

@@ -12,7 +12,7 @@ use faultline_core::Span;
 use super::tasks::{lasting, search};
 use crate::chance::Chance;
 
-/// The share of federations that run another program than Jacobi's method, in percent.
+/// The share of federations that run a program other than Jacobi's method, in percent.
 const OTHER_PROGRAMS: u64 = 25;
 /// The share of federations with each of the other variations, in percent.
 const VARIED: u64 = 20;

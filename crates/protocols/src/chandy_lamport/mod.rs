@@ -79,7 +79,7 @@ rules! {
     EarlyDropped,
     /// The application starts before the first checkpoint is committed.
     ReleasedBeforeFirst,
-    /// A part of a checkpoint that a rollback has invalidated counts toward the checkpoint in progress.
+    /// A part of a checkpoint that a rollback has invalidated counts towards the checkpoint in progress.
     OlderPartsCount,
     /// Older checkpoints are never removed.
     NeverCollects,

@@ -88,7 +88,7 @@ impl Hc3i {
         self.prepare(epoch, membership, host);
     }
 
-    /// Iterates over the holders of the cluster's parts that are not members.
+    /// Iterates over the processes outside the cluster that hold its parts.
     fn outside_holders(&self) -> impl Iterator<Item = ProcessId> + '_ {
         self.members
             .iter()

@@ -28,7 +28,7 @@ impl Coordinator {
         self.schedule.is_due(now)
     }
 
-    /// Returns when the next checkpoint is due.
+    /// Returns the time at which the next checkpoint is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.schedule.next()
     }

@@ -173,7 +173,7 @@ impl PartialEq for History {
 impl Eq for History {}
 
 impl Serialize for History {
-    /// Serializes a sequence of [`GroupHistory`], without trailing groups about which nothing is known.
+    /// Serialises a sequence of [`GroupHistory`], without trailing groups about which nothing is known.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let is_known =
             |it: &GroupId| !self.rollbacks(*it).is_empty() || self.collected(*it) != Checkpoint::default();
@@ -185,7 +185,7 @@ impl Serialize for History {
     }
 }
 
-/// Serialized form of [`GroupHistory`], by reference.
+/// Serialised form of [`GroupHistory`], by reference.
 #[derive(Serialize)]
 struct Known<'a> {
     rollbacks: &'a [(Incarnation, Sn)],
@@ -364,8 +364,9 @@ mod tests {
             let checkpoint = Checkpoint { position: Position::new(0, sn), attempt: Attempt(1) };
             (checkpoint, Vec::from([(GroupId(from), Position::new(0, at))]))
         };
-        // The second group's checkpoint 2 contains a message that the first one sent after its checkpoint 2, which
-        // contains one that the second group sent after its checkpoint 1.
+        // The first group's checkpoint 2 contains a message that the second group sent after its
+        // checkpoint 1. The second group's checkpoint 2 contains a message that the first group sent after
+        // its checkpoint 2.
         let first = [taken(1, 1, 0), taken(2, 1, 1)];
         let second = [taken(1, 0, 0), taken(2, 0, 2)];
         let sns = |checkpoints: &[&[Dependent]]| -> Vec<u32> {

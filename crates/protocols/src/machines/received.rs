@@ -75,7 +75,7 @@ impl Received {
     }
 }
 
-/// The serialized form of a run, within its channel.
+/// The serialised form of a run, within its channel.
 #[derive(Serialize, Deserialize)]
 struct RunForm {
     incarnation: Incarnation,
@@ -84,7 +84,7 @@ struct RunForm {
     position: Position,
 }
 
-/// The serialized form of a channel.
+/// The serialised form of a channel.
 #[derive(Default, Serialize, Deserialize)]
 struct ChannelForm {
     runs: Vec<RunForm>,

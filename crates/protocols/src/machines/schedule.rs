@@ -26,7 +26,7 @@ impl Schedule {
         self.checkpoint_at.is_some_and(|at| at <= now)
     }
 
-    /// Returns when the next checkpoint is due.
+    /// Returns the time at which the next checkpoint is due.
     #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
         self.checkpoint_at

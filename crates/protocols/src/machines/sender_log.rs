@@ -126,7 +126,7 @@ impl<S: Clone> Log<S> {
     }
 }
 
-/// Serializes the entries in the form of a `BTreeMap`.
+/// Serialises the entries in the form of a `BTreeMap`.
 fn as_map<S, Z>(entries: &SharedList<LogEntry<S>>, serializer: Z) -> Result<Z::Ok, Z::Error>
 where
     S: Serialize + Clone,

@@ -38,7 +38,7 @@ impl<P: Grouped + Protocol> Solo<P> {
         self.schedule.is_due(now)
     }
 
-    /// Returns when the next checkpoint is due; `None` while one is in progress.
+    /// Returns the time at which the next checkpoint is due; `None` while one is in progress.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.schedule.next().filter(|_| self.part.is_none())
     }

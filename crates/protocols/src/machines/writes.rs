@@ -44,7 +44,7 @@ impl<S: ProtocolTypes> Writes<S> {
         }
     }
 
-    /// Returns when refused images will be written again.
+    /// Returns the time at which refused images will be written again.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.retry_at

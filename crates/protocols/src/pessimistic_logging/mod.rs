@@ -112,7 +112,8 @@ rules! {
     SentNotRestored,
     /// An answer of the event logger that belongs to an older restore is accepted.
     OlderRecallCounts,
-    /// A new life of the event logger reports that it holds everything before all processes have reported.
+    /// A new life of the event logger does not wait for the reports of all processes before it reports that
+    /// it holds everything.
     HeldBeforeTold,
     /// The event logger does not remove deliveries that the restored checkpoint contains.
     RestoredNotRemoved,

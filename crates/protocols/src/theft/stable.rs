@@ -180,7 +180,7 @@ impl Stable {
         self.writing.push_back(write);
     }
 
-    /// Returns when [`Stable::timeout`] must be called.
+    /// Returns the time at which [`Stable::timeout`] must be called.
     pub(super) fn next_deadline(&self, config: &Config) -> Time {
         let is_open = match config.record {
             StableState::Graph => self.writing.is_empty(),

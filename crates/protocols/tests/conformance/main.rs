@@ -22,7 +22,7 @@ use harness::{Hold, Hosts};
 /// The harness as a driver under test. Everything that is possible at one time happens before time passes.
 #[derive(Default)]
 struct Harness {
-    /// Whether what is possible happens in a random order.
+    /// Whether the steps that are possible happen in a random order.
     any_order: bool,
     /// Whether packets outlive the life that sent them.
     output_survives: bool,
@@ -172,8 +172,8 @@ fn is_triggered(trigger: &Trigger, trace: &Trace) -> bool {
     facts.filter(|(_, fact)| fact.kind() == kind).count() >= occurrence as usize
 }
 
-/// Returns how a run ended after which nothing can happen any more: completed if every process has finished, and all
-/// messages counted by the probes have arrived.
+/// Returns the outcome of a run in which nothing more can happen: completed if every process has finished,
+/// and all messages counted by the probes have arrived.
 fn outcome(trace: &Trace, scenario: &Scenario) -> Outcome {
     let last_witness = |process| {
         let (_, facts) = trace.lives(process).last()?;

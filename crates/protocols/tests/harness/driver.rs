@@ -33,7 +33,8 @@ pub(crate) struct Hosts<N: Process> {
     /// Selects the packets that arrive twice.
     twice: Option<fn(&Flight<N>) -> bool>,
     faults: u32,
-    /// Number of facts recorded so far. Each fact is timed by it, which orders the facts of different processes.
+    /// Number of facts recorded so far. Serves as the time of each fact, which orders the facts of different
+    /// processes.
     pub(super) steps: u64,
     pub(super) trace: Trace,
     pub(super) log: Vec<Entry<N>>,
@@ -129,8 +130,8 @@ impl<N: Process> Hosts<N> {
 
     // Events
 
-    /// Performs everything that is in transit, pending or due and not held, until nothing is left. Time does
-    /// not advance.
+    /// Performs everything that is in transit, pending or due, except what is held, until nothing is left.
+    /// Time does not advance.
     pub(crate) fn settle(&mut self) {
         for _ in 0..MAX_STEPS {
             if !self.step() {

@@ -1,6 +1,6 @@
-//! One schedule for each rule whose omission random schedules detect rarely or never. Each schedule runs twice:
-//! with the rule, in which case the checker must find no violation, and with the defect that omits the rule, in
-//! which case the checker must find the property violated.
+//! One schedule for each rule whose omission is rarely or never detected by random schedules. Each schedule
+//! runs twice: with the rule, in which case the checker must find no violation, and with the defect that
+//! omits the rule, in which case the checker must find the property violated.
 //!
 //! `docs/hc3i.md` describes the rules ("Differences from the paper", "Rules added after testing").
 

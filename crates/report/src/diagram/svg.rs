@@ -37,7 +37,7 @@ const MOST_LINES: usize = 4000;
 const LANES: f64 = 640.0;
 /// The maximum height of all gaps between clusters together, in pixels.
 const GAPS: f64 = 360.0;
-/// The height of a lane below which processes are not named, and checkpoints are ticks, in pixels.
+/// The lane height, in pixels, below which processes are not named and checkpoints are drawn as ticks.
 const LEAST_LANE: f64 = 9.0;
 /// The distance below which the names of clusters would overlap, in pixels.
 const NAME: f64 = 13.0;
@@ -393,7 +393,7 @@ fn cross(x: f64, y: f64, size: f64) -> Markup {
 const CLOCK: [f64; 13] =
     [15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0, 86_400.0];
 
-/// Returns about a dozen round times between two times; times that are round on a clock if the run `is_long`.
+/// Returns about a dozen round times between two times. If the run `is_long`, the times are round in h:mm:ss.
 fn ticks(begin: f64, end: f64, is_long: bool) -> Vec<i64> {
     let rough = (end - begin) / 12.0;
     let magnitude = 10f64.powf(rough.max(1.0).log10().floor());

@@ -47,8 +47,8 @@ pub struct Timeline {
     pub rollbacks: Vec<TimelineRollback>,
     /// Every message with its transmissions, by identity.
     pub messages: BTreeMap<MessageId, MessagePath>,
-    /// The sender and the receiver of each message for which they are not the ranks in its identity, because a rank's
-    /// partition had moved.
+    /// The sender and the receiver of each message whose endpoints are not the ranks in its identity, because
+    /// a rank's partition had moved.
     pub moved_endpoints: BTreeMap<MessageId, (ProcessId, ProcessId)>,
     /// Every stolen task and every result that was sent.
     pub thefts: BTreeMap<(Theft, TheftContent), TheftPath>,

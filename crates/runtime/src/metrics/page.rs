@@ -141,7 +141,7 @@ pub enum VerdictLabel {
 }
 
 impl VerdictLabel {
-    /// All verdicts, from the best to the worst.
+    /// All verdicts, from best to worst.
     pub const ALL: [VerdictLabel; 3] = [VerdictLabel::Pass, VerdictLabel::Unknown, VerdictLabel::Fail];
 
     /// Returns the name of the verdict in labels.

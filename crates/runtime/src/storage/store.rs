@@ -28,7 +28,7 @@ use crate::codec::{CodecError, decode_image, encode_image};
 const JOURNAL: &str = "reported";
 const DRAFT: &str = "draft";
 
-/// Failures of the storage.
+/// Storage failures.
 #[derive(Debug, Error)]
 pub(crate) enum StoreError {
     #[error("cannot start the storage's thread: {0}")]

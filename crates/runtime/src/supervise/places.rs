@@ -82,8 +82,8 @@ pub(crate) trait PlaceBackend {
     }
 
     /// Ends lives simultaneously, and keeps or removes the storage of their processes. Reports
-    /// [`HostEvent::Ended`] for each life that is no longer hosted, and the times at which they stopped as
-    /// [`HostEvent::Stopped`], possibly after returning. Lives that have already ended are not an error.
+    /// [`HostEvent::Ended`] for each life that is no longer hosted, and [`HostEvent::Stopped`] with the times
+    /// at which the lives stopped, possibly after returning. Lives that have already ended are not an error.
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError>;
 
     /// Records the newest life that a predecessor of this program launched, and whether the storage must be

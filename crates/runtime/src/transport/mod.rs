@@ -1,8 +1,8 @@
 //! Packets between nodes: the emulated link, the session between two lives, and the connection that carries it.
 //!
 //! Everything runs on the node's main thread. The engine puts a packet into the delay line of its receiver. Once the
-//! packet is due, it moves to the session, and from there directly into the socket. A separate task is needed only
-//! while a packet waits for its time, or for space in the socket.
+//! packet is due, it moves to the session, and from there directly into the socket. A separate task is needed
+//! only while a packet is not due yet, or waits for space in the socket.
 
 mod connection;
 mod session;
@@ -235,8 +235,9 @@ impl Transport {
         Some((now, due))
     }
 
-    /// Sends an echo, to measure the link to `to`. Returns the time of sending, and the time at which it is
-    /// due at the other end, without traffic control. `None` if the process is not up.
+    /// Sends an echo, to measure the link to `to`. Returns the time of sending, and the time at which the
+    /// echo is due at the other end, excluding the delay that traffic control adds. `None` if the process is
+    /// not up.
     pub(crate) fn echo(self: &Rc<Self>, to: ProcessId) -> Option<(Time, Time)> {
         self.send_due(to, FrameKind::Echo, ECHO_CHARGE, Body::default())
     }

@@ -158,7 +158,7 @@ impl PeerSession {
     }
 
     fn check(&self, expected: u64) -> Result<(), SessionError> {
-        // The other end may have received the frame being written over an earlier connection.
+        // Over an earlier connection, the other end may have received the frame that is being written.
         if expected > self.ever_written {
             return Err(SessionError::Unwritten { claimed: expected, written: self.ever_written });
         }

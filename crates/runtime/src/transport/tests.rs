@@ -146,7 +146,7 @@ fn a_new_life_receives_nothing_sent_to_the_old_one() {
         speaker.say(1, vec![1]);
         assert_eq!(first.hear().await.body[..], [1]);
 
-        // The second life knows the speaker before the speaker knows the second life, so its packet waits.
+        // The second life knows the speaker before the speaker knows it, so the second life's packet waits.
         let mut second = End::new(1, 2, &secret, clock, Links::default()).await;
         let new = directory(&[(1, speaker.address), (2, second.address)]);
         second.transport.update(&new);

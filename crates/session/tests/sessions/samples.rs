@@ -62,7 +62,8 @@ fn samples_complete_with_the_result_of_a_run_without_failures() {
     for sample in SAMPLES.iter().filter(|it| it.name != "same-cluster-loss") {
         let ended = simulate(sample.name);
         assert_eq!(ended.manifest.outcome, Some(Outcome::Completed), "{}", sample.name);
-        // A process that never returns has no result. In a planned program, neither has one whose cluster leaves.
+        // A process that never returns has no result. In a planned program, a process whose cluster leaves
+        // has none, either.
         let leaves = |rank: &ProcessId| {
             let spec = &federation(sample.name).spec;
             let cluster = ended.manifest.processes[rank.index()].cluster;

@@ -35,7 +35,7 @@ pub(crate) struct Federation {
     pub(crate) faults: Vec<(Trigger, Fault)>,
     /// A cluster that is far from the coordinator, and the latency of the coordinator's messages to it.
     pub(crate) far: Option<(ClusterId, Span)>,
-    /// Whether tasks that other partitions wait for run first.
+    /// Whether tasks run first if other partitions wait for them.
     pub(crate) sends_first: bool,
     /// Speeds in percent, by process; if `None`, drawn from the seed.
     pub(crate) speeds: Option<Vec<u32>>,

@@ -169,8 +169,9 @@ fn full(process: u32, span: Span) -> Fault {
     Fault::Storage { process: ProcessId(process), how: StorageFault::Full, span: Some(span) }
 }
 
-/// A search for the least of some numbers, which prunes numbers greater than the least one known. With `prunes_equal`,
-/// it also prunes numbers equal to that one, like the algorithm in most papers on branch and bound.
+/// A search for the least of some numbers. It prunes numbers greater than the least one known so far. With
+/// `prunes_equal`, it also prunes numbers equal to that one, like the algorithm in most papers on branch and
+/// bound.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     numbers: u64,

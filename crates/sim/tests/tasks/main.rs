@@ -101,7 +101,7 @@ fn a_cluster_that_joins_late_has_not_failed() {
     assert_eq!((ended.outcome, &ended.digests[..]), (Outcome::Completed, &[federation.expected()][..]));
     let late = |it: &&Record| it.process.0 >= 2 && matches!(it.fact, Fact::Ran { .. });
     assert!(ended.facts.iter().any(|it| late(&it)), "the late processes steal tasks");
-    // The failure of one of them, once they are present, ends the run.
+    // Once the late processes are present, the failure of one of them ends the run.
     let late = Some(ClusterId(1));
     let trigger = Trigger::When { fact: FactKind::Ran, cluster: late, process: None, occurrence: 1 };
     let fault = Fault::Crash { process: ProcessId(2), storage: StorageFate::Kept, returns: true };

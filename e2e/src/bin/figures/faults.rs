@@ -1,5 +1,5 @@
-//! Measures how soon faults take effect in pods: their latency, from the moment when a fault is due to its last effect,
-//! and their skew, from its first to its last effect.
+//! Measures how soon faults take effect in pods: their latency, from the time at which a fault is due until
+//! its last effect, and their skew, from its first effect until its last.
 
 use std::collections::BTreeMap;
 use std::fs;

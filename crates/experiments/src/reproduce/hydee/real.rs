@@ -75,7 +75,7 @@ struct Failing {
 }
 
 impl Failing {
-    /// All settings. Each one with a failure follows the same one without.
+    /// All settings. Each setting with a failure follows the same setting without a failure.
     const ALL: [Failing; 4] = [
         Failing { contained: true, fails: false },
         Failing { contained: true, fails: true },

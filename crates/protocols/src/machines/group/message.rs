@@ -23,7 +23,7 @@ pub enum GroupMessage {
     // Restoring a group.
     /// From the coordinator to the members: freeze, and report what you have, once you know the lives involved.
     Gather {
-        /// The attempt to restore.
+        /// The number of the restore attempt.
         restore: RestoreNo,
         /// The membership that the message assumes. A message to a life that its sender does not know is lost.
         membership: MembershipVersion,

@@ -147,7 +147,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Returns the holders of the group's parts that are not members.
+    /// Returns the processes outside the group that hold its parts.
     fn outside_holders(&self) -> BTreeSet<ProcessId> {
         let holders = self.members.iter().flat_map(|&it| self.placement.holders(&self.view.membership, it));
         holders.filter(|&holder| self.view.group_of(holder) != self.number).collect()

@@ -293,7 +293,7 @@ fn losing_a_part_and_its_replica_is_reported_as_unrecoverable() {
     assert!(federation.claims.contains(&expected), "{:?}", federation.claims);
 }
 
-/// The processes that `host` was told to send a refusal.
+/// Returns the processes to which `host` was told to send a refusal.
 fn refused(host: &Actions) -> Vec<ProcessId> {
     let refusal = |act: &Act| match act {
         Act::Message(to, GroupMessage::Refused(_)) => Some(*to),

@@ -1,4 +1,4 @@
-//! Records of simulated runs that were tampered with: none passes, and the verdict names each change.
+//! Tampering with the records of simulated runs: no such record passes, and the verdict names each change.
 
 mod attacks;
 
