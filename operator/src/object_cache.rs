@@ -41,7 +41,6 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> ObjectCache<K> {
         self.store.get(&ObjectRef::new(name).within(namespace))
     }
 
-    /// Returns all objects.
     fn all(&self) -> Vec<Arc<K>> {
         self.store.state()
     }

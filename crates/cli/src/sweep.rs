@@ -26,7 +26,7 @@ use crate::{files, interrupt, output};
 
 /// The directory of the federation files of the settings.
 const SETTINGS: &str = "settings";
-/// The directory of the records of the settings.
+/// The directory that contains the record of each setting.
 const RECORDS: &str = "records";
 /// The report in a record.
 const REPORT: &str = "report.html";

@@ -266,7 +266,9 @@ fn choose(front: &[Division], constraints: Constraints, exhaustive: bool) -> (us
         (None, true) => {
             format!("optimal (exhaustive), the smallest sum of both shares{within}: {sum:.2} points")
         }
-        (None, false) => format!("best found, by the sum of both shares{within}: {sum:.2} points"),
+        (None, false) => {
+            format!("best found (not exhaustive): the sum of both shares{within} is {sum:.2} points")
+        }
     };
     (chosen, reason + &remark(division, constraints))
 }

@@ -624,7 +624,7 @@ fn steady_traffic(scenario: &mut Scenario) {
     }
 }
 
-/// Returns the numbers of the messages received, by sending life, in the order of arrival.
+/// Returns the numbers of the messages received, by sending life, in order of arrival.
 fn received(seen: &[Observation]) -> BTreeMap<(ProcessId, Life), Vec<u32>> {
     let mut numbers: BTreeMap<_, Vec<u32>> = BTreeMap::new();
     for observation in seen {

@@ -59,7 +59,7 @@ pub trait TaskProtocol: ProtocolTypes {
     fn orphan(&self, _task: TaskId) -> Option<Theft> {
         None
     }
-    /// Returns when the protocol requires [`TaskInput::Timeout`].
+    /// Returns the time at which the protocol next requires [`TaskInput::Timeout`]; `None` if it requires none.
     fn next_deadline(&self) -> Option<Time>;
     /// Returns values for a live view, except for the progress, which the process adds.
     fn gauges(&self) -> Gauges;

@@ -125,7 +125,7 @@ pub enum Ending {
 /// The history of one process.
 #[derive(Clone, Debug)]
 pub struct ProcessHistory {
-    /// Its segments, in the order of its lives.
+    /// The process's segments, in the order of its lives.
     pub segments: std::ops::Range<u32>,
     /// How much is known about the process's final state.
     pub ending: Ending,

@@ -295,7 +295,7 @@ impl Run {
         self.supervisor(Fact::Detected { process: of, life });
     }
 
-    /// For this span, makes the storage of `process` corrupt everything that is read from it.
+    /// Makes the storage of `process` corrupt everything that is read from it during `span`.
     pub fn spoil(&mut self, process: u32, span: Span) {
         let fault = Fault::Storage { process: p(process), how: StorageFault::Corrupt, span: Some(span) };
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });

@@ -300,7 +300,7 @@ impl Examiner {
     }
 }
 
-/// Returns the result of a probe once it has ended, or why there is none, with the remedy.
+/// Waits for a probe to end and returns its result; if there is none, returns the reason and the remedy.
 async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     let begun = Instant::now();
     let command_error = |error: &dyn std::fmt::Display| {

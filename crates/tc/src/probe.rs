@@ -117,7 +117,7 @@ impl Probe {
         Ok(Probe { findings })
     }
 
-    /// Returns whether the kernel has an ability.
+    /// Returns whether the kernel has this ability.
     pub fn can(&self, ability: Ability) -> bool {
         self.findings.contains(&(ability, Ok(())))
     }

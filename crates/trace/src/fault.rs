@@ -58,7 +58,8 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
                     format!("{} corrupt data", if is_past { "returned" } else { "returns" })
                 }
             };
-            let span = span.map_or_else(|| "until the end".to_owned(), |it| format!("for {}", lasted(it)));
+            let span = span
+                .map_or_else(|| "until the end of the run".to_owned(), |it| format!("for {}", lasted(it)));
             format!("the storage of {} {how} {span}", names.process(*process))
         }
     }

@@ -20,8 +20,8 @@ const MOMENTS: &[FactKind] = &[
     FactKind::Released,
 ];
 
-/// Makes some clusters of `spec`, which has at least two clusters under HC3I, join or leave within `length`. Replaces
-/// the program with one that supports this.
+/// Lets some clusters of `spec` join or leave within `length`. `spec` must run HC3I and have at least two clusters.
+/// Replaces the program with one that supports this.
 pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span) {
     // Leaves time after the last cluster has left.
     let length = length.max(Span::from_millis(50)) * 2;

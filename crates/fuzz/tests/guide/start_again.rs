@@ -14,7 +14,7 @@ pub(crate) struct StartAgain {
     config: Arc<Config>,
     /// The number of failures so far. Every process learns it from the membership, and it never decreases.
     incarnation: Incarnation,
-    /// Whether all processes are up, so that messages arrive.
+    /// Whether all processes are up and can therefore receive messages.
     is_running: bool,
     /// Messages from processes that learned of a failure, or started, before this process did.
     early: Vec<(MessageId, Stamp, Payload)>,

@@ -298,8 +298,8 @@ impl Hc3i {
         }
     }
 
-    /// Returns whether an incomplete write belongs to the cluster that asks what is durable: one that failed and will
-    /// be repeated, or one that began after the listing was requested.
+    /// Returns whether any write for the cluster that requested the listing is incomplete: the write failed and will be
+    /// repeated, or it began after the listing was requested.
     fn has_unfinished_writes_for(&self, purpose: &ListFor) -> bool {
         let asking = match purpose {
             ListFor::Report { .. } => self.cluster,

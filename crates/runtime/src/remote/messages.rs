@@ -23,7 +23,7 @@ pub(crate) struct Assignment {
     /// Name of the process.
     pub(crate) name: String,
     pub(crate) cluster_names: ClusterNames,
-    /// Files, with their names, that a process finds in the run's directory at its start.
+    /// Files, with their names, that are in the run's directory when a process starts.
     pub(crate) files: Vec<(String, Vec<u8>)>,
     /// The life that the supervisor expects at this place. The agent ends any other life before it reports
     /// that it is ready.

@@ -123,7 +123,7 @@ impl Leave {
         }
     }
 
-    /// Handles a message of this module, or counts any other. Returns whether the message belongs to this
+    /// Handles a message that belongs to this module, and counts any other message. Returns whether the message belongs to this
     /// module.
     pub(super) fn deliver(&mut self, payload: &Payload, out: &mut Outbox) -> bool {
         if let Payload::Virtual(_) = payload {

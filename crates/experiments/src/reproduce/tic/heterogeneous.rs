@@ -13,7 +13,7 @@ const SPEEDS: [u32; 3] = [150, 150, 100];
 const NODES: u32 = 10;
 /// TIC with replicas in other clusters, like the paper's storage.
 const TIC: &str = "{ tic: { tau: 5s, replicateTo: otherCluster } }";
-/// The maximum cost of the loss of a cluster beyond its share of the power, in percent of the run time: this
+/// The maximum cost of the loss of a cluster beyond its share of the power, as a percentage of the run time: this
 /// project's own goal.
 const GATE_PERCENT: f64 = 2.0;
 /// The shortest run time, in seconds, to which the goal applies: in shorter runs, detection takes a larger share.

@@ -18,7 +18,7 @@ pub(crate) struct Sort {
 pub(crate) struct Numbers {
     step: u32,
     sorted: Vec<u64>,
-    /// The greatest number of all. Only the first rank learns it.
+    /// The largest of these numbers. Only the first rank learns it.
     greatest: f64,
 }
 
