@@ -11,13 +11,14 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
-/// Prints a row of the table of `cargo xtask bench`. A ratio above `goal` misses the goal; some rows have no goal.
+/// Prints a row of the `cargo xtask bench` table. A ratio above `goal` misses the goal; some rows have no
+/// goal.
 pub(crate) fn row(what: &str, measured: &str, baseline: &str, ratio: f64, goal: Option<f64>) {
     let goal = goal.map_or(String::new(), |it| it.to_string());
     println!("row\t{what}\t{measured}\t{baseline}\t{ratio:.3}\t{goal}");
 }
 
-/// Returns whether to run fewer turns.
+/// Returns whether the benchmark should run fewer turns.
 pub(crate) fn quick() -> bool {
     env::args().any(|it| it == "--quick")
 }
@@ -32,8 +33,8 @@ pub(crate) fn pin(core: usize) {
     }
 }
 
-/// Returns the seconds of CPU time that `work` uses on this thread. Suitable for work that never waits. The time that
-/// other programs take from the core does not count.
+/// Runs `work`, and returns the CPU time that it uses on this thread, in seconds, with its result. Suitable
+/// for work that never waits. Time during which other programs occupy the core does not count.
 pub(crate) fn busy<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     let begin = now();

@@ -122,7 +122,7 @@ impl TestNamespace {
         Ok(())
     }
 
-    /// Returns the API of the objects of a kind in this namespace.
+    /// Returns the API for objects of one kind in this namespace.
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,

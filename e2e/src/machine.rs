@@ -80,7 +80,7 @@ impl Machine {
         self.docker(&["start", &self.name]).await.map(drop)
     }
 
-    /// Pauses all processes in the node's container, as if the machine did not respond.
+    /// Pauses all processes in the node's container, as if the machine had stopped responding.
     pub async fn pause(&self) -> Result<(), Failure> {
         self.docker(&["pause", &self.name]).await.map(drop)
     }

@@ -25,7 +25,7 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// Stops all operators, and waits until none runs.
+    /// Stops all operators, and waits until none is running.
     pub async fn stop(client: &Client) -> Result<Operators, Failure> {
         let found = Api::<Deployment>::all(client.clone()).list(&of_operators()).await?;
         let replicas = |it: &Deployment| it.spec.as_ref().and_then(|it| it.replicas).unwrap_or(1);

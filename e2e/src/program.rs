@@ -27,7 +27,7 @@ pub struct Finished {
 }
 
 impl Program {
-    /// Returns the program as last built, in the target directory of these tests.
+    /// Returns the most recently built program in the target directory of these tests.
     pub fn built() -> Result<Program, Failure> {
         // The tests are in target/debug/deps, and the programs in target/debug.
         let tests = std::env::current_exe()?;
@@ -48,7 +48,7 @@ impl Program {
         Ok(Program(place.join("faultline")))
     }
 
-    /// Returns the plugin of `kubectl` as last built, in the target directory of these tests.
+    /// Returns the most recently built `kubectl` plugin in the target directory of these tests.
     pub fn plugin() -> Result<Program, Failure> {
         Program::built().map(|Program(faultline)| Program(faultline.with_file_name("kubectl-faultline")))
     }

@@ -41,7 +41,7 @@ impl Busy {
 }
 
 const LONGEST: Duration = Duration::from_secs(300);
-/// Maximum number of attempts if the machine is too busy for a scenario, or kube-proxy loses services.
+/// Maximum number of attempts if the machine is too busy for a scenario, or if kube-proxy loses services.
 const ATTEMPTS: u32 = 3;
 /// Environment variable with the path of the cluster's kubeconfig.
 pub const KUBECONFIG: &str = "FAULTLINE_E2E_KUBECONFIG";

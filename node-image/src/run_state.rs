@@ -26,6 +26,8 @@ use faultline_trace::manifest::{ClusterEntry, EffectEntry, LinkEntry};
 pub(crate) struct RunState {
     names: Names,
     processes: u32,
+    /// The clusters that join later.
+    awaited: BTreeSet<ClusterId>,
     place_registry: PlaceRegistry,
     data: Arc<Mutex<RunData>>,
 }
@@ -39,9 +41,14 @@ struct RunData {
 
 impl RunState {
     /// Creates the state of a run that has not started, under the supervisor with this name.
-    pub(crate) fn new(supervisor: String, names: Names, place_registry: PlaceRegistry) -> RunState {
+    pub(crate) fn new(
+        supervisor: String,
+        names: Names,
+        awaited: BTreeSet<ClusterId>,
+        place_registry: PlaceRegistry,
+    ) -> RunState {
         let processes = names.processes().len() as u32;
-        let run_state = RunState { names, processes, place_registry, data: Arc::default() };
+        let run_state = RunState { names, processes, awaited, place_registry, data: Arc::default() };
         run_state.lock().status.supervisor = supervisor;
         run_state
     }
@@ -76,7 +83,7 @@ impl RunState {
         self.lock().note(at, event);
     }
 
-    /// Records that the run resumes, after an earlier supervisor had started it.
+    /// Records that this supervisor resumes a run that an earlier one started.
     pub(crate) fn resumed(&self) {
         self.lock().status.phase = RunPhase::Running;
     }
@@ -130,7 +137,7 @@ impl RunState {
         status.clusters = manifest.clusters.iter().map(cluster).collect();
         status.links = manifest.links.iter().map(|link| self.link(link)).collect();
         status.faults.planned = manifest.plan.len() as u32;
-        let reporter = EventReporter::new(DisplayNames::new(manifest));
+        let reporter = EventReporter::new(DisplayNames::new(manifest), self.awaited.clone());
         RunRecorder { run_state: self.clone(), reporter, begun: None, finished: BTreeSet::new() }
     }
 

@@ -10,7 +10,7 @@ use std::{fs, thread};
 
 use clap::Args;
 use faultline_api::{Federation, supervision};
-use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
+use faultline_catalog::{Hosted, Setup, Visitor, awaited_clusters, with_setup};
 use faultline_checker::Verdict;
 use faultline_core::fault::Change;
 use faultline_core::{Fact, Life, ProcessId};
@@ -111,7 +111,8 @@ impl Visitor for Run<'_> {
             change_queue.ask([Change::Pause(true)], None);
         }
         let run = past.as_ref().map_or_else(identity, |it| Ok(it.run().to_owned()))?;
-        let run_state = RunState::new(run.clone(), setup.names.clone(), place_registry.clone());
+        let awaited = awaited_clusters(&federation.spec);
+        let run_state = RunState::new(run.clone(), setup.names.clone(), awaited, place_registry.clone());
         let note = past.as_ref().and_then(JournalContents::note);
         let amender = Amender::new(federation, note, change_queue.clone());
         if let Some(newest) = amender.newest() {
@@ -250,7 +251,7 @@ fn identity() -> Result<String, CommandError> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Reads the journal of the supervisor of a run that had started.
+/// Reads the supervisor's journal for a run that had started.
 fn read_journal(out: &Path) -> Result<JournalContents, String> {
     let past = JournalContents::of(out).map_err(|error| format!("cannot resume the run: {error}"))?;
     past.ok_or_else(|| "cannot resume the run: it has no journal".to_owned())

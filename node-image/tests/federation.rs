@@ -177,7 +177,7 @@ fn an_old_life_that_runs_beside_its_replacement_is_not_accepted() {
     let setting = Setting::start(&federation(""), &PROCESSES);
     setting.put(&setting.places(1));
     setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
-    // The machine of paris-1 is paused: neither its agent nor its process learns that they are replaced.
+    // The machine of paris-1 is paused: neither its agent nor its process learns that it has been replaced.
     let replacement = Program::agent(&setting.dir.path().join("replacement"), &setting.key_of("paris-1"));
     let old = &setting.agents[1].1;
     let agent = Pid::from_raw(old.child.id() as i32);

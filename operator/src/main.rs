@@ -108,7 +108,7 @@ async fn client(metrics: Arc<Metrics>) -> Result<Client, Failure> {
     Ok(ClientBuilder::try_from(config)?.with_layer(&count).build())
 }
 
-/// Returns a receiver that becomes true once a signal asks the operator to stop.
+/// Returns a receiver whose value becomes `true` once a signal asks the operator to stop.
 fn stopped() -> Result<watch::Receiver<bool>, Failure> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (stop, stopped) = watch::channel(false);

@@ -100,8 +100,9 @@ mod tests {
         crate::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid")
     }
 
-    /// Merges this patch into the spec of the quick start, and returns the changes. Asserts that the rules of the
-    /// custom resource definition agree, except that they permit removing faults from the end of the list.
+    /// Merges this patch into the spec of the quick start, and returns the changes. Asserts that the rules of
+    /// the custom resource definition accept and reject the same patches, except that they permit removing
+    /// faults from the end of the list.
     fn after(patch: serde_json::Value) -> Result<Vec<Change>, Vec<String>> {
         let old = quickstart();
         let mut spec = serde_json::to_value(&old.spec).unwrap();

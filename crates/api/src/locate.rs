@@ -14,7 +14,7 @@ pub(crate) struct Locations {
     /// Bytes of a scalar. For a list or map, which may span many lines, the bytes of its key or, without a key, of its
     /// first line.
     places: BTreeMap<String, Range<usize>>,
-    /// Path of the list or map that contains a key, by the key's first byte.
+    /// Path of the list or map that contains a key, by the offset of the key's first byte.
     parents: BTreeMap<usize, String>,
 }
 

@@ -62,7 +62,7 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Federation, Box<Rejected>> {
 pub struct Parsed<T> {
     /// The parsed value.
     pub value: T,
-    /// The text that it was parsed from.
+    /// The text from which the value was parsed.
     pub text: Text,
 }
 
@@ -116,8 +116,8 @@ impl Text {
         Text { file: file.to_owned(), text }
     }
 
-    /// Turns problems, whose paths look like `clusters[1].nodes`, into errors at their lines. There must be at
-    /// least one problem.
+    /// Turns problems into errors at the lines to which their paths refer. A path looks like
+    /// `clusters[1].nodes`. There must be at least one problem.
     pub fn reject(&self, problems: Vec<Problem>) -> Box<Rejected> {
         let locations = Locations::of(&self.text);
         let place = |path: &str| locations.find(path);
@@ -135,7 +135,7 @@ impl Text {
 }
 
 impl Rejected {
-    /// Returns the errors, of which there is at least one.
+    /// Returns the errors: at least one.
     pub fn errors(&self) -> &[FileError] {
         &self.errors
     }
@@ -336,7 +336,7 @@ fn instead(word: &str, expected: &[&'static str]) -> String {
     }
 }
 
-/// Describes the protocols that have this option; `None` if none has.
+/// Returns a description of the protocols that have this option; `None` if no protocol has it.
 fn option_elsewhere(word: &str) -> Option<String> {
     let has_option = |protocol: &&str| {
         let options = serde_json::json!({ *protocol: { word: null } });

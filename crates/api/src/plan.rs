@@ -154,14 +154,14 @@ impl Draw<'_> {
         }
     }
 
-    /// Draws the ends of a link. Both are the same cluster only if the entry names it twice.
+    /// Draws the ends of a link. The two ends are the same cluster only if the entry names it twice.
     fn pair(&mut self, from: &str, to: &str) -> (ClusterId, ClusterId) {
         let taken = (from == ANY && to != ANY).then(|| self.named(to));
         let from = self.cluster(from, taken);
         (from, self.cluster(to, Some(from)))
     }
 
-    /// Returns the cluster with this name, or draws one other than `taken` for `any`.
+    /// Returns the cluster with this name; for `any`, draws a cluster other than `taken`.
     fn cluster(&mut self, name: &str, taken: Option<ClusterId>) -> ClusterId {
         if name != ANY {
             return self.named(name);

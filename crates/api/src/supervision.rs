@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | `PUT /v1/places` | [`Places`] | 200; 409 with a [`Refusal`] if a newer generation is known, 422 if a process is unknown |
 //! | `PUT /v1/spec` | [`Amended`] | 200 once the run has accepted it, even if it takes effect later; 422 with a [`Refusal`] |
-//! | `GET /v1/status?after=N` | | [`RunStatus`], with the events after number `N` (all without it) |
+//! | `GET /v1/status?after=N` | | [`RunStatus`], with the events after number `N` (without it, all events) |
 //! | `POST /v1/requests/{id}/done` | | 204; 404 if there is no such request, or if it no longer needs an answer |
 //! | `GET /v1/bundle` | | the record as a tar stream; 409 during the run |
 //! | `GET /metrics`, `GET /healthz` | | no authorization needed |
@@ -39,7 +39,7 @@ pub fn done(request: u64) -> String {
     format!("/v1/requests/{request}/done")
 }
 
-/// Error for a string that is not the key of a federation.
+/// Error for a string that is not a valid federation key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a key must have exactly {KEY_DIGITS} hexadecimal digits")]
 pub struct InvalidKey;
@@ -266,7 +266,7 @@ pub struct Faults {
     pub worst_latency_micros: Option<u64>,
 }
 
-/// A link from one cluster to another, or within one.
+/// A link from one cluster to another, or within a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkReport {

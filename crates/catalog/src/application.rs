@@ -100,7 +100,8 @@ fn pattern(pattern: NasPattern) -> nas::Pattern {
     }
 }
 
-/// Translates lists by name into tables by cluster. Clusters that are not listed send no messages.
+/// Translates lists of named clusters into tables with an entry for each cluster. Clusters that are not
+/// listed send no messages.
 fn traffic(spec: &FederationSpec, traffic: &resource::Traffic) -> synthetic::Traffic {
     let clusters = || spec.clusters.iter().map(|it| &it.name);
     match traffic {

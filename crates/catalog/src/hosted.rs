@@ -14,9 +14,9 @@ pub trait Hosted: Process<Config: Send + Sync> + Clone + Debug + Send + 'static 
     /// Returns the promises of the process's protocol with these parameters.
     fn promises(config: &Self::Config) -> Promises;
 
-    /// Returns the result of each rank in a run without faults; `None` if the results depend on timing, or if they
-    /// cannot be computed independently. `seed` returns the seed of each rank. This may take as long as the
-    /// computations of the program, but modelled time takes no real time.
+    /// Returns the result of each rank in a run without faults; `None` if the results depend on timing, or if
+    /// they cannot be computed independently. `seed` returns the seed of each rank. The call may take as long
+    /// as the computations of the program, but modelled time takes no real time.
     fn reference(
         config: &Self::Config,
         membership: &Membership,

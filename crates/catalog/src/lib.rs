@@ -14,7 +14,7 @@ mod rederive;
 mod simulation;
 mod tasks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use faultline_api::resource::custom::InvalidParameter;
@@ -97,7 +97,7 @@ impl SetupError {
     }
 }
 
-/// An operation, under any protocol, on a federation.
+/// An operation on a federation, generic over the federation's protocol.
 pub trait Visitor {
     /// The result of the operation.
     type Output;
@@ -106,7 +106,7 @@ pub trait Visitor {
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output;
 }
 
-/// An operation, under any protocol, on a federation whose processes exchange messages.
+/// An operation on a federation whose processes exchange messages, generic over the federation's protocol.
 pub trait MessagesVisitor {
     /// The result of the operation.
     type Output;
@@ -231,12 +231,14 @@ impl<N: Hosted> Setup<N> {
     /// Returns the result of each rank in a run without faults; `None` for an application whose result depends on
     /// timing.
     ///
-    /// This may take as long as the computations of the application, but modelled time takes no real time.
+    /// The call may take as long as the computations of the application, but modelled time takes no real
+    /// time.
     pub fn reference(&self) -> Option<Vec<(ProcessId, Digest)>> {
         N::reference(&self.process, &self.membership, &|process| process_seed(self.seed, process))
     }
 
-    /// Returns the configuration of every process in virtual time, which omits contents that serve only as padding.
+    /// Returns the configuration that every process has in virtual time. It omits contents that serve only as
+    /// padding.
     pub fn process_in_virtual_time(&self) -> Arc<N::Config> {
         N::for_virtual_time(&self.process).map_or_else(|| Arc::clone(&self.process), Arc::new)
     }
@@ -261,7 +263,7 @@ impl<N: Hosted> Setup<N> {
                     .zip(&spec.clusters)
                     .filter_map(|(id, cluster)| Some((ClusterId(id), cluster.joins_after?.0)))
                     .collect(),
-                // Processes that exchange messages leave once their application has computed for that time.
+                // Without tasks, `leaves_after` is a computing time, which the application itself counts.
                 leaves: (0..)
                     .zip(&spec.clusters)
                     .filter(|_| spec.application.family() == Family::Tasks)
@@ -423,6 +425,12 @@ pub fn with_valid_messages<V: MessagesVisitor>(
             return Err(SetupError::Tasks);
         }
     })
+}
+
+/// Returns the clusters that join during the run.
+pub fn awaited_clusters(spec: &FederationSpec) -> BTreeSet<ClusterId> {
+    let numbered = (0..).map(ClusterId).zip(&spec.clusters);
+    numbered.filter(|(_, cluster)| cluster.joins_after.is_some()).map(|(id, _)| id).collect()
 }
 
 /// Returns the membership before the run: the processes of the clusters in the order of the resource, node by node,

@@ -16,9 +16,9 @@ use crate::defect::{AVAILABLE, Rule};
 use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
 
-/// Evaluates to the protocol's defects with `$defect` enabled. If the protocol does not have that defect, returns an
-/// error from the enclosing function. Defects of the supervisor, and of the composite, which exists only if processes
-/// exchange messages, are enabled elsewhere.
+/// Evaluates to the protocol's defects with `$defect` enabled. If the protocol does not have that defect,
+/// returns an error from the enclosing function. Defects of the supervisor and of the composite are enabled
+/// elsewhere. The composite exists only if processes exchange messages.
 macro_rules! defects {
     (messages, $defect:expr, $protocol:ident, $rule:ident) => {
         defects!(@ $defect, $protocol, $rule, None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))))

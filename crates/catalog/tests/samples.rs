@@ -54,7 +54,7 @@ fn a_storage_server_belongs_to_no_cluster() {
     with_setup(&federation, None, Look).expect("the federation is valid");
 }
 
-/// Returns the roles of the processes that are not ranks.
+/// A visitor that returns the roles of the processes that are not ranks.
 struct OtherRoles;
 
 impl Visitor for OtherRoles {

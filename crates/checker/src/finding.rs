@@ -442,9 +442,9 @@ pub enum DurableCopies {
 /// The reason why no recovery can need a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Garbage {
-    /// A rollback undid it.
+    /// A rollback undid the checkpoint.
     Undone,
-    /// Every recovery restores a newer one.
+    /// Every recovery restores a newer checkpoint.
     Older,
 }
 
@@ -542,7 +542,7 @@ pub enum Remark {
     },
     NotCounted {
         process: ProcessId,
-        /// Whether facts are missing, which may be the reason.
+        /// Whether the contents of the result could not be counted because facts are missing.
         is_incomplete: bool,
     },
 }

@@ -242,7 +242,7 @@ pub struct Violation {
     pub what: Option<Breach>,
 }
 
-/// Compares the sentence and the evidence only, because a judgement that was read from JSON has no `what`.
+/// Compares only the sentence and the evidence, because a judgement that was read from JSON has no `what`.
 impl PartialEq for Violation {
     fn eq(&self, other: &Violation) -> bool {
         (&self.text, &self.evidence) == (&other.text, &other.evidence)

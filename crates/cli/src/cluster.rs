@@ -91,7 +91,6 @@ fn divide(
     })
 }
 
-/// Writes these files into a directory.
 fn write(out: &Path, files: &[(&str, &String)]) -> Result<(), CommandError> {
     output::directory(out)?;
     files.iter().try_for_each(|(name, content)| output::write(out, name, content).map(drop))
@@ -125,9 +124,9 @@ fn graph(path: &Path) -> Result<CommunicationGraph, CommandError> {
     }
 }
 
-/// The content of a file that the command divides.
+/// The input to divide, as read from a file.
 enum Input {
-    /// A federation, whose partitions are divided.
+    /// A federation. The pieces of its program are divided into partitions.
     Federation(Source),
     /// A communication graph.
     Graph(CommunicationGraph),
@@ -231,7 +230,8 @@ fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     }
     let mut order: Vec<usize> = (0..division.cluster_of.len()).collect();
     order.sort_by_key(|it| division.cluster_of[*it]);
-    // If the processes have the same order in the graph and in the federation, their numbers are the same.
+    // If the processes have the same order in the graph and in the federation, each has the same number in
+    // both, and the list is not needed.
     if !order.is_sorted() {
         let order: Vec<String> = order.iter().map(usize::to_string).collect();
         writeln!(
@@ -244,7 +244,7 @@ fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     text
 }
 
-/// Returns a share in percent.
+/// Returns `part` as a percentage of `all`.
 fn share(part: usize, all: usize) -> f64 {
     100.0 * part as f64 / all as f64
 }
@@ -270,8 +270,8 @@ fn csv(graph: &CommunicationGraph, chosen: &Division) -> String {
 mod tests {
     use super::*;
 
-    /// A front with the division into one cluster and `divided` others. The division at the index `chosen` is the
-    /// chosen one.
+    /// Returns a front with the division into one cluster and `divided` others. The division at the index
+    /// `chosen` is chosen.
     fn front(divided: usize, chosen: usize) -> SearchResult {
         let division = |index: usize| Division {
             clusters: index + 1,

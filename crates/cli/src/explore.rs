@@ -208,7 +208,7 @@ struct Report {
     tasks: Option<String>,
     crashes: u32,
     timers: u32,
-    /// One entry for each number of overtakings.
+    /// One entry for each limit on overtakings.
     levels: Vec<Level>,
     finding: Option<Finding>,
     interrupted: bool,

@@ -73,8 +73,8 @@ fn print_changes(running: &Federation, new: &Federation, source: &Source) -> Res
     Ok(Exit::Pass)
 }
 
-/// Prints whether the application sends the same messages in all tested orders of delivery. Returns a bad-input error
-/// if it does not, but its protocol relies on this.
+/// Prints whether the application sends the same messages in all tested orders of delivery. Returns a
+/// bad-input error if the messages differ and the protocol requires them to be the same.
 fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, CommandError> {
     let found = with_messages(federation, None, Orders(orders)).map_err(unfit)?;
     let in_orders = format!("in {}", count(u64::from(orders) + 1, "delivery order"));
@@ -103,7 +103,8 @@ fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Re
     }
 }
 
-/// Compares what a federation's application sends in one order of delivery and in this many random ones.
+/// Compares the messages that a federation's application sends in one order of delivery with those that it
+/// sends in this many random orders.
 struct Orders(u32);
 
 impl MessagesVisitor for Orders {

@@ -43,8 +43,8 @@ pub(crate) struct ResultJournal {
 }
 
 impl ResultJournal {
-    /// Creates a journal or, with `resume`, opens an existing one and returns its results. `work` names the work in
-    /// errors, such as `sweep`.
+    /// Creates a journal or, with `resume`, opens an existing one and returns its results. `work` is the name
+    /// of the work in errors: `sweep`, for example.
     ///
     /// # Errors
     ///

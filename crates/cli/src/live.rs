@@ -1,6 +1,7 @@
 //! The live view of a run. Shows the run as the supervisor sees it, without judging it.
 
 use faultline_api::Federation;
+use faultline_catalog::awaited_clusters;
 use faultline_core::{ClusterId, Fact, ProcessId, Time};
 use faultline_report::DisplayNames;
 use faultline_report::events::EventReporter;
@@ -22,7 +23,8 @@ pub(crate) struct View<'a> {
 
 impl View<'_> {
     pub(crate) fn live(self, manifest: &Manifest) -> Live {
-        let reporter = EventReporter::new(DisplayNames::new(manifest));
+        let reporter =
+            EventReporter::new(DisplayNames::new(manifest), awaited_clusters(&self.federation.spec));
         Live { screen: self.screen(manifest), reporter, origin: None }
     }
 

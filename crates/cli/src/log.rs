@@ -51,7 +51,7 @@ pub(crate) fn begin(command: &Command) {
         .with_filter(filter(level));
     let recorded = tracing_subscriber::fmt::layer()
         .with_ansi(false)
-        // The writer of the facts reports a record that cannot be written.
+        // If the record cannot be written, the writer of the facts reports the error.
         .log_internal_errors(false)
         .with_writer(Record)
         .with_filter(filter(WARNINGS));

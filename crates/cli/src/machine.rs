@@ -18,14 +18,14 @@ use crate::command_error::CommandError;
 
 /// File descriptors of a process of the run, in addition to those for connections: files, timers, sockets.
 const DESCRIPTORS: u64 = 32;
-/// The memory in bytes of a node without its application's state, with a margin: in a run of 60 nodes, each used 9.3 MB
-/// with 1 MiB of state.
+/// The memory of a node in bytes, without its application's state but with a margin: in a run of 60 nodes,
+/// each used 9.3 MB with 1 MiB of state.
 const NODE_MEMORY: u64 = 8 << 20;
 /// Threads of a node: the process, its heartbeat, its storage, metrics, and computations.
 const THREADS: u64 = 6;
 /// Ports that other programs may use.
 const SPARE_PORTS: u64 = 1000;
-/// The duration above which a write makes the cost of checkpoints unmeasurable.
+/// The longest duration of a write with which the cost of checkpoints can still be measured.
 const SLOW_WRITE: Duration = Duration::from_millis(100);
 /// The number of test writes, and their length: a page.
 const WRITES: usize = 16;
@@ -96,7 +96,8 @@ pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
     let own = |resource| getrlimit(resource).ok().map(|(soft, _)| soft);
     let plain = |it: u64| it.to_string();
 
-    // Two for each other process: while one restarts, its old connection and its new one.
+    // A process needs two for each other process: while that process restarts, its old and its new connection
+    // can both be open.
     let descriptors = DESCRIPTORS + 2 * nodes;
     let all_descriptors = nodes.saturating_mul(nodes + DESCRIPTORS);
     let open = number("/proc/sys/fs/file-nr").unwrap_or(0);
@@ -159,7 +160,7 @@ pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
             "add memory, or reduce `state` of the application".to_owned(),
         ),
     ];
-    // Most machines have no such limits.
+    // Most machines do not limit the threads and the memory of control groups.
     if group_threads.is_some() {
         let remedy = "raise `pids.max` of the control group (in a container: its limit on processes)";
         findings.push(enough("cgroup threads", group_threads, THREADS * nodes, plain, remedy.to_owned()));
@@ -317,7 +318,7 @@ mod tests {
     fn a_run_that_cannot_fit_is_rejected_with_numbers_and_remedies() {
         require(Size::of_nodes(1)).unwrap();
         let refused = require(Size::of_nodes(100_000_000)).unwrap_err();
-        // Without the line breaks of the terminal.
+        // Remove the line breaks, which depend on the terminal.
         let said = format!("{:?}", refused.report).split_whitespace().collect::<Vec<_>>().join(" ");
         for part in ["100000000 nodes", "memory: ", "--backend simulate", "fewer nodes", "ulimit -n"] {
             assert!(said.contains(part), "{part}: {said}");

@@ -1,5 +1,6 @@
-//! The Kubernetes backend: a separate program, `kubectl-faultline`, so that this one needs no Kubernetes
-//! client. It replaces this process, and takes over its terminal, signals and exit status.
+//! The Kubernetes backend. It is a separate program, `kubectl-faultline`, so that this one needs no
+//! Kubernetes client. `kubectl-faultline` replaces this process, and takes over its terminal, signals and
+//! exit status.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -13,7 +14,7 @@ use miette::miette;
 use crate::arguments::{DoctorArguments, FetchArguments, KubernetesArguments, OutputArguments, RunArguments};
 use crate::command_error::{CommandError, Exit};
 
-/// The name by which `kubectl faultline` also finds it.
+/// The name of the separate program. The command `kubectl faultline` also finds the program by this name.
 const PROGRAM: &str = "kubectl-faultline";
 
 /// Executes `faultline run --backend kubernetes`.
@@ -68,7 +69,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> 
     line.call()
 }
 
-/// A command line of the other program.
+/// A command line of `kubectl-faultline`.
 struct PluginCommand(Vec<OsString>);
 
 impl PluginCommand {
@@ -100,7 +101,8 @@ impl PluginCommand {
         }
     }
 
-    /// Replaces this process with the other program: the one next to this one, or the first on the PATH.
+    /// Replaces this process with `kubectl-faultline`: the one next to this executable or, if there is none,
+    /// the first one on the PATH.
     fn call(self) -> Result<Exit, CommandError> {
         let adjacent = std::env::current_exe().ok().map(|it| it.with_file_name(PROGRAM));
         let program = adjacent.filter(|it| it.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));

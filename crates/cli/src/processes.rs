@@ -1,5 +1,5 @@
-//! Runs on real processes for reproductions (a small federation compared with the simulator, and the runs for HydEE)
-//! and for comparisons of protocols.
+//! Performs runs on real processes, for reproductions (a small federation compared with the simulator, and
+//! the runs for HydEE) and for comparisons of protocols.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use crate::runner::{LocalBackend, Runner};
 /// Real processes with links emulated in the nodes, and without metrics.
 const PROCESSES: LocalBackend = LocalBackend::Processes { kernel: None, metrics: None };
 
-/// Where an evaluation keeps the records of its runs, and how it continues.
+/// An evaluation: the directory for the records of its runs, and whether it reuses earlier records.
 #[derive(Clone, Copy)]
 pub(crate) struct Evaluation<'a> {
     /// The directory of `--out`.

@@ -241,7 +241,7 @@ fn replay_life<P: Process>(
 
 /// A fact that a replayed process reported.
 struct ReplayedFact {
-    /// The number of the last input before it.
+    /// The number of the last input before the fact.
     input: usize,
     /// The time of that input.
     at: Time,

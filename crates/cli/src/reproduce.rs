@@ -36,13 +36,14 @@ const HYDEE_SEEDS: u32 = 3;
 const HYDEE_QUICK_SEEDS: u32 = 1;
 /// Runs of ping-pong in each setting, and round trips with each message length.
 const PING_PONG: (u32, u32) = (10, 200);
-/// The same numbers with many processes.
+/// Runs of ping-pong with many processes in each setting, and round trips with each message length.
 const CROWDED_PING_PONG: (u32, u32) = (5, 200);
-/// The same numbers with `--quick`, for any number of processes.
+/// Runs of ping-pong in each setting, and round trips with each message length, with `--quick` and any number
+/// of processes.
 const QUICK_PING_PONG: (u32, u32) = (2, 50);
-/// Runs of every other federation on real processes.
+/// Number of runs of each federation other than ping-pong, on real processes.
 const TURNS: u32 = 5;
-/// Runs of every other federation on real processes, with `--quick`.
+/// Number of runs of each federation other than ping-pong, on real processes, with `--quick`.
 const QUICK_TURNS: u32 = 1;
 
 /// Seeds for each of CCK's settings.
@@ -158,7 +159,7 @@ fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     // The runs on real processes come first, while this program puts no other load on the machine.
     let turns = if quick { QUICK_TURNS } else { TURNS };
     let tasks = Evaluation { out: &out, interrupted: &interrupted, resume }.task_times(turns)?;
-    // An interruption leaves no results.
+    // After an interruption, there are no results.
     let missing = if tasks.is_empty() { u64::from(turns) * cck::costs::runs().len() as u64 } else { 0 };
     let done = work.repeat(opened, |store| {
         let tasks = (missing == 0).then_some(&tasks[..]);

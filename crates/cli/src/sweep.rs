@@ -210,7 +210,8 @@ mod tests {
         let whole = size(&enough.dir(0)).expect("the record was written");
         let facts = recording.trace.len() as u64 * FACT;
         assert!(facts < whole, "{facts} < {whole}");
-        // Both limits: before and after the record is written.
+        // The size is checked before and after the record is written. Each check rejects the record under one
+        // of these limits.
         for most in [facts - 1, whole - 1] {
             enough.keep(0, &setting, recording.clone());
             let tight = records(most);

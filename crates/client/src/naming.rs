@@ -48,7 +48,7 @@ pub enum Component {
 }
 
 impl Component {
-    /// Returns the value of the label.
+    /// Returns the value of the label [`COMPONENT`].
     pub fn as_str(self) -> &'static str {
         match self {
             Component::Node => "node",

@@ -13,7 +13,7 @@ impl Balance {
         Balance { processes, factor }
     }
 
-    /// Returns the largest permitted size of a cluster, in processes, among `clusters` clusters.
+    /// Returns the largest permitted size of a cluster, in processes, if there are `clusters` clusters.
     pub(crate) fn most(self, clusters: usize) -> usize {
         let Some(factor) = self.factor else { return self.processes };
         let most = factor * self.processes as f64 / clusters.max(1) as f64;
@@ -21,8 +21,8 @@ impl Balance {
         ((most * (1.0 + 1e-12)) as usize).min(self.processes)
     }
 
-    /// Returns whether any division into this many clusters is permitted. Seven processes, for example,
-    /// cannot form three clusters of equal size.
+    /// Returns whether the limit permits at least one division into this many clusters. Seven processes, for
+    /// example, cannot form three clusters of equal size.
     pub(crate) fn allows(self, clusters: usize) -> bool {
         self.most(clusters).saturating_mul(clusters) >= self.processes
     }

@@ -208,7 +208,8 @@ impl Level {
 
     /// Performs one pass. Returns whether it improved the halves.
     fn pass(&self, is_left: &mut [bool], share: Share) -> bool {
-        // During a pass, a half may exceed its share by one node; at its end, only by an insignificant amount.
+        // A half may exceed its share by one node during a pass, but only by an insignificant amount at the
+        // end of the pass.
         let coarse = self.sizes.iter().max().copied().unwrap_or(1);
         let slack = coarse.max(share.size / 50);
         let (least, most) = match coarse {

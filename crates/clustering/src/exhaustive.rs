@@ -9,9 +9,9 @@ use crate::graph::CommunicationGraph;
 /// processes.
 pub(crate) const MOST: usize = 12;
 
-/// Returns, for each share of rolled-back processes that is possible within this balance, the division that
-/// logs the fewest bytes and, among equal divisions, the one with the fewest clusters. For every
-/// other division within the balance, one of the returned divisions is at least as good.
+/// Returns one division for each share of rolled-back processes that is possible within this balance: the
+/// division that logs the fewest bytes. Among equal divisions, it is the one with the fewest clusters. For
+/// every other division within the balance, one of the returned divisions is at least as good.
 ///
 /// # Panics
 ///

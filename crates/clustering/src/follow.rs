@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Division;
 
-/// Numbers the clusters of `next`, which succeed the numbered clusters of `last`, so that the fewest
-/// processes change clusters. Returns the numbers, and how many processes change clusters. A cluster without
-/// a predecessor receives a new number, from `free` upwards.
+/// Numbers the clusters of `next` to match those of `last`, so that as few processes as possible change
+/// clusters. Returns the numbers, and how many processes change clusters. A cluster without a predecessor
+/// receives a new number, from `free` upwards.
 pub(crate) fn follow(last: (&Division, &[u32]), next: &Division, free: u32) -> (Vec<u32>, usize) {
     let (last, numbers) = last;
     let mut common: BTreeMap<(u32, u32), i64> = BTreeMap::new();

@@ -97,7 +97,7 @@ struct Moving<'a> {
     /// Clusters without members, to which a node may move.
     empty: Vec<u32>,
     terms: CostModel,
-    /// Bytes between each cluster and the current node; zero before and after.
+    /// Bytes between each cluster and the current node; all zero while there is no current node.
     bytes: Vec<u64>,
     met: Vec<u32>,
 }

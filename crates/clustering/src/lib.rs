@@ -50,8 +50,8 @@ pub use recluster::{DivisionSequence, Interval, Reclustering, recluster};
 
 /// Sums that differ by at most this much, in points, count as equal, because such differences are due to rounding.
 const EQUAL: f64 = 1e-6;
-/// If a single cluster has the smallest sum: the difference from the best division into several clusters, in
-/// points, within which divisions count as equally good.
+/// The difference from the best division into several clusters, in points, up to which divisions count as
+/// equally good if a single cluster has the smallest sum.
 const INDIFFERENT: f64 = 1.0;
 
 /// Limits on the search and on the choice.
@@ -180,7 +180,8 @@ pub fn find(graph: &CommunicationGraph, constraints: Constraints) -> SearchResul
     SearchResult::new(front(all), constraints, false)
 }
 
-/// Searches for divisions with a smaller sum, starting from the best of the given ones that respect the limits.
+/// Searches for divisions with a smaller sum, starting from the best divisions in `all` that respect the
+/// limits.
 fn improved(graph: &CommunicationGraph, all: &[Division], constraints: Constraints) -> Vec<Division> {
     let squares = (graph.len() * graph.len()) as f64;
     let limits = search::Limits {
@@ -249,7 +250,8 @@ fn choose(front: &[Division], constraints: Constraints, exhaustive: bool) -> (us
     let whole = front.last().filter(|it| may_be_one && it.clusters == 1 && it.cost() <= least + EQUAL);
     let as_good = if whole.is_some() { INDIFFERENT } else { EQUAL };
     let best = among().filter(|it| it.1.cost() <= least + as_good);
-    // The front is in ascending order of the share that rolls back, and the first of several minima counts.
+    // The front is in ascending order of the share that rolls back, and `min_by_key` returns the first of
+    // several minima: the one with the smallest rollback.
     let Some((chosen, division)) = best.min_by_key(|it| it.1.clusters) else {
         return match (0..front.len()).find(|&it| front[it].clusters > 1) {
             Some(chosen) => (chosen, format!("no division was found{within}; this one comes closest")),

@@ -30,7 +30,7 @@ pub struct Published {
     pub clusters: usize,
     /// The mean share of processes that roll back, in percent.
     pub rolled_back_percent: f64,
-    /// The share of bytes between clusters, which are logged, in percent.
+    /// The share of bytes that are sent between clusters, and are therefore logged, in percent.
     pub logged_percent: f64,
 }
 

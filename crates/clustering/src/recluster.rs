@@ -3,7 +3,7 @@
 //!
 //! Time is divided into intervals of equal length, each with its own graph. Candidates are the best divisions
 //! of each interval, and of all intervals together. Dynamic programming finds the cheapest sequence of them.
-//! Consecutive intervals for which it keeps one division are then searched again as a whole.
+//! Consecutive intervals with the same division in that sequence are then searched again as a whole.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -45,7 +45,7 @@ pub struct DivisionSequence {
     pub rolled_back_percent: f64,
     /// The share of all bytes that are sent between clusters, in percent.
     pub logged_percent: f64,
-    /// Bytes of the checkpoints for all changes, in percent of all bytes.
+    /// The bytes of the checkpoints for all changes, as a percentage of all bytes.
     pub changes_percent: f64,
 }
 
@@ -84,9 +84,9 @@ impl DivisionSequence {
 /// graphs.
 ///
 /// Processes are identified by their names; a process that a graph does not name has no traffic in it.
-/// `change_percent` is the size of a checkpoint of all processes, in percent of the bytes of all graphs. A
-/// change costs this value times the share of processes that take a checkpoint for it, and must save at least
-/// a hundredth of a point.
+/// `change_percent` is the size of a checkpoint of all processes, as a percentage of the bytes of all graphs.
+/// A change costs this value times the share of processes that take a checkpoint for it, and must save at
+/// least a hundredth of a point.
 ///
 /// # Panics
 ///
@@ -197,8 +197,9 @@ impl Search {
         }
     }
 
-    /// Searches these intervals as if they were one. The divisions found with the least contribution to the
-    /// total sum become candidates. Returns the candidate that would be chosen for these intervals alone.
+    /// Searches these intervals as if they were one. Of the divisions found, those that contribute the least
+    /// to the total sum become candidates. Returns the candidate that would be chosen for these intervals
+    /// alone.
     fn look(&mut self, intervals: Range<usize>) -> usize {
         let graph = CommunicationGraph::together(&self.graphs[intervals.clone()]);
         let found = find(&graph, self.constraints);
@@ -324,8 +325,8 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Returns processes on a square with this side, each of which sends this many bytes to all others in its
-    /// row, or in its column.
+    /// Returns the graph of a square of processes with sides of this length. Each process sends this many
+    /// bytes to each of the others in its row, or in its column.
     fn square(side: usize, rows: bool, bytes: u64) -> CommunicationGraph {
         let mut graph = CommunicationGraph::new((0..side * side).map(|it| it.to_string()).collect());
         for from in 0..side * side {

@@ -67,8 +67,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Moves a process if that reduces the cost, and returns whether it did. `bytes` has an entry per cluster, and is
-    /// zero before and after.
+    /// Moves a process if that reduces the cost, and returns whether it did. `bytes` has one entry per
+    /// cluster; all entries are zero before and after the call.
     fn move_one(&mut self, one: usize, bytes: &mut [u64]) -> bool {
         let own = self.cluster_of[one];
         let peers = self.graph.peers(one);

@@ -126,7 +126,8 @@ pub fn lives_do_not_mix_after_a_pause(driver: &mut impl Driver) {
     }
 }
 
-/// Each life receives memberships with increasing versions, the newest last, and is up in the first one.
+/// Each life receives memberships with increasing versions, the newest last. The first one lists the life as
+/// up.
 pub fn memberships_come_in_order_and_contain_their_receiver(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(800));
     for process in 0..3 {
@@ -336,8 +337,8 @@ pub fn a_fault_is_in_force_even_at_a_paused_process(driver: &mut impl Driver) {
     expect_full_when_told(driver, scenario, Span::from_millis(200));
 }
 
-/// Asserts that a write fails if P0, at `after`, triggers the fault that fills P1's storage, and then tells
-/// P1 to write.
+/// Asserts that P1's write fails if, at `after`, P0 triggers the fault that fills P1's storage, and then
+/// tells P1 to write.
 fn expect_full_when_told(driver: &mut impl Driver, mut scenario: Scenario, after: Span) {
     scenario.at(P0, None, after, [Act::Mark, Act::Send(P1, 1)]);
     scenario.script.on_message.push((P1, vec![Act::Persist(1, 100)]));

@@ -19,7 +19,7 @@ use crate::observation::Observation;
 pub struct Script {
     /// Actions at given times. Steps of one process that are due at the same time are handled as one event.
     pub steps: Vec<Step>,
-    /// Actions of a process on the arrival of each message, after it has been observed.
+    /// Actions of a process on the arrival of each message, after the message has been observed.
     pub on_message: Vec<(ProcessId, Vec<Act>)>,
     /// Whether the run ends only once every message has arrived. Not usable if a process fails.
     pub all_arrives: bool,
@@ -43,8 +43,8 @@ pub struct Step {
 pub enum Act {
     /// Sends this many messages to a process, alternating between protocol and application messages.
     Send(ProcessId, u32),
-    /// Sends a message to every other process of a cluster, numbered like the next message to the lowest-numbered
-    /// of them.
+    /// Sends a message to every other process of a cluster. The message has the number of the next message to
+    /// the lowest-numbered receiver.
     Broadcast(ClusterId),
     /// Sends the image with this number and length to a process.
     SendImage(ProcessId, u32, u32),
@@ -88,7 +88,7 @@ pub struct Probe<const FIFO: bool> {
     pending_acts: VecDeque<Act>,
     /// Number of pending responses.
     asked: u32,
-    /// Number of messages and images.
+    /// Number of messages and images that the probe has sent.
     sent: u64,
     received: u64,
     /// The values of `sent` and `received` when the probe last reported that it had finished.

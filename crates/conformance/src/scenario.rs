@@ -48,8 +48,8 @@ pub struct Evidence {
 }
 
 impl Scenario {
-    /// Creates a federation in which every process finishes after `finish_after`, in each of its lives, once all its
-    /// requests have been answered.
+    /// Creates a federation in which every process, in each of its lives, finishes once `finish_after` has
+    /// elapsed and all its requests have been answered.
     pub(crate) fn new(clusters: &[u32], finish_after: Span) -> Scenario {
         let mut scenario = Scenario {
             clusters: clusters.to_vec(),

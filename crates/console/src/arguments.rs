@@ -40,7 +40,7 @@ pub struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// Prints nothing during a run.
+    /// Options with which nothing is printed during a run.
     pub const SILENT: OutputArguments = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
 }
 

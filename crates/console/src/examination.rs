@@ -12,11 +12,11 @@ use crate::output;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CheckState {
-    /// It is possible.
+    /// The operation is possible.
     Ok,
-    /// It is not possible, but there is an alternative.
+    /// The operation is not possible, but there is an alternative.
     Missing,
-    /// It is not possible, and runs of the requested size would fail.
+    /// The operation is not possible, and runs of the requested size would fail.
     Fail,
 }
 
@@ -35,7 +35,7 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
-/// The object of `--format json`.
+/// The object that `--format json` prints.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Diagnosis<'a> {
@@ -51,7 +51,7 @@ struct Diagnosis<'a> {
 pub struct Examination {
     /// The examined subject, as part of a sentence.
     pub subject: String,
-    /// The option that enables traffic control there.
+    /// The option that enables traffic control on the examined subject.
     pub by: &'static str,
     /// Whether traffic control is possible; `None` if it was not tested.
     pub traffic_control: Option<bool>,
@@ -85,8 +85,8 @@ impl Examination {
     }
 }
 
-/// Returns the finding about an ability of a kernel: details if the kernel has it, or the reason why it lacks
-/// it.
+/// Returns the finding about an ability of a kernel: details if the kernel has the ability, or the reason why
+/// it does not.
 pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
     let instead = match ability {
         Ability::Netem => "; without it, delay and loss are emulated in the nodes",

@@ -35,7 +35,7 @@ fn checked(requested: Size, available: Option<u64>, used: Option<u64>) -> Result
             "`--memory` must not exceed the memory of this machine, or of its control group (found {requested})"
         )));
     }
-    // The use differs slightly between two starts of the program.
+    // The memory use differs slightly from one start of the program to the next.
     let least = (used + (1 << 20)).next_multiple_of(1 << 20);
     if requested.0 < least {
         return Err(CommandError::input(miette!(

@@ -140,7 +140,8 @@ impl Count {
     }
 }
 
-/// Formats a rate, in runs per second, with a unit of time that makes it at least 0.1, up to an hour.
+/// Formats a rate that is given in runs per second. A rate below 0.1 is shown per minute or, if it is still
+/// below 0.1, per hour.
 fn per_time(rate: f64) -> String {
     let (amount, unit) = match rate {
         0.0 | 0.1.. => (rate, "second"),

@@ -40,7 +40,7 @@ pub struct Repetition<'a> {
     pub interrupted: &'a AtomicBool,
 }
 
-/// One of several runs, for the object of `--format json`.
+/// One of several runs, as `--format json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcome {
@@ -94,7 +94,7 @@ impl Repetition<'_> {
     fn once(&self, seed: u64, once: &mut Once<'_>) -> Result<Exit, CommandError> {
         let dir = self.place(seed);
         let recording = match once(seed, &dir) {
-            // A problem with the machine ended the run early. Its record is judged like any other.
+            // A problem with the machine ended the run early. The record of the run is judged like any other.
             Err(command_error) if command_error.exit == Exit::Unknown && Bundle::open(&dir).holds_a_run() => {
                 let Ok(recording) = LocatedRecording::read(&dir) else { return Err(command_error) };
                 anstream::eprintln!("{:?}", command_error.report);

@@ -41,7 +41,7 @@ pub struct Row {
     pub up: u32,
     /// The number of checkpoints taken.
     pub checkpoints: u32,
-    /// The number of these checkpoints that were forced.
+    /// The number of forced checkpoints among those taken.
     pub forced: u32,
     /// The number of steps, or of tasks, done.
     pub done: u64,

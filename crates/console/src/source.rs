@@ -24,7 +24,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads the file with this path. Without a path, returns the quick start.
+    /// Reads the file with this path. Without a path, returns the federation of the quick start.
     ///
     /// # Errors
     ///

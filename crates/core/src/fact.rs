@@ -109,12 +109,13 @@ pub enum Fact {
     Consumed(MessageId),
     /// The protocol dropped a message that a rollback of its sender undid.
     DroppedStale(MessageId),
-    /// The process handed an image to its storage. The number is the size of its application state in bytes.
+    /// The process handed an image to its storage. The number is the size of the image's application state in
+    /// bytes.
     Saved(Box<(ImageName, Witness, u64)>),
     /// The process's storage reported that an image is durable. The image may belong to another process.
     Durable(ImageName),
-    /// The application's state was replaced with the state in an image, or with the initial state if there is no
-    /// image, under this incarnation.
+    /// Under this incarnation, the application's state was replaced with the state in an image, or with the
+    /// initial state if there is no image.
     Restored(Box<(Option<ImageName>, Incarnation, Witness)>),
     /// The application has finished in this state. Reported again if the state changes afterwards.
     Finished(Box<(Witness, Digest)>),
@@ -177,7 +178,7 @@ pub enum Fact {
     Ceded {
         /// The partition.
         partition: ProcessId,
-        /// The recovery with which the partition moved.
+        /// The recovery that moved the partition.
         epoch: Incarnation,
     },
     /// A claim of the protocol: self-reported.

@@ -100,7 +100,7 @@ pub enum Fault {
         /// failed.
         returns: bool,
     },
-    /// The properties of a link change, from one cluster to another or within a cluster.
+    /// The properties of the link from one cluster to another, or within a cluster, change.
     Link {
         /// Sending cluster.
         from: ClusterId,
@@ -279,7 +279,7 @@ pub struct MemoryUse {
     pub bound: u64,
     /// Memory of the program at the end of the run, in bytes.
     pub used: u64,
-    /// The known parts of this memory, for this run alone.
+    /// The known parts of the program's memory that belong to this run.
     pub parts: Vec<MemoryPart>,
 }
 

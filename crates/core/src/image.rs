@@ -9,8 +9,8 @@ use crate::fact::Witness;
 use crate::footprint::Footprint;
 use crate::id::{Attempt, Incarnation, Position, ProcessId, Sn};
 
-/// Name of one process's part of one attempt at a checkpoint, or of [other data](ImageName::is_part). Never
-/// reused.
+/// Name of an image: a process's part of one attempt at a checkpoint, or [other data](ImageName::is_part).
+/// Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ImageName {
     /// The process whose state the image holds. Another process may store it.

@@ -71,8 +71,8 @@ impl RunNames {
         }
     }
 
-    /// Returns the display name of a message together with its receiver: `m1 to lyon-1`. A name that is not short
-    /// already contains the receiver.
+    /// Returns the display name of a message together with its receiver: `m1 to lyon-1`. The name of a
+    /// message without a short name already contains the receiver.
     pub fn message_to(&self, id: MessageId) -> String {
         match self.messages.get(&id) {
             Some(short) => format!("{short} to {}", self.process(id.to)),
@@ -80,8 +80,8 @@ impl RunNames {
         }
     }
 
-    /// Returns the display name of a message together with its sender: `m1 from lyon-0`. A name that is not short
-    /// already contains the sender.
+    /// Returns the display name of a message together with its sender: `m1 from lyon-0`. The name of a
+    /// message without a short name already contains the sender.
     pub fn message_from(&self, id: MessageId) -> String {
         match self.messages.get(&id) {
             Some(short) => format!("{short} from {}", self.process(id.from)),

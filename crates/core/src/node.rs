@@ -50,7 +50,7 @@ crate::defects! {
     NotHeld,
     /// The application continues while its snapshot is outstanding.
     NotHeldForSnapshot,
-    /// A snapshot carries no numbers of the next messages.
+    /// A snapshot does not contain the numbers of the next messages.
     SnapshotWithoutNumbers,
     /// A delivery is not added to the witness.
     DeliveryUnwitnessed,

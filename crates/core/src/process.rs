@@ -181,7 +181,8 @@ pub trait Process: Sized {
     fn start(start: LifeStart<Self::Config>, now: Time, out: &mut Out<Self>) -> Self;
     /// Handles one event.
     fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>);
-    /// Returns the time at which the process wants an [`Event::Timeout`]. The driver asks after each event.
+    /// Returns the time at which the process next wants an [`Event::Timeout`]; `None` if it wants none. The
+    /// driver asks after each event.
     fn next_deadline(&self) -> Option<Time>;
     /// Returns current values for a live view.
     fn gauges(&self) -> Gauges;

@@ -69,7 +69,7 @@ pub trait Protocol: ProtocolTypes {
     fn start(start: LifeStart<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
-    /// Returns the time at which the protocol wants an [`Input::Timeout`].
+    /// Returns the time at which the protocol next wants an [`Input::Timeout`]; `None` if it wants none.
     fn next_deadline(&self) -> Option<Time>;
     /// Returns current values for a live view. The composite fills in the progress.
     fn gauges(&self) -> Gauges;
@@ -193,8 +193,8 @@ pub trait Host<P: Protocol>: Machine<P> {
     /// Holds the application, and answers with [`Input::Snapshot`] once every send has been passed to the protocol
     /// and no job holds the state.
     fn request_snapshot(&mut self);
-    /// Answers with [`Input::Rested`] once the application, which must not be held, has done everything that it can
-    /// do without another message.
+    /// Answers with [`Input::Rested`] once the application has done everything that it can do without another
+    /// message. The application must not be held.
     fn request_rest(&mut self);
     /// Replaces the application's state with that of an image, or with the initial one, under a new incarnation.
     /// Pending sends, a pending snapshot or rest, and the job in progress are discarded. The application stays held

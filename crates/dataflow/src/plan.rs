@@ -46,7 +46,7 @@ pub struct Plan {
     before: Vec<u32>,
     /// All pairs of partitions between which values are sent, and their indices in `numbers`.
     channels: BTreeMap<(ProcessId, ProcessId), usize>,
-    /// The first message number of each channel, step after step.
+    /// For each step in turn: the first message number of each channel.
     numbers: Vec<u32>,
     result: Value,
     reach: u32,

@@ -33,9 +33,9 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     fn digest(&self, result: &Chunk) -> Digest {
         digest(result)
     }
-    /// Returns the digest of the correct result. By default, this runs the tasks one after another. A program that can
-    /// compute its result in another way overrides this, so that the runtime is compared with an independent
-    /// computation. It may take as long as the program itself, excluding the modelled time.
+    /// Returns the digest of the correct result. By default, this runs the tasks one after another. A program
+    /// that can compute its result in another way should override this: the runtime is then compared with an
+    /// independent computation. The call may take as long as the program itself, excluding the modelled time.
     fn expected(&self) -> Digest {
         crate::reference(self).0
     }
@@ -200,7 +200,8 @@ struct Newest {
     least: u32,
     /// The last version that this task may assign, itself or through the tasks that it spawns.
     last: u32,
-    /// The operation with which further contributions belong to the newest version, if any.
+    /// The operation with which a further contribution still belongs to the newest version; `None` if no
+    /// further contribution does.
     gathers: Option<Op>,
     /// Whether tasks unknown to this one also contribute to version `last`.
     is_partial: bool,

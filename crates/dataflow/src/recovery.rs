@@ -42,8 +42,8 @@ pub trait TaskProtocol: ProtocolTypes {
     fn promises(_config: &Self::Config) -> Promises {
         Promises::of_scope(Scope::Process)
     }
-    /// Returns the roles of the processes that the protocol needs besides the ranks. They belong to no cluster and run
-    /// no tasks.
+    /// Returns the roles of the processes that the protocol needs besides the ranks. These processes belong
+    /// to no cluster and run no tasks.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
     /// Returns whether the protocol logs changes of the graph ([`TaskHost::log`]).
     fn logs(_config: &Self::Config) -> bool {
@@ -120,8 +120,8 @@ pub enum TaskInput<P: TaskProtocol> {
 
 /// The process as its protocol sees it.
 pub trait TaskHost<P: TaskProtocol>: Machine<P> {
-    /// Sends a leg, for the first time or again. If this process answers for both processes, it merges the result
-    /// immediately. Does nothing if the graph does not contain the leg.
+    /// Sends a leg, for the first time or again. If this process answers for both the thief and the victim,
+    /// it merges the result immediately. Does nothing if the graph does not contain the leg.
     fn pass(&mut self, theft: Theft, leg: Leg);
     /// Sends the result of a theft to a process other than its victim: the process that now has the stolen
     /// task and has [lent](TaskProtocol::orphan) it again under the same theft.
@@ -150,9 +150,9 @@ pub trait TaskHost<P: TaskProtocol>: Machine<P> {
     fn forget(&mut self, theft: Theft);
     /// Returns the current state. Executing tasks count as not started. The next segment of the log begins here.
     fn snapshot(&mut self) -> Snapshot;
-    /// Returns a segment of the log: the events for which `is_logged` holds, since the last segment or
-    /// [`snapshot`](TaskHost::snapshot). Its witness is the witness of the state after these events. `None` if
-    /// there were no events at all.
+    /// Returns a segment of the log: the events since the last segment or [`snapshot`](TaskHost::snapshot)
+    /// for which `is_logged` holds. The segment carries the witness of the state after these events. Returns
+    /// `None` if there were no events at all.
     fn log(&mut self, is_logged: fn(&GraphEvent) -> bool) -> Option<Snapshot>;
     /// Replaces the graph with an image's graph, or with the initial one, and cancels running jobs. Nothing
     /// is run, lent or taken until [`TaskHost::release`].

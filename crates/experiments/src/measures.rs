@@ -38,7 +38,7 @@ impl Measure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {
-    /// The number of runs that have this number.
+    /// The number of runs that have a value.
     pub runs: usize,
     /// The mean.
     pub mean: f64,
@@ -51,7 +51,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Computes the spread of values; all zero if there are none.
+    /// Computes the spread of values. All fields are zero if there are no values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
         let values: Vec<f64> = values.into_iter().collect();
         let runs = values.len();

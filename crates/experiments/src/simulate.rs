@@ -114,7 +114,7 @@ impl SimulationObserver for Until<'_> {
     }
 }
 
-/// Counts stored checkpoints and logged messages of a run that has another observer.
+/// Counts stored checkpoints and logged messages of a run, and passes everything on to another observer.
 struct StoreObserver<'a> {
     store_counter: StoreCounter,
     observer: &'a mut dyn SimulationObserver,
@@ -165,8 +165,8 @@ fn by_cluster(messages: &[Vec<u64>], place: &[ClusterId]) -> Vec<Vec<u64>> {
     sums
 }
 
-/// Computes the statistics of each cluster. If all clusters take checkpoints together, their numbers belong to the
-/// first.
+/// Computes the statistics of each cluster. If all clusters take checkpoints together, the statistics of the
+/// first one include the numbers of all.
 fn cluster_statistics(
     history: &History<'_>,
     account: &Account,

@@ -66,25 +66,25 @@ pub struct ClusterStatistics {
     pub unforced: u64,
     /// Committed checkpoints forced by a message.
     pub forced: u64,
-    /// Checkpoints stored at the end, including the initial one while it exists.
+    /// Checkpoints stored at the end, including the initial one if it still exists.
     pub stored: u64,
     /// The largest number of checkpoints stored at the same time.
     pub most_stored: u64,
     /// The largest number of messages in the log of one node.
     pub most_logged_by_a_node: u64,
-    /// The largest number of messages in the logs of all its nodes.
+    /// The largest number of messages in the logs of all nodes of the cluster together.
     pub most_logged: u64,
     /// The longest time, in seconds, for which a checkpoint paused a node's application.
     pub longest_freeze_seconds: f64,
-    /// Lives of its nodes that ended before the run did.
+    /// Lives of the cluster's nodes, excluding lives that lasted until the end of the run.
     pub failures: u64,
-    /// Messages to other clusters that it re-sent.
+    /// Messages that the cluster re-sent to other clusters.
     pub resent: u64,
-    /// The time at which it joined; absent for a cluster that exists from the beginning.
+    /// The time at which the cluster joined; absent for a cluster that exists from the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub joined_seconds: Option<f64>,
-    /// The time at which its last process finished, and the time at which the cluster was released; absent for a
-    /// cluster that stayed.
+    /// The time at which the cluster's last process finished, and the time at which the cluster was released;
+    /// absent for a cluster that stayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_seconds: Option<(f64, f64)>,
     /// Rollbacks in the order of incarnations.
@@ -101,7 +101,7 @@ pub struct Rollback {
     pub to: u32,
     /// The number of committed checkpoints that were newer than the restored one.
     pub depth: u32,
-    /// Lost work of all its nodes together, in seconds.
+    /// Lost work of all nodes of the cluster together, in seconds.
     pub lost_work_seconds: f64,
     /// Seconds until the last node resumed; absent if unknown.
     pub recovery_seconds: Option<f64>,
@@ -125,11 +125,11 @@ pub struct Collection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Collected {
-    /// Checkpoints stored just before.
+    /// Checkpoints stored just before the collection.
     pub before: u64,
-    /// Checkpoints stored just after.
+    /// Checkpoints stored just after the collection.
     pub after: u64,
-    /// Logged messages removed, by all nodes.
+    /// Logged messages removed by all nodes together.
     pub log: u64,
 }
 

@@ -19,7 +19,7 @@ const ROLLED_BACK: f64 = 0.4;
 /// The largest margin by which the paper's point may be better than the front and still count as on it, in
 /// percentage points of the bytes that are logged.
 const LOGGED: f64 = 0.5;
-/// The part of the front that the pictures show, in percent of the processes.
+/// The part of the front that the pictures show, as a percentage of the processes.
 const SHOWN: f64 = 60.0;
 
 /// Styles of this page only.
@@ -31,7 +31,7 @@ figure svg{width:100%;height:auto;border:1px solid var(--grid);border-radius:10p
 pub struct Row {
     /// The communication pattern.
     pub pattern: Pattern,
-    /// The divisions found for it.
+    /// The divisions found for the pattern.
     pub found: SearchResult,
 }
 
@@ -71,8 +71,8 @@ impl Row {
     }
 }
 
-/// Returns a chart of the front, with the chosen division and other points. Each of these has a name, the share
-/// rolled back and the share logged.
+/// Returns a chart of the front, with the chosen division and other points. Each of the other points has a
+/// name, the share rolled back and the share logged.
 pub fn front_chart(title: &str, found: &SearchResult, others: &[(String, f64, f64)]) -> Chart {
     let spread = |value| Spread::of([value]);
     let front = found.front.iter().filter(|it| it.rolled_back_percent <= SHOWN);

@@ -2,7 +2,7 @@
 
 use faultline_core::StorageFate;
 
-/// The bounds of an exploration. Within them, it is exhaustive.
+/// The bounds of an exploration. Within them, the exploration is exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The largest number of process failures in a run.

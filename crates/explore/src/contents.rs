@@ -34,7 +34,8 @@ impl<N: Hosted> Contents<N> {
         Contents { config, locals: Mutex::default(), steps: Mutex::default() }
     }
 
-    /// Returns the number of a state of a process, to which an event in the state `origin` led.
+    /// Returns the number of a state of a process. `origin` is the state before it, and the event that led
+    /// from there to this state.
     fn number(&self, local: Local<N>, origin: Option<(u32, LocalEvent)>, tables: &Tables) -> u32 {
         let number = tables.locals.intern(local.key, || LocalEntry {
             life: local.life,

@@ -64,8 +64,8 @@ impl Action {
         }
     }
 
-    /// Returns whether both orders of two actions that are possible in a state are possible and lead to the same state,
-    /// provided that neither ends the run.
+    /// Returns whether two actions that are possible in a state can be performed in either order and lead to
+    /// the same state, provided that neither ends the run.
     pub(crate) fn is_independent(self, other: Action) -> bool {
         let is_same_process = self.process.is_some() && self.process == other.process;
         let loses = |it: Action, packet: Action| {

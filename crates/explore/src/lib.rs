@@ -56,9 +56,9 @@ use subject::Subject;
 /// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Exploration {
-    /// Its progress when it ended.
+    /// The progress of the search when it ended.
     pub extent: SearchExtent,
-    /// How it ended.
+    /// How the exploration ended.
     pub end: Ending,
 }
 
@@ -67,11 +67,12 @@ pub struct Exploration {
 pub enum Ending {
     /// Every run within the bounds was visited, and none violates a property.
     Exhausted,
-    /// It stopped at [`Bounds::states`]. Unvisited states may contain violations.
+    /// The exploration stopped at [`Bounds::states`]. Unvisited states may contain violations.
     Stopped,
-    /// It was interrupted.
+    /// The exploration was interrupted.
     Interrupted,
-    /// This run violates a property. No violating run within the bounds takes fewer steps until it is quiet.
+    /// This run violates a property. No violating run within the bounds takes fewer steps until the
+    /// federation is quiet.
     Found(Box<Counterexample>),
 }
 

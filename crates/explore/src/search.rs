@@ -37,8 +37,8 @@ pub struct SearchExtent {
     pub depth: u32,
     /// The number of distinct complete runs, all of which were judged.
     pub runs: u64,
-    /// The number of these runs that could not be judged completely, for example because all copies of a part were
-    /// lost.
+    /// The number of distinct runs that could not be judged completely, for example because all copies of a
+    /// part were lost.
     pub unknown: u64,
     /// Whether a run has as many overtakings as the bounds permit, in which case a larger bound may lead to
     /// more states.
@@ -80,7 +80,7 @@ pub(crate) struct Search<'a> {
     /// Whether to omit steps that lead to visited states ([`independence`](crate::independence)). Requires that every
     /// order is explored.
     pub(crate) is_reduced: bool,
-    /// The number of states of processes whose contents are kept, above which the search drops some.
+    /// The maximum number of process states whose contents are kept. Beyond it, the search drops some.
     pub(crate) most_contents: usize,
     threads: ThreadPool,
     /// Judges the run that these choices lead to.
@@ -301,7 +301,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Once too many contents are kept, drops those of process states that do not occur in the level. The
+    /// Drops the contents of process states that do not occur in the level, once too many are kept. The
     /// effects that the search has not computed yet are usually those on the processes of the level.
     fn drop_contents(&mut self, level: &States) {
         if self.tables.contents() <= self.most_contents {
@@ -450,7 +450,8 @@ mod tests {
         visited: HashSet<Key>,
     }
 
-    /// Searches after a change of the search. Returns the result, and the number of contents that were kept.
+    /// Runs a search that `change` has modified. Returns the result, and the number of contents that were
+    /// kept.
     fn searched(subject: &Subject, bounds: Bounds, change: impl FnOnce(&mut Search)) -> (Searched, usize) {
         let paths = Mutex::new(Vec::new());
         let judge = |_: &Tables, path: &[Choice]| {

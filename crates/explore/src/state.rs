@@ -54,7 +54,7 @@ pub(crate) enum Choice {
 /// The fate of packets that a failed process had sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// They arrive, unless their receiver learns of the failure first.
+    /// The packets arrive, unless their receiver learns of the failure first.
     Survives,
     /// They are lost.
     Lost,

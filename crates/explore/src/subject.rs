@@ -23,7 +23,7 @@ pub(crate) struct Subject {
     pub(crate) family: Family,
     /// The membership before any process is up.
     membership: Membership,
-    /// The manifest of all its runs, without their outcome and duration.
+    /// The manifest that all runs share, without an outcome or a duration.
     pub(crate) manifest: Manifest,
     /// Creates empty tables.
     tables: Box<dyn Fn() -> Tables + Send + Sync>,

@@ -120,9 +120,9 @@ pub(crate) enum Lane {
 /// Whether a failed process has another life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Return {
-    /// The supervisor restarts it.
+    /// The supervisor restarts the process.
     Returns,
-    /// It never returns, and other processes take over its work.
+    /// The process never returns, and other processes take over its work.
     Gone,
 }
 
@@ -135,9 +135,9 @@ pub(crate) struct MembershipEntry {
 
 /// The state of the supervisor.
 pub(crate) struct SupervisorEntry {
-    /// The number of its membership.
+    /// The number of the supervisor's membership.
     pub(crate) membership: u32,
-    /// The key of all facts that it has reported.
+    /// The key of all facts that the supervisor has reported.
     pub(crate) facts_key: Key,
     effects: Chains<SupervisorEffect>,
 }

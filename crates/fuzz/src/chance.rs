@@ -36,7 +36,7 @@ impl Chance {
         short(Span(self.between(1 << magnitude, (2 << magnitude) - 1).clamp(from, to)))
     }
 
-    /// Draws a duration in the same way, in the form used in files.
+    /// Draws a duration in the form used in files, with each order of magnitude equally likely.
     pub(crate) fn duration(&mut self, from: Span, to: Span) -> Duration {
         Duration(self.span(from, to))
     }

@@ -28,7 +28,7 @@ pub enum State {
     Working,
     /// The cluster is taking a checkpoint.
     Checkpointing,
-    /// One of its processes has failed, and no recovery has started.
+    /// One of the cluster's processes has failed, and no recovery has started.
     Down,
     /// The cluster is recovering.
     Recovering,
@@ -62,7 +62,7 @@ pub struct Observed {
     pub repeats: Option<bool>,
     /// The contents of the memory, as a sentence, if the run reached the memory limit of the program.
     pub filled_memory: Option<String>,
-    /// The scenario, if its seed alone does not determine it, because the coverage of the search directed it.
+    /// The scenario if the coverage of the search directed it, so that its seed alone does not determine it.
     pub directed: Option<Box<Scenario>>,
     moments: MomentCoverage,
     outcome: &'static str,
@@ -123,7 +123,7 @@ pub struct Coverage {
 /// so the number of schedules that run in parallel does not affect them.
 pub const BLOCK: u64 = 64;
 
-/// [`Coverage`] in numbers. Shares are in percent of the runs.
+/// [`Coverage`] in numbers. Shares are percentages of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shares {
@@ -157,7 +157,7 @@ pub struct Shares {
     /// The kinds of moments between a write and its announcement: those that occurred, and those at which the process
     /// failed.
     pub writes: MomentShares,
-    /// The same for the moments of recoveries.
+    /// The kinds of moments of recoveries: those that occurred, and those at which the process failed.
     pub recoveries: MomentShares,
 }
 

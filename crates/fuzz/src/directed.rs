@@ -35,9 +35,9 @@ struct Moment {
     fact: FactKind,
     /// Whether the process that reports the fact is the first one of its cluster.
     coordinates: bool,
-    /// For a part: whether it is that process's own.
+    /// For a fact about a part: whether the part belongs to the process that reports the fact.
     is_own: bool,
-    /// Whether that process's cluster is recovering, and whether any cluster is.
+    /// Whether the cluster of the process that reports the fact is recovering, and whether any cluster is.
     recovers: (bool, bool),
 }
 
@@ -49,18 +49,19 @@ type ReportedFact = (ProcessId, u32);
 enum SecondFault {
     /// The process that reports the fact fails.
     Itself(Storage),
-    /// Another process of its cluster fails.
+    /// Another process fails, in the same cluster as the process that reports the fact.
     SameCluster(Storage),
     /// A process of another cluster fails.
     OtherCluster(Storage),
-    /// Its cluster is lost.
+    /// The cluster of the process that reports the fact is lost.
     Cluster(Storage),
-    /// All processes of its cluster fail. The storage of the process itself has this fate, that of the others the
-    /// opposite fate.
+    /// The process that reports the fact fails with its whole cluster. The storage of this process has this
+    /// fate, that of the others the opposite fate.
     OppositeFates(Storage),
     /// A process outside the clusters fails.
     Outside(Storage),
-    /// The process fails, as does a process outside the clusters. Only the storage of the latter has this fate.
+    /// The process that reports the fact fails, as does a process outside the clusters. Only the storage of
+    /// the latter has this fate.
     WithOutside(Storage),
 }
 
@@ -182,7 +183,8 @@ impl MomentCoverage {
     }
 }
 
-/// Returns whether the schedule of a seed is directed: one seed out of eight. The others are random.
+/// Returns whether the schedule of a seed is directed. One seed in eight has a directed schedule; the others
+/// have random ones.
 pub fn is_directed(seed: u64) -> bool {
     seed % 8 == 7
 }

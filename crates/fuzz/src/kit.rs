@@ -111,7 +111,7 @@ where
     P: faultline_core::Protocol + Send + Sync + 'static,
     P::Config: Send + Sync,
 {
-    /// Runs the federation of a seed under the protocol twice, and judges it.
+    /// Runs the federation of a seed under the protocol twice, and judges the run.
     ///
     /// # Errors
     ///

@@ -25,7 +25,7 @@ pub struct Scenario {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtocolName(&'static str);
 
-/// The error for a name that is not that of a protocol that can be fuzzed.
+/// The error for a name that does not denote a protocol that can be fuzzed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a protocol that can be fuzzed; use one of: {all}", all = ProtocolName::all().map(ProtocolName::name).collect::<Vec<_>>().join(", "))]
 pub struct UnknownProtocol(String);

@@ -209,7 +209,7 @@ impl Undoing<'_> {
         })
     }
 
-    /// Returns the members' returns to the states that this rollback restored.
+    /// Iterates over the members' returns to the states that this rollback restored.
     fn returns(&self) -> impl Iterator<Item = (ProcessId, &Return)> {
         let all = self.returns.iter().flat_map(|(process, all)| all.iter().map(|it| (*process, it)));
         all.filter(|(_, it)| it.incarnation == self.incarnation)

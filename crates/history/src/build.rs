@@ -185,7 +185,7 @@ impl<'a> Builder<'a> {
         self.close(&mut cursor, end);
     }
 
-    /// Continues the last state that the process had of the partition, which other processes have run since.
+    /// Continues from the process's last state of the partition, which other processes have run since.
     fn resume(&self, cursor: &mut Cursor<'a>) {
         let history = &self.history;
         let own = history.processes[cursor.process.index()].segments.clone().rev().map(SegmentNo);

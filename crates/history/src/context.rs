@@ -12,8 +12,8 @@ use faultline_trace::manifest::{
     BackendKind, Bounds, Copies, EffectEntry, LinkEntry, Manifest, ReplicaHolders,
 };
 
-/// Information about a run beyond its facts. It comes only from the run's manifest, so equal manifests are understood
-/// and judged in the same way everywhere.
+/// Information about a run beyond its facts. It comes only from the run's manifest, so runs with equal
+/// manifests are interpreted and judged in the same way everywhere.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Context {
@@ -41,7 +41,7 @@ pub struct Context {
     pub expected: Option<Vec<(ProcessId, Digest)>>,
     /// The bounds on the work that a rollback may lose.
     pub bounds: Option<Bounds>,
-    /// The replicas of each part of a checkpoint that the federation requests; `None` if unknown.
+    /// The replicas that the federation requests for each part of a checkpoint; `None` if unknown.
     pub copies: Option<Copies>,
     /// The processes that only store replicas.
     pub servers: Vec<ProcessId>,
@@ -58,11 +58,11 @@ pub struct Context {
     pub links: Vec<LinkEntry>,
     /// Whether all processes read the same clock. Times of different processes can be compared only if they do.
     pub common_clock: bool,
-    /// A run that exceeded its deadline is judged as completed if it has been quiet for this time: no application
-    /// message was sent or delivered, no task ran or was stolen, no state was restored, and no fault was in effect. By
-    /// then, every message that can arrive has arrived. In virtual time, this is half the run, and at least ten seconds
-    /// longer than the longest task. On real processes it is `None`, because a busy machine can delay messages
-    /// indefinitely.
+    /// A run that exceeded its deadline is judged as completed if it was quiet for at least this time before
+    /// its end: no application message was sent or delivered, no task ran or was stolen, no state was
+    /// restored, and no fault was in effect. By then, every message that can arrive has arrived. In virtual
+    /// time, this is half the run, and at least ten seconds longer than the longest task. On real processes
+    /// it is `None`, because a busy machine can delay messages indefinitely.
     pub settled_after: Option<Span>,
     /// An upper bound on the time that one task takes; zero if it is unknown, or if processes run no tasks.
     pub longest_task: Span,

@@ -1,5 +1,5 @@
-//! Contradictions in a recorded run: rules that its facts violate. They are not evidence against a protocol, but show
-//! that facts are missing or were changed.
+//! Contradictions in a recorded run: rules that its facts violate. Contradictions are not evidence against a
+//! protocol; they show that facts are missing or were changed.
 
 use faultline_core::{ClusterId, FaultNo, ImageName, Life, MessageId, ProcessId, Time};
 

@@ -69,7 +69,7 @@ pub struct Segment {
     pub life: Life,
     /// The first fact of the range. The fact before it is the restore that starts the segment, if any.
     pub begin: u32,
-    /// The fact after the last one.
+    /// The first fact after the range.
     pub end: u32,
     /// The cut that the segment continues; `None` is the initial state or, if `is_rootless`, an unknown one.
     pub parent: Option<Point>,
@@ -81,8 +81,8 @@ pub struct Segment {
     /// Whether the segment continues no known cut, because facts are missing, or because its process ceded the
     /// partition.
     pub is_rootless: bool,
-    /// Whether the process continued its own last state of the partition, although another process had run the
-    /// partition since: it never learned of the recovery that moved the partition away.
+    /// Whether the process never learned of the recovery that moved the partition away, and therefore
+    /// continued its own last state of the partition, although another process had run the partition since.
     pub continues: bool,
     /// Whether the application acted in the segment.
     pub is_active: bool,
@@ -116,7 +116,7 @@ pub enum Ending {
     /// When the run ended, the process was down, had not recovered, or had not yet rolled back with the other members
     /// of its group; or its group had been declared unrecoverable.
     Unsettled,
-    /// Facts of its last life, or of what that life restored, are missing.
+    /// Facts of the process's last life, or of the state that this life restored, are missing.
     Incomplete,
     /// The process failed permanently. Those parts of its state that other processes absorbed survive.
     Gone,
@@ -154,7 +154,7 @@ pub struct Witnessed {
     pub owner: ProcessId,
     /// The witness, as reported.
     pub witness: Witness,
-    /// The checkpoint part that it belongs to.
+    /// The checkpoint part to which the witness belongs.
     pub part: Option<ImageName>,
     /// Whether the fact is a restore.
     pub is_restored: bool,
@@ -169,7 +169,7 @@ pub struct BetweenDelivery<'a> {
     pub message: MessageNo,
     /// The fact that states the delivery.
     pub at: Point,
-    /// The vectors of the last checkpoint that its process had committed or restored; `None` if unknown.
+    /// The vectors of the last checkpoint that the receiver had committed or restored; `None` if unknown.
     pub vectors: Option<&'a Vectors>,
 }
 
@@ -210,11 +210,13 @@ pub struct History<'a> {
     pub suppressed: Vec<(MessageId, Point)>,
     /// Every transmission of a message after its first, in the order of processes and lives.
     pub retransmitted: Vec<(MessageId, Point)>,
-    /// Every message that a process dropped because a rollback had undone its send, in the same order.
+    /// Every message that a process dropped because a rollback had undone its send, in the order of processes
+    /// and lives.
     pub stale: Vec<(MessageId, Point)>,
-    /// Every message that a process claims to have re-sent from its log, in the same order.
+    /// Every message that a process claims to have re-sent from its log, in the order of processes and lives.
     pub resent: Vec<(MessageId, Point)>,
-    /// Every message that a process claims to have held until a checkpoint, in the same order.
+    /// Every message that a process claims to have held until a checkpoint, in the order of processes and
+    /// lives.
     pub held: Vec<(MessageId, Point)>,
     /// Every claim except `Resent`, `Forcing` and `Drained`, which have their own lists.
     pub claims: Vec<Claimed<'a>>,
@@ -236,7 +238,7 @@ pub struct History<'a> {
     pub(crate) streams: Vec<&'a Stream>,
     /// Cuts of checkpoints that were committed or restored, ascending.
     pub(crate) cuts: Vec<CheckpointCut>,
-    /// The cuts of all parts of each of these checkpoints, one checkpoint after the other.
+    /// The cuts of all parts of each committed or restored checkpoint, one checkpoint after the other.
     pub(crate) part_cuts: Vec<Option<Point>>,
     /// The index of the first cut of each segment, followed by the total number of cuts.
     pub(crate) cuts_of: Vec<u32>,
@@ -250,7 +252,8 @@ impl<'a> History<'a> {
         build::build(trace, context)
     }
 
-    /// Returns when the last injected fault ended. A crash or a cluster loss ends at its injection.
+    /// Returns the time at which the last injected fault ended. A crash or a cluster loss ends at its
+    /// injection.
     pub fn last_disturbance(&self) -> Time {
         let ends = self.supervision.injected.iter().map(|&(_, fault, at, _)| match *fault {
             Fault::Crash { .. } | Fault::LoseCluster { .. } => at,
@@ -305,8 +308,8 @@ impl<'a> History<'a> {
         self.segment(point.segment).process
     }
 
-    /// Returns the processes that last sent and last received a message. They differ from the ranks in its identity if a
-    /// rank's partition had moved.
+    /// Returns the processes that last sent and last received a message. They differ from the ranks in the
+    /// message's identity if a rank's partition had moved.
     pub fn endpoints(&self, message: &Message) -> (ProcessId, ProcessId) {
         let host = |at: Option<&Point>| at.map(|at| self.segment(at.segment).host);
         let MessageId { from, to, .. } = message.id;
@@ -330,7 +333,7 @@ impl<'a> History<'a> {
         &self.streams[point.segment.0 as usize][point.fact as usize].1
     }
 
-    /// Returns whether the state at `cut` contains the fact at `fact`, of the same process.
+    /// Returns whether the state at `cut` contains the fact at `fact`. Both belong to the same process.
     #[inline]
     pub fn contains(&self, mut cut: Point, fact: Point) -> bool {
         while cut.segment > fact.segment {
@@ -342,8 +345,8 @@ impl<'a> History<'a> {
         cut.segment == fact.segment && fact.fact < cut.fact
     }
 
-    /// Returns whether the state at `cut` contains the fact at `fact`, of the same process or of one whose
-    /// state it absorbed.
+    /// Returns whether the state at `cut` contains the fact at `fact`, which belongs to the same process or
+    /// to a process whose state was absorbed.
     pub fn holds(&self, cut: Point, fact: Point) -> bool {
         self.contains(cut, fact) || self.absorbed_at(cut).any(|it| self.holds(it, fact))
     }

@@ -5,10 +5,10 @@
 //! *hosting periods*. A life may have several hosting periods of a partition that moves away and returns. The periods
 //! of a partition are ordered by the recovery with which each of them begins.
 //!
-//! A process may never learn of a recovery that moved a partition away from it, because the coordinator failed while it
-//! announced the recovery. It continues to run the partition. If it joins a later recovery with the partition, it
-//! discards nothing, and the state in which it joins follows the states that the other process had: a new period begins
-//! that continues its earlier one.
+//! A process may never learn of a recovery that moved a partition away from it, because the coordinator
+//! failed while it announced the recovery. Such a process continues to run the partition. If it joins a later
+//! recovery with the partition, it discards nothing, and the state in which it joins follows the states that
+//! the other process had: a new period begins that continues its earlier one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

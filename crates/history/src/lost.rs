@@ -57,15 +57,17 @@ pub struct Succession {
     pub of: ProcessId,
     /// The process that had done the work before; `None` if no process had, because the cluster joins later.
     pub from: Option<ProcessId>,
-    /// The image from which the other process continued; `None` is the initial state, or nothing.
+    /// The image from which the other process continued; `None` if it continued from the initial state, or
+    /// had nothing to continue from.
     pub image: Option<ImageName>,
-    /// The time at which the earlier process was last in that state.
+    /// The time at which the earlier process was last in the state from which the work continued.
     pub to: Time,
-    /// The work that `of` had done after that state, in the order of its history. Empty if another process had done
-    /// the work before: its own partition and the one that moved share its time.
+    /// The work that `of` had done after the state from which the work continued, in the order of its
+    /// history. Empty if another process had done the work before: its own partition and the one that moved
+    /// share its time.
     pub undone: Vec<Undone>,
-    /// The number of tasks of the partition that the earlier process, if it is not `of`, had run after that state, and
-    /// their total duration.
+    /// The number and total duration of the partition's tasks that the earlier process had run after the
+    /// state from which the work continued; zero if the earlier process is `of`, or if there is none.
     pub elsewhere: (u64, Span),
 }
 
@@ -197,9 +199,9 @@ impl<'h, 'a> Returns<'h, 'a> {
         returns
     }
 
-    /// Returns how work continued in other processes, in chronological order. Processes whose work no process took over
-    /// come last. If several processes took over the work of the same one, because the first had failed in turn, the
-    /// loss counts once.
+    /// Returns how work continued in other processes, in chronological order. Processes whose work no process
+    /// took over come last. If several processes took over the work of the same process, because the first of
+    /// them had failed in turn, the loss counts once.
     pub fn successions(&self) -> Vec<Succession> {
         let history = self.history;
         let absorbed = history.tasks.iter().flat_map(|it| &it.absorptions);
@@ -263,8 +265,8 @@ impl<'h, 'a> Returns<'h, 'a> {
         }
     }
 
-    /// Returns the number of tasks of a partition that `host` had run after a state of it, before the partition moved
-    /// at `at`, and their total duration.
+    /// Returns the number and total duration of the partition's tasks that `host` had run after the state at
+    /// `cut` and before the partition moved at `at`.
     fn ran_elsewhere(
         &self,
         at: Point,
@@ -342,7 +344,8 @@ impl<'h, 'a> Returns<'h, 'a> {
         Undone { ended, stood: self.pauses.within(began, ended), ..undone }
     }
 
-    /// Returns when a process first paused for a recovery within a stretch.
+    /// Returns the time at which a process first paused for a recovery within a stretch; `None` if it did not
+    /// pause.
     fn stood(&self, process: ProcessId, from: FactPosition, upto: FactPosition) -> Option<Time> {
         let history = self.history;
         let own = history.processes[process.index()].segments.clone();
@@ -365,7 +368,8 @@ pub fn ran<'a>(facts: impl Iterator<Item = &'a Fact>) -> (u64, Span) {
     })
 }
 
-/// Returns when a process was at a position in its history: the time of that fact, or of the last one.
+/// Returns the time at which a process was at a position in its history: the time of that fact, or of the
+/// last one.
 pub fn instant(trace: &Trace, process: ProcessId, place: FactPosition) -> Time {
     let stream = stream(trace, process, place.0);
     stream.get(place.1).or(stream.last()).map_or(Time::ZERO, |(at, _)| *at)

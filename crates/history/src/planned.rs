@@ -14,13 +14,13 @@ use crate::messages::MessageNo;
 pub struct Planned {
     /// Every task that was executed.
     pub tasks: BTreeMap<TaskId, Task>,
-    /// Every re-execution of a task for another partition, which does not change the state, in the order of processes
-    /// and lives.
+    /// Every re-execution of a task for another partition, in the order of processes and lives. Such a
+    /// re-execution does not change the state.
     pub reruns: Vec<Rerun>,
     /// The point at which each partition first joined each recovery.
     pub joined: BTreeMap<(Incarnation, ProcessId), Joined>,
-    /// The points by which everything that the first partition had sent before a recovery had reached the second one,
-    /// or was lost.
+    /// For each recovery and pair of partitions, the point by which everything that the first partition had
+    /// sent before the recovery had reached the second one, or had been lost.
     pub drained: BTreeMap<(Incarnation, ProcessId, ProcessId), Point>,
     /// The task that sent each message.
     pub sent_by: BTreeMap<MessageNo, TaskId>,
@@ -30,11 +30,12 @@ pub struct Planned {
     pub coordinated: BTreeMap<Position, Vec<(ProcessId, ProcessId, Point)>>,
     /// Every removal of a part of a checkpoint from a process's storage, in the order of processes and lives.
     pub removed: Vec<Removed>,
-    /// Every partition that a process stopped running because it had moved, in the order of partitions.
+    /// Every partition that a process stopped running because the partition had moved, in the order of
+    /// partitions.
     pub ceded: Vec<Ceded>,
 }
 
-/// A process stopped running a partition that had moved to another process.
+/// A partition that a process stopped running because the partition had moved to another process.
 #[derive(Clone, Copy, Debug)]
 pub struct Ceded {
     /// The fact that states it.

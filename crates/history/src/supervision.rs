@@ -56,8 +56,8 @@ pub struct Supervision<'a> {
     /// Every end of a life, in the order of the first fact about it, except [those before the process's cluster
     /// joined](Supervision::ends_before_joining).
     pub ends: Vec<LifeEnd>,
-    /// Ends of lives whose cluster joined later. They are not failures: the processes had not started, so there was
-    /// nothing to lose.
+    /// Ends of the lives of processes whose clusters joined later. They are not failures: the processes had
+    /// not started, so there was nothing to lose.
     pub ends_before_joining: Vec<LifeEnd>,
     /// Every injected fault, with its time and the supervisor's fact.
     pub injected: Vec<(FaultNo, &'a Fault, Time, usize)>,
@@ -77,8 +77,8 @@ pub struct Supervision<'a> {
     joins: BTreeMap<ProcessId, usize>,
     /// The newest life of each process.
     newest: BTreeMap<ProcessId, Life>,
-    /// For each process, the supervisor's facts at which the contents of its storage were lost or corrupted, ascending,
-    /// each with the life that ended then, or whose storage corrupted data.
+    /// For each process, the supervisor's facts at which the process's storage lost or corrupted data,
+    /// ascending. Each comes with the life that ended then, or whose storage corrupted data.
     losses: BTreeMap<ProcessId, Vec<(Life, usize)>>,
 }
 

@@ -25,7 +25,7 @@ pub struct Tasks {
     pub thefts: BTreeMap<Theft, Vec<Step>>,
     /// Every absorption of a permanently failed process's state, by process and life.
     pub absorptions: Vec<Absorption>,
-    /// Facts that are impossible given what their process had, and the reason.
+    /// Facts that are impossible given the tasks that their process had, each with the reason.
     pub impossible: Vec<(Point, ImpossibleFact)>,
     /// Every end of the program, as reported by the process that ended it.
     pub ends: Vec<End>,
@@ -55,7 +55,7 @@ pub struct Absorption {
     pub at: Point,
     /// The process whose state was absorbed.
     pub of: ProcessId,
-    /// The absorbed image; `None` is the initial state of the process, or nothing.
+    /// The absorbed image; `None` if the initial state of the process, or nothing, was absorbed.
     pub image: Option<ImageName>,
     /// The self-reported contents of the state.
     pub witness: Witness,

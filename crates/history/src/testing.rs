@@ -58,7 +58,7 @@ struct ProcessState {
     position: Position,
 }
 
-/// Returns the context of a completed run on clusters with these ranks, whose processes read different clocks.
+/// Returns the context of a completed run on clusters with these ranks. Its processes read different clocks.
 fn bare(promises: Promises, clusters: Vec<Vec<ProcessId>>) -> Context {
     let mut context = Context::from_manifest(&Manifest::bare(promises, &[]));
     context.clusters = clusters;
@@ -69,7 +69,7 @@ fn bare(promises: Promises, clusters: Vec<Vec<ProcessId>>) -> Context {
 }
 
 impl Run {
-    /// An entry of a vector that covers everything that can be received.
+    /// A vector entry that covers everything that can be received.
     pub const COVERS_ALL: Position = Position::new(u32::MAX, 0);
 
     pub fn new(clusters: &[&[u32]]) -> Run {
@@ -190,7 +190,7 @@ impl Run {
         self.states.get_mut(&process).expect("the process is part of the run").position = position;
     }
 
-    /// Commits the next checkpoint of `cluster`, whose vectors cover everything.
+    /// Commits the next checkpoint of `cluster`, with vectors that cover everything.
     pub fn commit_all(&mut self, cluster: u16, members: &[u32]) {
         let ddv = vec![Self::COVERS_ALL; self.context.clusters.len()];
         self.commit_with(cluster, members, &ddv, &[]);

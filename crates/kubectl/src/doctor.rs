@@ -266,7 +266,7 @@ impl Examiner {
         let pod = pods.create(&PostParams::default(), &probe::pod(node, image)).await;
         let name = pod.map_err(|error| self.no_pod(&error))?.name_any();
         let said = said(&pods, &name).await;
-        // The pod also ends by itself.
+        // If the deletion fails, the pod ends by itself.
         let _ = pods.delete(&name, &DeleteParams::default().grace_period(0)).await;
         said
     }
@@ -281,7 +281,7 @@ impl Examiner {
         CommandError::machine("interrupted; the deletion of the temporary pods was requested")
     }
 
-    /// Returns why a pod could not be created, and the remedy.
+    /// Returns the reason why a pod could not be created, and the remedy.
     fn no_pod(&self, error: &kube::Error) -> (String, String) {
         let namespace = &self.namespace;
         match error {

@@ -140,7 +140,7 @@ fn once(
             },
             End::Without(_) => Ok(()),
         };
-        // If the record could not be fetched, the federation stays on the cluster with it.
+        // If the record could not be fetched, the federation stays on the cluster, and the record with it.
         if fetched.is_ok()
             && let Err(error) = delete(&cluster, &federation).await
         {

@@ -322,8 +322,8 @@ impl Satin {
         for it in new.into_iter().filter(|_| are_told) {
             host.control(To::One(it), Message::Orphans(own.clone()));
         }
-        // Excludes orphans that only wait here, or that were lent in turn: a process that has such a task might find it
-        // in the table and wait for this process, which in turn waits for that one.
+        // Excludes orphans that only wait here, or that were lent in turn: a process that has such a task
+        // might find it in the table and wait for this process, which in turn waits for that process.
         let begun: Vec<Theft> = orphaned
             .into_iter()
             .filter(|it| host.has_begun(*it) || self.is_mutated(Defect::UnbegunAnnounced))

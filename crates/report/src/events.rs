@@ -1,4 +1,5 @@
-//! Events of a run as it happens, in sentences, derived only from the facts that the supervisor states or receives.
+//! Describes the events of a run in sentences while it happens, based only on the facts that the supervisor
+//! states or receives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,6 +37,8 @@ pub struct EventReporter {
     unrecoverable: BTreeSet<GroupId>,
     /// Reported rollbacks.
     returns: BTreeSet<(GroupId, Incarnation)>,
+    /// Clusters that have not joined yet or have left.
+    absent: BTreeSet<ClusterId>,
 }
 
 #[derive(Debug, Default)]
@@ -46,8 +49,8 @@ struct Checkpoints {
 }
 
 impl EventReporter {
-    /// Creates a reporter of the run with these processes and clusters.
-    pub fn new(names: DisplayNames) -> EventReporter {
+    /// Creates a reporter of the run with these processes and clusters. `awaited` are the clusters that join later.
+    pub fn new(names: DisplayNames, awaited: BTreeSet<ClusterId>) -> EventReporter {
         EventReporter {
             names,
             checkpoints: BTreeMap::new(),
@@ -55,6 +58,7 @@ impl EventReporter {
             failing: BTreeSet::new(),
             unrecoverable: BTreeSet::new(),
             returns: BTreeSet::new(),
+            absent: awaited,
         }
     }
 
@@ -85,6 +89,7 @@ impl EventReporter {
             }
             Fact::Ineffective { .. } => warn("FaultWithoutEffect", self.sentence(process, fact)),
             Fact::Failed { process, by, .. } => self.ended(*process, *by),
+            Fact::Detected { process: of, .. } if self.absent.contains(&self.names.cluster_of(*of)) => None,
             Fact::Detected { process: of, .. } if self.failing.insert(self.names.group_of(*of)) => {
                 warn("FailureDetected", self.sentence(process, fact))
             }
@@ -98,12 +103,14 @@ impl EventReporter {
                 event(reason, describe_change(change, self.names.names()))
             }
             Fact::Joined(cluster) => {
-                // Its processes had not started, so they have nothing to recover.
-                self.failing.retain(|it| self.names.cluster_of_group(*it) != *cluster);
+                self.absent.remove(cluster);
                 event("Joined", self.sentence(process, fact))
             }
             Fact::Leaving(_) => event("Leaving", self.sentence(process, fact)),
-            Fact::Left(_) => event("Left", self.sentence(process, fact)),
+            Fact::Left(cluster) => {
+                self.absent.insert(*cluster);
+                event("Left", self.sentence(process, fact))
+            }
             Fact::Absorbed(absorbed) => {
                 self.failing.remove(&self.names.group_of(absorbed.0));
                 event("TookOver", self.sentence(process, fact))
@@ -135,7 +142,7 @@ impl EventReporter {
         }
     }
 
-    /// Returns the sentence of a fact that `reporter` reported, with its subject.
+    /// Returns a complete sentence, including the subject, about a fact that `reporter` reported.
     fn sentence(&self, reporter: ProcessId, fact: &Fact) -> String {
         let sentence = describe(reporter, fact, self.names.names());
         match sentence.subject() {
@@ -155,6 +162,17 @@ impl EventReporter {
                     no.0
                 ),
             ),
+            EndedBy::PlaceLost | EndedBy::Silence
+                if self.absent.contains(&self.names.cluster_of(process)) =>
+            {
+                let cluster = self.names.cluster(self.names.cluster_of(process));
+                event(
+                    "PlaceLost",
+                    format!(
+                        "{name} is lost while {cluster} does not take part in the run, so nothing has failed"
+                    ),
+                )
+            }
             EndedBy::Silence => warn(
                 "DeclaredFailed",
                 format!(

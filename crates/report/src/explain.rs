@@ -176,7 +176,7 @@ pub fn unrecoverable(
     text
 }
 
-/// Returns how a federation can keep checkpoints that survive such a loss.
+/// Returns advice on keeping checkpoints that survive a loss of storage.
 fn remedy_of_loss(manifest: &Manifest) -> &'static str {
     match manifest.copies {
         None => {
@@ -236,8 +236,8 @@ pub fn never_due(manifest: &Manifest) -> Option<String> {
     }
 }
 
-/// Returns the ends of lives without a planned fault, grouped if they happened at nearly the same time and for the
-/// same reason.
+/// Returns the ends of lives that no planned fault caused, grouped if they happened at nearly the same time
+/// and for the same reason.
 pub(crate) fn unplanned(history: &Timeline) -> Vec<Vec<&Failure>> {
     const CLOSE: Span = Span::from_millis(500);
     let mut all: Vec<_> = history.failures.iter().filter(|it| it.fault().is_none()).collect();

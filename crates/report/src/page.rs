@@ -28,7 +28,8 @@ pub fn render(recorded: RecordedRun<'_>) -> String {
     page(&summary, &diagram, &recorded.manifest.federation).into_string()
 }
 
-/// Renders another page in the same style, without scripts. `styles` are added to the styles of all pages.
+/// Renders another page in the same style, without scripts. `styles` are added to the styles that all pages
+/// share.
 pub fn document(title: &str, styles: &[&str], body: Markup) -> String {
     shell(title, "", styles, html! { main { (body) } }).into_string()
 }
@@ -306,7 +307,7 @@ fn clusters(summary: &Summary) -> Markup {
 pub const UNDONE: &str = "The first execution of work that was re-executed after a rollback counts as undone; the \
                           re-execution itself counts as working.";
 
-/// Shows how the processes of each cluster spent their time, as a bar and in percent.
+/// Shows how the processes of each cluster spent their time, as a bar and as percentages.
 fn time(summary: &Summary) -> Markup {
     html! {
         h2 { "Where the time went" }
@@ -323,7 +324,7 @@ fn time(summary: &Summary) -> Markup {
     }
 }
 
-/// Renders a time account as a bar with its legend, for a page with the style of all pages.
+/// Renders a time account as a bar with its legend, for a page that has the styles that all pages share.
 pub fn shares(name: &str, spent: &TimeByActivity) -> Markup {
     let whole = spent.total_seconds();
     let parts: Vec<_> = spent.parts().into_iter().filter(|it| it.1 > 0.0).collect();

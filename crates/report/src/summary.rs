@@ -80,9 +80,9 @@ pub struct Run {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSummary {
-    /// Its name.
+    /// The display name of the cluster.
     pub name: String,
-    /// The number of its processes.
+    /// The number of processes in the cluster.
     pub processes: usize,
     /// The number of lives that ended.
     pub failures: u64,
@@ -97,7 +97,7 @@ pub struct ClusterSummary {
     /// Work that rollbacks undid, or that was lost with processes that never returned, in seconds, summed over all
     /// processes.
     pub lost_work_seconds: f64,
-    /// How its processes spent their time. The parts add up to the total.
+    /// How the cluster's processes spent their time. The parts add up to the total.
     pub time: TimeByActivity,
     /// Messages that the application sent within the cluster.
     pub sent_within: u64,
@@ -105,9 +105,10 @@ pub struct ClusterSummary {
     pub sent_between: u64,
     /// Deliveries of messages to the application in this cluster, including repeated deliveries.
     pub delivered: u64,
-    /// Messages that other clusters re-sent to it from their logs.
+    /// Messages that other clusters re-sent to this cluster from their logs.
     pub resent: u64,
-    /// Executions of tasks by its processes, including re-executions; `None` if processes exchange messages.
+    /// Executions of tasks by the cluster's processes, including re-executions; `None` if processes exchange
+    /// messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks_run: Option<u64>,
 }
@@ -120,9 +121,9 @@ pub struct RollbackSummary {
     pub cause: &'static str,
     /// The cluster whose rollback caused or included this one.
     pub because_of: Option<String>,
-    /// The planned faults that caused its failures.
+    /// The planned faults behind the failures that this rollback handles.
     pub faults: Vec<u32>,
-    /// The number of its failures without a planned fault.
+    /// The number of failures that this rollback handles and that no planned fault caused.
     pub unplanned: u32,
     /// The time at which the first failure happened, or the alert arrived.
     pub at_seconds: f64,
@@ -130,7 +131,7 @@ pub struct RollbackSummary {
     pub checkpoint: u32,
     /// The incarnation in which the checkpoint was taken.
     pub checkpoint_incarnation: u32,
-    /// Committed checkpoints that it undid.
+    /// The number of committed checkpoints that the rollback undid.
     pub depth: u64,
     /// Undone work in seconds, summed over all processes: for each, from the restored state until it stopped or failed.
     pub lost_work_seconds: f64,
@@ -152,29 +153,29 @@ impl RollbackSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FaultSummary {
-    /// Its number in the plan.
+    /// The number of the fault in the plan.
     pub no: u32,
-    /// The time or the condition at which it is due.
+    /// The time or the condition at which the fault is due.
     pub when: String,
     /// The description of the fault.
     pub what: String,
-    /// `effective`, `ineffective`, or `pending` if it was not due before the end.
+    /// `effective`, `ineffective`, or `pending` if the fault was not due before the end of the run.
     pub state: &'static str,
-    /// The reason why it had no effect.
+    /// The reason why the fault had no effect.
     pub reason: Option<String>,
-    /// The time at which it was injected.
+    /// The time at which the fault was injected.
     pub injected_seconds: Option<f64>,
-    /// An upper bound on the seconds from its first to its last effect; `None` for a single target, or without
-    /// measurements.
+    /// An upper bound on the seconds from the fault's first to its last effect; `None` for a single target,
+    /// or without measurements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skew_seconds: Option<f64>,
-    /// Seconds between its due time and its last effect; `None` if this was not measured.
+    /// Seconds between the fault's due time and its last effect; `None` if this was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_seconds: Option<f64>,
 }
 
 impl FaultSummary {
-    /// Formats its latency and its skew, if they were measured: `, 2.10 ms late, within 0.30 ms`.
+    /// Formats the fault's latency and skew, if measured: `, 2.10 ms late, within 0.30 ms`.
     pub(crate) fn measured(&self) -> String {
         let late = self.latency_seconds.map(|it| format!(", {} late", span(it)));
         let within = self.skew_seconds.map(|it| format!(", within {}", span(it)));
@@ -211,7 +212,7 @@ pub struct LinkSummary {
     /// affected the link; `None` if it was not observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_latency_seconds: Option<f64>,
-    /// The share of these echoes, in percent, that differed from the request.
+    /// The percentage of the observed echoes whose delay differed from the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_percent_outside: Option<u32>,
     /// The time at which these properties were requested, in seconds since the application started; `None` if they were
@@ -234,13 +235,13 @@ impl LinkSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResultSummary {
-    /// The reference of the comparison; `None` if there is none.
+    /// The reference for the comparison; `None` if there is none.
     pub compared_with: Option<String>,
     /// The number of ranks that finished.
     pub finished: usize,
     /// The number of ranks, excluding those that failed permanently or left without a result.
     pub remaining: usize,
-    /// Whether results may be missing because facts are.
+    /// Whether results may be missing because facts are missing.
     #[serde(skip)]
     pub(crate) is_incomplete: bool,
     /// Whether all remaining ranks finished with the expected digest; `None` without a reference.
@@ -253,13 +254,13 @@ pub struct ResultSummary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PropertyResult {
-    /// All instances satisfy it.
+    /// All instances satisfy the property.
     Holds,
-    /// The run has no instance of it.
+    /// The run has no instance of the property.
     NotExercised,
     /// Some instances could not be judged.
     Unknown,
-    /// At least one instance violates it.
+    /// At least one instance violates the property.
     Violated,
 }
 
@@ -281,7 +282,7 @@ pub struct PropertySummary {
     pub violation_count: u64,
     /// The first violations.
     pub violations: Vec<String>,
-    /// The reason why it, or a part of it, could not be judged.
+    /// The reason why the property, or a part of it, could not be judged.
     pub unknown: Option<String>,
     /// Information that does not affect the result.
     pub remarks: Vec<String>,
@@ -301,7 +302,7 @@ pub struct RecordedRun<'a> {
 }
 
 impl PropertySummary {
-    /// Returns the name in `docs/verdict.md` and in JSON, such as `noLoss`.
+    /// Returns the property's name as in `docs/verdict.md` and in JSON, such as `noLoss`.
     pub fn name(&self) -> String {
         word(&self.property)
     }

@@ -39,7 +39,7 @@ pub fn summary(summary: &Summary, layout: Layout) -> String {
     parts.join("\n\n") + "\n"
 }
 
-/// Formats a share in percent; `-` if the whole is zero. Only zero is shown as `0.0 %`.
+/// Formats a share as a percentage; `-` if the whole is zero. Only zero is shown as `0.0 %`.
 pub fn percent(part: f64, whole: f64) -> String {
     match 100.0 * part / whole {
         _ if whole <= 0.0 => "-".to_owned(),

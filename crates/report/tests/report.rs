@@ -372,7 +372,8 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     assert!(told[3].contains("(fault 3, pause); it was declared failed and killed at 0.70 s"), "{told:?}");
 
     // During the run, only the unplanned end is reported separately.
-    let mut reporter = faultline_report::events::EventReporter::new(DisplayNames::new(&manifest));
+    let mut reporter =
+        faultline_report::events::EventReporter::new(DisplayNames::new(&manifest), Default::default());
     let told: Vec<_> = trace
         .supervisor()
         .iter()
@@ -384,6 +385,41 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     assert_eq!(reasons, expected);
     assert!(told[3].text.starts_with("rennes-1 sent no heartbeat"), "{told:?}");
     assert!(told[5].text.starts_with("rennes-1 has been paused for too long (fault 3)"), "{told:?}");
+}
+
+/// rennes joins and leaves; rennes-1 is lost before, in between and afterwards.
+#[test]
+fn a_place_lost_while_its_cluster_is_absent_is_no_failure() {
+    use faultline_core::{ClusterId, EndedBy, Fact, Life, StorageFate};
+    use faultline_report::events::EventReporter;
+
+    let (manifest, _) = common::run(2);
+    let names = DisplayNames::new(&manifest);
+    let (rennes, process) = (ClusterId(1), names.processes(ClusterId(1))[1]);
+    let (storage, by) = (StorageFate::Lost, EndedBy::PlaceLost);
+    let lost = |life| [Fact::Failed { process, life, storage, by }, Fact::Detected { process, life }];
+    let [before, between, afterwards] = [1, 2, 3].map(|it| lost(Life(it)));
+    let mut reporter = EventReporter::new(names, [rennes].into());
+    let presence = [vec![Fact::Joined(rennes)], vec![Fact::Left(rennes)]];
+    let [joined, left] = presence;
+    let facts = [vec![Fact::Begun], before.to_vec(), joined, between.to_vec(), left, afterwards.to_vec()];
+    let told: Vec<_> =
+        facts.iter().flatten().filter_map(|it| reporter.observe(ProcessId::SUPERVISOR, it)).collect();
+    let reasons: Vec<_> = told.iter().map(|it| (it.reason, it.warning)).collect();
+    let expected = [
+        ("Started", false),
+        ("PlaceLost", false),
+        ("Joined", false),
+        ("PlaceLost", true),
+        ("FailureDetected", true),
+        ("Left", false),
+        ("PlaceLost", false),
+    ];
+    assert_eq!(reasons, expected, "{told:?}");
+    assert_eq!(
+        told[1].text,
+        "rennes-1 is lost while rennes does not take part in the run, so nothing has failed"
+    );
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl Origin {
 pub(crate) struct ClockSource {
     /// The identifier of the current boot; empty if the kernel does not provide it, as in some sandboxes.
     boot: String,
-    /// Empty if the kernel has no time namespaces.
+    /// The offsets of the time namespace; empty if the kernel has no time namespaces.
     offsets: String,
 }
 

@@ -42,8 +42,8 @@ pub(crate) struct Setup {
     pub(crate) cluster_names: ClusterNames,
     pub(crate) cluster: ClusterId,
     pub(crate) links: Links,
-    /// Features of traffic control in use; `None` if it is not used. With traffic control, the node has its own
-    /// network namespace or a shaper.
+    /// Traffic-control features in use; `None` without traffic control. With traffic control, the node has
+    /// its own network namespace or a shaper.
     pub(crate) kernel: Option<Kernel>,
     /// Cluster of each process, indexed by process.
     pub(crate) clusters: Vec<ClusterId>,

@@ -12,11 +12,11 @@ pub trait Backend {
     /// The reason why a run could not be carried out.
     type Error;
 
-    /// Returns the kind of backend for the manifest.
+    /// Returns the kind of backend that the manifest names.
     fn kind(&self) -> BackendKind;
 
-    /// Runs a federation to its end. Returns how the run ended, and its facts as a trace, or `None` if the backend has
-    /// written them into the bundle.
+    /// Runs a federation to its end. Returns how the run ended, and its trace; the trace is `None` if the
+    /// backend has written the facts into the bundle.
     ///
     /// # Errors
     ///

@@ -20,13 +20,14 @@ const FACT: u64 = 3 * size_of::<(Time, Fact)>() as u64 / 2;
 /// 400,000 and 900,000 facts.
 const JUDGED_FACT: u64 = 200;
 
-/// The memory of a fact until it has been judged, in bytes.
+/// The memory in bytes that a fact requires until it has been judged.
 pub const BYTES_PER_FACT: u64 = FACT + JUDGED_FACT;
 
 /// The fraction of the limit that is reserved for the end of each run in progress, as a divisor: adding up the contents
 /// of the memory takes memory, too, and the allocator returns the memory of a run that has ended only after some time.
 const RESERVE: u64 = 8;
-/// The largest number of runs in progress for whose ends memory is reserved. Together, they reserve half of the limit.
+/// The largest number of runs in progress that have memory reserved for their ends. Together, they reserve
+/// half of the limit.
 const RESERVES: u64 = RESERVE / 2;
 
 /// The longest time to wait for the allocator to return freed memory to the system. By default, mimalloc keeps it for a
@@ -35,12 +36,12 @@ const RETURN_WITHIN: Duration = Duration::from_millis(2000);
 
 /// The memory limit of this program.
 static BOUND: OnceLock<MemoryBound> = OnceLock::new();
-/// The memory that this program used when its limit was set, in bytes. No run can use it.
+/// The memory in bytes that this program used when its limit was set. No run can use it.
 static BASE: AtomicU64 = AtomicU64::new(0);
 /// The number of simulated runs in progress.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
-/// The memory that this program used after it last waited for freed memory or, before that, when its limit was set, in
-/// bytes.
+/// The memory in bytes that this program used after it last waited for freed memory or, if it has never
+/// waited, when its limit was set.
 static KEPT: AtomicU64 = AtomicU64::new(0);
 
 /// Limits the memory of this program: a simulated run ends as [out of
@@ -77,7 +78,7 @@ pub(crate) fn check_program(federation: &Federation, bound: Option<MemoryBound>)
     bound.map_or(Ok(()), |it| check_memory(federation, free(it.bytes - reserved(it.bytes, 1))))
 }
 
-/// Returns the part of a memory limit that is reserved for the ends of this number of runs, in bytes.
+/// Returns the part of a memory limit, in bytes, that is reserved for the ends of `running` runs.
 fn reserved(bound: u64, running: u64) -> u64 {
     bound / RESERVE * running.clamp(1, RESERVES)
 }
@@ -97,8 +98,8 @@ pub(crate) fn beyond(most: u64) -> MemoryUse {
 /// Watches the memory of the program during one run.
 pub(crate) struct Watch {
     bound: Option<MemoryBound>,
-    /// The memory that the program used when the run began, in bytes. The allocator keeps the memory that earlier runs
-    /// have freed, so this run may use up to that much memory before the program grows.
+    /// The memory in bytes that the program used when the run began. The allocator keeps the memory that
+    /// earlier runs have freed, so this run may use up to that much memory before the program grows.
     before: u64,
     /// The last measurement, in bytes.
     last: Cell<u64>,
@@ -112,12 +113,12 @@ impl Watch {
         Watch { before, bound, last: Cell::new(before) }
     }
 
-    /// Returns the last measurement, or 0 without a limit, in bytes.
+    /// Returns the last measurement in bytes, or 0 if there is no limit.
     pub(crate) fn last_used(&self) -> u64 {
         self.last.get()
     }
 
-    /// Returns the memory limit, or the largest number without one, in bytes.
+    /// Returns the memory limit in bytes, or [`u64::MAX`] if there is none.
     pub(crate) fn limit(&self) -> u64 {
         self.bound.map_or(u64::MAX, |it| it.bytes)
     }
@@ -154,8 +155,8 @@ impl Watch {
         Some(MemoryUse { bound, used, parts })
     }
 
-    /// If the program would otherwise exceed the limit while it judges a run with this number of facts, waits for the
-    /// allocator to return the memory that the simulation has freed.
+    /// Waits for the allocator to return the memory that the simulation has freed, if the program would
+    /// otherwise exceed the limit while it judges a run with `facts` facts.
     pub(crate) fn make_room(&self, facts: u64) {
         if let Some(MemoryBound { bytes, used }) = self.bound {
             wait_for_return(used, bytes.saturating_sub(facts * JUDGED_FACT));

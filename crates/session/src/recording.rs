@@ -53,9 +53,9 @@ impl UnjudgedRecording {
         Ok(UnjudgedRecording { manifest, trace, is_read: true })
     }
 
-    /// Reads the facts of a run that has just ended, up to `most` of them. If there are more, the result has no facts
-    /// and counts as out of memory, so that it is judged as unknown; the record itself remains as it is, for a program
-    /// with more memory.
+    /// Reads the facts of a run that has just ended, up to `most` of them. If there are more, the result has
+    /// no facts and counts as out of memory, so its verdict is unknown. The record itself remains unchanged,
+    /// for a program with more memory.
     ///
     /// # Errors
     ///
@@ -150,8 +150,8 @@ impl Recording {
         }
     }
 
-    /// Returns whether the run is unknown only because no random fault of its federation took effect before the end.
-    /// Such a seed is evidence neither for nor against the federation.
+    /// Returns whether the verdict is unknown only because no random fault of the federation took effect
+    /// before the end. The run's seed is then evidence neither for nor against the federation.
     pub fn is_without_fault(&self, federation: &Federation) -> bool {
         let faults = &federation.spec.faults;
         let mut states = self.manifest.faults.iter().map(|(_, state)| state);

@@ -34,13 +34,14 @@ pub enum RepetitionError {
 }
 
 impl UnjudgedRecording {
-    /// Simulates the run again, and compares the facts and the end of both runs. Every difference becomes a flaw of the
-    /// trace, so that the verdict is `unknown`. A simulated run depends only on its federation, its seed and the version
-    /// of this program.
+    /// Simulates the run again, and compares the facts and the end of both runs. Every difference becomes a
+    /// flaw of the trace and makes the verdict `unknown`. A simulated run depends only on its federation, its
+    /// seed and the version of this program.
     ///
     /// # Errors
     ///
-    /// Fails if the record is not that of a simulated run that ended by itself, or if the repetition is cut short.
+    /// Fails if the recorded run was not simulated or did not end by itself, or if the repetition is cut
+    /// short.
     pub fn compare_with_repetition(&mut self, simulator: &mut Simulator<'_>) -> Result<(), RepetitionError> {
         let manifest = &self.manifest;
         if manifest.backend != BackendKind::Simulate {

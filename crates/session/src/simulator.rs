@@ -91,7 +91,7 @@ impl<'a> Simulator<'a> {
         Simulator { memory: Some(memory), ..self }
     }
 
-    /// Returns the memory limit of its runs.
+    /// Returns the memory limit of this simulator's runs.
     pub(crate) fn memory(&self) -> Option<MemoryBound> {
         self.memory
     }
@@ -167,7 +167,7 @@ struct Pace {
     every: u32,
     /// The last measurement, in bytes.
     used: u64,
-    /// The growth between two measurements beyond which memory counts as growing quickly, in bytes.
+    /// The growth in bytes between two measurements beyond which memory counts as growing quickly.
     fast: u64,
 }
 

@@ -1,9 +1,9 @@
 //! Link emulation: delaying and losing packets before they reach their receiver, either in the node itself
 //! ([`DelayLine`]) or in the kernel ([`Tree`]).
 //!
-//! This crate is sans-IO: the caller passes the time to a [`DelayLine`], which returns the time at which a packet may
-//! leave. The delay line never sleeps, sends or loses a packet: a loss appears as the delay of the transport's
-//! retransmission. A [`Tree`] is a plan, which `faultline-tc` applies.
+//! This crate is sans-IO: the caller passes the time to a [`DelayLine`], which returns the time at which a
+//! packet may leave. The delay line never sleeps, and neither sends nor loses packets: a loss appears as the
+//! delay of the transport's retransmission. A [`Tree`] is a plan, which `faultline-tc` applies.
 
 mod delay_line;
 mod kernel;

@@ -319,7 +319,8 @@ mod tests {
             (0x12, class(OTHERS, 625_000, 1_250_000, 3028, Leaf::Queue(1000))),
         ];
         assert_eq!(tree.leaving.classes, leaving.into());
-        // 12.5 MB/s for 5.2 ms from each of two senders correspond to 2031 packets of 64 bytes, plus half of that.
+        // At 12.5 MB/s each, two senders send 2031 packets of 64 bytes in 5.2 ms. The limit is half as many
+        // again.
         let delay =
             |limit| Leaf::Delay(Delay { latency: WAN.latency, jitter: WAN.jitter, loss_ppm: 100, limit });
         let arriving = [

@@ -1,4 +1,4 @@
-//! Tasks per second of processor time that the simulator runs on 30 processes, compared with the sequential
+//! Tasks per second of processor time: the simulator with 30 processes, compared with the sequential
 //! reference, which runs the same tasks one after another, without processes, messages or events.
 
 #[path = "../../../benches/common.rs"]

@@ -14,11 +14,11 @@ pub struct Contents {
     pub image_bytes: u64,
     /// Number of messages in the logs of all processes.
     pub logged: u64,
-    /// Payload of these messages in memory, in bytes. Excludes payload that is stored on disk.
+    /// Payload of all logged messages in memory, in bytes. Excludes payload that is stored on disk.
     pub logged_bytes: u64,
     /// Number of pending events, including packets in transit.
     pub queued: u64,
-    /// Memory of these events, in bytes, excluding the contents of long messages.
+    /// Memory of all pending events, in bytes, excluding the contents of long messages.
     pub queued_bytes: u64,
 }
 

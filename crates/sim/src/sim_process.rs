@@ -38,7 +38,7 @@ pub(crate) enum Due {
 pub(crate) struct SimProcess<P: Process> {
     /// Number of the newest life.
     pub(crate) life: Life,
-    /// Whether that life was launched and has not ended.
+    /// Whether the newest life was launched and has not ended.
     pub(crate) alive: bool,
     /// Whether the process is halted at a fact until the supervisor releases it.
     pub(crate) halted: bool,

@@ -80,7 +80,7 @@ pub(crate) struct Address {
     pub(crate) cluster: ClusterId,
     /// The newest life that was announced.
     pub(crate) life: Life,
-    /// Version of the membership that announced it.
+    /// Version of the membership that announced the newest life.
     pub(crate) since: MembershipVersion,
 }
 

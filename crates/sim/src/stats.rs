@@ -10,7 +10,7 @@ use faultline_core::{Packet, Process};
 pub struct Traffic {
     /// Number of packets sent, one per receiver.
     pub packets: u64,
-    /// Total length that links charge, in bytes.
+    /// Total number of bytes that links charge for.
     pub bytes: u64,
 }
 

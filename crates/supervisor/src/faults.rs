@@ -82,7 +82,7 @@ impl Plan {
         self.faults.iter().enumerate().filter_map(at).collect()
     }
 
-    /// Returns whether any trigger of the plan, resolved or not, refers to this kind.
+    /// Returns whether any trigger of the plan, resolved or not, refers to facts of this kind.
     pub(crate) fn waits_for(&self, kind: FactKind) -> bool {
         self.faults.iter().any(|entry| entry.planned.trigger.fact() == Some(kind))
     }

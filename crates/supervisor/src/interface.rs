@@ -30,12 +30,12 @@ pub struct Config {
     pub start_within: Option<Span>,
     /// The groups that roll back together.
     pub scope: Scope,
-    /// Whether tasks are assigned to processes in advance, so that partitions move to clusters that join, and away from
-    /// clusters that leave.
+    /// Whether tasks are assigned to processes in advance. If so, partitions move to clusters that join, and
+    /// away from clusters that leave.
     pub is_planned: bool,
     /// Clusters that join later, and the time at which each joins, counted from the start of the application.
     pub joins: Vec<(ClusterId, Span)>,
-    /// Clusters whose departure the supervisor announces, and the time at which it does so for each, counted from the
+    /// Clusters whose departure the supervisor announces, and the time of each announcement, counted from the
     /// start of the application. Clusters whose application decides when they leave are not listed.
     pub leaves: Vec<(ClusterId, Span)>,
     /// The faults to inject.
@@ -152,8 +152,8 @@ pub enum Report {
         /// The cause of the loss.
         by: EndedBy,
     },
-    /// The user changed the federation. An added fault has the number after the last one of the plan. Changes take
-    /// effect in the order of their reports.
+    /// The user changed the federation. An added fault gets the number that follows the last one in the plan.
+    /// Changes take effect in the order of their reports.
     Changed(Change),
     /// A user or a signal requests the end of the run.
     Interrupted,
@@ -187,8 +187,9 @@ pub enum Order {
         /// Number of the process's life.
         life: Life,
     },
-    /// Ends these lives immediately, then applies the fate of their storage. A life that has already ended is
-    /// not an error. See [`crate::Supervisor::await_exits`] for drivers that need time to end lives.
+    /// Ends these lives immediately, then keeps or removes the storage of their nodes. A life that has
+    /// already ended is not an error. See [`crate::Supervisor::await_exits`] for drivers that need time to
+    /// end lives.
     Kill {
         /// The lives to end.
         lives: Vec<(ProcessId, Life)>,

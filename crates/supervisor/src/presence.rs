@@ -19,12 +19,12 @@ pub(crate) struct Waiting {
     to_leave: BTreeSet<ClusterId>,
     /// Clusters whose departure was due to be announced before they had joined.
     to_announce: BTreeSet<ClusterId>,
-    /// In a planned program, the processes whose own partition has moved to them, or that have restored it.
+    /// In a planned program, the processes that have received or restored their own partition.
     at_home: BTreeSet<ProcessId>,
 }
 
 impl Waiting {
-    /// Records that a process of `cluster` failed, so that the cluster does not leave yet.
+    /// Records that a process of `cluster` failed. The cluster therefore does not leave yet.
     pub(crate) fn stays(&mut self, cluster: ClusterId) {
         self.to_leave.remove(&cluster);
     }
@@ -64,7 +64,7 @@ impl Supervisor {
         self.try_join(cluster, out);
     }
 
-    /// If all processes of a cluster that is due to join are ready, announces the cluster, so that all of them
+    /// Announces a cluster that is due to join, provided that all its processes are ready. All of them then
     /// begin at the same time.
     pub(crate) fn try_join(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         if !self.presence.to_join.contains(&cluster) || !self.are_all_registered(cluster) {

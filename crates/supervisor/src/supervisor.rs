@@ -106,8 +106,8 @@ impl SupervisedProcess {
 }
 
 impl Supervisor {
-    /// Creates the supervisor of the processes in `membership`, in which no process is up and every life is
-    /// 0, and launches all processes.
+    /// Creates the supervisor of the processes in `membership`, and launches all of them. In `membership`, no
+    /// process may be up, and every life must be 0.
     pub fn new(config: Config, membership: Membership, out: &mut Vec<Order>) -> Supervisor {
         let processes = membership.members.len();
         let ranks = membership.with_role(Role::RANK).count();
@@ -188,7 +188,7 @@ impl Supervisor {
             let ((at, _), due) = entry.remove_entry();
             self.perform(due, at, now, out);
         }
-        // Not at other reports, which may have been delayed together with heartbeats of other processes.
+        // Only at timeouts: other reports may have been delayed together with heartbeats of other processes.
         while timeout && self.outcome.is_none() && !self.is_federation_paused() {
             let Some(process) = self.failure_detector.pop(now) else { break };
             self.fence(process, now, out);
@@ -432,7 +432,7 @@ impl Supervisor {
         }
     }
 
-    /// Updates the state for completion and the live view from a fact.
+    /// Handles a fact that affects the completion of the application or the live view.
     fn learn(&mut self, process: ProcessId, fact: &Fact, out: &mut Vec<Order>) {
         match fact {
             Fact::Finished(state) => self.completion.finished(process, &state.0),
@@ -527,8 +527,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends the lives of `processes` immediately. For a process that has already failed, only the fate of its
-    /// storage is applied.
+    /// Ends the lives of `processes` immediately, and keeps or removes their storage. For a process that has
+    /// already failed, only the storage is affected.
     pub(crate) fn kill(
         &mut self,
         processes: &[ProcessId],
@@ -631,7 +631,7 @@ impl Supervisor {
         if entry.state == LifeState::Left || entry.gone {
             return;
         }
-        // A process whose cluster has not joined has not started, so no life of it has stored anything.
+        // A process whose cluster has not joined has not started, so none of its lives has stored anything.
         entry.replaced &= !is_awaited;
         let boot = match (entry.life == Life(0) || is_awaited, entry.replaced) {
             (true, _) => Boot::Fresh,

@@ -30,10 +30,10 @@ const NETWORK: u32 = 0x0a00_0000;
 const NETWORK_LENGTH: u8 = 8;
 /// Number of low bits of an address, which contain the life. The bits above contain the process.
 const LIFE_BITS: u32 = 10;
-/// Number of consecutive lives of a process with different addresses. The previous life may still be ending
-/// when the next one starts.
+/// Number of consecutive lives of a process that have different addresses. The previous life may still be
+/// ending when the next one starts.
 const LIVES: u32 = 1000;
-/// Address of the hub, at the end of the range, which no process uses.
+/// Address of the hub. It is at the end of the range, and no process uses it.
 const HUB: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
 /// Hardware address of the bridge. Without an address of its own, a bridge uses the smallest address of its
 /// ports. That address may change when a port is added, and processes that resolved it earlier then lose
@@ -138,7 +138,7 @@ pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
     own.add_address(INTERFACE, address_of(process, life), NETWORK_LENGTH)
         .map_err(failed("set the address"))?;
     if let Some(link) = own.link(INTERFACE).map_err(failed("read the interface"))? {
-        // Otherwise, up to 64 KiB count as one packet in queues and losses.
+        // Otherwise, up to 64 KiB would be queued and lost as one packet.
         own.disable_segmentation_offload(link).map_err(failed("turn off segmentation offload"))?;
     }
     own.bring_up(INTERFACE).map_err(failed("bring up the interface to the hub"))

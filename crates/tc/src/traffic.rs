@@ -88,7 +88,7 @@ impl Handle {
         self.0 as u16
     }
 
-    /// Returns whether the handle is 0: the kernel itself added the object.
+    /// Returns whether the handle is 0, which means that the kernel itself added the object.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
@@ -138,7 +138,7 @@ pub struct HtbClass {
     pub rate: u64,
     /// Maximum rate, in bytes per second.
     pub ceiling: u64,
-    /// Burst, in the kernel's ticks at that rate.
+    /// Burst at the guaranteed rate, in the kernel's ticks.
     pub burst: u32,
     /// Bytes that the class may send before the next class of the same parent gets its turn.
     pub quantum: u32,

@@ -94,7 +94,8 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// If `progress` is ready, returns it and restarts the timer. Otherwise, fails once the timer has expired.
+    /// Returns `progress` if it is ready, and restarts the timer. Otherwise, fails once the timer has
+    /// expired.
     fn unless_idle<T>(&mut self, progress: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if progress.is_ready() {
             self.timer.as_mut().reset(Instant::now() + self.idle);

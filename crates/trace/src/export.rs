@@ -10,7 +10,8 @@ use crate::manifest::Manifest;
 use crate::memory::Trace;
 use crate::row::{COLUMNS, Naming, Row};
 
-/// Writes one [`Row`] per line as a JSON object, by process and life. Columns that are empty for a fact are omitted.
+/// Writes one [`Row`] per line as a JSON object, sorted by process and life. Columns that are empty for a
+/// fact are omitted.
 ///
 /// # Errors
 ///
@@ -24,7 +25,8 @@ pub fn json_lines(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io
     out.flush()
 }
 
-/// Writes one [`Row`] per line as comma-separated values, by process and life, after a header line with [`COLUMNS`].
+/// Writes a header line with [`COLUMNS`], then one [`Row`] per line as comma-separated values, sorted by
+/// process and life.
 ///
 /// # Errors
 ///

@@ -57,7 +57,7 @@ impl<W: Write> FactsWriter<W> {
         FactsWriter { out, buffer, written: 0, facts: 0, sealer: Sealer::default() }
     }
 
-    /// Continues a file whose content so far is `bytes`, with this many facts. `out` receives everything that
+    /// Continues a file whose content so far, `bytes`, contains `facts` facts. `out` receives everything that
     /// follows.
     pub(crate) fn resume(out: W, bytes: &[u8], facts: u64) -> Self {
         let mut sealer = Sealer::default();
@@ -65,7 +65,7 @@ impl<W: Write> FactsWriter<W> {
         FactsWriter { out, buffer: Vec::with_capacity(4096), written: 0, facts, sealer }
     }
 
-    /// Appends a fact, reported at `at` by the clock of its driver.
+    /// Appends a fact that was reported at time `at` on its driver's clock.
     ///
     /// # Errors
     ///
@@ -112,17 +112,17 @@ impl<W: Write> FactsWriter<W> {
 /// How the facts of a file end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// With a valid seal.
+    /// The file ends with a valid seal.
     Sealed(Seal),
-    /// With a seal that does not match the preceding bytes.
+    /// The seal does not match the preceding bytes.
     BrokenSeal(Seal),
-    /// With additional bytes after the seal.
+    /// Additional bytes follow the seal.
     AfterSeal,
-    /// With a complete record. The process was killed, and its stream has not been sealed.
+    /// The file ends with a complete record. The process was killed, and its stream has not been sealed.
     Unsealed,
-    /// In the middle of a record or of the seal. The process was killed while writing it.
+    /// The file ends in the middle of a record or of the seal. The process was killed while writing it.
     Torn,
-    /// At a damaged record. At least one fact is missing.
+    /// The facts end at a damaged record. At least one fact is missing.
     Damaged,
 }
 
@@ -144,7 +144,7 @@ pub struct FactsFile {
     pub life: Life,
     /// The facts, up to the first incomplete or damaged record.
     pub stream: Stream,
-    /// The length of the header and these records in bytes, without the seal.
+    /// The length in bytes of the header and the intact records, without the seal.
     pub len: u64,
     /// How the facts end.
     pub end: StreamEnd,
@@ -201,7 +201,8 @@ pub fn read_facts(bytes: &[u8]) -> Result<FactsFile, FactsReadError> {
     Ok(FactsFile { process, life, stream, len, end })
 }
 
-/// Parses the seal at the beginning of `rest`, which is the end of `bytes`. `facts` facts precede it.
+/// Parses the seal at the beginning of `rest`, the tail of `bytes`. `facts` is the number of facts before the
+/// seal.
 fn read_seal(bytes: &[u8], rest: &[u8], facts: u64) -> StreamEnd {
     let Some((seal, after)) = rest.split_first_chunk::<SEAL_LEN>() else { return StreamEnd::Torn };
     let Some(seal) = Seal::from_bytes(seal) else { return StreamEnd::Damaged };
@@ -263,7 +264,7 @@ pub fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result
 ///
 /// # Errors
 ///
-/// Returns [`Cut::Torn`] if `bytes` end before the record does, even if they are empty.
+/// Returns [`Cut::Torn`] if `bytes` ends before the record does, or is empty.
 ///
 /// # Panics
 ///

@@ -1,4 +1,5 @@
-//! Describes faults, their triggers, changes during a run, and links. Facts, reports and commands all use these words.
+//! Describes faults, their triggers, changes during a run, and links. Facts, reports and commands all use
+//! these descriptions.
 
 use faultline_core::fault::{Change, LinkProperties, StorageFault};
 use faultline_core::{ClusterId, Fault, RunNames, StorageFate, Trigger};
@@ -65,7 +66,7 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
     }
 }
 
-/// Returns the words to add for processes that never return.
+/// Returns the words for killed processes that are not restarted; empty if `returns` is set.
 pub fn not_restarted(returns: bool) -> &'static str {
     if returns { "" } else { " and not restarted" }
 }

@@ -53,7 +53,7 @@ pub enum FlawKind {
     Misnamed(String),
     /// A second file contains the facts of this life.
     Twice(String),
-    /// A file in the directory of facts whose name does not denote a life.
+    /// The directory of facts contains a file whose name does not denote a life.
     Stranger(String),
     /// This fact has an earlier time than its predecessor in the stream.
     TimeGoesBack(FactNo),

@@ -85,7 +85,7 @@ pub enum InputEntry<S, M, H, V> {
     Did(Vec<RecordedAction>),
 }
 
-/// The entry type of a process.
+/// The type of input entries for the process type `P`.
 pub type InputEntryOf<P> =
     InputEntry<<P as Process>::Stamp, <P as Process>::Control, <P as Process>::Head, <P as Process>::Saved>;
 
@@ -246,7 +246,7 @@ pub struct InputsFile<P: Process> {
     pub life: Life,
     /// The entries in order, up to the first incomplete or damaged one.
     pub entries: Vec<(Time, InputEntryOf<P>)>,
-    /// The reason why the entries end there; `None` if the file ends with a complete entry.
+    /// The reason why the entries end before the file does; `None` if the file ends with a complete entry.
     pub cut: Option<Cut>,
 }
 
@@ -256,7 +256,7 @@ pub enum InputsReadError {
     /// The file ends within the header.
     #[error("the header is incomplete")]
     Header,
-    /// The file begins with different bytes.
+    /// The file does not begin with the magic bytes of a file of inputs.
     #[error("the header is invalid")]
     Magic,
     /// The file has another format version.

@@ -46,8 +46,8 @@ pub struct Manifest {
     pub copies: Option<Copies>,
     /// Whether a node's storage is lost with the node's process (`storage: memory`).
     pub volatile_storage: bool,
-    /// An upper bound on the time that one task takes, on the slowest cluster; `None` if the processes run no tasks, or
-    /// tasks of unknown durations.
+    /// An upper bound on the time that one task takes, on the slowest cluster; `None` if the processes run no
+    /// tasks, or if the durations of the tasks are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_task: Option<Span>,
     /// The plan of faults, including those that were added during the run.
@@ -169,7 +169,7 @@ impl Manifest {
     }
 }
 
-/// The stream of one life in the list of facts.
+/// One life's stream of facts, as listed in the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FactsEntry {
@@ -262,8 +262,8 @@ pub struct Effect {
     pub process: ProcessId,
     /// The number of the process's life.
     pub life: Life,
-    /// The time after which the process executed no instruction, or at which it applied the change; `None` if its place
-    /// did not report it.
+    /// The time after which the process executed no instruction, or at which it applied the change; `None` if
+    /// the process's place did not report it.
     pub at: Option<Time>,
     /// The largest possible error of `at`, which depends on how precisely the offset of the process's clock
     /// is known.
@@ -289,7 +289,7 @@ impl EffectEntry {
     }
 }
 
-/// Replicas of each part of a checkpoint.
+/// The number of replicas of each part of a checkpoint, and the processes that hold them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Copies {
@@ -317,7 +317,7 @@ pub enum ReplicaHolders {
 pub struct LinkEntry {
     /// The sending cluster.
     pub from: ClusterId,
-    /// The receiving cluster; may be the same.
+    /// The receiving cluster; the same as `from` for a cluster's internal network.
     pub to: ClusterId,
     /// Requested properties.
     pub requested: LinkProperties,
@@ -383,8 +383,8 @@ impl LinkEntry {
         Span::from_millis(1).max(Span(self.requested.latency.0 / 10)) + self.requested.jitter
     }
 
-    /// Returns the share of the echoes, in percent, whose delay was out of tolerance while the application ran. `None`
-    /// if there were too few echoes to determine it.
+    /// Returns the percentage of echoes whose delay was out of tolerance while the application ran. `None` if
+    /// there were too few echoes to determine it.
     pub fn percent_outside(&self) -> Option<u32> {
         const LEAST: u32 = 20;
         let observed = self.observed.filter(|it| it.echoes >= LEAST)?;

@@ -145,8 +145,8 @@ impl Trace {
         self.streams.get(&(ProcessId::SUPERVISOR, Life(0))).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the time at which the application began, by the supervisor's clock. Reports count times from
-    /// it.
+    /// Returns the time at which the application began, by the supervisor's clock. Times in reports are
+    /// relative to it.
     pub fn begun(&self) -> Option<Time> {
         self.supervisor().iter().find_map(|(at, fact)| (*fact == Fact::Begun).then_some(*at))
     }

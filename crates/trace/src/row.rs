@@ -130,7 +130,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Creates the row of a fact. The application began at `began`.
+    /// Creates the row of a fact. `began` is the time at which the application began.
     pub(crate) fn new(record: &Record, names: &Naming<'_>, began: Time) -> Row {
         let Record { process, life, number, at, fact } = record;
         let mut row = Row {
@@ -331,7 +331,8 @@ impl Naming<'_> {
         self.names.clusters.get(cluster.index()).cloned()
     }
 
-    /// Returns the name of a group, or of the cluster if the whole federation is one group.
+    /// Returns the name of a group. If the whole federation is one group, returns the name of the cluster
+    /// with this number.
     fn group(&self, group: GroupId) -> String {
         let scope = match self.manifest.promises.scope {
             Scope::Process => Scope::Process,

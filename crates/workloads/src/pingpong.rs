@@ -56,7 +56,7 @@ pub(crate) struct Rank {
 /// State of a rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// Number of sends and receives done.
+    /// Number of completed sends and receives.
     done: u64,
     hash: u64,
 }

@@ -14,8 +14,8 @@ use crate::{Config, Workload, exchange, farm, heat, nas, pingpong};
 /// crate without expected results.
 ///
 /// The heat application's results come from a sequential solver, which takes as long as all steps together.
-/// The synthetic application's results come from running its ranks sequentially, which is correct
-/// because received messages do not affect what they send.
+/// The synthetic application's results come from running its ranks sequentially, which is correct because
+/// received messages do not affect what a rank sends.
 pub fn reference(
     config: &Arc<Config>,
     membership: &Membership,

@@ -1,4 +1,4 @@
-//! Measures the cost of compiling the default program from scratch, in seconds of CPU, by cause. CPU seconds are
+//! Measures the cost of compiling the default program from scratch, in CPU seconds, by cause. CPU seconds are
 //! comparable even on a busy machine, unlike the elapsed time.
 //!
 //! Cargo runs this program in place of the compiler (`RUSTC_WRAPPER`). If [`RECORD`] names a file, this program runs
@@ -47,8 +47,9 @@ fn recorded(compiler: OsString, arguments: Vec<OsString>, record: &Path) -> Resu
     Ok(ExitCode::from(status.code().and_then(|it| u8::try_from(it).ok()).unwrap_or(1)))
 }
 
-/// Builds the default program in the release profile from scratch, and prints the cost. Warns if it exceeds `goal`
-/// seconds of CPU. Fails if it exceeds `at_most` seconds, or if the program is larger than `size_at_most` MB.
+/// Builds the default program in the release profile from scratch, and prints the cost. Warns if it exceeds
+/// `goal` CPU seconds. Fails if it exceeds `at_most` CPU seconds, or if the program is larger than
+/// `size_at_most` MB.
 #[expect(clippy::disallowed_methods, reason = "shows how long the build took")]
 pub(crate) fn run(
     repository: &Repository,

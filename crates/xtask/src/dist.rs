@@ -27,8 +27,8 @@ const SUMS: &str = "SHA256SUMS";
 /// The exit status if a platform was skipped, as in the steps of `.ci/run`.
 const SKIPPED: u8 = 77;
 
-/// Creates all release files in `dist` in the target directory. Reports the platforms for which this machine cannot
-/// build, and then exits with [`SKIPPED`]. Fails if its own platform is one of them.
+/// Creates all release files in `dist` in the target directory. If this machine cannot build for other
+/// platforms, reports them and returns [`SKIPPED`]. Fails if the machine cannot build for its own platform.
 pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
     let target: &Path = repository.metadata.target_directory.as_ref();
     let dist = target.join("dist");

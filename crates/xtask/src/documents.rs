@@ -113,7 +113,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
 /// The maximum number of attempts at a command that exits with status 3, because the verdict of a run on a busy machine
 /// can be `unknown`. From the second attempt, no other command runs at the same time.
 const ATTEMPTS: usize = 3;
-/// Locked for reading by all commands, except by those that run alone, which lock it for writing.
+/// A command locks this for reading, or for writing if it must run alone.
 static MACHINE: RwLock<()> = RwLock::new(());
 const UNKNOWN: i32 = 3;
 

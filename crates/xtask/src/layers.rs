@@ -157,7 +157,8 @@ fn judge(layers: &[&[&str]], members: &[&str], edges: &[Edge<'_>]) -> Problems {
     problems
 }
 
-/// Returns everything that `start` depends on, directly or indirectly, without dependencies of tests.
+/// Returns everything that `start` depends on, directly or indirectly, ignoring dependencies that only tests
+/// have.
 fn reached<'a>(start: &'a str, edges: &[Edge<'a>]) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![start];

@@ -17,7 +17,7 @@ pub(crate) fn of_children() -> Result<f64, Box<dyn Error>> {
     Ok(microseconds as f64 / 1e6)
 }
 
-/// Times of the machine and of this program's children, in seconds of CPU.
+/// Times of the machine and of this program's children, in CPU seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MachineLoad {
     /// The time that was available on all cores together since the machine was started.
@@ -36,7 +36,7 @@ impl MachineLoad {
         Ok(MachineLoad { available: available / TICKS, spent: spent / TICKS, own: of_children()? })
     }
 
-    /// Returns the share of the machine, in percent, that other programs used since `before`.
+    /// Returns the percentage of the available CPU time that other programs have used since `before`.
     pub(crate) fn of_others_since(&self, before: &MachineLoad) -> f64 {
         let available = self.available - before.available;
         let others = (self.spent - before.spent) - (self.own - before.own);

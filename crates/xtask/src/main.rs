@@ -100,7 +100,7 @@ enum Task {
     Picture,
 }
 
-/// The repository, as input of the checks.
+/// The repository that the checks examine.
 pub(crate) struct Repository {
     /// The root directory of the repository.
     root: PathBuf,

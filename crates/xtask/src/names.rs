@@ -71,7 +71,8 @@ fn forbidden<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     names.into_iter().flat_map(forms).collect()
 }
 
-/// Returns the `names` that a source contains, with their lines. Comments, and the tests at its end, are ignored.
+/// Returns the `names` that a source contains, with their lines. Ignores comments, and the tests at the end
+/// of the source.
 fn named(text: &str, names: &BTreeSet<String>) -> Vec<(usize, String)> {
     let code = text.lines().zip(1..).take_while(|(line, _)| *line != "#[cfg(test)]");
     let code = code.filter(|(line, _)| !line.trim_start().starts_with("//"));

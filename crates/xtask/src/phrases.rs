@@ -116,7 +116,7 @@ fn split(line: &str) -> (&str, &str) {
     (code, comment.trim_start_matches(['/', '!']))
 }
 
-/// Lines joined by blanks, in lower case, so that phrases are also found across line ends.
+/// Lines joined by spaces, in lower case, so that phrases are also found across line ends.
 #[derive(Default)]
 struct Joined {
     text: String,

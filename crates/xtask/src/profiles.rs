@@ -43,7 +43,8 @@ fn unstripped(own: &BTreeMap<&str, &str>, programs: &[&str]) -> Problems {
     programs.iter().filter(lacks).map(problem).collect()
 }
 
-/// Returns the settings of a section that differ. The examples omit packages that they do not use.
+/// Returns the settings of a section that differ between the workspace and the examples. The examples omit
+/// packages that they do not use.
 fn different(section: &str, own: &str, examples: &str, used: &BTreeSet<&str>) -> Problems {
     let (own, examples) = (settings(own, section), settings(examples, section));
     let names: BTreeSet<&str> = own.keys().chain(examples.keys()).copied().collect();

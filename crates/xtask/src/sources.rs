@@ -77,7 +77,8 @@ fn takes_std(text: &str) -> bool {
         .any(|it| it.trim_start().starts_with("extern crate std"))
 }
 
-/// Returns whether a file is a module that only tests contain: `testing.rs`, `tests.rs`, or below such a directory.
+/// Returns whether a file is compiled only for tests: `testing.rs`, `tests.rs`, or a file below a directory
+/// `testing` or `tests`.
 fn is_for_tests(file: &Path) -> bool {
     file.iter().any(|part| ["testing.rs", "tests.rs", "testing", "tests"].iter().any(|it| part == *it))
 }

@@ -16,7 +16,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         let spec = &mut federation.spec;
         let between = spec.links.as_mut().and_then(|it| it.between.as_mut()).expect("they have a latency");
         between.latency = "50ms".parse().ok();
-        // Time to kill a pod before `nancy` joins, and for the crash between joining and leaving.
+        // Leaves time to kill a pod before `nancy` joins, and for the crash between joining and leaving.
         spec.clusters[3].joins_after = "10s".parse().ok();
         spec.faults[0].at = "16s".parse().ok();
         spec.clusters[2].leaves_after = "22s".parse().ok();

@@ -14,7 +14,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         let spec = &mut federation.spec;
         let between = spec.links.as_mut().and_then(|it| it.between.as_mut()).expect("they have a latency");
         between.latency = "50ms".parse().ok();
-        // Time to replace the supervisor before `nancy` joins, and between the faults.
+        // Leaves time to replace the supervisor before `nancy` joins, and between the faults.
         spec.clusters[2].joins_after = "15s".parse().ok();
         spec.clusters[2].leaves_after = "22s".parse().ok();
         let ApplicationSpec::Synthetic(Synthetic { traffic: Traffic::Exact(traffic), .. }) =

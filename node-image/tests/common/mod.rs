@@ -72,7 +72,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Starts a supervisor for `federation`, and an agent for each of `processes`, unconnected.
+    /// Starts a supervisor for `federation`, and an agent for each of `processes`, without connecting them.
     pub(crate) fn start(federation: &str, processes: &[&str]) -> Setting {
         Setting::start_with(federation, processes, |_| Command::new(PROGRAM))
     }

@@ -158,7 +158,7 @@ fn the_loss_of_a_place_does_not_count_before_its_cluster_joins_and_after_it_has_
         assert!(begin.elapsed().as_secs() < 20, "rennes-0 still runs");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    // Its last facts may still be in transit.
+    // The last facts of the process may still be in transit.
     replace_agent(&mut setting, "rennes-0", Signal::SIGTERM, 3);
     let mut spec = faultline_api::parse("federation.yaml", ELASTIC.as_bytes()).unwrap().spec;
     let soon = setting.status().elapsed_seconds.expect("the application runs") + 0.5;

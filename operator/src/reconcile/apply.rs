@@ -49,7 +49,7 @@ pub struct Restored {
     pub uid: String,
 }
 
-/// The reason why an object cannot be created or a pod cannot run, for users.
+/// The reason, as reported to users, why an object cannot be created or a pod cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// Reason in one word.

@@ -98,7 +98,8 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Reports a failed reconciliation. The rest of the status stays as it was at the last successful one.
+    /// Reports a failed reconciliation. The rest of the status stays as it was after the last successful
+    /// reconciliation.
     fn failed(&mut self, reason: &str, message: &str) {
         self.set_message(message);
         if self.condition(condition::RECONCILED, "False", reason, message) {

@@ -123,7 +123,7 @@ pub async fn dereference(
         observed.supervision = match ask(&supervisor, federation).await {
             Ok(status) => Supervision::Known(Box::new(status)),
             Err(error) => {
-                // Both errors may mean that the supervisor has another key.
+                // Either error may mean that the supervisor has another key.
                 let is_doubtful = match &error {
                     SupervisorError::Refused(status, _) => *status == StatusCode::UNAUTHORIZED,
                     error => matches!(error, SupervisorError::Tls(_)),

@@ -23,7 +23,7 @@ use crate::naming;
 
 /// Minimum mean time between two writes of the same status.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Minimum time between a write and one that only updates the progress.
+/// Minimum time from a write to a later write that only updates the progress.
 const PROGRESS: Duration = Duration::from_secs(2);
 /// Time added to [`PROGRESS`] for each federation. Each write takes the API server tens of milliseconds of processor
 /// time, and other requests need time as well.
@@ -85,7 +85,7 @@ pub async fn update_status(
 pub struct Pace {
     /// Time at which the status was last written.
     last: Option<Instant>,
-    /// Earliest time of a write that keeps the mean rate.
+    /// Earliest time at which a write would not exceed the mean rate.
     due: Option<Instant>,
 }
 

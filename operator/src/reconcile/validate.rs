@@ -97,12 +97,13 @@ pub fn fits(federation: &Federation, max_pods: u32) -> Result<(), Refusal> {
     Err(Refusal { message })
 }
 
-/// Returns a federation that has been found valid before.
+/// Returns the validated form of a federation that has already been found valid.
 pub fn passed(federation: &Federation) -> Validated {
     Validated { federation: federation.clone(), groups: groups(federation), refused: None }
 }
 
-/// Returns a federation as it was when its pods were created. It has since been changed to one that cannot be run.
+/// Returns the validated form of a federation as it was when its pods were created. The federation has since
+/// been changed to one that cannot be run.
 pub fn unchanged(federation: &Federation, refusal: Refusal) -> Validated {
     Validated { federation: federation.clone(), groups: groups(federation), refused: Some(refusal) }
 }

@@ -20,7 +20,7 @@ const TIMING: Timing = Timing {
 /// Time limit for a change of the active operator: long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Returns a lease that was just renewed by a machine whose clock is ahead by this time.
+/// Returns a lease that was just renewed by a machine whose clock is ahead by this amount.
 fn lease(holder: &str, ahead: SignedDuration) -> Value {
     let renewed = (Timestamp::now() + ahead).to_string();
     json!({

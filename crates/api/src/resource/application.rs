@@ -378,8 +378,8 @@ impl ApplicationSpec {
         }
     }
 
-    /// Returns whether the first task of the application spawns all others, so that all tasks are known in advance.
-    /// Other programs of tasks are unrolled before they are planned.
+    /// Returns whether the first task of the application spawns all others. All tasks are then known in
+    /// advance. Other programs of tasks are unrolled before they are planned.
     pub fn is_planned(&self) -> bool {
         matches!(self, ApplicationSpec::Jacobi(_) | ApplicationSpec::Cloth(_))
     }

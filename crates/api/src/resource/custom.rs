@@ -30,7 +30,8 @@ pub struct Custom {
     pub parameters: Parameters,
 }
 
-/// API servers remove fields that the definition does not describe, unless it says otherwise.
+/// Tells API servers to keep fields that the definition does not describe. By default, they remove such
+/// fields.
 fn keep_parameters(schema: &mut Schema) {
     schema.remove("additionalProperties");
     schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
@@ -186,7 +187,8 @@ impl Custom {
         self.problem("protocol", names, protocol(&self.name).map(|it| it.parameters), spec)
     }
 
-    /// Returns the problem with an application from another crate, in the same form.
+    /// Returns the problem with an application from another crate: the parameter, the message, and the
+    /// suggested fix.
     pub(crate) fn problem_of_application(&self, spec: &FederationSpec) -> Option<(String, String, String)> {
         let names = applications().into_iter().map(|it| it.name).collect();
         self.problem("application", names, application(&self.name).map(|it| it.parameters), spec)

@@ -390,7 +390,7 @@ fn is_any(name: &String) -> bool {
     name == ANY
 }
 
-/// Schema of the kinds of facts that processes report.
+/// Returns the schema of the kinds of facts that processes report.
 fn facts_of_processes(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",

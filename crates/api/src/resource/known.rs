@@ -205,8 +205,8 @@ impl ProtocolSpec {
         names
     }
 
-    /// Returns the names in [`ProtocolSpec::compared`] of the protocols that support this application, in the same
-    /// order.
+    /// Returns those names in [`ProtocolSpec::compared`] whose protocols support this application, in the
+    /// same order.
     pub fn compared_on(application: &ApplicationSpec) -> Vec<&'static str> {
         let mut names = ProtocolSpec::compared(application.family());
         names.retain(|name| {

@@ -105,7 +105,8 @@ impl Preset {
 }
 
 impl Link {
-    /// Returns the properties, with those that are not set taken from the preset, or from `base` if there is no preset.
+    /// Returns the properties. Those that are not set come from the preset, or from `base` if there is no
+    /// preset.
     ///
     /// If a latency is set without a jitter, the jitter of the preset or of `base` is limited to that latency.
     pub fn over(&self, base: LinkProperties) -> LinkProperties {
@@ -129,19 +130,20 @@ impl Pair {
 }
 
 impl Links {
-    /// Returns the properties of links within a cluster, without exceptions.
+    /// Returns the properties of links within a cluster, regardless of exceptions in `pairs`.
     pub fn within(&self) -> LinkProperties {
         self.within.unwrap_or_default().over(Preset::San.properties())
     }
 
-    /// Returns the properties of links between clusters, without exceptions.
+    /// Returns the properties of links between clusters, regardless of exceptions in `pairs`.
     pub fn between(&self) -> LinkProperties {
         // If the file describes these links, properties that it omits come from `none`, not from the default preset.
         self.between.map_or(Preset::Wan.properties(), |it| it.over(Preset::None.properties()))
     }
 
-    /// Returns the properties of all links within and between these clusters, and of the links to, from and between
-    /// processes outside the clusters. The latter have the properties of links between clusters, without exceptions.
+    /// Returns the properties of all links within and between these clusters, and of the links to, from and
+    /// between processes outside the clusters. The latter have the properties of links between clusters; no
+    /// exceptions apply to them.
     pub fn expand(&self, clusters: &[ClusterSpec]) -> BTreeMap<(ClusterId, ClusterId), LinkProperties> {
         let clusters = || (0..).zip(clusters).map(|(id, cluster)| (ClusterId(id), cluster.name.as_str()));
         let mut properties = BTreeMap::from([((ClusterId::OUTSIDE, ClusterId::OUTSIDE), self.between())]);
@@ -155,7 +157,8 @@ impl Links {
         properties
     }
 
-    /// Returns the properties of the link from one cluster to another, or within one.
+    /// Returns the properties of the link from one cluster to another, or within a cluster if both are the
+    /// same.
     pub fn properties(&self, from: &str, to: &str) -> LinkProperties {
         let class = if from == to { self.within() } else { self.between() };
         match self.pairs.iter().find(|pair| pair.from == from && pair.to == to) {

@@ -1,8 +1,8 @@
 //! The `Federation` resource, as a file or as a Kubernetes object.
 //!
-//! This module contains only types. [`crate::validate()`] checks combinations of values. The CEL rules here are the
-//! part of that check that an API server can run by itself. With the feature `rules`, tests evaluate the rules to check
-//! that they agree with that function.
+//! This module contains only types. [`crate::validate()`] checks combinations of values. The CEL rules here
+//! cover the checks that an API server can run by itself. With the feature `rules`, tests check that the
+//! rules agree with [`crate::validate()`].
 //!
 //! Rules for these types, most of them enforced by API servers: enums are externally tagged, with a struct in each
 //! variant, or plain words; numbers are `u32`, `u64`, `i64` or `f64`; strings, lists and maps are bounded; absent
@@ -46,7 +46,8 @@ pub const MAX_CLUSTERS: usize = 256;
 pub const MAX_NODES_PER_CLUSTER: u32 = 100_000;
 /// Maximum number of nodes in a federation.
 pub const MAX_NODES: u32 = 1_000_000;
-/// Maximum number of nodes in a federation whose processes roll back individually, so that each of them is a group.
+/// Maximum number of nodes in a federation whose processes roll back individually, each as a group of its
+/// own.
 pub const MAX_NODES_ALONE: u32 = u16::MAX as u32;
 /// Maximum number of exceptions in `links.pairs`.
 pub const MAX_PAIRS: usize = 512;

@@ -148,9 +148,10 @@ fn schema<T: JsonSchema>() -> Value {
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
-/// Returns the expression that is true if two values of this schema are equal. Durations and numbers of cores are equal
-/// if they have the same value, such as `1m` and `60s`. Sizes are equal if they differ only in the letter `B`, such as
-/// `64KiB` and `64Ki`. All other quantities, and those in lists and maps, must have the same text.
+/// Returns the expression that is true if two values of this schema are equal. Durations and numbers of cores
+/// are equal if they have the same value, such as `1m` and `60s`. Sizes are equal if they differ at most in
+/// the letter `B`, such as `64KiB` and `64Ki`. All other quantities, and those in lists and maps, must have
+/// the same text.
 fn same(schema: &Value, new: &str, old: &str) -> String {
     let is = |quantity: Value| schema["pattern"].is_string() && schema["pattern"] == quantity["pattern"];
     if is(self::schema::<Duration>()) || is(self::schema::<Period>()) {

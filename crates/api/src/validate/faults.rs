@@ -28,7 +28,8 @@ const UNPROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
     FactKind::Finished,
 ];
 
-/// Further facts that processes report under a protocol for programs of tasks.
+/// Facts that processes report under a protocol for programs of tasks, in addition to
+/// [`UNPROTECTED_FACTS_OF_TASKS`].
 const PROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
     FactKind::Voided,
     FactKind::Absorbed,
@@ -71,7 +72,8 @@ const UNPROTECTED_FACTS_OF_PLANS: [FactKind; 6] = [
     FactKind::Finished,
 ];
 
-/// Further facts that processes report under a protocol if tasks are assigned in advance.
+/// Facts that processes report under a protocol if tasks are assigned in advance, in addition to
+/// [`UNPROTECTED_FACTS_OF_PLANS`].
 const PROTECTED_FACTS_OF_PLANS: [FactKind; 18] = [
     FactKind::Ceded,
     FactKind::Released,

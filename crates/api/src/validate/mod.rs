@@ -212,7 +212,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Returns whether `name` is a cluster; reports a problem if not.
+    /// Returns whether `name` is the name of a cluster; reports a problem if it is not.
     fn cluster(&mut self, path: &str, name: &str) -> bool {
         let exists = self.nodes.contains_key(name);
         if !exists {
@@ -276,7 +276,7 @@ impl<'a> Check<'a> {
         self.replicas(&path, checkpointing.replicas, checkpointing.replicate_to);
     }
 
-    /// Reports the problem with a protocol or an application from another crate.
+    /// Reports the problem, if any, with a protocol or an application from another crate.
     fn custom(&mut self, path: &str, problem: Option<(String, String, String)>) {
         if let Some((parameter, message, help)) = problem {
             let path = if parameter.is_empty() { path.to_owned() } else { format!("{path}.{parameter}") };
@@ -356,7 +356,7 @@ impl<'a> Check<'a> {
                 format!("`servers` is {servers}, which is out of range"),
                 format!("write a number from {} to {}", SERVERS.start(), SERVERS.end()),
             );
-            // The number of storage servers is unknown, and with it the processes of the federation.
+            // Without a valid number of storage servers, the processes of the federation are unknown.
             self.sized = false;
         } else if to != ReplicateTo::SharedStorage {
             self.problem(

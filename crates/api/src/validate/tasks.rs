@@ -116,7 +116,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks the process of each piece.
+    /// Checks the process to which each piece is assigned.
     fn pieces(&mut self, of: &[u32], pieces: u32, ranks: u32) {
         let path = "spec.schedule.pieces";
         if of.len() != pieces as usize {

@@ -39,7 +39,7 @@ fn times(plan: &[PlannedFault]) -> Vec<u64> {
         .collect()
 }
 
-/// FNV-1a: changes when any drawn number changes.
+/// Returns a hash (FNV-1a) that changes if any of the drawn numbers changes.
 fn hash(numbers: impl IntoIterator<Item = u64>) -> u64 {
     struct Fnv(u64);
     impl Hasher for Fnv {

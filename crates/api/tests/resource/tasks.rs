@@ -548,7 +548,7 @@ fn the_tolerance_of_an_iteration_is_not_negative() {
     }
 }
 
-/// Each of these processes is a group, and groups have numbers of 16 bits.
+/// Each of these processes is a group, and groups have 16-bit numbers.
 #[test]
 fn processes_that_roll_back_individually_are_limited() {
     let message = "under `tic`, processes roll back individually, and 65538 are too many";

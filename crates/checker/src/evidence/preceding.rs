@@ -1,4 +1,5 @@
-//! Facts that require an earlier fact under every protocol, because the code that hosts the protocol states both.
+//! Facts that require an earlier fact under every protocol, because the code that hosts the protocol reports
+//! both.
 
 use std::collections::BTreeMap;
 

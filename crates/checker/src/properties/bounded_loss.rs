@@ -95,9 +95,9 @@ pub(super) fn lives_before<'a>(
     streams.filter(|(_, stream)| !stream.is_empty()).collect()
 }
 
-/// Returns the last of these lives that restored a state, and all lives after it, or all lives if none of them restored
-/// a state. Earlier lives are judged at that restore. Lives that failed before they restored a state may follow the
-/// life whose work was lost.
+/// Returns the last of `lives` that restored a state and all lives after it; all lives if none restored a
+/// state. Earlier lives are judged at that restore. Lives that failed before they restored a state may follow
+/// the life whose work was lost.
 pub(super) fn since_restored<'s, 'a>(lives: &'s [(Life, &'a Stream)]) -> &'s [(Life, &'a Stream)] {
     let has_restored = |it: &(Life, &Stream)| it.1.iter().any(|(_, fact)| matches!(fact, Fact::Restored(_)));
     &lives[lives.iter().rposition(has_restored).unwrap_or(0)..]
@@ -160,8 +160,7 @@ fn waited(
     let unresolved = ends.filter(|end| !is_resolved(history, group, end, since));
     let first = unresolved.map(|it| it.at.max(since)).min();
     let paused = first.map_or(paused, |it| it.min(paused));
-    // A process that is halted so that a fault can be injected at one of its facts does not request a checkpoint
-    // either.
+    // A process that is halted so that a fault can be injected at one of its facts requests no checkpoint.
     let stream = &history.trace.streams[&(process, life)];
     let after = stream.partition_point(|(time, _)| *time < since);
     let mut facts = stream[after..].iter().take_while(|(time, _)| *time <= paused);

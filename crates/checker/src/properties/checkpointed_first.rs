@@ -28,7 +28,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 TheftStep::Receipted => TheftStep::Merged,
                 _ => continue,
             };
-            // If the process has not taken such a step, nothing has to be durable.
+            // If the process has not taken the step `needed`, nothing has to be durable.
             let is_past = |it: &&Step| it.step == needed && history.holds(sent.at, it.at);
             let Some(cause) = steps.iter().rfind(is_past) else { continue };
             finding.instances += 1;
@@ -44,7 +44,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// By life: reports that one of the process's own checkpoints is durable, each with the checkpoint's cut.
+/// By life: the facts that report one of the process's own checkpoints as durable, each with the checkpoint's
+/// cut.
 struct Durable(BTreeMap<(ProcessId, Life), Vec<(u32, Point)>>);
 
 impl Durable {

@@ -5,8 +5,8 @@ use faultline_history::{History, Point};
 
 /// The claims of all processes that they removed messages from their logs.
 pub(super) struct Collected {
-    /// The point of each claim, the number of messages that it removed, and the total number removed in the state that
-    /// follows.
+    /// The point of each claim, the number of messages removed according to the claim, and the total number
+    /// removed in the state that follows.
     claims: Vec<(Point, u32, u64)>,
 }
 
@@ -24,8 +24,8 @@ impl Collected {
         all
     }
 
-    /// Iterates over the claims: the point of each, the number of messages that it removed, and the total number
-    /// removed in the state that follows.
+    /// Iterates over the claims: the point of each, the number of messages removed according to the claim,
+    /// and the total number removed in the state that follows.
     pub(super) fn claims(&self) -> impl Iterator<Item = (Point, u32, u64)> + '_ {
         self.claims.iter().copied()
     }

@@ -1,5 +1,5 @@
-//! The run completed. If the supervisor reports this, every rank that has not left or failed permanently must be alive
-//! and, unless it runs tasks, its last state must have a result.
+//! The run completed. If the supervisor reports this, every rank that has not left or failed permanently must
+//! be alive and, unless it runs tasks, must have a result in its last state.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, FactNo, ImageName, Life, PhaseClaim, ProcessId};

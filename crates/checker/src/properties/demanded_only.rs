@@ -21,7 +21,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     for (message, task) in planned.sent_by.iter().filter(|(_, task)| again.contains(task)) {
         messages.entry(*task).or_default().push(*message);
     }
-    // The tasks whose values the re-executed tasks of each recovery read.
+    // By recovery: the tasks whose values its re-executed tasks read.
     let mut read: BTreeSet<(Incarnation, TaskId)> = BTreeSet::new();
     for rerun in &planned.reruns {
         let sources = planned.tasks.get(&rerun.task).map_or(&[][..], |it| &it.sources);
@@ -73,8 +73,9 @@ mod tests {
         (finding.instances, finding.violation_count())
     }
 
-    /// Partition 2 lost a value of partition 1, whose task depends on a value that partition 0 had sent `times` times
-    /// before the recovery. Partition 0 re-executes only a task that this value depends on.
+    /// Partition 2 lost a value that partition 1 had computed from a value of partition 0. Partition 0 had
+    /// sent its value `times` times before the recovery, and re-executes only a task on which that value
+    /// depends.
     fn violations_if_sent(times: u32) -> u64 {
         let mut run = Partitions::new(3);
         run.executed(0, 1, &[], &[]);

@@ -1,11 +1,12 @@
 //! A checkpoint is committed only once every part is durable at its owner and at every holder. Garbage collection
 //! depends on this.
 //!
-//! The federation specifies how many replicas there are, and which processes may hold them. The assignment of parts to
-//! holders is a fixed function that the checker does not know. The checker considers all processes that ever reported a
-//! part of an owner as durable to be holders of this owner. Each of them must hold every part, and there must be as
-//! many as requested. A process reports its actions before others can observe them, so the reports on which a commit
-//! depends are in the trace; if all processes read the same clock, they also precede the commit.
+//! The federation specifies how many replicas there are, and which processes may hold them. The assignment of
+//! parts to holders is a fixed function that the checker does not know. To the checker, every process that
+//! ever reported a part of an owner as durable is a holder of this owner. Each holder must hold every part,
+//! and there must be as many holders as requested. A process reports its actions before others can observe
+//! them, so the reports on which a commit depends are in the trace; if all processes read the same clock,
+//! they also precede the commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -73,7 +73,7 @@ fn is_action(fact: &Fact) -> bool {
 /// By process: the points and times at which it claims to have started to recover.
 type Beginnings = BTreeMap<ProcessId, Vec<(Point, Time)>>;
 
-/// Returns when each process claims to have started to recover, ascending.
+/// Returns the times at which each process claims to have started to recover, in ascending order.
 fn beginnings(history: &History<'_>) -> Beginnings {
     let mut beginnings = Beginnings::new();
     for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::RecoveryStarted { .. })) {

@@ -89,7 +89,8 @@ impl RecoveryLine {
         self.0[usize::from(group.0)].restored
     }
 
-    /// Returns why no recovery restores the checkpoint of `group` at this position; `None` if one may.
+    /// Returns why no recovery restores the checkpoint of `group` at this position; `None` if a recovery may
+    /// restore it.
     pub(super) fn is_needless(&self, group: GroupId, position: Position) -> Option<Garbage> {
         let of = &self.0[usize::from(group.0)];
         let restored = of.restored.map(|it| it.position);
@@ -115,7 +116,8 @@ fn resumed<'h>(history: &'h History<'_>, at: Time) -> Resumed<'h> {
     history.claims.iter().filter_map(of).collect()
 }
 
-/// Returns the surviving checkpoints of a group that it could restore at `at`, ascending, with their vectors.
+/// Returns the surviving checkpoints that a group could restore at `at`, in ascending order, with their
+/// vectors.
 fn usable<'h>(
     number: GroupId,
     group: &'h Group<'_>,

@@ -179,7 +179,8 @@ fn check_delays(process: ProcessId, lives: &[(Life, &Stream)], images: &[Written
     }
 }
 
-/// Returns a task of a life whose event remained unwritten for longer than any write took, and the time elapsed.
+/// Returns a task whose event in `life` remained unwritten for longer than any write took, and the time
+/// elapsed.
 fn too_late(life: Life, stream: &Stream, images: &[Written]) -> Option<(u64, Span)> {
     let images = || images.iter().filter(|it| it.life == life);
     let end = stream.last()?.0;
@@ -205,8 +206,8 @@ mod tests {
     use crate::testing::check_alone;
     use crate::testing::tasks::TaskRun;
 
-    /// Process 0 writes a checkpoint and two segments of its log, and runs a task after each. `durable` says which of
-    /// these images `holder` stores. If that is another process, process 0 stores all of them.
+    /// Process 0 writes a checkpoint and two segments of its log, and runs a task after each. `durable` says
+    /// which of these images `holder` stores. If `holder` is another process, process 0 stores all of them.
     fn write_log(run: &mut TaskRun, durable: [bool; 3], holder: u32) -> Vec<(ImageName, Witness)> {
         let mut images = Vec::new();
         for (attempt, is_durable) in (1..).zip(durable) {

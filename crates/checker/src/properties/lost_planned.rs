@@ -120,10 +120,11 @@ fn is_moving(history: &History<'_>, planned: &Planned, since: Time, until: Time)
             .any(|&(at, cluster)| at <= until && !has_left(cluster) && !are_home(cluster))
 }
 
-/// Returns whether, after this end of a life, the process's partition joined the recovery that precedes a checkpoint. If
-/// the partition runs on another process, which may have joined an earlier recovery, it must have joined after the
-/// process restarted or, if it never did, after its failure was detected. A storage server joins no recovery, so no fact
-/// states when its failure became known.
+/// Returns whether, after the end of a life, the partition of the failed process joined the recovery that
+/// precedes a checkpoint. If the partition runs on another process, it must have joined after the failed
+/// process restarted or, if that process never restarted, after its failure was detected: an earlier join may
+/// belong to a recovery from before the failure. A storage server joins no recovery, so no fact states when
+/// its failure became known.
 fn is_recovered(history: &History<'_>, planned: &Planned, end: &LifeEnd, checkpoint: Position) -> bool {
     planned.joined.get(&(checkpoint.incarnation, end.process)).is_some_and(|joined| {
         let source = history.source(joined.at);

@@ -76,8 +76,8 @@ fn passed_over(
     left.max().filter(|it| restored.unwrap_or_default() < *it)
 }
 
-/// Checks that a process took a checkpoint every `tau`, with this slack, in all lives that were not judged at an
-/// earlier restore.
+/// Checks that a process took a checkpoint every `tau`, within `slack`, in all lives that were not judged at
+/// an earlier restore.
 fn check_delays(
     history: &History<'_>,
     process: ProcessId,

@@ -97,7 +97,8 @@ fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Findi
             }
             Step::Commit(position) => {
                 position.incarnation == stands.incarnation && follows(stands.sn, position.sn)
-                    // A life that states commits without having rolled back began together with the application.
+                    // A life that reports commits without having rolled back began together with the
+                    // application.
                     || new_life && follows(Sn(0), position.sn)
             }
             Step::Restore(position) => {

@@ -37,8 +37,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             let has_ended = history.supervision.end_of(from, life).is_some();
             let mut ceded = planned.ceded.iter().filter(|it| (it.partition, it.host) == (partition, from));
             let has_ceded = ceded.any(|it| (since..at.segment).contains(&it.at.segment));
-            // The process of a cluster that has joined may depart before it restores its partition, so that the
-            // partition moves on.
+            // The process of a cluster that has joined may depart before it restores its partition. The
+            // partition then moves on.
             let has_gone_home = to == partition || departing.contains(&partition) && (has_ceded || has_ended);
             let is_forgotten = || has_ended && is_forgotten(history, planned, partition, &moved);
             let has_cause = departing.contains(&from)
@@ -100,12 +100,12 @@ fn is_forgotten(history: &History<'_>, planned: &Planned, partition: ProcessId, 
 /// A partition that moved to another process.
 struct Move {
     from: ProcessId,
-    /// The first state of the partition at that process since the partition moved there.
+    /// The first state of the partition at `from` since the partition moved there.
     since: SegmentNo,
-    /// The last life of that process that had a state of the partition.
+    /// The last life of `from` that had a state of the partition.
     life: Life,
     to: ProcessId,
-    /// The point at which the other process has the partition's state.
+    /// The point at which `to` has the partition's state.
     at: Point,
 }
 

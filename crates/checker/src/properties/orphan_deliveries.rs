@@ -5,9 +5,11 @@ use faultline_history::{History, Message, Point};
 
 /// States that contain the delivery of a message from another group whose send was undone, or may have been.
 pub(super) struct OrphanDeliveries {
-    /// The first such delivery in each segment.
+    /// By segment: the first delivery of a message from another group whose send was undone, or may have
+    /// been.
     first: Vec<Option<u32>>,
-    /// Whether each segment continues a state that contains such a delivery, or an unknown state.
+    /// By segment: whether it continues a state that contains the delivery of an undone message, or an
+    /// unknown state.
     inherited: Vec<bool>,
 }
 

@@ -128,8 +128,8 @@ impl Undone {
         undone
     }
 
-    /// Adds the causes of the undone sends of messages that were delivered in state `before` but not in the state
-    /// `kept`.
+    /// Adds the causes of the undone sends of messages whose delivery the state `before` contains, but the
+    /// state `kept` does not.
     fn add(&mut self, history: &History<'_>, mut before: Option<Point>, kept: Option<Point>) {
         while let Some(cut) = before {
             let first = history.between.partition_point(|it| it.at.segment < cut.segment);

@@ -132,7 +132,7 @@ fn acts(fact: &Fact) -> bool {
     matches!(fact, Fact::Sent { .. } | Fact::Delivered(_) | Fact::Computed { .. })
 }
 
-/// Iterates over the facts of a segment, from this number on.
+/// Iterates over the facts of a segment, starting with fact number `from`.
 fn facts<'a>(history: &'a History<'_>, no: SegmentNo, from: u32) -> impl Iterator<Item = &'a (Time, Fact)> {
     let Segment { host, life, end, .. } = *history.segment(no);
     let stream = history.trace.streams.get(&(host, life)).map_or(&[][..], |it| &it[..]);
@@ -171,7 +171,7 @@ mod tests {
         (run, message)
     }
 
-    /// The others exchange messages until the end.
+    /// Makes the other clusters exchange messages until the end.
     fn others_continue(run: &mut Run) {
         for _ in 0..118 {
             run.wait(Span::from_secs(1));

@@ -1,4 +1,4 @@
-//! Partitions for a planned program of tasks.
+//! Divides the pieces of a planned program of tasks into partitions.
 
 use std::fmt::Write;
 

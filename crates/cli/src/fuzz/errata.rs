@@ -172,7 +172,7 @@ struct ErrataEntry {
     corrected: String,
     /// The defects that break the corrected rule.
     defects: Vec<Defect>,
-    /// Names of tests that demonstrate the effect if there is no such defect.
+    /// The names of tests that demonstrate the effect, for a rule that no defect breaks.
     tests: Vec<String>,
 }
 
@@ -249,7 +249,7 @@ impl Counterexample {
     }
 }
 
-/// What the journal contains about a defect. Only the last entry about a defect counts.
+/// A journal entry about a defect. Only the last entry about each defect counts.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Known {
@@ -514,7 +514,7 @@ mod tests {
         }
     }
 
-    /// Reads these defects from the list `DIRECTED` in the tests of `faultline-fuzz`.
+    /// The list `DIRECTED` in the tests of `faultline-fuzz` names the defects that no search finds.
     #[test]
     fn every_defect_that_no_search_finds_has_a_directed_schedule() {
         let searches = include_str!("../../../fuzz/tests/searches/defects.rs");

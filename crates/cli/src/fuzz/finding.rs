@@ -1,4 +1,4 @@
-//! A violation found by the search: shrunk, recorded, and with the command that reproduces it.
+//! A violation found by the search. It is shrunk, recorded, and reported with the command that reproduces it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::output;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Finding {
-    /// The seed with which it was found.
+    /// The seed with which the violation was found.
     pub(crate) seed: u64,
     /// The violated property; `None` if two runs with the same seed differed.
     pub(crate) property: Option<Property>,
@@ -33,11 +33,11 @@ pub(crate) struct Finding {
     pub(crate) transcript: String,
     /// The number of facts in the shrunk run.
     pub(crate) facts: usize,
-    /// The directory of its record.
+    /// The directory that contains the record of the shrunk run.
     pub(crate) bundle: PathBuf,
-    /// The path of its picture.
+    /// The path of the picture of the shrunk run.
     pub(crate) picture: PathBuf,
-    /// The command that reproduces it.
+    /// The command that reproduces the violation.
     pub(crate) reproduce: String,
     /// Whether the user interrupted the search for a smaller run.
     #[serde(rename = "interrupted")]

@@ -87,7 +87,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns why fewer schedules have run than requested, if so.
+    /// Returns why the search ended before all requested schedules had run; `None` if it did not.
     pub(super) fn ended_early(&self) -> Option<String> {
         let runs = self.coverage.runs();
         let (is_short, schedules) = match self.arguments.span {

@@ -24,7 +24,7 @@ const COSTS: [Property; 2] = [Property::NeighboursOnly, Property::ForcedPerTheft
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Detection {
     pub(crate) defect: String,
-    /// The number of seeds run until the first violation, including that one.
+    /// The number of seeds run, up to and including the first seed with a violation.
     pub(crate) seeds: Option<u64>,
     /// The property that was violated first.
     pub(crate) property: Option<Property>,
@@ -47,7 +47,8 @@ impl Detection {
         self.harmful.or_else(|| self.first.zip(self.property))
     }
 
-    /// Returns the share of schedules with a violation, in percent, with a 95 % interval (Wilson's).
+    /// Returns the percentage of schedules with a violation, and the bounds of its 95 % confidence interval
+    /// (Wilson's).
     pub(crate) fn share(&self) -> (f64, f64, f64) {
         let (n, k) = (self.runs.max(1) as f64, self.violating as f64);
         let (z, p) = (1.959_964, k / n);

@@ -7,7 +7,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// Creates a directory with the record of a run without faults in `run`.
+/// Creates a directory whose subdirectory `run` contains the record of a run without faults.
 fn recorded() -> TestDirectory {
     let place = TestDirectory::new();
     place.write("small.yaml", crate::common::small(""));

@@ -35,7 +35,7 @@ fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
         let arguments = ["fuzz", "--seed", seed, "--runs", runs, "--twice", "0", "--format", "json"];
         json(&place.faultline(arguments).assert().code(code).get_output().stdout)
     };
-    // Seeds have more than 32 bits.
+    // Seeds can exceed 32 bits.
     let report = search("4294967290", "20", 0);
     assert_eq!((&report["coverage"]["runs"], &report["verdict"]), (&20.into(), &"pass".into()), "{report}");
     assert_eq!(report["firstSeed"], 4_294_967_290_u64);

@@ -13,7 +13,8 @@ use predicates::prelude::*;
 /// A program that prints its arguments, one per line, and exits with status 3.
 const STAND_IN: &str = "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 3\n";
 
-/// Returns `faultline` in a directory with no other program, and with an empty PATH.
+/// Returns a command that runs `faultline` from a directory with no other program, and with no programs on
+/// the PATH.
 fn alone(place: &TestDirectory) -> Command {
     let program = place.path("faultline");
     if !program.exists() {
@@ -26,8 +27,8 @@ fn alone(place: &TestDirectory) -> Command {
     command
 }
 
-/// Copies, in another process, a file that will be executed. If this process wrote the file, a child that another test
-/// starts at that moment would have it open for writing, and executing it would fail.
+/// Copies a file that will be executed. Another process makes the copy: if this process wrote the file, a
+/// child that another test starts at that moment would have it open for writing, and executing it would fail.
 fn copy(from: &Path, to: &Path) {
     assert!(process::Command::new("cp").args([from, to]).status().unwrap().success());
 }

@@ -276,7 +276,8 @@ fn runs_out_of_memory_are_repeated_instead_of_reused() {
     let limit = ["--seeds", "1", "--memory", "48MiB"];
     let sweep = ["sweep", "pingpong.yaml", "--set", "application.pingPong.rounds=10,5000", "--out", "swept"];
     let compare = ["compare", "pingpong.yaml", "--protocols", "hc3i", "--out", "compared"];
-    // The run of ten rounds does not reach the limit. In the comparison, the reference reaches it, too.
+    // In the sweep, the run of ten rounds does not reach the limit. In the comparison, the run and its
+    // reference both reach it.
     let works =
         [(&sweep[..], "swept/runs.jsonl", 1, "1 run"), (&compare[..], "compared/runs.jsonl", 0, "2 runs")];
     for (work, runs, complete, out_of_memory) in works {

@@ -52,9 +52,9 @@ pub enum Cause {
 
 /// Facts that only a protocol can know. Self-reported.
 ///
-/// Every checkpointing protocol makes the first claims, as far as it has the mechanism: it may log messages, alert
-/// other groups, or force checkpoints. What only one kind of protocol can claim has a type and a file of its own; the
-/// last variants contain these types.
+/// Any checkpointing protocol that has the mechanism can make the claims listed first: it may log messages,
+/// alert other groups, or force checkpoints. The claims that only one kind of protocol can make have a type
+/// and a file of their own; the last variants contain these types.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Claim {
     /// The coordinator asks its group to take checkpoint `position.sn`.

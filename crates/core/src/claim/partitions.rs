@@ -8,7 +8,7 @@ use crate::fact::FactKind;
 use crate::id::{Incarnation, Position, ProcessId};
 use crate::names::{RunNames, checkpoint};
 
-/// What only a protocol that recovers partitions can know.
+/// A claim that is specific to protocols that recover partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PartitionClaim {
     /// A partition that runs on this process takes part in a recovery, with its current state.

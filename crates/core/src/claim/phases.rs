@@ -10,7 +10,8 @@ use crate::fact::FactKind;
 use crate::message::MessageId;
 use crate::names::RunNames;
 
-/// What only a protocol that compares the phases of a re-execution with those of the original execution can know.
+/// A claim that is specific to protocols that compare the phases of a re-execution with those of the original
+/// execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PhaseClaim {
     /// This process has delivered a message whose send a rollback undid. The sender will send it again.

@@ -1,5 +1,5 @@
-//! A process's share of a program: the tasks that have not ended, and the values that they use. A process runs the
-//! tasks of its graph, takes checkpoints of it, and lends parts of it, each consisting of one task.
+//! A process's share of a program: the tasks that have not ended, and the values that they use. A process
+//! runs the tasks of its graph, takes checkpoints of the graph, and lends single tasks to other processes.
 //!
 //! A graph consists of *parts*: the program itself, and one part for each stolen task that the process works
 //! on. Parts share nothing. The same task may therefore occur in two of them after an absorption, and a part
@@ -313,8 +313,8 @@ impl Graph {
         place.and_then(|place| self.ready.remove(place)).is_some()
     }
 
-    /// Changes a part, and appends the tasks that became ready in reverse order, so the process runs the first of them
-    /// next.
+    /// Changes a part, and appends, in reverse order, the tasks that became ready. The process therefore runs
+    /// the first of them next.
     fn settle(&mut self, theft: Theft, change: impl FnOnce(&mut Part) -> Vec<TaskId>) {
         let part = self.parts.get_mut(&theft).expect("only an existing part changes");
         self.ready.extend(change(part).into_iter().rev().map(|task| (theft, task)));

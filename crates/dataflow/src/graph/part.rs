@@ -13,7 +13,7 @@ use crate::program::{Access, Call, Mode, TaskOutcome};
 /// A stolen task, the tasks that descend from it, and the result that is owed for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Part {
-    /// The task that was stolen; the first task for the program itself.
+    /// The task that was stolen; for the program itself, its first task.
     pub(super) root: TaskId,
     pub(super) tasks: BTreeMap<TaskId, Vertex>,
     pub(super) data: BTreeMap<Version, Datum>,
@@ -147,7 +147,8 @@ impl Part {
             for version in call.reads() {
                 let datum = self.data.entry(version).or_default();
                 datum.readers += 1;
-                // This includes the values that the ended task itself writes: `writers` is reduced below.
+                // If the ended task itself writes the value, `writers` still counts that task, and is reduced
+                // below.
                 if datum.writers > 0 {
                     datum.waiting.push(call.id);
                     missing += 1;

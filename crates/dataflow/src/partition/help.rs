@@ -20,7 +20,7 @@ const ASKED_AT_A_TIME: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HelpNo(Life, u64);
 
-/// Tasks that other processes execute for this one, and those that it executes for others.
+/// Tasks that other processes execute for this process, and tasks that this process executes for others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Help {
     /// The requested tasks, each with the process that was asked.

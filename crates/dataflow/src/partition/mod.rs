@@ -81,8 +81,9 @@ struct Inner<P: PartitionProtocol, G: Program> {
     me: ProcessId,
     life: Life,
     membership: Arc<Membership>,
-    /// The processes to which messages for partitions are sent. Changes with a recovery, not with the membership. A
-    /// process that has restarted does not know the map until its first recovery; until then, each partition is at home.
+    /// The processes to which messages for partitions are sent. Changes with a recovery, not with the
+    /// membership. A process that has restarted does not know the map until its first recovery; until then,
+    /// it assumes that each partition runs on the process of the same name.
     partition_map: PartitionMap,
     initial_map: PartitionMap,
     program: Arc<G>,
@@ -139,7 +140,7 @@ impl Stamp for Value {
     }
 }
 
-/// A message between processes other than a value.
+/// A message from one process to another, other than a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PartitionMessage<C> {
     /// The program has ended with this result.
@@ -351,7 +352,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         self.running.insert(partition, running);
     }
 
-    /// Runs a partition from its initial state, from the start of the program.
+    /// Runs a partition from its initial state, in which no task of the program has been executed.
     fn run_initial(&mut self, partition: ProcessId, out: &mut Out<Partition<P, G>>) {
         self.run(partition, Share::new(partition, &self.plan, self.window));
         if partition != self.me {

@@ -33,7 +33,8 @@ pub trait PartitionProtocol: ProtocolTypes {
     fn start(start: LifeStart<Self::Config>, now: Time, host: &mut dyn PartitionHost<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: PartitionInput<Self>, now: Time, host: &mut dyn PartitionHost<Self>);
-    /// Returns when the protocol requires [`PartitionInput::Timeout`].
+    /// Returns the time at which the protocol next requires a [`PartitionInput::Timeout`]; `None` if it
+    /// requires none.
     fn next_deadline(&self) -> Option<Time>;
     /// Returns values for a live view, except for the progress, which the process adds.
     fn gauges(&self) -> Gauges;
@@ -125,7 +126,7 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     /// Sends a message to a partition, or to a process outside the clusters. Between two partitions, it arrives after
     /// all values that were sent before it. [`Machine::control`] sends a message to a process instead.
     fn tell(&mut self, from: ProcessId, to: ProcessId, message: P::Control);
-    /// Returns the host of each partition when the program starts.
+    /// Returns the initial host of each partition.
     fn initial_map(&self) -> &PartitionMap;
     /// Sets the host of each partition. Later messages and values for a partition are sent to its host.
     fn set_map(&mut self, map: PartitionMap);
@@ -135,10 +136,10 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     fn accept(&mut self, delivery: Delivery);
     /// Returns the tasks that the partition has executed.
     fn executed(&self, partition: ProcessId) -> Executed;
-    /// Returns the values that the partition still needs but lacks, although `from` has sent them, since it has
-    /// executed the tasks in `executed`.
+    /// Returns the values that the partition still needs but lacks, although `from` has executed the tasks in
+    /// `executed`, and has therefore sent these values.
     fn lacking(&self, partition: ProcessId, from: ProcessId, executed: &Executed) -> Vec<Value>;
-    /// Returns the current state. Executing tasks count as not started.
+    /// Returns the partition's current state. Executing tasks count as not started.
     fn snapshot(&mut self, partition: ProcessId) -> Snapshot;
     /// Runs the partition from an image's state, or from its initial state. Its previous state here is discarded. The
     /// partition is held until [`PartitionHost::release`]. `epoch` names the recovery.

@@ -24,7 +24,7 @@ impl Executed {
         task.step < self.before || self.beyond.contains(&task)
     }
 
-    /// Returns the end of the executed steps: no task of this step or a later one has been executed.
+    /// Returns the lowest step such that no task of that step or of a later one has been executed.
     pub fn end(&self) -> u32 {
         self.beyond.last().map_or(self.before, |it| it.step + 1)
     }
@@ -94,13 +94,13 @@ impl Share {
         self.values.get(&value)
     }
 
-    /// Returns whether this value is missing, and a task waits for it.
+    /// Returns whether this value is missing although a task still has to read it.
     pub(super) fn lacks(&self, plan: &Plan, value: Value) -> bool {
         !self.values.contains_key(&value) && self.is_read(plan, value)
     }
 
-    /// Returns the values that this partition still needs but lacks, although `from` has sent them, since it has
-    /// executed the tasks in `executed`.
+    /// Returns the values that this partition still needs but lacks, although `from` has executed the tasks
+    /// in `executed`, and has therefore sent these values.
     pub(super) fn lacking(&self, plan: &Plan, from: ProcessId, executed: &Executed) -> Vec<Value> {
         let last = plan.steps().min(executed.end() + plan.reach());
         let mut lacking: Vec<Value> = (self.executed.before..last)

@@ -10,7 +10,7 @@ use super::{Plan, Planned, TaskNo};
 /// The slack of a task if nothing that depends on it is sent.
 const NEVER: u16 = u16::MAX;
 
-/// Number of later steps whose tables of slack are searched for one that equals the table of a step.
+/// The number of later steps whose tables of slack are compared with a step's own: equal tables are shared.
 const SEARCHED: usize = 16;
 
 impl Plan {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::mix;
 use crate::program::{Call, Data, Frame, Use};
 
-/// Rows and columns of blocks, which are numbered row by row.
+/// A grid of blocks. The blocks are numbered row by row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
     pub(super) rows: u32,

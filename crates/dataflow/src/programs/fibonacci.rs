@@ -46,7 +46,7 @@ impl Fibonacci {
 
     /// Returns the number of tasks.
     pub fn tasks(&self) -> u64 {
-        // The two most recent counts, by n.
+        // The numbers of tasks for the two most recent values of n.
         let (mut before, mut last) = (1u64, 1u64);
         for _ in self.threshold..self.n {
             (before, last) = (last, last.saturating_add(before).saturating_add(2));

@@ -150,7 +150,8 @@ impl<P: TaskProtocol, G: Program> TaskHost<P> for ProtocolHost<'_, P, G> {
 }
 
 impl<P: TaskProtocol, G: Program> ProtocolHost<'_, P, G> {
-    /// Replaces the graph with that of an image and of the log after it, or with the initial one if there is no image.
+    /// Replaces the graph with that of an image, updated by the log that follows it, or with the initial
+    /// graph if there is no image.
     fn restore_from(
         &mut self,
         from: Option<&Image<P::Head, P::Saved>>,

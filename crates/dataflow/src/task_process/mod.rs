@@ -71,7 +71,8 @@ struct Inner<P: TaskProtocol, G: Program> {
     is_end_reported: bool,
     /// The smallest number that any task is known to have published.
     hint: u64,
-    /// The task of each theft whose result arrived, until the receipt is sent. Receipts are sent only for these thefts.
+    /// The stolen task of each theft whose result has arrived, but whose receipt has not been sent. Receipts
+    /// are sent only for these thefts.
     merged: BTreeMap<Theft, TaskId>,
     /// Tasks whose outcomes were applied in this life.
     ran: u64,
@@ -328,8 +329,9 @@ impl<P: TaskProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// Returns the graph of an image and of the log after it, up to the first event that is impossible in the graph, if
-    /// any. The facts then show that the state differs from the recorded one. Also restores the hint from the log.
+    /// Returns the graph of an image, updated by the log that follows it, up to the first event that is
+    /// impossible in the graph. If there is such an event, the facts show that the state differs from the
+    /// recorded one. Also restores the hint from the log.
     fn replay(&mut self, image: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]) -> Graph {
         let mut graph = Graph::load(&image.snapshot.application);
         for event in log.iter().flat_map(|it| events(&it.snapshot.application)) {
@@ -419,7 +421,7 @@ impl<P: TaskProtocol, G: Program> Inner<P, G> {
         self.check_done(theft, out);
     }
 
-    /// Handles a changed part, whose result may now be complete.
+    /// Announces the result of a theft to the protocol if the result is complete.
     fn check_done(&mut self, theft: Theft, out: &mut Out<TaskProcess<P, G>>) {
         if let Some(task) = self.graph.owed(theft).filter(|_| self.graph.is_done(theft)) {
             if theft != Theft::NONE {

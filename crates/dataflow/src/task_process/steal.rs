@@ -57,7 +57,8 @@ impl Thief {
         }
     }
 
-    /// Returns when an idle process sends its next request; `None` while one is pending.
+    /// Returns the earliest time at which an idle process sends its next request; `None` while a request is
+    /// pending.
     pub(super) fn next_request(&self) -> Option<Time> {
         self.asking.is_none().then_some(self.not_before)
     }

@@ -16,7 +16,7 @@ pub struct Costs {
     pub seconds: f64,
     /// Commits of checkpoints by all ranks, excluding those of the initial checkpoint.
     pub checkpoints: u64,
-    /// The commits among them whose checkpoint a message forced.
+    /// Commits included in `checkpoints` whose checkpoint was forced by a message.
     pub forced: u64,
     /// Bytes of application state passed to storage, including replicas.
     pub checkpoint_bytes: u64,
@@ -43,9 +43,9 @@ pub struct Costs {
 pub struct TaskCosts {
     /// The number of different tasks that were run.
     pub tasks: u64,
-    /// Executions of tasks beyond the first one of each task, in failed processes and in others.
+    /// Executions of tasks other than the first execution of each task, in failed processes and in others.
     pub again: u64,
-    /// The duration of these repeated executions, in seconds.
+    /// The duration of all repeated executions of tasks, in seconds.
     pub again_seconds: f64,
     /// Stolen tasks whose result was used.
     pub thefts: u64,
@@ -55,11 +55,11 @@ pub struct TaskCosts {
     pub global: u64,
     /// The number of processes that did not fail, summed over all recoveries.
     pub live: u64,
-    /// The number of these processes that re-executed nothing.
+    /// The number of processes that neither failed nor re-executed anything, summed over all recoveries.
     pub idle: u64,
-    /// Messages that coordinated checkpoints.
+    /// Messages sent to coordinate checkpoints.
     pub coordination: u64,
-    /// Checkpoints coordinated by these messages.
+    /// Checkpoints that processes coordinated by messages.
     pub coordinated: u64,
 }
 

@@ -246,8 +246,8 @@ pub struct Row {
     /// How the processes spent their time, summed over the runs with faults or, if the file has no faults, over those
     /// without.
     pub time: TimeByActivity,
-    /// The period of the checkpoint timer, if the runs without faults took longer, but messages forced all of their
-    /// checkpoints.
+    /// The period of the checkpoint timer if the timer never fired without faults: every run took longer than
+    /// the period, but messages forced all checkpoints.
     pub timer_never_fired: Option<String>,
 }
 

@@ -20,7 +20,7 @@ pub struct Quantity {
     pub faulty: bool,
     /// Whether the picture shows the quantity.
     pub drawn: bool,
-    /// The family of applications that have it; `None` means all.
+    /// The family of applications that have this quantity; `None` means all families.
     pub family: Option<Family>,
     /// Computes the quantity of one run, given the seconds that the unprotected run with the same seed takes
     /// without faults; `None` if the run does not have it.
@@ -243,7 +243,7 @@ impl Quantity {
     }
 }
 
-/// The share of a mean below which half the width of its interval is not shown.
+/// The smallest half-width of an interval that is shown, as a share of the mean.
 const NEGLIGIBLE: f64 = 1e-3;
 
 impl Unit {
@@ -306,7 +306,8 @@ fn logged(run: &Run) -> f64 {
     }
 }
 
-/// Returns the mean over the outages from which a run recovered; `None` if it did not complete, or if there are none.
+/// Returns the mean over the outages from which a run recovered; `None` if the run did not complete, or if
+/// there are no such outages.
 fn per_outage(run: &Run, of: impl Fn(&super::Outage) -> Option<f64>) -> Option<f64> {
     let survived = run.costs.outages.iter().filter(|it| it.recovery_seconds.is_some());
     let values: Vec<f64> = survived.filter_map(of).collect();

@@ -83,7 +83,7 @@ pub fn json(it: &Comparison) -> String {
         #[serde(skip_serializing_if = "Option::is_none")]
         with_faults: Option<&'a VerdictCounts>,
         quantities: &'a BTreeMap<&'static str, Estimate>,
-        /// Summed over all processes and runs.
+        /// The time by activity, summed over all processes and runs.
         time: &'a TimeByActivity,
     }
     let object = Object {

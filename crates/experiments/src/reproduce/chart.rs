@@ -48,7 +48,7 @@ pub const STYLE: &str = ".chart text{font:12px system-ui,-apple-system,\"Segoe U
 .chart .stated{stroke:var(--bad);stroke-width:1.6;stroke-dasharray:6 4}.chart .key{fill:var(--ink)}";
 
 impl Chart {
-    /// Renders the picture for a page that has the page's style and [`STYLE`].
+    /// Renders the picture for a page that includes the common style and [`STYLE`].
     pub fn markup(&self) -> Markup {
         let area = PlotArea::new(self);
         html! {

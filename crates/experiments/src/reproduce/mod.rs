@@ -123,7 +123,7 @@ pub struct Judged {
 pub struct RunRequest {
     /// The name for users, which is also the name of a directory.
     pub name: String,
-    /// The federation as in a file.
+    /// The text of the federation file.
     pub text: String,
 }
 

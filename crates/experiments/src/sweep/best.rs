@@ -11,10 +11,10 @@ pub struct Best {
     pub setting: usize,
     /// The mean at this setting.
     pub mean: f64,
-    /// Other settings that these seeds cannot distinguish from it: the interval of the difference, seed by seed,
-    /// contains zero.
+    /// Other settings that these seeds cannot distinguish from the best one: the interval of the difference,
+    /// seed by seed, contains zero.
     pub ties: Vec<usize>,
-    /// The nearest setting that is worse with confidence, and the difference.
+    /// The nearest setting that is worse with confidence, and its difference from the best one.
     pub next: Option<(usize, Estimate)>,
     /// Settings that are excluded, because they have no runs, or a run that is not
     /// [sound](super::Measured::is_sound).

@@ -219,8 +219,8 @@ fn unit(quantity: &str, parse: &ParseQuantity) -> Unit {
     Some((several / SEVERAL, name.to_owned()))
 }
 
-/// Formats a quantity in one of the units of the ends of its range: the largest that is not greater than the value, or
-/// else the smaller one.
+/// Formats a quantity in a unit that one of the ends of its range has: the largest unit that is not greater
+/// than the value or, if both are greater, the smaller unit.
 fn with_unit(value: f64, units: &[Unit; 2]) -> String {
     let fits = |it: &&(f64, String)| it.0 <= value;
     let by_value = |one: &&(f64, String), other: &&(f64, String)| one.0.total_cmp(&other.0);

@@ -174,7 +174,7 @@ pub fn csv(sweep: &Sweep) -> String {
     text
 }
 
-/// Formats every setting with its estimates, and the best one.
+/// Formats every setting with its estimates, and states which setting is best.
 ///
 /// # Panics
 ///

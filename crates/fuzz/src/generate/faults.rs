@@ -118,7 +118,7 @@ const MOMENTS_OF_PLANS: &[FactKind] = &[
 ];
 
 impl<'a> Faults<'a> {
-    /// Returns the same kinds of fault, which wait for facts about tasks that are assigned in advance.
+    /// Returns the same kinds of fault, changed to wait for facts about tasks that are assigned in advance.
     pub(super) fn of_plans(self) -> Faults<'a> {
         Faults { moments: MOMENTS_OF_PLANS.to_vec(), ..self }
     }

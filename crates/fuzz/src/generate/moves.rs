@@ -45,9 +45,9 @@ struct Moving {
     joins: bool,
 }
 
-/// In some federations, makes a cluster leave within `length`. Adds faults to federations in which a cluster joins or
-/// leaves. `outside` are the processes outside the clusters, and `outage` is the approximate time from a failure to the
-/// next life.
+/// Makes a cluster leave within `length` in some federations. Adds faults to federations in which a cluster
+/// joins or leaves. `outside` are the processes outside the clusters, and `outage` is the approximate time
+/// from a failure to the next life.
 pub(super) fn vary(
     chance: &mut Chance,
     federation: &mut Federation,
@@ -105,7 +105,8 @@ pub(super) fn vary(
     *federation = changed;
 }
 
-/// Returns whether a fault ends or pauses processes of a cluster before the cluster joins, which has no effect.
+/// Returns whether a fault has no effect because it ends or pauses processes of a cluster that has not joined
+/// yet.
 fn has_no_effect(fault: &FaultSpec, cluster: &str, joins: Span) -> bool {
     let crashes = fault.crash.as_ref().is_some_and(|it| it.cluster == cluster);
     let pauses = fault.pause.as_ref().is_some_and(|it| it.cluster == cluster);
@@ -113,7 +114,7 @@ fn has_no_effect(fault: &FaultSpec, cluster: &str, joins: Span) -> bool {
     (crashes || pauses || loses) && fault.at.is_some_and(|it| it.0 < joins)
 }
 
-/// Draws a fault while the partitions of a cluster move.
+/// Draws a fault that strikes while the partitions of a cluster move.
 fn fault(
     chance: &mut Chance,
     federation: &Federation,

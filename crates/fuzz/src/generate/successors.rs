@@ -1,5 +1,5 @@
-//! A process of a program of tasks fails and never returns, with a task that it has just stolen. Its successor fails
-//! before it can tell the victim that the task is lost. Random faults rarely coincide in this way.
+//! Just after stealing a task, a process fails and never returns. Its successor fails before it can tell the
+//! victim that the task is lost. Random faults rarely coincide in this way.
 
 use faultline_api::quantity::{Bandwidth, Duration, Loss};
 use faultline_api::resource::{

@@ -559,7 +559,8 @@ mod tests {
         }
     }
 
-    /// A search that accepts every candidate never returns to a federation, and ends with one that has no candidates.
+    /// A search that accepts every candidate never visits a federation twice, and ends with one that has no
+    /// candidates.
     #[test]
     fn every_sequence_of_candidates_ends() {
         /// Far more than the number of simplifications of any federation.

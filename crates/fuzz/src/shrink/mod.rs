@@ -44,8 +44,8 @@ pub struct Shrunk {
     pub is_interrupted: bool,
 }
 
-/// Shrinks a scenario that violates `property`. Calls `progress` before each trial, with the number of trials so far
-/// and the smallest scenario. If it returns `Break`, the search ends with this scenario.
+/// Shrinks a scenario that violates `property`. Calls `progress` before each trial, with the number of trials
+/// so far and the smallest scenario. If `progress` returns `Break`, the search ends with this scenario.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub fn shrink(
     shrink_by(&run, scenario, property, steps, progress)
 }
 
-/// Like [`shrink`], for scenarios that `run` executes.
+/// Works like [`shrink`], but executes scenarios with `run`.
 pub(crate) fn shrink_by(
     run: &dyn Fn(Scenario) -> Result<Trial, SetupError>,
     scenario: &Scenario,

@@ -12,7 +12,7 @@ fn clean<const N: usize>(protocol: &str, runs: u64, properties: [Property; N]) -
     clean_from(protocol, 0..runs, properties)
 }
 
-/// Like [`clean`], for these seeds.
+/// Works like [`clean`], but for these seeds.
 fn clean_from<const N: usize>(
     protocol: &str,
     seeds: Range<u64>,

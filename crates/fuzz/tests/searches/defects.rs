@@ -162,7 +162,7 @@ fn a_failing_scenario_shrinks_to_the_same_small_one_each_time() {
         "{} facts of {spec:#?}",
         shrunk.trial.trace.len()
     );
-    // Its file contains the same scenario, which is found again.
+    // The shrunk scenario's file leads to the same run, and a second search finds the same scenario.
     let file = faultline_api::parse("small.yaml", shrunk.trial.scenario.to_yaml().as_bytes()).unwrap();
     let again = run(Scenario { federation: file, ..shrunk.trial.scenario.clone() }).unwrap();
     assert_eq!(again.trace, shrunk.trial.trace);

@@ -9,7 +9,7 @@ use faultline_core::{
 
 use super::{Run, p};
 
-/// A run of a planned program, each process in a cluster of its own.
+/// A run of a planned program, with each process in a cluster of its own.
 pub struct Partitions(pub Run);
 
 /// Returns the task with this number.
@@ -36,7 +36,8 @@ impl Partitions {
         this
     }
 
-    /// Makes a partition execute a task that reads values of others, and sends the values that it writes.
+    /// Makes a partition execute a task that reads values of other tasks, and send the values that the task
+    /// writes.
     pub fn executed(&mut self, partition: u32, number: u64, reads: &[u64], to: &[u32]) -> Vec<MessageId> {
         self.plan(partition, number, reads);
         let (task, spawned, cost_us) = (task(number), 0, 1000);

@@ -28,8 +28,8 @@ pub(super) struct Coordinator {
     epoch: Incarnation,
     /// The newest valid checkpoint; `None` if a restarted coordinator does not know it yet.
     valid: Option<Position>,
-    /// Number of lives that the other processes have begun, plus the number of those that never return, plus one. A
-    /// recovery is due whenever this number changes.
+    /// Number of lives that the other processes have begun, plus the number of processes that never return,
+    /// plus one. A recovery is due whenever this number changes.
     lives: u64,
     /// Where partitions have run since the last recovery.
     current_map: EpochMap,

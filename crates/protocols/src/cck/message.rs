@@ -64,7 +64,7 @@ pub struct EpochMap {
 /// The part of an image that a listing of the storage shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// The newest checkpoint that was known to be valid when this one was saved.
+    /// The newest checkpoint that was known to be valid when this image was saved.
     pub valid: Position,
 }
 

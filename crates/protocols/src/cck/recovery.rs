@@ -310,8 +310,8 @@ impl Cck {
         self.demand_inputs(partition, wanted, host);
     }
 
-    /// Of the values that a re-execution needs, demands those that other partitions have already computed. The other
-    /// values will arrive without a demand.
+    /// Demands the values that a re-execution needs, if other partitions have already computed them. The
+    /// other values will arrive without a demand.
     fn demand_inputs(
         &mut self,
         partition: ProcessId,

@@ -269,7 +269,8 @@ impl Rank {
         }
     }
 
-    /// Once all processes have their parts of the checkpoint to restore, installs this process's part and resumes (K5).
+    /// Installs this process's part of the checkpoint to restore and resumes, once all processes have their
+    /// parts (K5).
     fn maybe_resume(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         let Some(resumed) = self.group.take_resumed() else { return };
         if let Some(coordinator) = &mut self.coordinator {

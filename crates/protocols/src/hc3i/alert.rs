@@ -198,8 +198,8 @@ impl Hc3i {
         }
     }
 
-    /// Handles a cluster's confirmation of the alert, and the tables attached to it, which count as alerts. Runs on the
-    /// coordinator.
+    /// Handles a cluster's confirmation of the alert. The tables attached to the confirmation count as
+    /// alerts. Runs on the coordinator.
     pub(super) fn alert_recorded(
         &mut self,
         cluster: GroupId,
@@ -244,7 +244,8 @@ impl Hc3i {
         }
     }
 
-    /// If a receiver began a new life, re-sends the messages that were in transit to its previous life.
+    /// Re-sends, to each receiver that began a new life, the messages that were in transit to its previous
+    /// life.
     pub(super) fn watch_receivers(&mut self, old: &Membership, host: &mut ProtocolHost) {
         if matches!(self.phase, Phase::Recovering(_) | Phase::Serving) || !self.obeys(Rule::ResendsToNewLives)
         {

@@ -44,7 +44,7 @@ impl Hc3i {
         if coordination.collect_at.is_none_or(|at| at > now) {
             return;
         }
-        // A collection abandons the previous one, so all clusters must have had time to answer that one.
+        // A collection abandons the previous one. By then, all clusters must have had time to answer.
         let least = match self.config.collect_by {
             CollectBy::Initiator => self.config.retry_every,
             CollectBy::EveryCluster => Span::ZERO,

@@ -43,7 +43,7 @@ pub enum CollectBy {
     EveryCluster,
 }
 
-/// Dependencies that a message between clusters carries. Its receiver learns about no others.
+/// Dependencies that a message between clusters carries. The receiver learns about no other dependencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Piggyback {
     /// The sender's sequence number (section 3.2).

@@ -225,8 +225,8 @@ impl Hc3i {
         }
     }
 
-    /// Returns whether no recovery can still need a replica, because its owner's cluster has collected or undone the
-    /// checkpoint. Messages about this may overtake the replica.
+    /// Returns whether a replica arrives after its owner's cluster has collected or undone the checkpoint.
+    /// Messages about this may overtake the replica, which no recovery can need any longer.
     fn arrives_late(&self, name: ImageName) -> bool {
         let (cluster, notes) = (self.cluster_of(name.owner), self.copies.notes());
         let is_collected =

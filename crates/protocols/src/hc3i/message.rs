@@ -70,7 +70,7 @@ pub struct RestorableCheckpoint {
     pub position: Position,
     /// The attempt at the checkpoint.
     pub attempt: Attempt,
-    /// Maxima of the vectors of its parts.
+    /// Maxima of the vectors of the checkpoint's parts.
     pub vectors: Arc<Vectors>,
     /// Whether every holder is known to have its replicas. A committed checkpoint had them at the commit, and a
     /// restored one before its cluster resumed. Any other checkpoint may not survive another loss of storage until the
@@ -214,7 +214,7 @@ pub enum Control {
     Alert {
         /// The cluster that rolled back.
         cluster: GroupId,
-        /// All rollbacks of that cluster.
+        /// All rollbacks of `cluster`.
         past: Arc<GroupHistory>,
     },
     /// All members have recorded the alert up to this incarnation, and none still has to roll back because of it.
@@ -224,7 +224,7 @@ pub enum Control {
         cluster: GroupId,
         /// The newest incarnation in the alert that this message answers.
         incarnation: Incarnation,
-        /// Tables of that cluster.
+        /// Tables of the cluster that answers.
         history: Arc<History>,
     },
     /// To the members of a cluster: learn and record this history, and answer if a process waits for it.
@@ -254,7 +254,7 @@ pub enum Control {
         incarnation: Incarnation,
         /// The cluster that rolled back.
         from: GroupId,
-        /// Position of that cluster after its rollback.
+        /// Position of the cluster `from` after its rollback.
         position: Position,
     },
     /// From the coordinator: freeze, and report what you have, once you know the lives involved.
@@ -291,7 +291,7 @@ pub enum Control {
         epoch: Epoch,
         /// The recovering cluster.
         cluster: GroupId,
-        /// Rollbacks of that cluster, including the new one.
+        /// Rollbacks of the recovering cluster, including the new one.
         past: Arc<GroupHistory>,
     },
     /// Answers [`Control::Restore`] and [`Control::Note`]: everything is recorded, and the sender is ready to resume.

@@ -137,8 +137,8 @@ impl Hc3i {
         }
     }
 
-    /// If another cluster's rollbacks undid messages whose delivery these vectors record, returns that cluster's last
-    /// rollback.
+    /// Returns the last rollback of another cluster whose rollbacks undid messages that these vectors record
+    /// as delivered; `None` if there is no such cluster.
     pub(super) fn undone_in(&self, vectors: &Vectors) -> Option<(GroupId, Position)> {
         let mut others = vectors.delivered.iter().copied();
         if !self.obeys(Rule::DeliveredDecides) {

@@ -205,7 +205,7 @@ impl Hc3i {
         !was_collected && !self.history.undid_checkpoint(self.cluster, position)
     }
 
-    /// Returns the maxima over a checkpoint's parts.
+    /// Returns the element-wise maxima of the vectors of a checkpoint's parts.
     fn vectors_of(&self, position: Position, parts: &Parts) -> Vectors {
         let mut vectors = Vectors::default();
         for (head, _) in parts.values() {

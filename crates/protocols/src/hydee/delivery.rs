@@ -61,7 +61,7 @@ impl Rank {
         self.logs.maybe_spill(&mut self.group, host);
     }
 
-    /// Transmits a suppressed message. Used only by a mutation.
+    /// Transmits a suppressed message. Used only by a defect.
     pub(super) fn transmit_logged(&self, id: MessageId, host: &mut ProtocolHost) {
         let to = self.group.view.incarnation(self.group.view.group_of(id.to));
         let logged = self.logs.channels.get(&id.to).and_then(|it| it.log.get(&id.number));

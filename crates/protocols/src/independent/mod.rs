@@ -223,7 +223,7 @@ impl Protocol for Independent {
     }
 }
 
-/// Returns the placement of replicas, with one replica fewer if a mutation omits one.
+/// Returns the placement of replicas, with one replica fewer if a defect omits one.
 fn placement(config: &Config) -> Placement {
     match config.defects.has(Defect::OneCopyTooFew) {
         true => config.placement.one_fewer(),

@@ -39,7 +39,7 @@ pub(super) struct Rank {
     pub(super) waiting: VecDeque<Arrival>,
     /// Checkpoints that can be restored, ascending, with the intervals on which they depend.
     pub(super) kept: Vec<(Checkpoint, Delivered)>,
-    /// Holders that have not confirmed their replicas of these checkpoints.
+    /// Checkpoints with unconfirmed replicas, each with a holder that has not confirmed its replica.
     pub(super) unconfirmed: BTreeSet<(Checkpoint, ProcessId)>,
     pub(super) holders: Arc<[ProcessId]>,
     pub(super) schedule: Schedule,

@@ -17,11 +17,11 @@ use crate::machines::{GroupHistory, History, Reads, Refill, Writes};
 /// A result that concerns the process itself.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// One of its own checkpoints is durable here.
+    /// One of this process's own checkpoints is durable here.
     Durable(ImageName),
-    /// A checkpoint that it wanted to read; `None` if it is lost.
+    /// A checkpoint that this process wanted to read; `None` if the checkpoint is lost.
     Read(ImageName, Option<Arc<Image>>),
-    /// Its own checkpoints that are durable here.
+    /// This process's own checkpoints that are durable here.
     Listed(Epoch, Vec<(ImageName, Arc<Head>)>),
     /// The tables are durable.
     Recorded(Waiter),
@@ -265,8 +265,9 @@ impl Store {
             match &image {
                 _ if reader == self.me => events.push(Event::Read(name, image.clone())),
                 Some(image) => host.send_image(reader, image.clone()),
-                // A process that has lost its storage may get the checkpoint back, and then announces it again. If it
-                // refused the checkpoint now, a holder that lost its storage as well would report it as complete.
+                // A process that has lost its storage may get the checkpoint back, and then announces it
+                // again. If it refused the checkpoint now, a holder that lost its storage as well would
+                // report its own storage as complete.
                 None if name.owner == self.me && self.refill.lacks_own() => {}
                 None => host.control(To::One(reader), Control::Refused(name)),
             }
@@ -324,7 +325,7 @@ impl Store {
     }
 }
 
-/// Returns whether no recovery can need a checkpoint, because its owner has undone or collected it.
+/// Returns whether a checkpoint's owner has undone or collected it. No recovery can then need the checkpoint.
 fn is_useless(name: ImageName, past: &GroupHistory) -> bool {
     name.sn < past.collected.position.sn || past.undid_checkpoint(name.position())
 }

@@ -35,7 +35,7 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         self.checkpoint
     }
 
-    /// Returns whether the state has been saved, so that the application's further actions are outside the part.
+    /// Returns whether the state has been saved. The application's further actions are then outside the part.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.is_some()
     }

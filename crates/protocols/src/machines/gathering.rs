@@ -75,7 +75,7 @@ impl Gathering {
         is_last
     }
 
-    /// Returns whether the first round of this checkpoint has not ended.
+    /// Returns whether this checkpoint is in its first round.
     pub(crate) fn is_saving(&self, checkpoint: Checkpoint) -> bool {
         self.checkpoint == checkpoint && self.round == Round::Saving
     }

@@ -16,8 +16,8 @@ use super::Checkpoint;
 pub struct GroupHistory {
     /// Rollbacks, ascending by incarnation: the SN from which each incarnation resumed.
     pub rollbacks: Vec<(Incarnation, Sn)>,
-    /// No recovery needs a checkpoint older than this one (section 3.5), and none may use one: older checkpoints and
-    /// their log entries may have been removed.
+    /// The oldest checkpoint that a recovery may need or use (section 3.5). Older checkpoints and their log
+    /// entries may have been removed.
     pub collected: Checkpoint,
 }
 

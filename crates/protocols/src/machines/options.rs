@@ -8,11 +8,11 @@ use super::Schedule;
 use super::group::{self, Rules, View};
 use crate::placement::Placement;
 
-/// Parameters of a protocol that takes checkpoints of the whole federation, the same for all processes. `D` is
-/// the set of enabled defects.
+/// Parameters of a protocol that takes checkpoints of the whole federation. All processes have the same
+/// values. `D` is the set of enabled defects.
 #[derive(Clone, Debug)]
 pub struct Options<D> {
-    /// Delay between checkpoints; `None` is infinite.
+    /// Delay between checkpoints; `None` means that it never ends.
     pub checkpoint_every: Option<Span>,
     /// Delay after which the next checkpoint removes all older ones; `None` keeps all checkpoints.
     pub collect_every: Option<Span>,
@@ -48,11 +48,12 @@ impl<D> Options<D> {
     }
 }
 
-/// Parameters of a protocol that logs the messages between groups, the same for all processes. `D` is the set of
-/// enabled defects.
+/// Parameters of a protocol that logs the messages between groups. All processes have the same values. `D` is
+/// the set of enabled defects.
 #[derive(Clone, Debug)]
 pub struct LoggingOptions<D> {
-    /// Delay between checkpoints of a group, one entry per cluster of the federation; `None` is infinite.
+    /// Delay between checkpoints of a group, one entry per cluster of the federation; `None` means that it
+    /// never ends.
     pub checkpoint_every: Arc<[Option<Span>]>,
     /// Placement of the replicas of each part of a checkpoint.
     pub placement: Placement,

@@ -62,7 +62,7 @@ impl Pairs {
         Pairs { pairs: BTreeMap::new(), rules }
     }
 
-    /// Returns whether it is known which messages the peer has, so that the others can be transmitted.
+    /// Returns whether it is known which messages the peer has. Only then can the others be transmitted.
     pub(crate) fn is_decided(&self, peer: ProcessId) -> bool {
         !self.rules.waits || self.pairs.get(&peer).is_none_or(|pair| pair.undecided.is_none())
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::shared_list::{Keyed, SharedList};
 
-/// Consecutive numbers of one channel, delivered at the same position.
+/// Consecutive messages of one channel that were delivered at the same position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     from: ProcessId,

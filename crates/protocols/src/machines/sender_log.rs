@@ -1,5 +1,5 @@
-//! The sender's log of messages to other groups, if receivers acknowledge each delivery with the position at which it
-//! happened (HC3I, section 3.3). Part of every checkpoint.
+//! The sender's log of messages to other groups, for protocols in which receivers acknowledge each delivery
+//! with its position (HC3I, section 3.3). Part of every checkpoint.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -106,14 +106,15 @@ rules! {
     RecallsBeforeDurable,
     /// One more delivery than the checkpoint contains is removed from the event logger.
     ForgetsOneTooMany,
-    /// A restored process does not wait until it can do nothing more without another message.
+    /// A restored process delivers new messages before it has repeated all actions that need no further
+    /// message.
     RestNotAwaited,
     /// The sends before the restored checkpoint are not counted.
     SentNotRestored,
     /// An answer of the event logger that belongs to an older restore is accepted.
     OlderRecallCounts,
-    /// A new life of the event logger does not wait for the reports of all processes before it reports that
-    /// it holds everything.
+    /// Before all processes have reported to it, a new life of the event logger reports that it holds
+    /// everything.
     HeldBeforeTold,
     /// The event logger does not remove deliveries that the restored checkpoint contains.
     RestoredNotRemoved,

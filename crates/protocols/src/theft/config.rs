@@ -35,8 +35,8 @@ pub enum StableState {
 }
 
 defects! {
-    /// A process never asks about the tasks that it has lent: neither when it is restored, nor when a new life or a
-    /// successor replaces the thief.
+    /// When a process is restored, or a new life or a successor replaces the thief, the process does not ask
+    /// about the tasks that it has lent.
     NoQuery,
     /// An absorbed graph is not searched for in the images of other absorbed processes, and may be absorbed
     /// twice.
@@ -57,10 +57,10 @@ defects! {
     WantDenied,
     /// A process that is restoring denies tasks that its image may contain.
     RestoringDenies,
-    /// A restored process answers only for itself, and not for the processes that its image had absorbed.
+    /// A restored process answers only for itself, and not for the processes whose graphs its image contains.
     HereAlone,
-    /// A process sends a result again only when its victim asks: neither when it is restored, nor when a new life or a
-    /// successor replaces the victim.
+    /// A process sends a result again only when its victim asks, not when the process is restored, or when a
+    /// new life or a successor replaces the victim.
     NotReturnedAgain,
     /// The names of thefts do not include the thief's life: a process that asks for a task mistakes a query about a
     /// request of an earlier life for one about its current request.

@@ -66,7 +66,7 @@ pub(super) struct Copies {
     waiting: Vec<Request>,
     /// Reads for processes that requested images.
     lookups: Vec<Lookup>,
-    /// Whether answers wait until the writes in progress are complete; `false` with a mutation only.
+    /// Whether answers wait until the writes in progress are complete; `false` only under a mutation.
     awaits_writes: bool,
 }
 

@@ -94,7 +94,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Handles an answer with these images of the newest state of `owner`.
+    /// Handles an answer that names the images that `from` has of `owner`'s newest state.
     pub(super) fn holds(
         &mut self,
         owner: ProcessId,

@@ -16,7 +16,7 @@ use harness::{Entry, Federation, p};
 #[path = "../harness/mod.rs"]
 mod harness;
 
-/// Checkpoints after the first are taken only on request.
+/// A delay so long that checkpoints after the first are taken only on request.
 const EVERY: Span = Span::from_secs(3_600);
 
 fn options<D>(defects: D) -> Options<D> {

@@ -31,8 +31,8 @@
 //! then timers that are due. A test that requires another order holds packets back. If a test fails, it prints all
 //! events so far.
 //!
-//! A [`Federation`] consists of two parts: [`Hosts`], a driver of any processes, and what a protocol adds. The driver
-//! passes the tests of the driver contract (`../conformance`).
+//! A [`Federation`] consists of two parts: [`Hosts`], a driver for any kind of process, and the code for
+//! processes under a protocol. The driver passes the tests of the driver contract (`../conformance`).
 //!
 //! The harness is generic over the protocol. Items that all tests of one protocol share (its configuration,
 //! filters for its packets) belong in those tests.

@@ -49,8 +49,8 @@ impl<N: Process> Hosts<N> {
     }
 }
 
-/// Compares `text` with the file of that name in `testdata/`. If `UPDATE_GOLDEN` is set in the environment, writes the
-/// file instead. Review the difference as you would a change to the specification.
+/// Compares `text` with the file `name` in `testdata/`. If `UPDATE_GOLDEN` is set in the environment, writes
+/// the file instead. Review the difference as you would a change to the specification.
 pub(crate) fn assert_golden(name: &str, text: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -101,8 +101,8 @@ fn checkpoints_do_not_count_before_their_replicas_have_been_refilled() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// The replicas reach p2 after its report to a recovery, and before p1 learns from the coordinator that they are
-/// missing.
+/// The replicas reach p2 after p2 has reported to a recovery, and before p1 learns from the coordinator that
+/// they are missing.
 #[test]
 fn replicas_that_arrive_during_a_recovery_are_confirmed_again() {
     let mut federation = running(&[2, 1, 1], config(Defects::default()));
@@ -126,8 +126,8 @@ fn replicas_that_arrive_during_a_recovery_are_confirmed_again() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// p1 receives the replicas that it lost while p0 collects. One of them arrives after the message that declares
-/// it unnecessary.
+/// p1 has lost its replicas, and receives them again while p0 collects. One of them arrives after the message
+/// that declares it unnecessary.
 #[test]
 fn a_replica_that_arrives_after_its_collection_is_not_stored() {
     for (defects, is_left) in [(Defects::default(), false), (Defects::only(Defect::LateReplicasStored), true)]
@@ -251,7 +251,7 @@ fn a_rollback_during_a_collection_ends_it() {
     assert_eq!(federation.kept(p(1)), [2]);
 }
 
-/// Cluster 2 answers before cluster 1 rolls back, and cluster 1 afterwards.
+/// Cluster 2 answers before cluster 1 rolls back; cluster 1 answers after its rollback.
 #[test]
 fn answers_from_different_incarnations_are_not_mixed() {
     let mut federation = running(&[1, 2, 1], config(Defects::default()));

@@ -1,6 +1,6 @@
 //! One schedule for each rule whose omission is rarely or never detected by random schedules. Each schedule
 //! runs twice: with the rule, in which case the checker must find no violation, and with the defect that
-//! omits the rule, in which case the checker must find the property violated.
+//! omits the rule, in which case the checker must find the expected violation.
 //!
 //! `docs/hc3i.md` describes the rules ("Differences from the paper", "Rules added after testing").
 
@@ -35,8 +35,8 @@ fn messages_acknowledged_at_the_restored_sn_are_re_sent() {
     });
 }
 
-/// The delivery was undone after the checkpoint that contains its acknowledgement, and the sender fails before its
-/// re-sent message has arrived.
+/// A delivery is undone after the checkpoint that contains its acknowledgement. The sender then fails before
+/// its re-sent message has arrived.
 #[test]
 fn restored_acknowledgements_are_checked() {
     assert_caught(Defect::RestoredAcksUnchecked, Property::NoLoss, |defects| {
@@ -253,7 +253,8 @@ fn the_table_of_rollbacks_is_durable() {
     });
 }
 
-/// The first of two rollbacks undid m; its alert is lost, and the second one restored a later checkpoint.
+/// The first of two rollbacks undoes m, but its alert is lost. The second rollback restores a later
+/// checkpoint.
 #[test]
 fn an_alert_carries_the_whole_history() {
     assert_caught(Defect::OnlyLastEntry, Property::NoGhost, |defects| {
@@ -295,8 +296,8 @@ fn an_alert_is_sent_until_it_is_confirmed() {
     });
 }
 
-/// Just after its own rollback, each cluster receives a message from a state of the other cluster that is about
-/// to be undone.
+/// Just after its own rollback, each cluster receives a message that the other cluster sent in a state that
+/// is about to be undone.
 #[test]
 fn rollbacks_do_not_trigger_each_other_endlessly() {
     assert_caught(Defect::DeliversUnsettled, Property::RecoveryTerminates, |defects| {

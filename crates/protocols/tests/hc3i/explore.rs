@@ -20,8 +20,9 @@ struct Schedule {
     lost_percent: u32,
     /// Whether any storage may be lost at any time. The replicas do not cover such losses.
     is_greedy: bool,
-    /// Unless `is_greedy` is set: the process that has lost its storage, and the number of times that it had been
-    /// protected before. No other process loses its storage until everything is restored there.
+    /// Unless `is_greedy` is set: the process that has lost its storage, and the number of `Protected` claims
+    /// that it had made before. No other process loses its storage until this process makes another such
+    /// claim.
     lost_storage: Option<(ProcessId, usize)>,
     /// Whether storage becomes full.
     fills: bool,

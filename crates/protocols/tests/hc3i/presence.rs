@@ -160,7 +160,7 @@ fn a_cluster_stays_as_long_as_its_log_may_be_needed() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// A holder is replaced after its owner has left, and need not wait for the owner.
+/// A holder that is replaced after an owner has left need not wait for that owner.
 #[test]
 fn holders_keep_replicas_after_a_cluster_has_left() {
     let mut federation =

@@ -10,7 +10,7 @@ pub(crate) type Federation = AnyFederation<Hc3i>;
 
 /// Time after which an unanswered request is repeated.
 pub(crate) const RETRY: Span = Span::from_secs(1);
-/// Unforced checkpoints and collections happen only when a test requests them.
+/// A delay so long that unforced checkpoints and collections happen only when a test requests them.
 pub(crate) const CHECKPOINT_EVERY: Span = Span::from_secs(3_600);
 pub(crate) const COLLECT_EVERY: Span = Span::from_secs(3_600_000);
 

@@ -9,8 +9,8 @@ use crate::config;
 use crate::explore::{is_found, run};
 use crate::harness::{Federation, p};
 
-/// Seeds of schedules of `explore` that reveal the defects. If the schedules change, take new seeds from
-/// `how_often_each_defect_is_found`.
+/// Seeds with which the schedules of `explore` reveal the defects. If the schedules change, take new seeds
+/// from `how_often_each_defect_is_found`.
 const REVEALED_BY: &[(Defect, u64)] = &[
     (Defect::LastReceivedResent, 5),
     (Defect::CountsProcesses, 5),

@@ -29,8 +29,8 @@ pub(crate) struct Schedule {
     ranks: Vec<ProcessId>,
     /// Percentage of failures in which the storage is lost.
     lost_percent: u32,
-    /// The process that has lost its storage, and the number of times that it had been protected before. No other
-    /// process loses its storage until everything is restored there.
+    /// The process that has lost its storage, and the number of `Protected` claims that it had made before.
+    /// No other process loses its storage until this process makes another such claim.
     lost_storage: Option<(ProcessId, usize)>,
     /// Number of failures that may still happen.
     failures_left: u32,

@@ -1,5 +1,6 @@
-//! One schedule for each mutation that the search for mutations does not find, run with and without it. `DIRECTED` in
-//! `crates/fuzz/src/mutants.rs` lists them; the schedule of another one is in `copies`.
+//! One schedule for each mutation that the search for mutations does not find. Each schedule runs with and
+//! without its mutation. `DIRECTED` in `crates/fuzz/src/mutants.rs` lists these mutations; the schedule for
+//! one more is in `copies`.
 
 use faultline_checker::{Property, Strictness};
 use faultline_core::StorageFate::Kept;

@@ -14,7 +14,7 @@ mod harness;
 
 type Federation = harness::Federation<Independent>;
 
-/// Checkpoints after the first are taken only on request, and so are collections.
+/// A delay so long that collections, and checkpoints after the first, happen only on request.
 const EVERY: Span = Span::from_secs(3_600);
 const COLLECT_EVERY: Span = Span::from_secs(36_000);
 const RETRY: Span = Span::from_secs(1);

@@ -15,7 +15,7 @@ use harness::{Federation, p};
 #[path = "../harness/mod.rs"]
 mod harness;
 
-/// Checkpoints after the first are taken only on request.
+/// A delay so long that checkpoints after the first are taken only on request.
 const EVERY: Span = Span::from_secs(3_600);
 const RETRY: Span = Span::from_secs(1);
 const PLACEMENT: Placement = Placement { replicas: 1, to: ReplicateTo::OtherCluster };
@@ -211,7 +211,7 @@ fn under_pessimistic_logging_a_delivery_is_acknowledged_only_once_it_is_durable(
     assert_eq!(received(Defects::only(Defect::AcknowledgesNext)), "answer");
 }
 
-/// M3: as above, but p2 fails, and learns from p3 what it had delivered.
+/// M3: same as the previous test, but p2 fails, and learns from p3 what it had delivered.
 #[test]
 fn under_pessimistic_logging_a_recalled_delivery_is_durable() {
     use pessimistic_logging::{Defect, Defects};
@@ -231,7 +231,8 @@ fn under_pessimistic_logging_a_recalled_delivery_is_durable() {
     assert_eq!(recalled(Defects::only(Defect::RecallsBeforeDurable)), "first second");
 }
 
-/// R10: p0 learns of p1's failure. Then a report arrives that p1 sent in the round before, when it still had "m".
+/// R10: p0 learns of p1's failure. Then a report arrives that p1 sent in the previous round, when it still
+/// had "m".
 #[test]
 fn under_full_logging_a_report_of_an_older_round_does_not_count() {
     use faultline_protocols::hydee::RoundMessage as Message;

@@ -109,15 +109,15 @@ pub struct MessageLine {
     pub from: usize,
     /// The lane of the receiver.
     pub to: usize,
-    /// The time at which it was passed to the network.
+    /// The time at which the message was passed to the network.
     pub sent: i64,
-    /// The time at which it was delivered or dropped.
+    /// The time at which the message was delivered or dropped.
     pub arrived: Option<i64>,
     /// The outcome of the transmission.
     pub fate: Fate,
-    /// Whether it crosses from one cluster to another.
+    /// Whether the message crosses from one cluster to another.
     pub between: bool,
-    /// The number of the message in its channel; for a theft, its number in the life of its thief.
+    /// The number of the message in its channel; for a theft, the number of the theft in its thief's life.
     pub number: u32,
     /// The incarnation of the sender at the first send; for a theft, the incarnation of the thief.
     pub incarnation: u32,
@@ -158,15 +158,15 @@ pub enum Kind {
 pub struct Mark {
     /// The lane of the process.
     pub lane: usize,
-    /// The time at which it was saved.
+    /// The time at which the state was saved.
     pub at: i64,
-    /// The time at which the process committed it.
+    /// The time at which the process committed the checkpoint.
     pub committed: i64,
     /// The reason why the checkpoint was taken.
     pub kind: Kind,
     /// The display name of the checkpoint.
     pub name: String,
-    /// Whether a rollback to an older checkpoint undid it.
+    /// Whether a rollback to an older checkpoint undid this checkpoint.
     pub undone: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The diagram as a static SVG picture for documents, which follows the reader's light or dark preference.
+//! The diagram as a static SVG picture for documents. The picture follows the reader's light or dark
+//! preference.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ const LANES: f64 = 640.0;
 const GAPS: f64 = 360.0;
 /// The lane height, in pixels, below which processes are not named and checkpoints are drawn as ticks.
 const LEAST_LANE: f64 = 9.0;
-/// The distance below which the names of clusters would overlap, in pixels.
+/// The distance, in pixels, below which the names of clusters would overlap.
 const NAME: f64 = 13.0;
 /// The width of a shaded column, in pixels.
 const COLUMN: f64 = 3.0;
@@ -389,7 +390,7 @@ fn cross(x: f64, y: f64, size: f64) -> Markup {
     html! { path.failure d={ "M" (a) " " (c) "L" (b) " " (d) "M" (a) " " (d) "L" (b) " " (c) } {} }
 }
 
-/// Distances between ticks that are round in h:mm:ss, in seconds. The same as those of the page's script.
+/// Distances between ticks that are round in h:mm:ss, in seconds. The page's script uses the same distances.
 const CLOCK: [f64; 13] =
     [15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0, 86_400.0];
 

@@ -96,7 +96,7 @@ fn checkpoints(
     checkpoints
 }
 
-/// Returns the processes of which a stream is missing, or ends early because it is damaged.
+/// Returns the processes with a stream that is missing, or that ends early because it is damaged.
 fn incomplete(history: &History<'_>) -> BTreeSet<ProcessId> {
     let flaws = history.trace.flaws.iter();
     let missing = flaws.filter(|it| match it.kind {
@@ -126,7 +126,7 @@ fn tasks(history: &History<'_>) -> Option<Tasks> {
     })
 }
 
-/// Adds how work continued in other processes, and which part of it was lost.
+/// Adds the work that other processes took over, and the work that was lost.
 fn take_over(timeline: &mut Timeline, history: &History<'_>) {
     for it in Returns::new(history).successions() {
         let facts = it.undone.iter().flat_map(|stretch| stretch.facts(history.trace, it.of));

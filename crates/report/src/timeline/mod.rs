@@ -64,7 +64,7 @@ pub struct Timeline {
     pub tasks: Option<Tasks>,
     /// The cost of each recovery, if tasks are assigned in advance.
     pub recoveries: Vec<(Incarnation, RecoveryCost)>,
-    /// Processes whose facts are incomplete, so that their times and numbers are unknown.
+    /// Processes whose times and numbers are unknown, because their facts are incomplete.
     pub incomplete: BTreeSet<ProcessId>,
     /// Groups that could not be recovered, with the parts that were missing.
     pub unrecoverable: Vec<(GroupId, Missing)>,
@@ -73,13 +73,13 @@ pub struct Timeline {
 /// Work that another process took over, because a process failed permanently, or because its partition moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Takeover {
-    /// The time at which it was taken over.
+    /// The time at which the work was taken over.
     pub at: Time,
-    /// The process that took it over.
+    /// The process that took the work over.
     pub by: ProcessId,
     /// The process whose work, or whose partition, was taken over.
     pub of: ProcessId,
-    /// The process that had done the work before; `None` if no process had, because the cluster joins later.
+    /// The process that had done the work before; `None` if there was none, because the cluster joined later.
     pub from: Option<ProcessId>,
     /// The checkpoint, with the time at which the earlier process was in that state; `None` if there was none.
     pub checkpoint: Option<(Position, Time)>,
@@ -92,9 +92,9 @@ pub struct Takeover {
 pub struct Tasks {
     /// The number of different tasks that were run.
     pub tasks: u64,
-    /// Executions of tasks beyond the first one of each, in failed processes and in others.
+    /// The number of re-executions of tasks, in failed processes and in others.
     pub again: u64,
-    /// How many of these were in processes that kept their states, because others had lost values.
+    /// The number of re-executions in processes that kept their states, because others had lost values.
     pub rerun: u64,
     /// The number of stolen tasks whose result was used; `None` if no task was stolen, or if tasks are assigned in
     /// advance.
@@ -107,13 +107,13 @@ pub type Missing = Arc<[(ImageName, Vec<ProcessId>)]>;
 /// A checkpoint of a group.
 #[derive(Clone, Debug)]
 pub struct TimelineCheckpoint {
-    /// Whether a message from another group, or a theft, caused it instead of the timer.
+    /// Whether a message from another group, or a theft, caused the checkpoint instead of the timer.
     pub forced: bool,
-    /// The time at which each process committed it.
+    /// The time at which each process committed the checkpoint.
     pub committed: BTreeMap<ProcessId, Time>,
     /// The time at which each process was in the saved state. The image reaches the storage later.
     pub saved: BTreeMap<ProcessId, Time>,
-    /// The longest time for which it froze an application.
+    /// The longest time for which the checkpoint froze an application.
     pub frozen: Span,
 }
 
@@ -131,15 +131,15 @@ pub struct Failure {
     pub process: ProcessId,
     /// The life that ended.
     pub life: Life,
-    /// The time at which it ended.
+    /// The time at which the life ended.
     pub at: Time,
-    /// The fate of its storage.
+    /// The fate of the process's storage.
     pub storage: StorageFate,
-    /// The time at which the supervisor announced it.
+    /// The time at which the supervisor announced the failure.
     pub detected: Option<Time>,
     /// The time at which the next life was started.
     pub restarted: Option<Time>,
-    /// What ended it; `None` if it ended by itself.
+    /// The cause of the end; `None` if the life ended by itself.
     pub by: Option<EndedBy>,
 }
 
@@ -153,9 +153,9 @@ impl Failure {
 /// One injected fault.
 #[derive(Clone, Debug)]
 pub struct Injection {
-    /// Its number in the plan.
+    /// The number of the fault in the plan.
     pub no: FaultNo,
-    /// The time at which it was injected.
+    /// The time at which the fault was injected.
     pub at: Time,
     /// The fault.
     pub fault: Fault,
@@ -166,12 +166,12 @@ pub struct Injection {
 pub struct TimelineRollback {
     /// The group.
     pub group: GroupId,
-    /// The incarnation that it started.
+    /// The incarnation that the rollback started.
     pub incarnation: Incarnation,
     /// The checkpoint, under the incarnation that took it; `None` is the initial state.
     pub checkpoint: Option<Position>,
-    /// Whether the attempt at that checkpoint had been discarded before all of its parts were known to be durable.
-    /// They were durable; otherwise, it could not have been restored.
+    /// Whether the attempt at that checkpoint had been discarded before all of its parts were known to be
+    /// durable. The parts were durable nevertheless; otherwise, the checkpoint could not have been restored.
     pub was_discarded: bool,
     /// The self-reported cause; `None` if the protocol did not state one.
     pub cause: Option<Cause>,
@@ -206,15 +206,15 @@ impl TimelineRollback {
 /// One process's part in a rollback.
 #[derive(Clone, Debug, Default)]
 pub struct RestoredMember {
-    /// The time at which its state was restored.
+    /// The time at which the process's state was restored.
     pub restored: Time,
-    /// The time at which it resumed; `None` if it did not report that.
+    /// The time at which the process resumed; `None` if it did not report that.
     pub resumed: Option<Time>,
-    /// The time at which it was last in the state that it restored.
+    /// The time at which the process was last in the state that it restored.
     pub saved: Time,
-    /// Its lost work, as defined in [`lost`].
+    /// The process's lost work, as defined in [`lost`].
     pub lost: Span,
-    /// The number of tasks that it had run after [`saved`](Self::saved), and their total duration.
+    /// The number of tasks that the process had run after [`saved`](Self::saved), and their total duration.
     pub tasks: (u64, Span),
 }
 
@@ -232,24 +232,25 @@ pub struct UndonePeriod {
 /// The path of one message.
 #[derive(Clone, Debug, Default)]
 pub struct MessagePath {
-    /// The time at which the application last sent it.
+    /// The time at which the application last sent the message.
     pub sent: Option<Time>,
     /// The rollback that undid the send.
     pub send_undone: Option<usize>,
-    /// The times at which it was passed to the network, and whether each was a re-send from a log.
+    /// The times at which the message was passed to the network, each with whether this was a re-send from a
+    /// log.
     pub transmitted: Vec<(Time, bool)>,
-    /// The times at which it was delivered, each with the rollback that undid the delivery.
+    /// The times at which the message was delivered, each with the rollback that undid the delivery.
     pub delivered: Vec<(Time, Option<usize>)>,
-    /// The times at which it was dropped because its send had been undone.
+    /// The times at which the message was dropped because its send had been undone.
     pub stale: Vec<Time>,
 }
 
 /// The content that a theft sends from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TheftContent {
-    /// A stolen task, to its thief.
+    /// A stolen task, sent to its thief.
     Task,
-    /// Its result, to its victim.
+    /// The result of a stolen task, sent to the victim.
     Result,
 }
 
@@ -257,11 +258,11 @@ pub enum TheftContent {
 /// place.
 #[derive(Clone, Debug, Default)]
 pub struct TheftPath {
-    /// The last process that sent it.
+    /// The last process that sent the task or the result.
     pub from: Option<ProcessId>,
-    /// The last process that received it.
+    /// The last process that received the task or the result.
     pub to: Option<ProcessId>,
-    /// Its path.
+    /// The path, recorded like that of a message.
     pub way: MessagePath,
 }
 

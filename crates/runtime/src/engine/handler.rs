@@ -71,7 +71,7 @@ pub(super) struct OutgoingPacket {
 struct Halted<P: Process> {
     /// The time of the event to which the process responded.
     at: Time,
-    /// The remaining actions of this response.
+    /// The actions of the response that remain to be performed.
     rest: Out<P>,
 }
 

@@ -49,7 +49,7 @@ struct Child {
 }
 
 impl Children {
-    /// Creates places for children of `command` that work in `run_dir`.
+    /// Creates places for children that execute `command` and work in `run_dir`.
     pub(super) fn new(
         command: Vec<OsString>,
         run_dir: PathBuf,

@@ -56,7 +56,7 @@ impl Exposition {
     }
 }
 
-/// Connections to the port of a node or an agent that request metrics.
+/// Connections that request metrics at the port of a node or an agent.
 pub(crate) struct Visitors {
     pub(crate) streams: mpsc::UnboundedReceiver<TcpStream>,
     pub(crate) address: SocketAddr,

@@ -54,10 +54,10 @@ pub(crate) struct RunValues {
 pub(crate) struct Uptime {
     pub(crate) processes: u32,
     pub(crate) up: u32,
-    /// Time since the application began during which processes were up, summed over processes. Pauses of the
-    /// federation do not count.
+    /// Time for which processes have been up since the application began, summed over processes. Pauses of
+    /// the federation do not count.
     pub(crate) time_up: Span,
-    /// Same as `time_up`, for processes that were not up.
+    /// Time for which processes have not been up, measured like `time_up`.
     pub(crate) time_down: Span,
 }
 
@@ -177,7 +177,7 @@ impl Page {
         self.requested.sort_by_key(|&(pair, _)| pair);
     }
 
-    /// Returns the values of the entire run, to change them.
+    /// Returns a mutable reference to the values of the entire run.
     pub(crate) fn run(&mut self) -> &mut RunValues {
         self.run.get_or_insert_default()
     }

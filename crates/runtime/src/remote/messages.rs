@@ -45,8 +45,8 @@ pub(crate) enum ToAgent {
     Launch { life: Life, keeps_storage: bool, supervisor: std::net::SocketAddr },
     /// Tells the agent to prepare to end a life.
     Arm { order: OrderNo, life: Life },
-    /// Ends the life that was prepared under this number, once the agent's monotonic clock shows `at`, or
-    /// immediately without `at`. Answered when the life has ended and its facts have been sent.
+    /// Ends the life that the [`ToAgent::Arm`] with this number named, once the agent's monotonic clock shows
+    /// `at`, or immediately if `at` is `None`. Answered when the life has ended and its facts have been sent.
     Fire { order: OrderNo, wipe: bool, at: Option<u64> },
     /// Pauses or resumes a life.
     Pause { order: OrderNo, life: Life, paused: bool },
@@ -65,7 +65,7 @@ pub(crate) enum ToPlace {
     Facts { life: Life, offset: u64, bytes: Vec<u8> },
     /// A life has ended without an order to end it, or could not be started. All its facts have been sent.
     Ended { life: Life, status: String, last_output: String },
-    /// All facts of the lives at this place up to this one have been sent, and those lives have ended.
+    /// Every life at this place up to `upto` has ended, and all its facts have been sent.
     Sent { upto: Life },
     /// The agent is ready to end a life. Contains a reading of its monotonic clock.
     Armed { order: OrderNo, clock: u64 },

@@ -38,7 +38,7 @@ pub struct RemoteOptions {
     pub listen: SocketAddr,
     /// Files that nodes find in the run's directory, by name.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Shows the sum of the metrics of all nodes.
+    /// Sum of the metrics of all nodes, which the run keeps up to date.
     pub sum: Sum,
 }
 

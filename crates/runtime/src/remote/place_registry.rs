@@ -10,7 +10,8 @@ use tokio::sync::watch;
 
 use crate::shaper::Abilities;
 
-/// The place of a process, which has an agent. A process that moves to another place begins a new life.
+/// The place of a process, with the agent that hosts the process there. A process that moves to another place
+/// begins a new life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentPlace {
     /// Identifier that distinguishes the place from its predecessors.

@@ -351,7 +351,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether `place` is still that of `process`.
+    /// Returns whether `place` is still the place of `process`.
     pub(super) fn is_at(&self, process: ProcessId, place: &AgentPlace) -> bool {
         self.with(process, |entry| entry.place.as_ref() == Some(place))
     }
@@ -377,7 +377,7 @@ impl Shared {
         }
     }
 
-    /// Handles the report of an agent that it is ready.
+    /// Handles an agent's report that it is ready.
     pub(super) fn ready(
         &self,
         process: ProcessId,
@@ -391,7 +391,7 @@ impl Shared {
         if !self.is_at(process, place) {
             return;
         }
-        // Without rates there are no classes, so traffic control cannot be used.
+        // Without HTB there are no classes, so traffic control cannot be used.
         let kernel = ready.abilities.as_ref().map(|it| it.kernel).filter(|it| it.htb);
         let agent = Agent { words, clock, here, holds_storage: ready.holds_storage, kernel };
         let ended = self.with(process, |entry| {
@@ -434,7 +434,7 @@ impl Shared {
             let keeps_storage = boot != Boot::Fresh && !std::mem::take(&mut entry.wipes);
             let uid = entry.place.as_ref().map(|place| place.uid.clone()).expect("an agent is at a place");
             self.note(&JournalEntry::Launched { process, life, uid: uid.clone() });
-            // If the agent has just disconnected, the next connection will find that the life does not run.
+            // If the agent has just disconnected, the next connection will find that the life is not running.
             drop(agent.words.send(ToAgent::Launch { life, keeps_storage, supervisor }));
             agent.holds_storage = true;
             entry.life = Some(life);
@@ -668,7 +668,7 @@ impl Shared {
         self.complete(process, |life, uid| *uid == place.uid && Some(*life) != running);
     }
 
-    /// Records that all facts of these lives have arrived.
+    /// Records that all facts of the lives for which `is_complete` returns `true` have arrived.
     fn complete(&self, process: ProcessId, is_complete: impl Fn(&Life, &String) -> bool) {
         let complete: Vec<Life> = self.with(process, |entry| {
             let lives: Vec<Life> = entry

@@ -1,4 +1,4 @@
-//! Tests with minimal places, which host processes that only send heartbeats, until most of them fall silent
+//! Tests with minimal places, whose processes only send heartbeats. Then most of the processes fall silent
 //! simultaneously.
 
 use std::collections::BTreeMap;

@@ -26,8 +26,8 @@ const LENGTH_BYTES: u64 = 8;
 const CHECKSUM_BYTES: u64 = 4;
 /// Size of a block in bytes. The length of a file is a multiple of it.
 const BLOCK: u64 = 4096;
-/// A prepared file is longer than the previous content by the length of that content divided by this number, because
-/// the next content may be longer.
+/// A prepared file exceeds the previous content by 1/`ROOM` of its length, because the next content may be
+/// longer.
 const ROOM: u64 = 8;
 /// Number of files kept ready: one for this process's next part, and one for the next replica.
 const READY: usize = 2;
@@ -47,7 +47,7 @@ pub(super) struct Slots {
     dir: PathBuf,
     /// Files without content.
     free: Vec<Slot>,
-    /// Lengths, in bytes, for which to prepare files.
+    /// Lengths of the files to prepare, in bytes.
     wanted: VecDeque<u64>,
     next: u32,
 }

@@ -346,7 +346,7 @@ pub(super) fn write_all_vectored(file: &mut File, mut slices: &mut [IoSlice<'_>]
     Ok(())
 }
 
-/// Returns the line of an image in the journal.
+/// Returns the journal's line for an image.
 fn image_line(name: ImageName) -> String {
     format!("{}-{}-{}-{}.image", name.owner, name.incarnation.0, name.sn.0, name.attempt.0)
 }
@@ -424,7 +424,7 @@ mod tests {
         let files: Vec<_> =
             fs::read_dir(dir.path().join("store")).unwrap().map(|file| file.unwrap()).collect();
         assert_eq!(files.len(), 2, "{files:?}");
-        // The life after the next finds the same.
+        // The life after that finds the same image.
         assert_eq!(listed(&open(&dir, 3).store), [2]);
     }
 

@@ -118,7 +118,7 @@ mod tests {
         {
             effects.recorded(&fact, due);
         }
-        // Not caused by a fault, or not the life that the fault ended.
+        // P3's failure was not caused by a fault, and life 2 of P2 is not the life that the fault ended.
         effects.recorded(&failed(3, 1, EndedBy::Silence), due);
         assert_eq!(effects.stopped(&[seen(3, 1, 5), seen(2, 2, 5)]), None);
 

@@ -108,7 +108,7 @@ struct Host<'a, P> {
 struct JournalReplay {
     /// Facts of the predecessor that the replay has not reached yet.
     recorded: std::vec::IntoIter<(Time, Fact)>,
-    /// Processes whose storage was to be removed, and of which no life has been launched since.
+    /// Processes whose storage was to be removed and that have not been launched since.
     wiped: BTreeSet<ProcessId>,
     outcome: Option<Outcome>,
 }
@@ -517,7 +517,7 @@ impl<P: PlaceBackend> Host<'_, P> {
                 vec![]
             }
             HostEvent::Lost { process, life, storage, by } => {
-                // This closes the connection, which ends the process if it still runs.
+                // This closes the connection, which ends the process if it is still running.
                 self.nodes.remove(&(process, life));
                 self.note_unless_started(process, life);
                 self.release_halted();
@@ -527,7 +527,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Informs the place of a life that has ended if the process had not started: it starts with its first membership.
+    /// Informs the place of `life` if that life ended before its process started. A process starts once it
+    /// receives its first membership.
     fn note_unless_started(&mut self, process: ProcessId, life: Life) {
         if self.membership.member(process).life < life {
             self.places.never_started(process, life);

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Fact, FaultNo, Life, ProcessId, Span, Time};
 
-/// Derives the times to detect failures and to recover from the facts of a run. A failure begins with the injection of
-/// the fault that caused it, or with the last heartbeat of the life if no fault caused it.
+/// Derives, from the facts of a run, the time taken to detect each failure and the time taken to recover from
+/// it. A failure begins with the injection of the fault that caused it, or with the last heartbeat of the
+/// life if no fault caused it.
 #[derive(Debug, Default)]
 pub(super) struct Incidents {
     injected: BTreeMap<FaultNo, Time>,

@@ -57,13 +57,13 @@ pub struct RunOptions {
     pub links: Links,
     /// Options of each node's storage.
     pub storage: StorageOptions,
-    /// Time for which the measurement of links that differ from the request is repeated.
+    /// How long to repeat the measurement of links that differ from the request.
     pub measure_again_for: Span,
     /// Listener that serves the sum of all metrics during the run. It is opened in advance, so that a port in
     /// use is detected before the run creates anything.
     pub metrics: Option<Arc<TcpListener>>,
-    /// Ends the run once it is set ([`crate::interrupt::flag`]): normally or, if the run has a journal, so that a
-    /// restarted program can resume it.
+    /// Flag that ends the run once it is set ([`crate::interrupt::flag`]). If the run has a journal, a
+    /// restarted program can then resume it; otherwise, the run ends normally.
     pub interrupted: Arc<AtomicBool>,
     /// Memory limit, if any. A run that reaches it ends with [`Outcome::OutOfMemory`].
     pub memory: Option<MemoryBound>,
@@ -83,8 +83,8 @@ pub struct Names {
     pub clusters: ClusterNames,
 }
 
-/// Returns the end of an error message: the last lines of a process, or the likely cause if it was killed
-/// without printing any.
+/// Returns the end of an error message: the last lines that a process printed, or the likely cause if it was
+/// killed without printing any.
 fn last_of(status: &str, last_output: &str) -> String {
     match last_output.trim() {
         "" if status.contains("SIGKILL") => {
@@ -131,7 +131,7 @@ pub struct UnexpectedEnd {
 
 /// Observes a run while it is in progress.
 pub trait Observer {
-    /// Called for every fact of the supervisor, and every fact of a process that the supervisor follows. The
+    /// Called for every fact of the supervisor, and for every fact that a process reports to it. The
     /// supervisor's life is 0.
     fn recorded(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact);
     /// Called with the current status, ten times per second.

@@ -21,7 +21,7 @@ pub(crate) enum HostEvent {
     Introduced { introduction: Introduction, stream: TcpStream },
     /// A message from a node.
     Said { process: ProcessId, life: Life, message: ToSupervisor },
-    /// A life has ended. If the end was unexpected, contains its exit status and last lines.
+    /// A life has ended. If the end was unexpected, contains the exit status and the last lines of the log.
     Ended { process: ProcessId, life: Life, unexpected_end: Option<(String, String)> },
     /// A single order killed or paused lives. Contains the time at which each of them stopped.
     Stopped(Vec<Seen>),
@@ -75,7 +75,7 @@ pub(crate) trait PlaceBackend {
     /// Returns the run's clock for the machine of a hosted life.
     fn clock(&self, process: ProcessId) -> Clock;
 
-    /// Returns the largest possible error of that clock.
+    /// Returns the largest possible error of the clock that [`clock`](PlaceBackend::clock) returns.
     fn clock_error(&self, process: ProcessId) -> Span {
         let _ = process;
         Span::ZERO
@@ -86,9 +86,9 @@ pub(crate) trait PlaceBackend {
     /// at which the lives stopped, possibly after returning. Lives that have already ended are not an error.
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError>;
 
-    /// Records the newest life that a predecessor of this program launched, and whether the storage must be
-    /// removed. None of these lives is hosted now. A backend that cannot have a predecessor need not
-    /// implement this method.
+    /// Records the newest life of `process` that a predecessor of this program launched, and whether the
+    /// process's storage must be removed. No life of the process is hosted now. A backend that cannot have a
+    /// predecessor need not implement this method.
     fn recall(&mut self, process: ProcessId, newest: Life, wiped: bool) {
         let _ = (process, newest, wiped);
     }

@@ -29,8 +29,8 @@ use crate::metrics::Delays;
 use crate::secret::Secret;
 use session::{PeerSession, SessionError};
 
-/// Time by which packets leave their delay line early: the time that they usually take to reach the other
-/// process.
+/// Span by which packets leave their delay line early. It is the time that they usually take to reach the
+/// other process.
 const HEAD_START: Span = Span::from_micros(50);
 /// Bytes that a link charges for an echo. Zero, so that the measured delay excludes transmission time.
 const ECHO_CHARGE: u64 = 0;
@@ -67,7 +67,7 @@ pub(crate) struct Identity {
 /// The network of one node.
 pub(crate) struct Transport {
     me: Identity,
-    /// Keys shared with every other process, indexed by process.
+    /// The key that this node shares with each process, indexed by process.
     keys: Vec<Secret>,
     clock: Clock,
     seed: u64,
@@ -117,8 +117,8 @@ struct Connection {
 }
 
 impl Transport {
-    /// Creates a network in which no process is up. `keys` are shared with every other process; `seed`
-    /// determines jitter and losses.
+    /// Creates a network in which no process is up. `keys` contains the key that this node shares with each
+    /// process, indexed by process; `seed` determines jitter and losses.
     pub(crate) fn new(
         me: Identity,
         keys: Vec<Secret>,

@@ -24,11 +24,11 @@ const SLICES: usize = 64;
 pub(super) struct PeerSession {
     /// Frames that the other end may not have, oldest first.
     unacknowledged: VecDeque<Outgoing>,
-    /// Number of the oldest of these frames.
+    /// Number of the oldest unacknowledged frame.
     base: u64,
-    /// How many of these frames the connection has accepted completely.
+    /// Number of unacknowledged frames that the connection has accepted completely.
     written: usize,
-    /// How many bytes of the next frame the connection has accepted.
+    /// Number of bytes of the next frame that the connection has accepted.
     offset: usize,
     /// All frames below this number have been written, over this connection or an earlier one.
     ever_written: u64,
@@ -95,7 +95,7 @@ impl PeerSession {
         slices
     }
 
-    /// Records that the connection has accepted `bytes` bytes of these pieces.
+    /// Records that the connection has accepted `bytes` bytes of the unwritten pieces.
     pub(super) fn wrote(&mut self, bytes: usize) {
         self.offset += bytes;
         while let Some(frame) = self.unacknowledged.get(self.written) {

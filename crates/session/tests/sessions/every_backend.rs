@@ -132,7 +132,7 @@ fn a_run_that_is_out_of_memory_is_unknown_and_keeps_what_it_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let bundle = Bundle::create(dir.path().join("run")).unwrap();
     let mut observer = ();
-    // From the 13th measurement of the run, the program uses 300 MiB more at every measurement.
+    // From the 13th measurement of the run on, the program uses 300 MiB more at every measurement.
     static MEASURED: AtomicU64 = AtomicU64::new(0);
     let used = || MEASURED.fetch_add(1, Ordering::Relaxed).saturating_sub(12) * (300 << 20);
     let bound = MemoryBound { bytes: 1 << 30, used };

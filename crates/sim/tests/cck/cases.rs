@@ -17,7 +17,7 @@ use faultline_trace::Record;
 use crate::coordinated;
 use crate::federation::{Ended, Federation};
 
-/// The fates of a failed process: that of its storage, and whether it returns.
+/// The possible fates of a failed process: the fate of its storage, and whether the process returns.
 const FATES: [(StorageFate, bool); 4] = [
     (StorageFate::Kept, true),
     (StorageFate::Lost, true),

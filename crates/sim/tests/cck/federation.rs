@@ -39,7 +39,7 @@ pub(crate) struct Federation {
     pub(crate) sends_first: bool,
     /// Speeds in percent, by process; if `None`, drawn from the seed.
     pub(crate) speeds: Option<Vec<u32>>,
-    /// A cluster that joins while the program runs, and when.
+    /// A cluster that joins while the program runs, and the time at which it joins.
     pub(crate) joins: Option<(ClusterId, Span)>,
 }
 

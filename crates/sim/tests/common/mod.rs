@@ -13,7 +13,7 @@ use faultline_workloads::Workload;
 
 pub(crate) type Process = Node<Hc3i, Workload>;
 
-/// Returns the membership of clusters of these sizes before any process is up. Each rank has its own node.
+/// Returns the initial membership for clusters of these sizes: no process is up. Each rank has its own node.
 pub(crate) fn membership(clusters: &[usize]) -> Membership {
     let mut members = Vec::new();
     let mut each = Vec::new();

@@ -19,7 +19,7 @@ use crate::{PROTOCOLS, Protocol, TAU};
 
 const TASK: Span = Span::from_millis(5);
 
-/// The fates of a failed process: that of its storage, and whether it returns.
+/// The possible fates of a failed process: the fate of its storage, and whether the process returns.
 const FATES: [(StorageFate, bool); 4] = [
     (StorageFate::Kept, true),
     (StorageFate::Lost, true),
@@ -244,7 +244,7 @@ fn a_state_moves_to_a_cluster_with_a_different_speed() {
     }
 }
 
-/// Returns the work in excess of a run without faults, in nanoseconds.
+/// Returns the additional work compared with a run without faults, in nanoseconds.
 fn loss(ended: &Ended, plain: &Ended) -> u64 {
     let work = |ended: &Ended| -> u64 {
         let cost = |it: &Record| if let Fact::Ran { cost_us, .. } = it.fact { cost_us.into() } else { 0 };

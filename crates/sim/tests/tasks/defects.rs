@@ -123,7 +123,7 @@ fn a_segment_counts_as_durable_only_after_all_earlier_ones() {
         let moments = (10..120).step_by(3).flat_map(|saved| (1..12).map(move |shipped| (saved, shipped)));
         moments.map(|(saved, shipped)| {
             let faults = vec![
-                // The process's storage is briefly full, so that a segment of its log is missing.
+                // The process's storage is briefly full, so a segment of its log is missing.
                 (when(FactKind::Saved, 0, saved), full(0, Span::from_millis(1))),
                 (when(FactKind::Shipped, 0, shipped), crash(0, true)),
             ];

@@ -29,7 +29,7 @@ pub(crate) struct Federation {
     pub(crate) faults: Vec<(Trigger, Fault)>,
     /// Number of replicas of each image besides the owner's copy, and their location.
     pub(crate) copies: (u16, ReplicateTo),
-    /// Clusters that join late, and when.
+    /// Clusters that join late, and the time at which each joins.
     pub(crate) joins: Vec<(ClusterId, Span)>,
     /// Speeds in percent, by process; if `None`, drawn from the seed.
     pub(crate) speeds: Option<Vec<u32>>,

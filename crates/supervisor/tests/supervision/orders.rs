@@ -166,7 +166,7 @@ fn launch(process: ProcessId, life: u32, boot: Boot) -> [Order; 2] {
     [Order::Record(Fact::LifeStarted { process, life, boot }), Order::Launch { process, life, boot }]
 }
 
-/// Returns the order to report that the first fault of the plan ended a life.
+/// Returns the order to record that the first fault of the plan ended a life.
 fn failed(process: ProcessId, life: u32, storage: StorageFate) -> Order {
     ended(process, life, storage, EndedBy::Fault(FaultNo(0)))
 }

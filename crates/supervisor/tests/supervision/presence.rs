@@ -154,7 +154,7 @@ fn a_process_whose_place_is_lost_before_it_joins_has_lost_nothing() {
     assert_eq!(announced(&orders), None, "it was not a member");
     driver.report(Report::Registered { process: GUESTS[1], life: Life(3) });
     assert_eq!(announced(&driver.pass(JOINS)), Some((vec![true, true, true], Presence::Present)));
-    // Its storage is only needed from now on.
+    // The process needs its storage only from now on.
     driver.report(Report::Exited { process: GUESTS[1], life: Life(3) });
     let launched = Order::Launch { process: GUESTS[1], life: Life(4), boot: Boot::Restarted };
     assert!(driver.pass(JOINS + 60).contains(&launched));

@@ -110,7 +110,8 @@ impl Bundle {
     }
 }
 
-/// Returns the digest of the manifest's entries, as they follow the digest in the file, and of the federation file.
+/// Returns the digest of `entries`, the part of the manifest file after the digest, and of the federation
+/// file.
 fn digest(entries: &str, federation: &[u8]) -> Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(entries.len() as u64).to_le_bytes());

@@ -21,8 +21,8 @@ pub struct Config {
     pub feedback_every: u32,
     /// Size of a rank's incompressible state besides its grid, in bytes; rounded up to a multiple of 8.
     pub state_bytes: u64,
-    /// Whether the unmodified part of this state is kept out of memory, and represented in snapshots by its
-    /// length only. Intended for virtual time; the results are the same.
+    /// Whether the unmodified part of the incompressible state is kept out of memory, and represented in
+    /// snapshots only by its length. Intended for virtual time; the results are the same.
     pub virtual_state: bool,
 }
 

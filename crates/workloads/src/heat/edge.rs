@@ -61,7 +61,8 @@ impl Edge {
         self.neighbour.filter(|it| it.outbound.due(step)).map(|it| it.id)
     }
 
-    /// Keeps a row that the step after `done` steps or a later one needs, unless the row is already present.
+    /// Keeps a row if the step after `done` steps or a later step needs it, unless the row is already
+    /// present.
     pub(super) fn accept(&mut self, row: Row, done: u32) {
         let step = row.step();
         if step >= done && self.inbound_due(step) {

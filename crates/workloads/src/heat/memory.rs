@@ -117,7 +117,7 @@ pub(super) fn remember(history: u64, cells: &[f64]) -> u64 {
     mix(cells.iter().fold(history, fold))
 }
 
-/// Returns the piece as a step with this history rewrites it.
+/// Returns the content of the piece after a step with this history has rewritten it.
 pub(super) fn rewrite(piece: &[u8], history: u64) -> Bytes {
     let (words, rest) = piece.as_chunks();
     assert!(rest.is_empty(), "a piece consists of complete words");

@@ -71,8 +71,8 @@ pub(crate) struct Rank {
     block: Block,
 }
 
-/// The part of a snapshot other than shared bytes. Followed by the rows above, the grid, the rows below, and the
-/// block.
+/// The part of a snapshot other than shared bytes. The rows above, the grid, the rows below, and the block
+/// follow it.
 #[derive(Serialize, Deserialize)]
 struct Head {
     done: u32,

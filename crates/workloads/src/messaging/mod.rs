@@ -4,12 +4,12 @@
 //! A [`Program`] defines its next action, one [`Step`] at a time, and receives the outcome. [`Performer`] turns it
 //! into an application, which runs on every driver and under every protocol. `docs/applications.md` is the guide.
 //!
-//! The steps of a program are limited to those that a protocol that relies on repetition can protect. Every receive
-//! names its sources, and messages from one source are received in the order in which they were sent. The messages that
-//! a program receives, and those that it has received before each send, therefore depend neither on the order of
-//! arrival nor on timing. A program cannot receive any *k* of *n* messages and then send: a gather waits for *all* of
-//! its sources, and a poll passes nothing but the messages to the program, and only at its fence. The drawback is that
-//! a program cannot assign work to the first idle rank.
+//! The available steps are limited, so that a protocol that relies on repetition can protect all of them.
+//! Every receive names its sources, and messages from one source are received in the order in which they were
+//! sent. The messages that a program receives, and those that it has received before each send, therefore
+//! depend neither on the order of arrival nor on timing. A program cannot receive any *k* of *n* messages and
+//! then send: a gather waits for *all* of its sources, and a poll passes nothing but the messages to the
+//! program, and only at its fence. The drawback is that a program cannot assign work to the first idle rank.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -59,7 +59,7 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     fn result(&self, state: &Self::State) -> Vec<u8>;
     /// Returns the rank's progress.
     fn progress(&self, state: &Self::State) -> Progress;
-    /// Returns the size of additional state, in bytes, which has no content but adds to the cost of a
+    /// Returns the size, in bytes, of additional state that has no content but adds to the cost of a
     /// checkpoint.
     fn bulk(&self) -> u64 {
         0
@@ -114,12 +114,12 @@ pub enum Step {
     Broadcast {
         /// The rank that sends; the same for all ranks.
         root: u32,
-        /// Content of the message; ignored on all other ranks.
+        /// Content of the message; ignored on every rank except `root`.
         content: Vec<u8>,
     },
     /// Combines the numbers of all ranks, element by element, and sends the result to one rank; see
-    /// [`Message::unpack`]. Other ranks receive nothing. The order of a sum depends only on the number of ranks and on
-    /// `root`.
+    /// [`Message::unpack`]. Other ranks receive nothing. The order of summation depends only on the number of
+    /// ranks and on `root`.
     Reduce {
         /// The rank that receives the result; the same for all ranks.
         root: u32,

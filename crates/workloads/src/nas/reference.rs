@@ -1,4 +1,4 @@
-//! The sequential reference: computes the ranks of each round one at a time.
+//! The sequential reference: computes each round one rank at a time.
 
 use alloc::vec;
 use alloc::vec::Vec;

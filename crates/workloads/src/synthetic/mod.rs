@@ -59,7 +59,7 @@ pub(crate) struct Rank {
     leave: Option<Box<Leave>>,
 }
 
-/// The part of a rank that changes, besides the position in the stream of random numbers.
+/// The part of a rank that changes, apart from the position in the stream of random numbers.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct State {
     /// Computing time so far.
@@ -187,7 +187,7 @@ impl Rank {
         self.plan.progress(&self.state)
     }
 
-    /// Returns whether the rank's cluster leaves, and the rank has nothing left to send or receive.
+    /// Returns `true` if the rank's cluster leaves and the rank has nothing left to send or receive.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
         let leave = self.leave.as_ref().filter(|it| it.is_own());

@@ -20,14 +20,14 @@ pub(super) enum Plan {
     },
     Exact {
         total: Span,
-        /// Times of sends, in computing time, with their receivers, in ascending order.
+        /// Sends in ascending order of time: the computing time at which each is due, and its receiver.
         sends: Box<[(Span, ProcessId)]>,
     },
     Burst {
         messages: u64,
         batch: u32,
         cost: Span,
-        /// The next cluster, unless this is the last.
+        /// The next cluster, and the probability that a message goes there; `None` in the last cluster.
         between: Option<(ClusterId, Bernoulli)>,
         receivers: Option<u32>,
     },
@@ -54,7 +54,7 @@ impl Plan {
                 let send = (0..peers.clusters()).map(ClusterId).zip(behaviour.send.iter().copied());
                 let send = send.filter(|&(_, p)| p > 0.0).map(|(to, p)| {
                     let (from, until) = config.term(to, *total);
-                    // A cluster that stays until the end receives messages until then.
+                    // A cluster that never leaves can receive messages until the end.
                     let until = if config.leaves(to) { until } else { Span::MAX };
                     Target { cluster: to, probability: probability(p), from, until }
                 });

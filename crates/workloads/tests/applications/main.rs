@@ -1,5 +1,5 @@
-//! Each application computes the results of its sequential reference, if it has one, and reveals defects of the
-//! network.
+//! Tests that each application computes the results of its sequential reference, if it has one, and reveals
+//! defects of the network.
 
 mod network;
 

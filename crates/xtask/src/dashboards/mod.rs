@@ -22,10 +22,10 @@ use table::Dashboard;
 const DASHBOARDS: [&Dashboard; 3] = [&run::RUN, &operator::OPERATOR, &compare::COMPARE];
 /// The interval between scrapes while the queries are tried.
 const SCRAPE_SECONDS: u64 = 1;
-/// The value of Grafana's variable of the same name: long enough to cover several scrapes, although runs take only
-/// seconds.
+/// The value of Grafana's variable `$__rate_interval`: long enough to cover several scrapes, although runs
+/// take only seconds.
 const RATE_INTERVAL: &str = "5s";
-/// The additional time for the last scrapes after the runs.
+/// The additional time after the runs for the last scrapes.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the dashboards as JSON for Grafana, with the names of their files.
@@ -83,8 +83,8 @@ pub(crate) fn try_queries(repository: &Repository, draws: bool) -> Result<(), Bo
     Ok(())
 }
 
-/// Iterates over all queries of panels and annotations that do not need traffic control, in the form that Grafana
-/// sends if everything is selected, with the title of their panel or annotation.
+/// Iterates over all queries of panels and annotations that do not need traffic control. Each query has the
+/// form that Grafana sends if everything is selected, and comes with the title of its panel or annotation.
 fn queries() -> impl Iterator<Item = (&'static str, String)> {
     DASHBOARDS.into_iter().flat_map(|dashboard| {
         let panels = dashboard.panels().filter(|it| !it.needs_traffic_control);

@@ -21,7 +21,7 @@ pub(super) struct Prometheus {
     _program: Background,
 }
 
-/// A scraped page, with the labels that Prometheus adds, as a PodMonitor does.
+/// A page to scrape, with the labels that Prometheus adds to its metrics, as with a PodMonitor.
 pub(super) struct Target {
     pub(super) address: String,
     pub(super) labels: Vec<(&'static str, String)>,

@@ -1,6 +1,6 @@
 //! The types of the tables from which the dashboards are generated.
 
-/// Columns of Grafana's grid.
+/// The number of columns in Grafana's grid.
 pub(super) const COLUMNS: usize = 24;
 
 pub(super) struct Dashboard {
@@ -13,7 +13,7 @@ pub(super) struct Dashboard {
     pub(super) rows: &'static [(&'static str, &'static [Panel])],
 }
 
-/// A list at the top of the dashboard from which a user selects.
+/// A list from which a user selects, at the top of the dashboard.
 pub(super) struct Variable {
     pub(super) name: &'static str,
     pub(super) label: &'static str,

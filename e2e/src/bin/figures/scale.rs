@@ -49,13 +49,13 @@ pub(super) struct Scale {
 struct Batch {
     federations: u32,
     pods: u32,
-    /// Time from the first `apply` until all run.
+    /// Time from the first `apply` until all federations are running.
     converged: Duration,
-    /// Resources used until then.
+    /// Resources used from the first `apply` until all federations are running.
     starting: Used,
     /// Resources used from the first `apply` until everything is deleted.
     whole: Used,
-    /// Highest number of writes per second of a single status while all were running.
+    /// Highest rate of writes to a single status while all federations were running, in writes per second.
     writes: f64,
 }
 
@@ -140,8 +140,8 @@ impl Scale {
         Ok(())
     }
 
-    /// Creates as many plain sets as the federations have, each with the same number of pods. Returns the time until
-    /// all pods were running.
+    /// Creates as many plain sets as the federations have sets, each with the same number of pods. Returns
+    /// the time until all pods were running.
     async fn without_operator(&self, ns: &TestNamespace) -> Result<Duration, Failure> {
         let sets = self.sets(ns)?;
         let begun = Instant::now();

@@ -191,7 +191,7 @@ async fn template(ns: &TestNamespace) -> Result<Value, Failure> {
     Ok(serde_json::to_value(template)?)
 }
 
-/// Returns the same template without the shaper.
+/// Returns a copy of the template without the shaper.
 fn with_one_container(template: &Value) -> Value {
     let mut template = template.clone();
     if let Some(containers) = template["spec"]["containers"].as_array_mut() {

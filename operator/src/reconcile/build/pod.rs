@@ -23,13 +23,13 @@ pub(crate) fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
-/// Returns whether all containers of a pod are running, and the pod is not being deleted.
+/// Returns whether all containers of a pod are running and the pod is not being deleted.
 pub(crate) fn is_complete(pod: &Pod) -> bool {
     let mut statuses = pod.status.iter().flat_map(|it| it.container_statuses.iter().flatten());
     runs(pod) && statuses.all(|it| it.state.as_ref().is_some_and(|it| it.running.is_some()))
 }
 
-/// Returns whether the main container runs, and the pod is not being deleted.
+/// Returns whether the main container is running and the pod is not being deleted.
 fn runs(pod: &Pod) -> bool {
     let running = |pod: &Pod| {
         let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;

@@ -10,7 +10,8 @@ use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The time limit for a condition to hold. On a busy machine, this can take several times as long as usual.
+/// The time limit for a condition to hold. On a busy machine, a condition can take several times as long as
+/// usual.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A directory in which to run `faultline`.

@@ -77,8 +77,8 @@ impl<'a> Partial<'a> {
     }
 }
 
-/// Returns the smallest sum of `n` of the `n * n` costs, one in each row and column: shortest augmenting paths
-/// with potentials (H. W. Kuhn, 1955, in the form of R. Jonker and A. Volgenant, 1987).
+/// Returns the smallest sum of `n` of the `n * n` costs, one in each row and column, by shortest augmenting
+/// paths with potentials (H. W. Kuhn, 1955, in the form of R. Jonker and A. Volgenant, 1987).
 fn assignment(costs: &[u64], n: usize) -> u64 {
     const FAR: i64 = i64::MAX / 2;
     // Column 0 is the start of a path; rows and columns count from 1.

@@ -51,7 +51,7 @@ pub enum Malformed {
         /// The word found.
         found: String,
     },
-    /// A single line has a different number of entries from the rows of the matrices.
+    /// Exactly one line does not have as many entries as a row of the matrices.
     #[error(
         "line {line}: this row has {in_row} instead of {n} entries, so the two {n} x {n} matrices have {found} instead of \
          {expected} entries"
@@ -180,8 +180,8 @@ impl Instance {
     }
 }
 
-/// Returns the error for too few or too many entries. If a single line differs in length from all others, the error
-/// names it. `line` is the line of the size.
+/// Returns the error for too few or too many entries. If a single line differs in length from all others, the
+/// error names it. `line` is the number of the line that states the size.
 fn miscounted(n: usize, line: usize, tokens: &[(usize, &str)]) -> Malformed {
     let (found, expected) = (tokens.len(), 2 * n * n);
     let rows = || tokens.chunk_by(|one, other| one.0 == other.0);

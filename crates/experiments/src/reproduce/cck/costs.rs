@@ -38,7 +38,8 @@ struct MeasuredProgram {
 }
 
 impl MeasuredProgram {
-    /// Returns the federation as in a file, with tasks that take this time in addition to that of their computation.
+    /// Returns the text of a federation file whose tasks take this time in addition to that of their
+    /// computation.
     fn text(self, task_us: u64) -> String {
         let MeasuredProgram { name, blocks: [rows, columns], size, iterations } = self;
         let test = if name == "jacobi" { "testEvery: 0, " } else { "" };
@@ -59,7 +60,7 @@ spec:
     }
 }
 
-/// Returns the runs to perform, all of them the same number of times.
+/// Returns the runs to perform. Every run must be performed the same number of times.
 pub fn runs() -> Vec<RunRequest> {
     let request = |it: MeasuredProgram| RunRequest { name: format!("{}-tasks", it.name), text: it.text(0) };
     PROGRAMS.map(request).into()
@@ -92,8 +93,8 @@ fn median_interval(trace: &Trace) -> Option<f64> {
     Some(*intervals.get(intervals.len() / 2)? as f64 / 1e3)
 }
 
-/// Simulates the measured programs with the measured times, and checkpoints of Jacobi with tasks that take this time.
-/// `made` contains the results of each of the [`runs`].
+/// Simulates the measured programs with the measured times, and checkpoints of Jacobi whose tasks take the
+/// measured time. `made` contains the results of each of the [`runs`].
 pub(super) fn measured(
     runner: &mut ExperimentRunner<'_, '_>,
     made: &[Vec<MeasuredTasks>],

@@ -6,8 +6,8 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
-/// The duration of a task, in milliseconds. It is short because a process saves its state only after the tasks that it
-/// is running, so saving cannot overlap with them.
+/// The duration of a task, in milliseconds. It is short because a process saves its state only after its
+/// running tasks have ended, so saving cannot overlap with them.
 const TASK_MS: f64 = 20.0;
 /// The frequency below which the published bound applies, in Hz.
 const BOUNDED: f64 = 0.1;

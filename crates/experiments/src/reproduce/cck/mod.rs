@@ -89,7 +89,7 @@ struct Planned {
     window: u32,
     /// Options of the protocol other than the time between checkpoints.
     options: String,
-    /// Seconds from one checkpoint to the next; `None` for no checkpoints, and no protocol.
+    /// Seconds from one checkpoint to the next; `None` means that there are no checkpoints and no protocol.
     tau: Option<f64>,
     sends_first: bool,
     /// The write bandwidth of the storage of each process, in megabytes per second.

@@ -64,17 +64,18 @@ impl Redone {
         self.live.iter().map(|it| it.1).sum()
     }
 
-    /// Returns the number of tasks that the same processes would have re-executed after a global rollback.
+    /// Returns the number of tasks that the surviving processes would have re-executed after a global
+    /// rollback.
     pub(super) fn globally(&self) -> u64 {
         self.live.iter().map(|it| it.2).sum()
     }
 
-    /// Returns the re-executed tasks, in percent of those of a global rollback.
+    /// Returns the re-executed tasks as a percentage of those that a global rollback would have re-executed.
     pub(super) fn share(&self) -> f64 {
         100.0 * self.again() as f64 / self.globally().max(1) as f64
     }
 
-    /// Returns the percentage of these processes that re-executed nothing.
+    /// Returns the percentage of surviving processes that re-executed nothing.
     pub(super) fn idle(&self) -> f64 {
         100.0 * self.live.iter().filter(|it| it.1 == 0).count() as f64 / self.live.len().max(1) as f64
     }

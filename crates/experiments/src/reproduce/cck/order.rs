@@ -35,8 +35,8 @@ pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
             let name = if sends_first { "awaited tasks first" } else { "oldest first" };
             let mut points = Vec::new();
             for &at in moments {
-                // There is a checkpoint after each fifth of the run. `after` is relative to the first of them, and
-                // negative for an earlier failure.
+                // There is a checkpoint after each fifth of the run. `after` is relative to the first
+                // checkpoint, and negative for an earlier failure.
                 let tau = seconds / 5.0;
                 let after = seconds * f64::from(at) / 100.0 - tau;
                 let planned = with_failure(&base, ProcessId(4), tau, after);

@@ -12,7 +12,7 @@ use crate::reproduce::{ExperimentRunner, Interrupted};
 /// The number of iterations from one checkpoint to the next.
 const PERIOD: u32 = 10;
 
-/// The percentage of processes without re-execution that counts as most of them.
+/// The lowest percentage at which the processes without re-execution count as most processes.
 const MOSTLY_IDLE: f64 = 70.0;
 
 /// Returns the number of iterations up to which failures at a random time leave most processes without re-execution.
@@ -142,7 +142,8 @@ pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
     Ok(vec![section, neighbours(runner)?])
 }
 
-/// Counts the tasks that neighbours of the failed process re-execute, with the cloth program, as in the short paper.
+/// Counts the tasks of the cloth program that neighbours of the failed process re-execute, as in the short
+/// paper.
 fn neighbours(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> {
     let (blocks, iterations): ([u32; 2], &[u32]) =
         if runner.is_quick() { ([3, 3], &[1, 3]) } else { ([10, 12], &[0, 1, 2, 3, 4, 5, 6, 8]) };

@@ -13,7 +13,7 @@ use super::ping_pong::{CROWD, HalfRoundTrips, SIZES, Setting, median};
 use super::real::{CLUSTER, PROCESSES, RealRuns, head};
 use super::{CLOSE, HYDEE_CALM, UNPROTECTED, furthest, parse};
 
-/// Indices of these lengths in [`SIZES`].
+/// The indices of three message lengths in [`SIZES`].
 const ONE_BYTE: usize = 0;
 const ONE_KIBIBYTE: usize = 3;
 const MANY_KIBIBYTES: usize = 6;
@@ -119,7 +119,7 @@ impl Predicted {
         }
     }
 
-    /// Returns the federation as in a file.
+    /// Returns the text of the federation file.
     pub(super) fn text(self) -> String {
         format!(
             "{}  protocol: {}

@@ -37,7 +37,8 @@ pub(super) struct Effect {
     pub(super) recovery: Spread,
     /// Process-seconds of lost work.
     pub(super) undone: Spread,
-    /// Additional seconds of a run, compared with the run without the failure that has the same seed or turn.
+    /// Additional seconds of a run with the failure, compared with the failure-free run of the same seed or
+    /// turn.
     pub(super) longer: Spread,
 }
 
@@ -54,7 +55,7 @@ impl Effect {
         }
     }
 
-    /// Returns the additional time of the run in process-seconds of this many processes.
+    /// Returns the additional time of the run in process-seconds, given the number of processes.
     fn process_seconds(&self, processes: usize) -> f64 {
         self.longer.mean * processes as f64
     }

@@ -233,7 +233,7 @@ mod tests {
             (beside[0].agreement, beside[1].ours.as_str()),
             (super::super::Agreement::Agrees, "at most 0 % error")
         );
-        // With the stored results, the second reproduction is equal, and simulates nothing.
+        // With the stored results, the second reproduction gives the same result, and simulates nothing.
         let mut nothing = |it: &StoredResult| panic!("{} was simulated again", it.setting);
         let mut all_known = |step: RunProgress<'_>| assert!(step.is_known);
         let again =

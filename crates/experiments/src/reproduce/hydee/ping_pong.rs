@@ -20,7 +20,7 @@ pub const PAIR: usize = 2;
 pub const CROWD: usize = 16;
 /// The number of initial round trips of each length that are not counted.
 const WARM_UP: usize = 5;
-/// The maximum difference, in percent of the time, that counts as "equivalent".
+/// The maximum difference that counts as "equivalent", as a percentage of the time.
 const EQUIVALENT: f64 = 10.0;
 
 /// The protocol of the two processes of a pair, and whether they share a cluster.
@@ -47,8 +47,8 @@ impl Setting {
         }
     }
 
-    /// Returns the federation of this many processes, as in a file. The setting determines the cluster of each
-    /// process's partner.
+    /// Returns the text of a federation file with this many processes. The setting determines the cluster of
+    /// each process's partner.
     pub fn text(self, processes: usize, rounds: u32) -> String {
         let clusters = match self {
             Setting::Native | Setting::Piggyback => format!("[{{ name: a, nodes: {processes} }}]"),

@@ -12,7 +12,7 @@ use super::containment::Effect;
 use super::ping_pong::CROWD;
 use super::{CLOSE, GLOBAL, HYDEE, furthest, parse};
 
-/// The number of processes of each run, in clusters of this size.
+/// The number of processes of each run, in clusters of [`CLUSTER`] processes.
 pub(super) const PROCESSES: usize = CROWD;
 pub(super) const CLUSTER: usize = 4;
 
@@ -25,7 +25,7 @@ pub struct RealRuns {
     pub made: Vec<Vec<Made>>,
 }
 
-/// Returns the runs to perform, all of them the same number of times.
+/// Returns the runs to perform. Every run must be performed the same number of times.
 pub fn runs() -> Vec<RunRequest> {
     let predicted = Predicted::ALL.map(|it| RunRequest { name: it.name(), text: it.text() });
     let failing = Failing::ALL.map(|it| RunRequest { name: it.name(), text: it.text() });
@@ -47,7 +47,7 @@ impl RealRuns {
     }
 }
 
-/// Returns the common beginning of these federations, before the protocol and the application.
+/// Returns the part of a federation file that precedes the protocol and the application.
 pub(super) fn head(storage: &str) -> String {
     let cluster = |it: usize| format!("{{ name: c{it}, nodes: {CLUSTER} }}");
     let clusters: Vec<String> = (0..PROCESSES / CLUSTER).map(cluster).collect();

@@ -8,7 +8,7 @@ use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// The number of places of the program, as in the paper.
 const PLACES: u32 = 32;
-/// The times of the failure, in percent of the run time.
+/// The times of the failure, as percentages of the run time.
 const MOMENTS: [u32; 3] = [25, 50, 75];
 /// Seconds between two checkpoints, as in the paper.
 const TAU: u32 = 1;

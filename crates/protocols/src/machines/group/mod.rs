@@ -51,8 +51,8 @@ pub(crate) trait Grouped: ProtocolTypes<Control: From<GroupMessage>, Head: Defau
         Vec::new()
     }
 
-    /// Returns whether an image of the same incarnation, which is not a part, was written before this part.
-    /// If it was, and is not one of the part's companions, no process still needs it.
+    /// Returns whether an image of the same incarnation, other than a part, was written before this part. No
+    /// process still needs such an image unless it is one of the part's companions.
     fn is_covered(_image: ImageName, _by: &Self::Head) -> bool {
         false
     }

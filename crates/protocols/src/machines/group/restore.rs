@@ -31,7 +31,7 @@ pub(crate) struct Resumed<P: Grouped> {
 }
 
 impl<P: Grouped> Resumed<P> {
-    /// Returns the protocol's part of the restored state. That of the initial state is the default.
+    /// Returns the protocol's part of the restored state; the default for the initial state.
     pub(crate) fn saved(&self) -> P::Saved
     where
         P::Saved: Default,
@@ -224,9 +224,9 @@ impl<P: Grouped> Group<P> {
         self.restore(restore, target, &sources, host);
     }
 
-    /// Reports, for each member with a missing part, the newest checkpoint that lacks it, and the processes that were
-    /// asked. Members may lack parts of different checkpoints: one that was never complete may be newer than one that
-    /// became incomplete through a loss. Runs on the coordinator.
+    /// Reports, for each member with a missing part, the newest checkpoint that lacks it, and the processes
+    /// that were asked. Members may lack parts of different checkpoints: a checkpoint that was never complete
+    /// may be newer than one that became incomplete through a loss. Runs on the coordinator.
     fn give_up(&self, parts: &Survey<()>, host: &mut dyn Machine<P>) {
         let asked = |owner: ProcessId| {
             let holders = self.placement.holders(&self.view.membership, owner);

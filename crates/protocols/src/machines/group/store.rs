@@ -228,8 +228,9 @@ impl<P: Grouped> Store<P> {
         for receiver in readers.into_iter().filter(|&it| it != self.me) {
             match image {
                 Some(image) => host.send_image(receiver, image.clone()),
-                // An owner that has lost its storage may get its part back, and then announces it again. If it
-                // refused the part now, a holder that lost its storage as well would report it as complete.
+                // An owner that has lost its storage may get its part back, and then announces it again. If
+                // it refused the part now, a holder that lost its storage as well would report its own
+                // storage as complete.
                 None if name.is_part() && name.owner == self.me && self.refill.lacks_own() => {}
                 None => answers.push((receiver, GroupMessage::Refused(name))),
             }
@@ -237,7 +238,7 @@ impl<P: Grouped> Store<P> {
         (own, answers)
     }
 
-    /// Removes the parts here that need a lost companion.
+    /// Removes the stored parts that need a lost companion.
     fn forget_parts_with(&mut self, lost: ImageName, host: &mut dyn Machine<P>) {
         if lost.is_part() {
             return;
@@ -380,8 +381,8 @@ impl<P: Grouped> Store<P> {
         self.report_when_complete(host);
     }
 
-    /// Returns whether `part`, one of this process's own, waits for the unavailable segment `name`. If so, abandons the
-    /// part.
+    /// Returns whether this process's own `part` waits for the unavailable segment `name`. If so, abandons
+    /// the part.
     pub(crate) fn gives_up(&mut self, part: ImageName, name: ImageName) -> bool {
         let waits =
             self.pending.get(&part).is_some_and(|(image, _)| self.lacking(image).any(|it| it == name));

@@ -302,8 +302,8 @@ fn refused(host: &Actions) -> Vec<ProcessId> {
     host.acts.iter().filter_map(refusal).collect()
 }
 
-/// A holder asks a new life of the owner for its part, because the announcement of the previous life had to wait for
-/// the listing of the holder's storage.
+/// A holder requests the owner's part from the owner's new life: the announcement of the previous life had to
+/// wait for the listing of the holder's storage.
 #[test]
 fn an_owner_refuses_a_part_unless_it_may_get_it_back() {
     let federation = Federation::new();

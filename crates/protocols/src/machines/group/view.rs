@@ -71,8 +71,8 @@ impl View {
     }
 }
 
-/// Returns how often a process has failed, as far as the membership shows. If the process is down, its current life has
-/// ended, too.
+/// Returns how often a process has failed, as far as the membership shows. If the process is down, counts the
+/// end of its current life, too.
 fn failures(member: &Member) -> u32 {
     (member.life.0 + u32::from(!member.up)).saturating_sub(1)
 }

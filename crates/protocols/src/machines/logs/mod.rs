@@ -118,7 +118,7 @@ pub(crate) fn promises(scope: Scope) -> Promises {
     ])
 }
 
-/// The sender's committed checkpoint contains this part of the channels to and from the receiver.
+/// States that the sender's committed checkpoint contains this part of the channels to and from the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settled {
     /// Incarnation of the sender's group.
@@ -399,8 +399,8 @@ impl<P: Logging> Logs<P> {
         Some(covered)
     }
 
-    /// Handles the commit of a checkpoint that contains these channels: informs every peer in another group, which
-    /// removes from its log the messages that can no longer be requested.
+    /// Handles the commit of a checkpoint that contains these channels: informs every peer in another group.
+    /// Each of them removes from its log the messages that can no longer be requested.
     pub(crate) fn commit(
         &mut self,
         group: &Group<P>,

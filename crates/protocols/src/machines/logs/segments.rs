@@ -263,8 +263,8 @@ impl<P: Logging> Logs<P> {
         self.spill.wanted.entry(segment).or_default().peers.insert(peer);
     }
 
-    /// Handles the answer from this process's storage to a read of a segment, for itself or for a holder. Returns the
-    /// peers whose channels can continue.
+    /// Handles the result of reading a segment from this process's storage, for this process or for a holder.
+    /// Returns the peers whose channels can continue.
     pub(super) fn segment_read(
         &mut self,
         group: &Group<P>,
@@ -279,8 +279,8 @@ impl<P: Logging> Logs<P> {
         }
     }
 
-    /// Handles a segment of this process from a holder. It was lost here, or belongs to the part to be restored.
-    /// Returns the peers whose channels can continue.
+    /// Handles a segment of this process's log that a holder sent. The segment was lost here, or belongs to
+    /// the part to be restored. Returns the peers whose channels can continue.
     pub(super) fn segment_arrived(
         &mut self,
         group: &mut Group<P>,

@@ -55,7 +55,8 @@ pub enum RoundMessage {
     Begin {
         /// Number of the round.
         epoch: u64,
-        /// The membership that the round assumes. A message to a life that its sender does not know is lost.
+        /// The membership that the round assumes. A message is lost if its sender does not know the
+        /// receiver's life.
         membership: MembershipVersion,
         /// The set F: groups that have failed since the last closed round.
         failed: Arc<[GroupId]>,
@@ -92,8 +93,8 @@ pub enum RoundMessage {
     },
 }
 
-/// Returns the view of a membership for a protocol with a recovery process. Unless `counts_replaced` is `false`, the
-/// failures of the recovery process also increase the numbers of rounds (R1).
+/// Returns the view of a membership for a protocol with a recovery process. If `counts_replaced` is `true`,
+/// the failures of the recovery process also increase the numbers of rounds (R1).
 pub(crate) fn view(scope: Scope, counts_replaced: bool, membership: Arc<Membership>) -> View {
     View::new(scope, counts_replaced.then_some(Role::RECOVERY_PROCESS), membership)
 }
@@ -110,7 +111,8 @@ pub struct Phases {
 struct Received {
     /// Phases of messages from another group that may become orphans, by number (the paper's RPP).
     receipts: BTreeMap<u32, Phase>,
-    /// Phases to which messages raise the process's own phase once they are consumed, by message number (R6).
+    /// Phases to which unconsumed messages will raise the process's own phase when they are consumed, by
+    /// message number (R6).
     unfolded: BTreeMap<u32, Phase>,
 }
 

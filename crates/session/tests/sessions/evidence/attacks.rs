@@ -424,7 +424,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         }
     }
 
-    // The manifest and the federation file.
+    // Attacks on the manifest and the federation file.
     const EDITED: &[&str] = &["was changed after the run"];
     attacks.raw("federation.yaml: a comment added", EDITED, |dir| {
         let path = dir.join("federation.yaml");
@@ -629,7 +629,7 @@ fn other_fate(storage: StorageFate) -> StorageFate {
     }
 }
 
-/// Returns promises with the same scope and nothing else.
+/// Returns promises that retain only the scope of the manifest's promises.
 fn without_promises(manifest: &Manifest) -> Promises {
     Promises::of_scope(manifest.promises.scope)
 }
