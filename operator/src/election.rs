@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::install::LEASE;
 use crate::naming;
 
-/// Durations of an election, by monotonic clocks.
+/// The durations that govern an election, measured by monotonic clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// Time without a change after which another operator may take the lease.

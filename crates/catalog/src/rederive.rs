@@ -15,7 +15,7 @@ use faultline_trace::manifest::{BackendKind, Expected, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 
 use crate::manifest::{draft, expected};
-use crate::{Hosted, Setup, Visitor, with_valid};
+use crate::{Hosted, Setup, SetupError, Visitor, with_valid};
 
 /// New properties for a link, identified by its two ends.
 type LinkChange = ((ClusterId, ClusterId), LinkProperties);
@@ -32,14 +32,28 @@ pub struct Rederived {
 
 /// Derives the manifest of a record again, and compares the two. Computes the expected results, which may take as long
 /// as the computations of the application; modelled time takes no real time.
-pub fn rederive(recorded: Manifest, trace: &Trace) -> Rederived {
+///
+/// Derives nothing if the clusters of the two differ, or if `check_memory` rejects the federation: a file that was
+/// changed may describe a run that no machine can hold.
+pub fn rederive(
+    recorded: Manifest,
+    trace: &Trace,
+    check_memory: impl Fn(&Federation) -> Result<(), SetupError>,
+) -> Rederived {
+    let doubtful = |recorded, doubt| Rederived { manifest: recorded, doubts: vec![doubt] };
+    let unusable =
+        |recorded, error: String| doubtful(recorded, format!("federation.yaml cannot be used: {error}"));
     let federation = match parse("federation.yaml", recorded.federation.as_bytes()) {
         Ok(federation) => federation,
-        Err(rejected) => {
-            let doubts = vec![format!("federation.yaml cannot be used: {rejected}")];
-            return Rederived { manifest: recorded, doubts };
-        }
+        Err(rejected) => return unusable(recorded, rejected.to_string()),
     };
+    let described = federation.spec.clusters.iter().map(|it| (&it.name, it.nodes));
+    if !described.eq(recorded.clusters.iter().map(|it| (&it.name, it.nodes))) {
+        return doubtful(recorded, differing(&["clusters"]));
+    }
+    if let Err(error) = check_memory(&federation) {
+        return unusable(recorded, error.to_string());
+    }
     let seed = recorded.seed;
     let needs_expected = recorded.expected.is_some()
         || match recorded.outcome {
@@ -52,11 +66,14 @@ pub fn rederive(recorded: Manifest, trace: &Trace) -> Rederived {
     let draft = Draft { federation: &federation, recorded: &recorded, needs_expected };
     match with_valid(&federation, Some(seed), None, draft) {
         Ok(derived) => compare(recorded, derived, trace, federation.spec.seed()),
-        Err(error) => {
-            let doubts = vec![format!("federation.yaml cannot be used: {error}")];
-            Rederived { manifest: recorded, doubts }
-        }
+        Err(error) => unusable(recorded, error.to_string()),
     }
+}
+
+/// Returns the doubt about a manifest in which these fields differ from the derived ones.
+fn differing(fields: &[&str]) -> String {
+    let fields: Vec<String> = fields.iter().map(|it| format!("`{it}`")).collect();
+    format!("manifest.json does not follow from federation.yaml; differing entries: {}", fields.join(", "))
 }
 
 /// Everything in a manifest that follows from its federation.
@@ -102,10 +119,10 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     let drafted = derived.plan.len();
     derived.plan.extend(added);
     derived.expected = expected;
-    let mut differing = Vec::new();
+    let mut fields = Vec::new();
     let mut differ = |field: &'static str, is_equal: bool| {
         if !is_equal {
-            differing.push(format!("`{field}`"));
+            fields.push(field);
         }
     };
     differ("name", recorded.name == derived.name);
@@ -127,10 +144,8 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     // The expected results are computed while the application runs, or afterwards.
     differ("expected", recorded.expected == derived.expected || !has_ended && recorded.expected.is_none());
     let mut doubts = Vec::new();
-    if !differing.is_empty() {
-        let fields = differing.join(", ");
-        doubts
-            .push(format!("manifest.json does not follow from federation.yaml; differing entries: {fields}"));
+    if !fields.is_empty() {
+        doubts.push(differing(&fields));
     }
     let has_joined = |cluster| trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Joined(cluster));
     let acts = |process| {
@@ -178,8 +193,7 @@ fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
     (added, relinked)
 }
 
-/// Returns whether the recorded requests for each link follow the federation and then the user's changes, in order. A
-/// change before the application began replaces the earlier request.
+/// Returns whether the recorded requests for each link follow the federation and then the user's changes, in order. A change made before the application began replaces the earlier request.
 fn links_agree(recorded: &[LinkEntry], drafted: &Links, relinked: &[LinkChange], has_ended: bool) -> bool {
     let mut found: BTreeMap<_, Vec<LinkProperties>> = BTreeMap::new();
     for entry in recorded {

@@ -983,7 +983,7 @@ pub(crate) struct ValidateArguments {
     pub(crate) running: Option<PathBuf>,
     /// Also run the application without failures in one delivery order and in N random orders, and compare what each
     /// process sends. Protocols that require send determinism, such as hydee, cannot protect a program whose messages
-    /// depend on the order of arrival. Testing one order takes as long as the application computes
+    /// depend on the order of arrival. Testing each order takes as long as the application's computation
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=1000))]
     pub(crate) orders: Option<u32>,
 }

@@ -104,7 +104,7 @@ impl Evaluation<'_> {
         Ok(RealRuns { cores, made })
     }
 
-    /// Measures the tasks of the programs that the evaluation of CCK simulates, this many times each. After an
+    /// Measures the tasks of each program that the evaluation of CCK simulates, `turns` times per program. After an
     /// interruption, the result is empty.
     pub(crate) fn task_times(self, turns: u32) -> Result<Vec<Vec<MeasuredTasks>>, CommandError> {
         let runs = costs::runs();

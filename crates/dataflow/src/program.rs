@@ -462,7 +462,7 @@ impl Frame {
     }
 }
 
-/// Returns a chunk of these words, little-endian.
+/// Returns a chunk that contains these words in little-endian order.
 pub fn chunk(words: &[u64]) -> Chunk {
     // An iterator of known length fills the shared bytes without an intermediate copy.
     let mut bytes: Arc<[u8]> = core::iter::repeat_n(0, words.len() * 8).collect();

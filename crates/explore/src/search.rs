@@ -450,8 +450,8 @@ mod tests {
         visited: HashSet<Key>,
     }
 
-    /// Runs a search that `change` has modified. Returns the result, and the number of contents that were
-    /// kept.
+    /// Runs a search that `change` has modified. Returns the result and the number of process states whose
+    /// contents were kept.
     fn searched(subject: &Subject, bounds: Bounds, change: impl FnOnce(&mut Search)) -> (Searched, usize) {
         let paths = Mutex::new(Vec::new());
         let judge = |_: &Tables, path: &[Choice]| {

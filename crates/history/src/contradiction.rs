@@ -70,7 +70,7 @@ pub enum Contradiction {
     NotPlanned(FaultNo),
     /// A fault ended a life, but no fact states its injection.
     NotInjected {
-        /// The fault.
+        /// The number of the fault.
         fault: FaultNo,
         /// The process that ended.
         process: ProcessId,

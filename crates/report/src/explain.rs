@@ -468,7 +468,7 @@ impl Explainer<'_> {
         let idle = it.live.difference(&it.busy).count() as u64;
         let idle = match idle {
             0 => String::new(),
-            idle => format!(" {idle} of them did not re-execute anything."),
+            idle => format!(" {idle} of these processes had nothing to re-execute."),
         };
         format!(
             "From {at}, {processes} re-executed {} that others had lost ({} of work).{idle} A global rollback would \

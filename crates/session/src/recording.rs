@@ -9,7 +9,7 @@ use faultline_core::fault::{FaultState, Outcome};
 use faultline_history::{Account, Context, History};
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
-use crate::memory::{beyond, most_facts};
+use crate::memory::{beyond, check_program, memory_bound, most_facts};
 
 /// The record of a run that has not been judged yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +47,8 @@ impl UnjudgedRecording {
     pub fn read(bundle: &Bundle) -> Result<UnjudgedRecording, BundleError> {
         let recorded = bundle.read_manifest()?;
         let mut trace = bundle.read_trace_of(most_facts())?;
-        let Rederived { mut manifest, doubts } = rederive(recorded, &trace);
+        let Rederived { mut manifest, doubts } =
+            rederive(recorded, &trace, |it| check_program(it, memory_bound()));
         trace.flaws.extend(contradicted(doubts));
         manifest.fill_in(&trace);
         Ok(UnjudgedRecording { manifest, trace, is_read: true })

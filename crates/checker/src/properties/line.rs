@@ -9,7 +9,7 @@ use faultline_core::{Claim, Fact, Incarnation, Position, Sn, Span, Time, Vectors
 use crate::finding::Garbage;
 use faultline_history::{Checkpoint, CheckpointName, Claimed, Group, GroupId, History};
 
-/// How long a collection may take, in addition to the delay of the links.
+/// The time that a collection may take, in addition to the delay of the links.
 const LEAST: Span = Span::from_secs(1);
 
 /// By group: the part of its history that no rollback has undone, and its checkpoint on the recovery line.

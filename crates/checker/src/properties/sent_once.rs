@@ -199,7 +199,7 @@ mod tests {
         finds!(transmissions(3, 5), Breach::SentAgain { times: 5, suppressed: false, .. });
     }
 
-    /// The run ends before the receiver has restored the state of a rollback that it has announced.
+    /// The receiver announces a rollback, but the run ends before the receiver has restored its state.
     #[test]
     fn a_recovery_that_the_receiver_has_begun_is_a_reason() {
         let transmissions = |count: usize| {

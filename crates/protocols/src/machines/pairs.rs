@@ -53,7 +53,7 @@ pub(crate) struct PairRules {
     pub(crate) waits: bool,
     /// A report from before a failure is dropped.
     pub(crate) drops_older: bool,
-    /// After a failure of its group, a peer receives a report on the state of the channel.
+    /// A peer whose group has failed receives a report on the state of the channel.
     pub(crate) tells_new_peers: bool,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Creates the totals, which `sum` makes visible.
+    /// Creates the totals, which `sum` exposes.
     pub(super) fn new(options: &RunOptions, Sum(exposition): Sum) -> Totals {
         let clusters: Vec<ClusterId> = options.membership.members.iter().map(|it| it.cluster).collect();
         // Links to and from the outside are omitted if no process is outside all clusters.

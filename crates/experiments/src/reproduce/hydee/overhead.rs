@@ -108,7 +108,7 @@ pub(super) fn overhead(
         Finding {
             what: "all messages logged".into(),
             published: "could induce a small overhead; partial logging is beneficial (figure 6, no numbers)".into(),
-            ours: format!("on average {} % longer, HydEE {} %", short(mean(1)), short(mean(0))),
+            ours: format!("on average {} % longer; under HydEE, {} %", short(mean(1)), short(mean(0))),
             agreement: Agreement::UnderSpecified,
             sentence: "Full logging: every process counts as a cluster, and every message costs what ping-pong \
                 measured between two clusters. The table shows the share of bytes that are logged in memory."

@@ -548,6 +548,14 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         let named = format!("name: {}", it.name);
         it.federation = it.federation.replacen(&named, "name: another", 1);
     });
+    // Judged without setting up 29,999 processes.
+    attacks.resealed("federation.yaml: as many nodes as possible", NOT_DERIVED, |it, _| {
+        let text = it.federation.clone();
+        let (before, after) = text.split_once("nodes: ").unwrap();
+        let after = after.trim_start_matches(|it: char| it.is_ascii_digit());
+        it.federation = format!("{before}nodes: 29999{after}");
+        assert_ne!(it.federation, text);
+    });
     attacks.resealed("federation.yaml emptied", &["federation.yaml cannot be used"], |it, _| {
         it.federation.clear()
     });
