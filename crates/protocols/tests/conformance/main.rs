@@ -26,8 +26,23 @@ struct Harness {
     any_order: bool,
     /// Whether packets outlive the life that sent them.
     output_survives: bool,
-    /// Whether every packet arrives twice, which violates the contract.
-    duplicates: bool,
+    /// A violation of the contract.
+    mistake: Option<Mistake>,
+}
+
+/// How a driver violates the contract.
+#[derive(Clone, Copy, PartialEq)]
+enum Mistake {
+    /// Every packet arrives twice.
+    Duplicates,
+    /// Packets overtake each other, although the process requires FIFO channels.
+    Overtakes,
+    /// Storage that should be lost is kept.
+    KeepsStorage,
+    /// Storage that should be kept is lost.
+    LosesStorage,
+    /// A process restarts before its failure has been announced.
+    RestartsUnannounced,
 }
 
 /// A scheduled action of the test, which plays the supervisor.
@@ -72,8 +87,10 @@ impl Driver for Harness {
         if self.output_survives {
             hosts.let_output_survive();
         }
-        if self.duplicates {
-            hosts.duplicate(|_| true);
+        match self.mistake {
+            Some(Mistake::Duplicates) => hosts.duplicate(|_| true),
+            Some(Mistake::Overtakes) => hosts.let_packets_overtake(),
+            _ => {}
         }
         let mut dice = ChaCha8Rng::seed_from_u64(scenario.seed);
         let mut agenda = Agenda::default();
@@ -93,7 +110,7 @@ impl Driver for Harness {
                 if let Due::Fault(PlannedFault { no, .. }) = due {
                     faults.push((no, FaultState::Effective));
                 }
-                perform(due, now, scenario, &mut hosts, &mut agenda);
+                self.perform(due, now, scenario, &mut hosts, &mut agenda);
             }
             let has_stepped = if self.any_order {
                 hosts.step_any(|count| dice.random_range(0..count))
@@ -112,53 +129,63 @@ impl Driver for Harness {
     }
 }
 
-fn perform<const FIFO: bool>(
-    due: Due,
-    now: Time,
-    scenario: &Scenario,
-    hosts: &mut Hosts<Probe<FIFO>>,
-    agenda: &mut Agenda,
-) {
-    let fate = |storage| if scenario.supervisor.volatile_storage { StorageFate::Lost } else { storage };
-    match due {
-        Due::Fault(PlannedFault { no, fault, .. }) => match fault {
-            Fault::Crash { process, storage, returns: true } => {
-                hosts.kill_by(EndedBy::Fault(no), process, fate(storage));
-                agenda.add(now + scenario.supervisor.detect_after, Due::Detect(process));
-            }
-            Fault::LoseCluster { cluster, storage, returns: true } => {
-                for &process in hosts.members(cluster).iter() {
+impl Harness {
+    fn perform<const FIFO: bool>(
+        &self,
+        due: Due,
+        now: Time,
+        scenario: &Scenario,
+        hosts: &mut Hosts<Probe<FIFO>>,
+        agenda: &mut Agenda,
+    ) {
+        let fate = |storage| match self.mistake {
+            Some(Mistake::KeepsStorage) => StorageFate::Kept,
+            Some(Mistake::LosesStorage) => StorageFate::Lost,
+            _ if scenario.supervisor.volatile_storage => StorageFate::Lost,
+            _ => storage,
+        };
+        match due {
+            Due::Fault(PlannedFault { no, fault, .. }) => match fault {
+                Fault::Crash { process, storage, returns: true } => {
                     hosts.kill_by(EndedBy::Fault(no), process, fate(storage));
                     agenda.add(now + scenario.supervisor.detect_after, Due::Detect(process));
                 }
-            }
-            Fault::Storage { process, how, span } => {
-                match how {
-                    StorageFault::Full => hosts.fail_writes(process, true),
-                    StorageFault::Corrupt => hosts.corrupt(process),
-                    StorageFault::Slow(_) => panic!("the storage of the harness has no speed"),
+                Fault::LoseCluster { cluster, storage, returns: true } => {
+                    for &process in hosts.members(cluster).iter() {
+                        hosts.kill_by(EndedBy::Fault(no), process, fate(storage));
+                        agenda.add(now + scenario.supervisor.detect_after, Due::Detect(process));
+                    }
                 }
-                if let Some(span) = span {
-                    agenda.add(now + span, Due::RepairStorage(process));
+                Fault::Storage { process, how, span } => {
+                    match how {
+                        StorageFault::Full => hosts.fail_writes(process, true),
+                        StorageFault::Corrupt => hosts.corrupt(process),
+                        StorageFault::Slow(_) => panic!("the storage of the harness has no speed"),
+                    }
+                    if let Some(span) = span {
+                        agenda.add(now + span, Due::RepairStorage(process));
+                    }
                 }
+                Fault::Partition { from, to, both, span } => {
+                    let membership = hosts.membership().clone();
+                    let hold = hosts.hold(move |flight| {
+                        let link = (membership.cluster_of(flight.from), membership.cluster_of(flight.to));
+                        link == (from, to) || both && link == (to, from)
+                    });
+                    agenda.add(now + span, Due::Heal(hold));
+                }
+                other => panic!("the harness cannot inject {other:?}"),
+            },
+            Due::Detect(process) => {
+                if self.mistake != Some(Mistake::RestartsUnannounced) {
+                    hosts.detect(process);
+                }
+                agenda.add(now + scenario.supervisor.restart_after, Due::Restart(process));
             }
-            Fault::Partition { from, to, both, span } => {
-                let membership = hosts.membership().clone();
-                let hold = hosts.hold(move |flight| {
-                    let link = (membership.cluster_of(flight.from), membership.cluster_of(flight.to));
-                    link == (from, to) || both && link == (to, from)
-                });
-                agenda.add(now + span, Due::Heal(hold));
-            }
-            other => panic!("the harness cannot inject {other:?}"),
-        },
-        Due::Detect(process) => {
-            hosts.detect(process);
-            agenda.add(now + scenario.supervisor.restart_after, Due::Restart(process));
+            Due::Restart(process) => hosts.restart(process),
+            Due::RepairStorage(process) => hosts.repair_storage(process),
+            Due::Heal(hold) => hosts.release(hold),
         }
-        Due::Restart(process) => hosts.restart(process),
-        Due::RepairStorage(process) => hosts.repair_storage(process),
-        Due::Heal(hold) => hosts.release(hold),
     }
 }
 
@@ -201,10 +228,41 @@ mod in_any_order {
     );
 }
 
-/// A driver that delivers packets twice violates the contract.
-#[test]
-#[should_panic(expected = "twice")]
-fn a_driver_that_duplicates_packets_is_detected() {
-    let mut harness = Harness { duplicates: true, ..Default::default() };
-    cases::lives_do_not_mix(&mut harness);
+/// Each mistake of a driver makes one of the tests fail.
+mod mistakes {
+    use super::{Harness, Mistake, cases};
+
+    fn with(mistake: Mistake) -> Harness {
+        Harness { any_order: true, mistake: Some(mistake), ..Default::default() }
+    }
+
+    #[test]
+    #[should_panic(expected = "twice")]
+    fn duplicated_packets_are_detected() {
+        cases::lives_do_not_mix(&mut Harness { any_order: false, ..with(Mistake::Duplicates) });
+    }
+
+    #[test]
+    #[should_panic(expected = "p1->p0: [")]
+    fn packets_that_overtake_are_detected() {
+        cases::fifo_keeps_the_order_of_every_pair(&mut with(Mistake::Overtakes));
+    }
+
+    #[test]
+    #[should_panic(expected = "left: Started { boot: Restarted")]
+    fn storage_that_is_not_lost_is_detected() {
+        cases::lost_storage_is_empty_and_the_loss_is_remembered(&mut with(Mistake::KeepsStorage));
+    }
+
+    #[test]
+    #[should_panic(expected = "left: [[]]")]
+    fn storage_that_is_lost_without_reason_is_detected() {
+        cases::a_crash_keeps_what_was_durable_and_nothing_else(&mut with(Mistake::LosesStorage));
+    }
+
+    #[test]
+    #[should_panic(expected = "left: 3")]
+    fn a_restart_before_the_announcement_is_detected() {
+        cases::a_lost_cluster_returns(&mut with(Mistake::RestartsUnannounced));
+    }
 }

@@ -292,6 +292,11 @@ impl<N: Process> Hosts<N> {
         self.output_survives = true;
     }
 
+    /// Lets packets overtake each other on channels that the process requires to be FIFO, which no driver does.
+    pub(crate) fn let_packets_overtake(&mut self) {
+        self.network.let_overtake();
+    }
+
     /// Makes matching packets arrive twice, which no driver does.
     pub(crate) fn duplicate(&mut self, which: fn(&Flight<N>) -> bool) {
         self.twice = Some(which);

@@ -60,6 +60,10 @@ impl<N: Process> Network<N> {
         Network { flights: Vec::new(), holds: Vec::new(), fifo, next_hold: 0 }
     }
 
+    pub(crate) fn let_overtake(&mut self) {
+        self.fifo = false;
+    }
+
     pub(crate) fn send(&mut self, flight: Flight<N>) {
         self.flights.push(flight);
     }
