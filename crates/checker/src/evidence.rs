@@ -10,7 +10,7 @@ mod preceding;
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::{Change, FaultState, Outcome};
-use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId, Span, Time, Trigger};
+use faultline_core::{Boot, Fact, Fault, FaultNo, Life, ProcessId, Span, StorageFate, Time, Trigger};
 
 use faultline_history::{Context, Contradiction, History};
 
@@ -35,6 +35,7 @@ fn contradictions(history: &History<'_>) -> Vec<Contradiction> {
     let demands = Demands::new(history);
     demands.lives(&mut found);
     demands.ends(&mut found);
+    demands.boots(&mut found);
     demands.beginning(&mut found);
     demands.completion(&mut found);
     demands.faults(&mut found);
@@ -45,7 +46,18 @@ fn contradictions(history: &History<'_>) -> Vec<Contradiction> {
     injections::changes(history, &mut found);
     preceding::writes(history, &mut found);
     preceding::transmissions(history, &mut found);
+    preceding::thefts(history, &mut found);
+    preceding::executions(history, &mut found);
     found
+}
+
+/// When a process lost its storage.
+#[derive(Clone, Copy, PartialEq)]
+enum Loss {
+    /// Since its last life started.
+    Last,
+    /// In an earlier life.
+    Earlier,
 }
 
 /// Rules that relate the supervisor's facts, the manifest and the streams.
@@ -107,7 +119,7 @@ impl<'a> Demands<'a> {
     }
 
     /// Requires that the end of a life is detected at most once, and before the next life starts. A failure may remain
-    /// undetected only if the run ended soon after it and, if the process is a rank, did not complete.
+    /// undetected only if the run ended soon after it and, if the process is a rank that may return, did not complete.
     fn ends(&self, found: &mut Vec<Contradiction>) {
         let mut detected = BTreeSet::new();
         let mut failed = BTreeMap::new();
@@ -132,13 +144,15 @@ impl<'a> Demands<'a> {
                 _ => {}
             }
         }
+        let gone = self.history.supervision.gone(&self.context.clusters);
         let bound = self.context.bounds.as_ref().map(|it| it.detect_after * 2 + self.late);
         for ((process, life), at) in failed {
             if detected.contains(&(process, life)) || newest.get(&process).is_some_and(|it| *it > life) {
                 continue;
             }
             let is_overdue = bound.is_some_and(|it| self.context.end.since(at) > it) && !self.is_paused;
-            if is_overdue || self.is_completed && self.history.member(process).is_some() {
+            let must_finish = self.history.member(process).is_some() && !gone.contains(&process);
+            if is_overdue || self.is_completed && must_finish {
                 found.push(Contradiction::NeverDetected(process, life));
             }
         }
@@ -257,6 +271,10 @@ impl<'a> Demands<'a> {
                         let (fault, process, life) = (no, *process, *life);
                         found.push(Contradiction::EndedAgain { fault, process, life });
                     }
+                    if !self.is_target(no, *process) {
+                        let (fault, process, life) = (no, *process, *life);
+                        found.push(Contradiction::NotTarget { fault, process, life });
+                    }
                     if states.get(&no) != Some(&FaultState::Effective) {
                         let (fault, process, life) = (no, *process, *life);
                         found.push(Contradiction::NotInjected { fault, process, life });
@@ -299,6 +317,56 @@ impl<'a> Demands<'a> {
         if account.len() != self.context.plan.len() {
             let (outcomes, planned) = (account.len(), self.context.plan.len());
             found.push(Contradiction::OutcomesMissing { outcomes, planned });
+        }
+    }
+
+    /// Returns whether an injected fault can end a life of a process. The absence of an injection is another
+    /// contradiction.
+    fn is_target(&self, no: FaultNo, process: ProcessId) -> bool {
+        let mut injected = self.history.supervision.injected.iter().filter(|(it, ..)| *it == no).peekable();
+        injected.peek().is_none()
+            || injected.any(|(_, fault, ..)| match fault {
+                Fault::Crash { process: of, .. } | Fault::Pause { process: of, .. } => *of == process,
+                Fault::LoseCluster { cluster, .. } => {
+                    self.context.clusters.get(cluster.index()).is_some_and(|it| it.contains(&process))
+                }
+                Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => false,
+            })
+    }
+
+    /// Requires that each life started as the facts about its process demand: fresh if no earlier life reported
+    /// anything, replaced if the storage was lost with the previous life, and restarted if it never was. After a
+    /// replacement, a life is replaced until it has recovered its replicas, which the supervisor does not record.
+    fn boots(&self, found: &mut Vec<Contradiction>) {
+        let mut lost: BTreeMap<ProcessId, Loss> = BTreeMap::new();
+        for (_, fact) in self.facts {
+            match fact {
+                Fact::LifeStarted { process, life, boot } => {
+                    let is_right = match (boot, lost.get(process)) {
+                        _ if *life == Life(1) => *boot == Boot::Fresh,
+                        (Boot::Fresh, _) => {
+                            let mut earlier =
+                                self.history.trace.lives(*process).take_while(|(it, _)| it < life);
+                            earlier.all(|(_, stream)| stream.is_empty())
+                        }
+                        (Boot::Replaced, loss) => loss.is_some(),
+                        (Boot::Restarted, loss) => loss.is_none_or(|it| *it == Loss::Earlier),
+                    };
+                    if !is_right {
+                        found.push(Contradiction::StartedOtherwise(*process, *life));
+                    }
+                    lost.entry(*process).and_modify(|it| *it = Loss::Earlier);
+                }
+                Fact::Failed { process, storage, .. }
+                    if self.context.volatile_storage || *storage == StorageFate::Lost =>
+                {
+                    lost.insert(*process, Loss::Last);
+                }
+                Fact::Detected { process, .. } if self.context.volatile_storage => {
+                    lost.insert(*process, Loss::Last);
+                }
+                _ => {}
+            }
         }
     }
 
@@ -348,7 +416,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, p};
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{Boot, ClusterId, Digest, EndedBy, PlannedFault, StorageFate};
+    use faultline_core::{ClusterId, Digest, EndedBy, PlannedFault};
     use faultline_trace::manifest::{Bounds, LinkEntry};
 
     const CRASH: Fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
@@ -543,5 +611,36 @@ mod tests {
             why, "the link from c0 to c1 was not measured",
             "a cluster of one process has no inner link"
         );
+    }
+
+    #[test]
+    fn a_fault_that_ended_a_process_other_than_its_target_is_found() {
+        let why = contradictions_after(|run| {
+            let (process, life, by) = (p(1), Life(1), EndedBy::Fault(FaultNo(0)));
+            run.supervisor(Fact::Failed { process, life, storage: StorageFate::Kept, by });
+            run.supervisor(Fact::Detected { process, life });
+        });
+        assert!(why.contains("fault 0 ended life 1 of lyon-0, which is not its target"), "{why}");
+    }
+
+    #[test]
+    fn a_life_that_does_not_start_as_its_storage_demands_is_found() {
+        let started = |kind: Boot, storage: StorageFate| {
+            contradictions_after(|run| {
+                for (_, fact) in run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap() {
+                    match fact {
+                        Fact::LifeStarted { life: Life(2), boot, .. } => *boot = kind,
+                        Fact::Failed { storage: it, .. } => *it = storage,
+                        _ => {}
+                    }
+                }
+            })
+        };
+        let wrong = "the way in which life 2 started";
+        assert_eq!(started(Boot::Restarted, StorageFate::Kept), "");
+        assert!(started(Boot::Replaced, StorageFate::Kept).contains(wrong));
+        assert!(started(Boot::Fresh, StorageFate::Kept).contains(wrong));
+        assert!(started(Boot::Restarted, StorageFate::Lost).contains(wrong));
+        assert!(!started(Boot::Replaced, StorageFate::Lost).contains(wrong));
     }
 }

@@ -71,6 +71,39 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
         Contradiction::NeverTransmitted(id) => {
             format!("{} was delivered, but never transmitted", names.message(id))
         }
+        Contradiction::NotTarget { fault, process, life } => {
+            format!(
+                "according to the supervisor's facts, {fault} ended {}, which is not its target",
+                life_of(process, life)
+            )
+        }
+        Contradiction::StartedOtherwise(process, life) => format!(
+            "the supervisor's facts about the storage of {} do not fit the way in which {life} started",
+            names.process(process)
+        ),
+        Contradiction::NeverShipped(theft) => format!(
+            "{} received a task that it had stolen from {}, but no fact states that the task was sent",
+            names.process(theft.thief),
+            names.process(theft.victim)
+        ),
+        Contradiction::NeverReturned(theft) => format!(
+            "the result of a task that {} had stolen from {} was merged, but no fact states that it was sent",
+            names.process(theft.thief),
+            names.process(theft.victim)
+        ),
+        Contradiction::PlanApart(process, life) => format!(
+            "the facts of {} about the plan of its tasks do not fit those about the execution of its tasks",
+            life_of(process, life)
+        ),
+        Contradiction::NeverExecuted { task, source } => {
+            format!("{task} read values of {source}, but no fact states that {source} was executed")
+        }
+        Contradiction::SentWithoutTask(process, life) => {
+            format!(
+                "{} sent messages, but its facts do not state that it had executed a task",
+                life_of(process, life)
+            )
+        }
         Contradiction::InjectedAgain(fault) => format!("{fault} was injected more than once"),
         Contradiction::EndedAgain { fault, process, life } => {
             format!("{fault} ended {} more than once", life_of(process, life))

@@ -94,7 +94,7 @@ impl Progress {
         }
     }
 
-    /// Clears the line, for other output.
+    /// Clears the line to make room for other output.
     pub fn hide(&mut self) {
         if self.drawn {
             self.write("\r\x1b[K");

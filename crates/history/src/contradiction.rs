@@ -1,7 +1,7 @@
 //! Contradictions in a recorded run: rules that its facts violate. Contradictions are not evidence against a
 //! protocol; they show that facts are missing or were changed.
 
-use faultline_core::{ClusterId, FaultNo, ImageName, Life, MessageId, ProcessId, Time};
+use faultline_core::{ClusterId, FaultNo, ImageName, Life, MessageId, ProcessId, TaskId, Theft, Time};
 
 /// A contradiction between the facts of a record, or between the facts and the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +77,32 @@ pub enum Contradiction {
         /// The life that ended.
         life: Life,
     },
+    /// According to the facts, a fault ended the life of a process that is not its target.
+    NotTarget {
+        /// The number of the fault.
+        fault: FaultNo,
+        /// The process that ended.
+        process: ProcessId,
+        /// The life that ended.
+        life: Life,
+    },
+    /// A life started in another way than the facts about its process's storage and cluster demand.
+    StartedOtherwise(ProcessId, Life),
+    /// A task was stolen, but no fact states that it was sent.
+    NeverShipped(Theft),
+    /// The result of a stolen task was merged, but no fact states that it was sent.
+    NeverReturned(Theft),
+    /// A fact about the plan of a task is not followed by the execution of the task, or the reverse.
+    PlanApart(ProcessId, Life),
+    /// A task read the values of a task that was never executed.
+    NeverExecuted {
+        /// The task that read the values.
+        task: TaskId,
+        /// The task that was never executed.
+        source: TaskId,
+    },
+    /// A life sent messages of a planned program, but executed no task before.
+    SentWithoutTask(ProcessId, Life),
     /// A fault was injected several times.
     InjectedAgain(FaultNo),
     /// A fault ended a life several times.

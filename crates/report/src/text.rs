@@ -367,7 +367,7 @@ pub(crate) fn protocol(summary: &Summary) -> String {
     summary.run.protocol.clone()
 }
 
-/// Returns the backend's name as on the command line.
+/// Returns the backend's name as written on the command line.
 pub(crate) fn backend(summary: &Summary) -> String {
     word(&summary.run.backend)
 }

@@ -49,7 +49,8 @@ impl UnjudgedRecording {
         let mut trace = bundle.read_trace_of(most_facts())?;
         let Rederived { mut manifest, doubts } =
             rederive(recorded, &trace, |it| check_program(it, memory_bound()));
-        trace.flaws.extend(contradicted(doubts));
+        // They explain more than the flaws of single streams do.
+        trace.flaws.splice(0..0, contradicted(doubts));
         manifest.fill_in(&trace);
         Ok(UnjudgedRecording { manifest, trace, is_read: true })
     }

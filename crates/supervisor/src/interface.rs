@@ -214,7 +214,7 @@ pub enum Order {
         /// The new properties.
         properties: Option<LinkProperties>,
     },
-    /// Changes the federation's own properties of a link. An earlier [`Order::Link`] remains in effect.
+    /// Changes the properties that the federation itself specifies for a link. An earlier [`Order::Link`] remains in effect.
     Relink {
         /// Sending cluster.
         from: ClusterId,

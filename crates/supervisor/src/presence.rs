@@ -155,7 +155,7 @@ impl Supervisor {
         self.processes_of(cluster).iter().all(|it| self.entries[it.index()].state == LifeState::Registered)
     }
 
-    /// Returns whether each process of the cluster either runs or has failed permanently.
+    /// Returns whether each process of the cluster is running or has failed permanently.
     fn are_all_registered_or_gone(&self, cluster: ClusterId) -> bool {
         self.processes_of(cluster).iter().all(|it| match self.entries[it.index()].state {
             LifeState::Registered => true,

@@ -146,7 +146,7 @@ pub(crate) fn interface_of(kernel: &Socket, address: Ipv4Addr) -> Result<String,
     kernel.link_of(address).map_err(failed)?.ok_or(ApplyError::Address(address))
 }
 
-/// Makes the kernel segment data before it reaches the queues of `interface`. Otherwise, up to 64 KiB are
+/// Configures the kernel to segment data before the data reaches the queues of `interface`. Otherwise, up to 64 KiB are
 /// queued, delayed and lost as one packet.
 pub(crate) fn disable_segmentation_offload(kernel: &Socket, interface: &str) -> Result<(), ApplyError> {
     let found = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;

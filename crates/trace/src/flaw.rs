@@ -25,6 +25,9 @@ pub enum FlawKind {
     /// The record of this fact is damaged, or the fact never arrived although later ones did. The stream ends before
     /// it.
     Gap(FactNo),
+    /// No run of this federation can contain this fact: it names a process or a cluster that does not exist, or spawns
+    /// more tasks than fit in memory. The stream ends before it.
+    Impossible(FactNo),
     /// The file ends in the middle of a record or of its seal, after this many facts.
     Torn(u64),
     /// The file ends without a seal, after this many facts.
@@ -92,6 +95,12 @@ impl fmt::Display for FlawKind {
             FlawKind::Absent => write!(f, "are missing: there is no file"),
             FlawKind::Unreadable(why) => write!(f, "cannot be read: {why}"),
             FlawKind::Gap(number) => write!(f, "have a gap: {number} and later ones are missing"),
+            FlawKind::Impossible(number) => {
+                write!(
+                    f,
+                    "contain a fact that is impossible in this federation: {number} and later ones are ignored"
+                )
+            }
             FlawKind::Torn(found) => {
                 write!(f, "are cut off in the middle of a record, after {}", facts(*found))
             }

@@ -9,6 +9,7 @@
 //! | [`inputs`] | the file of one life's inputs, from which the life can be re-executed |
 //! | [`manifest`] | the description of a bundle's run apart from its facts |
 //! | [`bundle`] | the directory of a recorded run |
+//! | `possible` | facts that no run can contain |
 //! | [`export`] | facts as JSON Lines and CSV, and the communication graph |
 //! | [`row`] | a fact as a row of a table |
 //! | [`describe`] | facts in words |
@@ -25,6 +26,7 @@ pub mod flaw;
 pub mod inputs;
 pub mod manifest;
 pub mod memory;
+mod possible;
 pub mod row;
 pub mod seal;
 

@@ -253,7 +253,7 @@ fn printed(text: &str) -> Result<Vec<Printed>, Box<dyn Error>> {
             _ if content.starts_with("```") => {
                 is_inside = false;
                 if let Some(cut) = pending.take() {
-                    return Err(format!("line {}: the command `{}` does not end", cut.line, cut.text).into());
+                    return Err(format!("line {}: the command `{}` is incomplete", cut.line, cut.text).into());
                 }
             }
             _ if is_inside => {

@@ -19,7 +19,9 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         |it: &&Node| it.spec.as_ref().and_then(|it| it.taints.as_ref()).is_some_and(|it| !it.is_empty());
     let workers = nodes.iter().filter(|it| !tainted(it)).count();
     if hosts.len() < workers.min(2) {
-        return Err(format!("the pods of {workers} workers are all on {hosts:?}").into());
+        return Err(
+            format!("all pods are on {hosts:?}, although the cluster has {workers} worker nodes").into()
+        );
     }
 
     let status = ns.passes(QUICK_START).await?;

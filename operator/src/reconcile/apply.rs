@@ -36,7 +36,7 @@ pub struct Applied {
     pub obstacle: Option<Obstacle>,
     /// Changes by others that have been reverted.
     pub repaired: Vec<Drift>,
-    /// Objects that others had deleted, and that have been created again.
+    /// Objects that the operator recreated after another client deleted them.
     pub restored: Vec<Restored>,
 }
 

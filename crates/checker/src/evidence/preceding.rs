@@ -1,9 +1,9 @@
 //! Facts that require an earlier fact under every protocol, because the code that hosts the protocol reports
 //! both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{Fact, ImageName};
+use faultline_core::{Fact, ImageName, ProcessId, Promise, TaskId, TheftStep};
 use faultline_history::{Contradiction, History};
 
 /// Requires that a life saved each part before its storage reported the part as durable, and saved it once for each
@@ -34,10 +34,101 @@ pub(super) fn transmissions(history: &History<'_>, found: &mut Vec<Contradiction
     }
 }
 
+/// Requires that a stolen task that a thief received was sent, and that a result that another process merged was sent.
+/// A process that has absorbed the thief has the result itself.
+pub(super) fn thefts(history: &History<'_>, found: &mut Vec<Contradiction>) {
+    let (mut shipped, mut returned) = (BTreeSet::new(), BTreeSet::new());
+    let (mut taken, mut merged) = (BTreeSet::new(), BTreeSet::new());
+    let mut absorbed: BTreeSet<(ProcessId, ProcessId)> = BTreeSet::new();
+    for (&(process, _), stream) in &history.trace.streams {
+        for (_, fact) in stream {
+            match fact {
+                Fact::Theft { theft, step: TheftStep::Shipped, .. } => drop(shipped.insert(*theft)),
+                Fact::Theft { theft, step: TheftStep::Taken, .. } => drop(taken.insert(*theft)),
+                Fact::Theft { theft, step: TheftStep::Returned, .. } => drop(returned.insert(*theft)),
+                Fact::Theft { theft, step: TheftStep::Merged, .. } => drop(merged.insert((*theft, process))),
+                Fact::Absorbed(of) => drop(absorbed.insert((process, of.0))),
+                _ => {}
+            }
+        }
+    }
+    // A process has also absorbed what the absorbed process had absorbed.
+    loop {
+        let pairs = absorbed.iter().flat_map(|&(by, of)| {
+            let further = absorbed.range((of, ProcessId(0))..=(of, ProcessId(u32::MAX)));
+            further.map(move |&(_, further)| (by, further))
+        });
+        let more: Vec<_> = pairs.filter(|it| !absorbed.contains(it)).collect();
+        if more.is_empty() {
+            break;
+        }
+        absorbed.extend(more);
+    }
+    let is_known = |process: ProcessId| !history.trace.has_gap_of(process);
+    let unsent = taken.iter().filter(|it| !shipped.contains(*it) && is_known(it.victim));
+    found.extend(unsent.map(|it| Contradiction::NeverShipped(*it)));
+    let unsent = merged.iter().filter(|(theft, by)| {
+        !returned.contains(theft)
+            && *by != theft.thief
+            && !absorbed.contains(&(*by, theft.thief))
+            && is_known(theft.thief)
+    });
+    found.extend(unsent.map(|(theft, _)| Contradiction::NeverReturned(*theft)));
+}
+
+/// Requires that each execution of a planned task follows the fact about its plan, that the tasks whose values it read
+/// were executed as well, and that a life that sends messages of a planned program has executed a task.
+pub(super) fn executions(history: &History<'_>, found: &mut Vec<Contradiction>) {
+    let is_planned = history.planned.is_some() || history.context.promises.include(Promise::StrictlyRequired);
+    if !is_planned {
+        return;
+    }
+    let mut executed: BTreeSet<TaskId> = BTreeSet::new();
+    let mut plans = Vec::new();
+    for (&(process, life), stream) in &history.trace.streams {
+        let has_gap = history.trace.has_gap(process, life);
+        let (mut is_apart, mut has_sent, mut has_executed) = (false, false, false);
+        let mut planned: Option<TaskId> = None;
+        for (_, fact) in stream {
+            let executes = match fact {
+                Fact::Ran { task, .. } | Fact::Rerun { task, .. } => Some(*task),
+                Fact::Sent { .. } if !has_executed => {
+                    has_sent = true;
+                    None
+                }
+                _ => None,
+            };
+            has_executed |= executes.is_some();
+            executed.extend(executes);
+            is_apart |= planned.take() != executes;
+            if let Fact::Planned(plan) = fact {
+                planned = Some(plan.task);
+                plans.push(plan);
+            }
+        }
+        if is_apart && !has_gap {
+            found.push(Contradiction::PlanApart(process, life));
+        }
+        if has_sent && !has_gap {
+            found.push(Contradiction::SentWithoutTask(process, life));
+        }
+    }
+    if history.trace.flaws.iter().any(|it| it.stream.is_some()) {
+        return;
+    }
+    for plan in plans {
+        let missing = plan.sources.iter().find(|it| !executed.contains(it));
+        found.extend(missing.map(|&source| Contradiction::NeverExecuted { task: plan.task, source }));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, position};
+    use crate::testing::planned::Partitions;
+    use crate::testing::{Run, p, position};
+    use faultline_core::{Life, Theft};
+    use faultline_trace::Stream;
 
     #[test]
     fn a_durable_part_that_was_never_saved_is_found() {
@@ -52,6 +143,58 @@ mod tests {
             found.len()
         };
         assert_eq!((found(0), found(1)), (0, 1));
+    }
+
+    /// Returns the contradictions of a theft with these steps: whether the victim took them, and the step.
+    fn theft(steps: &[(bool, TheftStep)], absorbs: bool) -> Vec<Contradiction> {
+        let mut run = Run::new(&[&[0], &[1]]);
+        let (victim, thief) = (p(0), p(1));
+        let theft = Theft { victim, thief, life: Life(1), number: 1 };
+        if absorbs {
+            run.state(0, Fact::Absorbed(Box::new((thief, None, Default::default(), Default::default()))));
+        }
+        for &(is_victim, step) in steps {
+            run.state(u32::from(!is_victim), Fact::Theft { theft, task: TaskId(7), step });
+        }
+        let mut found = Vec::new();
+        thefts(&run.history(), &mut found);
+        found
+    }
+
+    #[test]
+    fn a_task_or_a_result_that_was_never_sent_is_found() {
+        use TheftStep::{Merged, Returned, Shipped, Taken};
+        let all = [(true, Shipped), (false, Taken), (false, Returned), (true, Merged)];
+        assert_eq!(theft(&all, false), []);
+        assert!(matches!(theft(&all[1..], false)[..], [Contradiction::NeverShipped(_)]));
+        let merged = [all[0], all[1], all[3]];
+        assert!(matches!(theft(&merged, false)[..], [Contradiction::NeverReturned(_)]));
+        assert_eq!(theft(&merged, true), [], "the victim has absorbed the thief");
+    }
+
+    /// p0 executes task 1 and sends a message; p1 executes task 2, which reads the values of task 1.
+    fn executed(change: impl Fn(&mut Stream)) -> Vec<Contradiction> {
+        let mut run = Partitions::new(2);
+        run.executed(0, 1, &[], &[1]);
+        run.executed(1, 2, &[1], &[]);
+        change(run.0.trace.streams.get_mut(&(p(0), Life(1))).unwrap());
+        let mut found = Vec::new();
+        executions(&run.0.history(), &mut found);
+        found
+    }
+
+    #[test]
+    fn an_execution_that_is_missing_is_found() {
+        let executes = |fact: &Fact| matches!(fact, Fact::Ran { .. } | Fact::Planned(_));
+        let apart = Contradiction::PlanApart(p(0), Life(1));
+        assert_eq!(executed(|_| {}), []);
+        let found = executed(|it| it.retain(|(_, fact)| !matches!(fact, Fact::Planned(_))));
+        assert_eq!(found, [apart.clone()]);
+        let found = executed(|it| it.retain(|(_, fact)| !matches!(fact, Fact::Ran { .. })));
+        assert!(found.contains(&apart), "{found:?}");
+        let found = executed(|it| it.retain(|(_, fact)| !executes(fact)));
+        let read = Contradiction::NeverExecuted { task: TaskId(2), source: TaskId(1) };
+        assert_eq!(found, [Contradiction::SentWithoutTask(p(0), Life(1)), read]);
     }
 
     #[test]

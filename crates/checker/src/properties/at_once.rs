@@ -1,9 +1,9 @@
 //! A cluster loss ended all processes of the cluster at once. Otherwise, the surviving processes would have had time to
 //! react to the first failures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{Fault, FaultNo};
+use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId};
 use faultline_trace::manifest::EffectEntry;
 
 use crate::finding::{Findings, Gap, Remark};
@@ -30,8 +30,14 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             finding.unjudged(Gap::TimesNotRecorded { cluster, fault: no });
             continue;
         };
-        if let Some(unseen) = effect.on.iter().find(|it| it.at.is_none()) {
-            finding.unjudged(Gap::EndNotSeen { process: unseen.process, fault: no });
+        // A record that was changed may lack effects, or name other processes.
+        let ended = ended(history, no);
+        let seen: BTreeSet<(ProcessId, Life)> =
+            effect.on.iter().filter(|it| it.at.is_some()).map(|it| (it.process, it.life)).collect();
+        let unseen = effect.on.iter().find(|it| it.at.is_none()).map(|it| it.process);
+        let differing = || ended.symmetric_difference(&seen).next().map(|(process, _)| *process);
+        if let Some(process) = unseen.or_else(differing) {
+            finding.unjudged(Gap::EndNotSeen { process, fault: no });
         } else if let Some(skew) = effect.skew() {
             worst = worst.max(Some((skew, no, cluster, effect.on.len())));
         }
@@ -46,11 +52,21 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
+/// Returns the lives that a fault ended, according to the supervisor's facts.
+fn ended(history: &History<'_>, no: FaultNo) -> BTreeSet<(ProcessId, Life)> {
+    let facts = history.trace.supervisor().iter();
+    let ended = facts.filter_map(|(_, fact)| match fact {
+        Fact::Failed { process, life, by, .. } if by.fault() == Some(no) => Some((*process, *life)),
+        _ => None,
+    });
+    ended.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
-    use faultline_core::{ClusterId, Fact, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
+    use faultline_core::{ClusterId, EndedBy, PlannedFault, Span, StorageFate, Time, Trigger};
     use faultline_trace::manifest::Effect;
 
     fn lost(micros: &[Option<u64>]) -> Run {
@@ -67,6 +83,10 @@ mod tests {
             error: Span::from_micros(500),
         });
         run.context.effects = vec![EffectEntry { no: FaultNo(0), due: Time::ZERO, on: on.collect() }];
+        for process in (0..micros.len() as u32).map(ProcessId) {
+            let (life, storage, by) = (Life(1), StorageFate::Kept, EndedBy::Fault(FaultNo(0)));
+            run.supervisor(Fact::Failed { process, life, storage, by });
+        }
         run
     }
 
@@ -95,6 +115,22 @@ mod tests {
         run.context.measures_links = false;
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.open), (0, None), "virtual time has no skew");
+    }
+
+    #[test]
+    fn effects_on_other_processes_are_no_evidence() {
+        let changes: [fn(&mut Vec<Effect>); 4] = [
+            |it| it.clear(),
+            |it| it.truncate(1),
+            |it| it[0].process = ProcessId(2),
+            |it| it[0].life = Life(2),
+        ];
+        for change in changes {
+            let mut run = lost(&[Some(0), Some(1)]);
+            change(&mut run.context.effects[0].on);
+            let open = check_alone(check, &run).open;
+            assert!(matches!(open, Some(Gap::EndNotSeen { fault: FaultNo(0), .. })), "{open:?}");
+        }
     }
 
     #[test]

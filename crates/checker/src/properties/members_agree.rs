@@ -83,7 +83,8 @@ enum Step {
 
 fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Findings) {
     let is_dense = history.context.promises.include(Promise::DenseNumbering);
-    let follows = |last: Sn, next: Sn| if is_dense { next == last.next() } else { next > last };
+    let follows =
+        |last: Sn, next: Sn| if is_dense { Some(next.0) == last.0.checked_add(1) } else { next > last };
     let mut stands = Position::default();
     // An incarnation in which nothing happened may be reused: its number may have been lost with all storages.
     let mut is_untouched = true;

@@ -183,7 +183,7 @@ fn entries(paper: &Paper) -> Vec<ErrataEntry> {
     for line in paper.document.lines() {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
         match (&cells[..], printed) {
-            (["printed", "what happens", "here", "switch"], _) => printed = Some(true),
+            (["in the paper", "what happens", "in Faultline", "switch"], _) => printed = Some(true),
             (["rule", "failure without it", "switch"], _) => printed = Some(false),
             _ if !line.starts_with('|') => printed = None,
             ([rule, effect, corrected, switches], Some(true)) if !rule.starts_with("---") => {

@@ -211,8 +211,9 @@ impl<'a> Faults<'a> {
             .collect()
     }
 
-    /// Adds a crash during the computing time if there are faults, but none has a fixed time within it. Such faults may
-    /// come too late, or wait for a fact that is never reported, and a run without an effective fault shows nothing.
+    /// If there are faults, but none at a fixed time while the application computes, adds a crash at such a time. The
+    /// other faults may come too late or wait for a fact that is never reported, and a run without an effective fault
+    /// shows nothing.
     pub(super) fn with_one_at_a_time(
         &self,
         chance: &mut Chance,

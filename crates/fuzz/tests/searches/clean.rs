@@ -5,6 +5,7 @@ use std::ops::Range;
 use faultline_checker::{Property, Verdict};
 use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, Observed, ProtocolName, Scenario, Shares, repeats, run};
+use faultline_session::UnjudgedRecording;
 
 /// Runs the first scenarios of a protocol, none of which may have a violation. Returns the coverage, and how often
 /// each of these properties was judged.
@@ -22,6 +23,7 @@ fn clean_from<const N: usize>(
     let mut coverage = Coverage::default();
     let mut judged = [0; N];
     let mut wrong = Vec::new();
+    let examined = seeds.start..seeds.start + 300;
     for seed in seeds {
         let scenario = Scenario::new(seed, Some(protocol), None);
         let problems = faultline_api::validate(&scenario.federation);
@@ -29,6 +31,12 @@ fn clean_from<const N: usize>(
         let trial = run(scenario).unwrap();
         if trial.judgement.verdict == Verdict::Fail {
             wrong.push((seed, trial.violated().collect::<Vec<_>>(), trial.judgement.reasons.clone()));
+        }
+        if examined.contains(&seed) {
+            // The rules that reveal a changed record hold for every record that is unchanged.
+            let (manifest, trace) = (trial.manifest.clone(), trial.trace.clone());
+            let flaws = UnjudgedRecording { manifest, trace, is_read: true }.flaws();
+            assert!(flaws.is_empty(), "seed {seed}: {flaws:#?}");
         }
         for (judged, property) in judged.iter_mut().zip(properties) {
             *judged += trial.judgement.of(property).instances;

@@ -291,7 +291,7 @@ impl Hc3i {
         }
     }
 
-    /// Handles a missing part that is not available. If it belongs to the target, another round is needed; an older
+    /// Handles the failure to fetch a missing part. If it belongs to the target, another round is needed; an older
     /// checkpoint that was collected in the meantime is not needed.
     pub(super) fn fetch_failed(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         let epoch = self.epoch;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::group::Group;
 use super::logs::{Covered, Logging, Logs};
 
-/// From one process to another, if the group of either has failed: the state of the channels between them.
+/// The state of the channels between two processes. One sends it to the other if the group of either has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelReport {
     /// Incarnation of the sender's group.

@@ -12,6 +12,7 @@ use crate::facts::{FactsFile, StreamEnd, read_facts};
 use crate::flaw::{Flaw, FlawKind};
 use crate::manifest::FactsEntry;
 use crate::memory::{Stream, Trace};
+use crate::possible::Extent;
 
 impl Bundle {
     /// Reads all facts, and reports flaws of the facts and of the run's description ([`Trace::flaws`]).
@@ -44,6 +45,8 @@ impl Bundle {
             }
         }
         let has_ended = manifest.as_ref().is_some_and(|it| it.outcome.is_some());
+        let extent =
+            manifest.as_ref().map(|it| Extent { processes: it.processes.len(), clusters: it.clusters.len() });
         let mut files = self.facts_files()?;
         files.sort_unstable();
         let mut found = BTreeMap::new();
@@ -53,12 +56,16 @@ impl Bundle {
                 trace.flaws.push(Flaw { stream: None, kind: FlawKind::Stranger(name) });
                 continue;
             };
+            if extent.is_some_and(|it| !it.contains(named.0)) {
+                trace.flaws.push(Flaw { stream: None, kind: FlawKind::Stranger(name) });
+                continue;
+            }
             let bytes = read(&path)?;
             let mut flaw = |stream, kind| trace.flaws.push(Flaw { stream: Some(stream), kind });
             if bytes.is_empty() && !has_ended {
                 continue; // killed before it wrote anything
             }
-            let file = match read_facts(&bytes) {
+            let mut file = match read_facts(&bytes) {
                 Ok(file) => file,
                 Err(error) => {
                     flaw(named, FlawKind::Unreadable(error.to_string()));
@@ -70,6 +77,10 @@ impl Bundle {
                 return Err(BundleError::TooManyFacts { path: self.dir().to_owned(), most });
             }
             let stream = (file.process, file.life);
+            if extent.is_some_and(|it| !it.contains(stream.0)) {
+                flaw(named, FlawKind::Unreadable(format!("they name {}, which does not exist", stream.0)));
+                continue;
+            }
             if stream != named {
                 flaw(named, FlawKind::Absent);
                 flaw(stream, FlawKind::Misnamed(name.clone()));
@@ -78,6 +89,10 @@ impl Bundle {
             kind.into_iter().for_each(|kind| flaw(stream, kind));
             if let Some(number) = time_decreases_at(&file.stream) {
                 flaw(stream, FlawKind::TimeGoesBack(number));
+            }
+            if let Some(number) = extent.and_then(|it| it.first_impossible(&file.stream)) {
+                flaw(stream, FlawKind::Impossible(number));
+                file.stream.truncate(number.index());
             }
             let entry = FactsEntry { process: stream.0, life: stream.1, bytes: bytes.len() as u64, seal };
             match trace.streams.entry(stream) {
@@ -137,7 +152,7 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
-    use faultline_core::Time;
+    use faultline_core::{Fact, Time};
 
     use super::super::tests::trace;
     use super::*;
@@ -223,10 +238,24 @@ mod tests {
         });
         assert!(swapped.contains(&(Some(FIRST), FlawKind::Absent)), "{swapped:?}");
         let extra = flaws(|bundle| {
-            let extra = Trace { streams: [((ProcessId(9), Life(1)), vec![])].into(), flaws: vec![] };
+            let extra = Trace { streams: [((ProcessId(0), Life(9)), vec![])].into(), flaws: vec![] };
             bundle.write_trace(&extra).unwrap();
         });
-        assert_eq!(extra, [(Some((ProcessId(9), Life(1))), FlawKind::Unlisted)]);
+        assert_eq!(extra, [(Some((ProcessId(0), Life(9))), FlawKind::Unlisted)]);
+    }
+
+    #[test]
+    fn facts_about_processes_that_do_not_exist_are_not_read() {
+        let unknown = |process, fact| {
+            flaws(|bundle| {
+                let streams = [((process, Life(9)), vec![(Time(0), Fact::Begun), (Time(0), fact)])].into();
+                bundle.write_trace(&Trace { streams, flaws: vec![] }).unwrap();
+            })
+        };
+        let (no, life) = (ProcessId(77), Life(1));
+        assert_eq!(unknown(no, Fact::Begun), [(None, FlawKind::Stranger("p77-9.facts".into()))]);
+        let found = unknown(ProcessId(0), Fact::Detected { process: no, life });
+        assert_eq!(found[0], (Some((ProcessId(0), Life(9))), FlawKind::Impossible(FactNo(1))));
     }
 
     #[test]
@@ -297,7 +326,7 @@ mod tests {
         assert_eq!(flaws[0], Flaw { stream: Some(FIRST), kind: FlawKind::Torn(2) });
         assert!(matches!(flaws[1].kind, FlawKind::Unreadable(_)));
         // The supervisor seals existing streams, and creates missing ones.
-        for (process, life) in [FIRST, SECOND, (ProcessId(1), Life(1))] {
+        for (process, life) in [FIRST, SECOND, (ProcessId(0), Life(3))] {
             bundle.seal(process, life, false).unwrap();
         }
         bundle.write_manifest(&example()).unwrap();

@@ -168,12 +168,7 @@ impl Bundle {
 
     /// Returns the path of the file for the facts of one life: `facts/p3-1.facts`, `facts/supervisor-0.facts`.
     pub fn facts_path(&self, process: ProcessId, life: Life) -> PathBuf {
-        let file = if process == ProcessId::SUPERVISOR {
-            format!("supervisor-{}.{FACTS_EXTENSION}", life.0)
-        } else {
-            format!("{process}-{}.{FACTS_EXTENSION}", life.0)
-        };
-        self.facts_dir().join(file)
+        self.facts_dir().join(file_of(process, life))
     }
 
     /// Creates the file for the facts of one life, which must not exist.
@@ -366,6 +361,14 @@ impl Bundle {
     }
 }
 
+/// Returns the name of the file with the facts of a life.
+fn file_of(process: ProcessId, life: Life) -> String {
+    match process {
+        ProcessId::SUPERVISOR => format!("supervisor-{}.{FACTS_EXTENSION}", life.0),
+        _ => format!("{process}-{}.{FACTS_EXTENSION}", life.0),
+    }
+}
+
 /// Returns the life to which a file of facts belongs, according to its name.
 fn life_of(path: &Path) -> Option<(ProcessId, Life)> {
     path.extension().filter(|extension| *extension == FACTS_EXTENSION)?;
@@ -374,11 +377,18 @@ fn life_of(path: &Path) -> Option<(ProcessId, Life)> {
         "supervisor" => ProcessId::SUPERVISOR,
         other => ProcessId(other.strip_prefix('p')?.parse().ok()?),
     };
-    Some((process, Life(life.parse().ok()?)))
+    let life = Life(life.parse().ok()?);
+    // The name could also have leading zeros, for example.
+    (path.file_name()?.to_str()? == file_of(process, life)).then_some((process, life))
 }
 
+/// Reads a file of the record. Fails for anything else, such as a pipe, which could block forever.
 fn read(path: &Path) -> Result<Vec<u8>, BundleError> {
-    fs::read(path).map_err(|source| BundleError::Read { path: path.to_owned(), source })
+    let read = || match fs::metadata(path)?.is_file() {
+        true => fs::read(path),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    };
+    read().map_err(|source| BundleError::Read { path: path.to_owned(), source })
 }
 
 /// Replaces a file atomically: a reader sees either the old or the new content.
@@ -406,7 +416,7 @@ pub(super) mod tests {
             [(ProcessId(0), Life(1)), (ProcessId(0), Life(2)), (ProcessId::SUPERVISOR, Life(0))]
         {
             for number in 0..3 {
-                let fact = Fact::Detected { process: ProcessId(number), life };
+                let fact = Fact::Detected { process: ProcessId(0), life: Life(life.0 + number) };
                 trace.record(Record {
                     process,
                     life,

@@ -16,7 +16,7 @@ use super::collective::{Collective, Then};
 use super::mailbox::Mailbox;
 use super::{Message, Program, RankInfo, Step, digest_of, seal, sequential};
 
-/// A rank of a program, as an application.
+/// Runs one rank of a program as an application.
 #[derive(Clone, Debug)]
 pub struct Performer<P: Program> {
     program: P,

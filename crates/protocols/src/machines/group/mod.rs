@@ -63,7 +63,7 @@ pub(crate) trait Grouped: ProtocolTypes<Control: From<GroupMessage>, Head: Defau
 pub(crate) struct Rules {
     /// A part is written to storage only once its companions are durable there.
     pub(crate) companions_first: bool,
-    /// The companions of the kept part are kept.
+    /// If a part is retained, its companions are retained, too.
     pub(crate) keeps_companions: bool,
     /// A replica is confirmed only once it is durable.
     pub(crate) confirms_durable: bool,

@@ -272,7 +272,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         trace.streams.insert(other, b);
         trace.streams.insert(later, a);
     });
-    attacks.raw("a stream of an unknown process added", &["the wrong name"], move |dir| {
+    attacks.raw("a stream of an unknown process added", &["belongs to no process"], move |dir| {
         let path = |process| Bundle::open(dir).facts_path(process, Life(1));
         fs::copy(path(other.0), path(ProcessId(9999))).unwrap();
     });

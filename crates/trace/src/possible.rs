@@ -1,0 +1,121 @@
+//! Facts that no run of a federation can contain: they name processes or clusters that do not exist, or spawn more
+//! tasks than fit in memory. Code that uses a record relies on these limits.
+
+use faultline_core::{Claim, ClusterId, Fact, FactNo, Fault, MessageId, PartitionClaim, ProcessId};
+
+use crate::memory::Stream;
+
+/// The number of tasks that a record may spawn beyond one per fact. Each takes up memory until it has run.
+const UNFINISHED_TASKS: u64 = 1 << 26;
+
+/// The size of a run's federation, which limits the identities that its facts can contain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) processes: usize,
+    pub(crate) clusters: usize,
+}
+
+impl Extent {
+    /// Returns whether a stream can belong to this process.
+    pub(crate) fn contains(self, process: ProcessId) -> bool {
+        process == ProcessId::SUPERVISOR || process.index() < self.processes
+    }
+
+    /// Returns the first fact of a stream that no run can contain.
+    pub(crate) fn first_impossible(self, stream: &Stream) -> Option<FactNo> {
+        let mut spawned = 0;
+        let at = (0..).zip(stream).position(|(number, (_, fact))| {
+            if let Fact::Ran { spawned: more, .. } = fact {
+                spawned += u64::from(*more);
+            }
+            spawned > UNFINISHED_TASKS + number || !self.allows(fact)
+        });
+        at.map(|at| FactNo(at as u64))
+    }
+
+    fn allows(self, fact: &Fact) -> bool {
+        let process = |it: &ProcessId| self.contains(*it);
+        let cluster = |it: &ClusterId| *it == ClusterId::OUTSIDE || it.index() < self.clusters;
+        let message = |it: &MessageId| process(&it.from) && process(&it.to);
+        match fact {
+            Fact::Sent { id, .. }
+            | Fact::Transmitted { id, .. }
+            | Fact::Suppressed(id)
+            | Fact::Delivered(id)
+            | Fact::Consumed(id)
+            | Fact::DroppedStale(id) => message(id),
+            Fact::Saved(saved) => process(&saved.0.owner),
+            Fact::Durable(name) | Fact::Removed(name) => process(&name.owner),
+            Fact::Restored(restored) => restored.0.is_none_or(|it| process(&it.owner)),
+            Fact::Planned(planned) => process(&planned.partition),
+            Fact::Rerun { by, .. } => process(by),
+            Fact::CheckpointMessage { from, to, .. } => process(from) && process(to),
+            Fact::Theft { theft, .. } => process(&theft.victim) && process(&theft.thief),
+            Fact::Absorbed(absorbed) => {
+                process(&absorbed.0) && absorbed.1.is_none_or(|it| process(&it.owner))
+            }
+            Fact::Ceded { partition, .. } => process(partition),
+            Fact::Claim(claim) => match &**claim {
+                Claim::Unrecoverable { missing, .. } => {
+                    missing.iter().all(|(name, asked)| process(&name.owner) && asked.iter().all(process))
+                }
+                Claim::Released { cluster: of } => cluster(of),
+                Claim::Partition(PartitionClaim::RecoveryJoined { partition, .. }) => process(partition),
+                Claim::Partition(PartitionClaim::Drained { from, to, .. }) => process(from) && process(to),
+                other => other.message().as_ref().is_none_or(message),
+            },
+            Fact::LifeStarted { process: of, .. }
+            | Fact::Failed { process: of, .. }
+            | Fact::Detected { process: of, .. } => process(of),
+            Fact::Injecting { fault, .. } => match &**fault {
+                Fault::Crash { process: of, .. }
+                | Fault::Pause { process: of, .. }
+                | Fault::Storage { process: of, .. } => process(of),
+                Fault::LoseCluster { cluster: of, .. } => cluster(of),
+                Fault::Link { from, to, .. } | Fault::Partition { from, to, .. } => {
+                    cluster(from) && cluster(to)
+                }
+            },
+            Fact::Joined(of) | Fact::Leaving(of) | Fact::Left(of) => cluster(of),
+            Fact::Finished(_)
+            | Fact::Computed { .. }
+            | Fact::Ran { .. }
+            | Fact::Begun
+            | Fact::Ineffective { .. }
+            | Fact::Completed
+            | Fact::Changed(_) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::{Incarnation, TaskId, Time};
+
+    fn first(facts: impl IntoIterator<Item = Fact>) -> Option<u64> {
+        let stream = facts.into_iter().map(|it| (Time(0), it)).collect();
+        Extent { processes: 3, clusters: 2 }.first_impossible(&stream).map(|it| it.0)
+    }
+
+    fn message(from: u32, to: u32) -> MessageId {
+        MessageId { from: ProcessId(from), to: ProcessId(to), incarnation: Incarnation(0), number: 0 }
+    }
+
+    #[test]
+    fn a_fact_about_an_unknown_process_or_cluster_is_impossible() {
+        assert_eq!(first([Fact::Delivered(message(0, 2)), Fact::Left(ClusterId(1))]), None);
+        assert_eq!(first([Fact::Begun, Fact::Delivered(message(0, 3)), Fact::Begun]), Some(1));
+        assert_eq!(first([Fact::Delivered(message(u32::MAX - 1, 0))]), Some(0));
+        assert_eq!(first([Fact::Left(ClusterId(2))]), Some(0));
+        assert_eq!(first([Fact::Ceded { partition: ProcessId(3), epoch: Incarnation(0) }]), Some(0));
+    }
+
+    #[test]
+    fn a_task_that_spawns_more_tasks_than_fit_in_memory_is_impossible() {
+        let ran = |spawned| Fact::Ran { task: TaskId::MAIN, spawned, cost_us: 1 };
+        assert_eq!(first([ran(1 << 26)]), None);
+        assert_eq!(first([ran(u32::MAX)]), Some(0));
+        assert_eq!(first([ran(1 << 25), ran(1 << 25), ran(3)]), Some(2));
+    }
+}
