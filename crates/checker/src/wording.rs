@@ -81,6 +81,11 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             "the supervisor's facts about the storage of {} do not fit the way in which {life} started",
             names.process(process)
         ),
+        Contradiction::NeverLent(theft) => format!(
+            "the facts of a theft name a task that {} never lent to {}",
+            names.process(theft.victim),
+            names.process(theft.thief)
+        ),
         Contradiction::NeverShipped(theft) => format!(
             "{} received a task that it had stolen from {}, but no fact states that the task was sent",
             names.process(theft.thief),

@@ -88,6 +88,8 @@ pub enum Contradiction {
     },
     /// A life started in another way than the facts about its process's storage and cluster demand.
     StartedOtherwise(ProcessId, Life),
+    /// A step of a theft names a task that the victim never lent to the thief.
+    NeverLent(Theft),
     /// A task was stolen, but no fact states that it was sent.
     NeverShipped(Theft),
     /// The result of a stolen task was merged, but no fact states that it was sent.

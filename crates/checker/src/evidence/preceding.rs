@@ -34,14 +34,19 @@ pub(super) fn transmissions(history: &History<'_>, found: &mut Vec<Contradiction
     }
 }
 
-/// Requires that a stolen task that a thief received was sent, and that a result that another process merged was sent.
+/// Requires that the steps of a theft name a task that the victim lent, that a task that a thief received was sent, and that a result that another process merged was sent.
 /// A process that has absorbed the thief has the result itself.
 pub(super) fn thefts(history: &History<'_>, found: &mut Vec<Contradiction>) {
     let (mut shipped, mut returned) = (BTreeSet::new(), BTreeSet::new());
     let (mut taken, mut merged) = (BTreeSet::new(), BTreeSet::new());
+    let (mut lent, mut others) = (BTreeSet::new(), BTreeSet::new());
     let mut absorbed: BTreeSet<(ProcessId, ProcessId)> = BTreeSet::new();
     for (&(process, _), stream) in &history.trace.streams {
         for (_, fact) in stream {
+            if let Fact::Theft { theft, task, step } = fact {
+                let tasks = if *step == TheftStep::Lent { &mut lent } else { &mut others };
+                tasks.insert((*theft, *task));
+            }
             match fact {
                 Fact::Theft { theft, step: TheftStep::Shipped, .. } => drop(shipped.insert(*theft)),
                 Fact::Theft { theft, step: TheftStep::Taken, .. } => drop(taken.insert(*theft)),
@@ -65,6 +70,8 @@ pub(super) fn thefts(history: &History<'_>, found: &mut Vec<Contradiction>) {
         absorbed.extend(more);
     }
     let is_known = |process: ProcessId| !history.trace.has_gap_of(process);
+    let unknown = others.difference(&lent).filter(|(theft, _)| is_known(theft.victim));
+    found.extend(unknown.map(|(theft, _)| Contradiction::NeverLent(*theft)));
     let unsent = taken.iter().filter(|it| !shipped.contains(*it) && is_known(it.victim));
     found.extend(unsent.map(|it| Contradiction::NeverShipped(*it)));
     let unsent = merged.iter().filter(|(theft, by)| {
@@ -163,11 +170,13 @@ mod tests {
 
     #[test]
     fn a_task_or_a_result_that_was_never_sent_is_found() {
-        use TheftStep::{Merged, Returned, Shipped, Taken};
-        let all = [(true, Shipped), (false, Taken), (false, Returned), (true, Merged)];
+        use TheftStep::{Lent, Merged, Returned, Shipped, Taken};
+        let all = [(true, Lent), (true, Shipped), (false, Taken), (false, Returned), (true, Merged)];
         assert_eq!(theft(&all, false), []);
-        assert!(matches!(theft(&all[1..], false)[..], [Contradiction::NeverShipped(_)]));
-        let merged = [all[0], all[1], all[3]];
+        assert!(matches!(theft(&all[1..], false)[..], [Contradiction::NeverLent(_)]));
+        let taken = [all[0], all[2], all[3], all[4]];
+        assert!(matches!(theft(&taken, false)[..], [Contradiction::NeverShipped(_)]));
+        let merged = [all[0], all[1], all[2], all[4]];
         assert!(matches!(theft(&merged, false)[..], [Contradiction::NeverReturned(_)]));
         assert_eq!(theft(&merged, true), [], "the victim has absorbed the thief");
     }
