@@ -301,8 +301,8 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Drops the contents of process states that do not occur in the level, once too many are kept. The
-    /// effects that the search has not computed yet are usually those on the processes of the level.
+    /// Once too many contents are kept, drops those of process states that do not occur in the level. The search rarely
+    /// needs them again: the effects that it has yet to compute are usually effects on process states of the level.
     fn drop_contents(&mut self, level: &States) {
         if self.tables.contents() <= self.most_contents {
             return;

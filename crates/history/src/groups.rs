@@ -101,7 +101,8 @@ pub struct RestoredBy {
 /// A rollback of a group: all restores and claims with one incarnation number.
 #[derive(Clone, Debug, Default)]
 pub struct Rollback {
-    /// Restores by the member's index in its group; `None` for a member that did not restore.
+    /// The restore of each member, indexed by the member's position in its group; `None` for a member that did not
+    /// restore.
     pub restored: Vec<Option<RestoredBy>>,
     /// The cause that the members claim: the first claim and its fact.
     pub cause: Option<(Cause, Point)>,

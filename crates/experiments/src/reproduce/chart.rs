@@ -5,7 +5,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::measures::{Spread, short};
 
-/// A figure.
+/// A line chart, drawn as SVG.
 #[derive(Clone, Debug)]
 pub struct Chart {
     /// A description for screen readers.

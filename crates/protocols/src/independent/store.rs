@@ -154,7 +154,7 @@ impl Store {
 
     // ---- Replicas.
 
-    /// Handles an owner's list: removes what the owner no longer needs, confirms the replicas that are here, and
+    /// Handles an owner's list: removes what the owner no longer needs, confirms the replicas that this process already holds, and
     /// requests the others.
     fn hold(&mut self, owner: ProcessId, past: &GroupHistory, names: &[ImageName], host: &mut ProtocolHost) {
         self.notes.extend(group_of(owner), past);

@@ -17,15 +17,15 @@
 //! | the final checkpoint may be deleted once the result has arrived (event G) | the result is lost with the victim, and recomputed | the victim sends the receipt once its record of the result is durable | `receipt-at-merge` |
 //! | section 5: only the construction of the graph is logged | a rebuilt victim runs tasks that it has lent | a log contains every change of the graph, thefts included | `thefts-not-logged` |
 //! | each event is logged individually | a log with a gap cannot be replayed | an image counts as durable once all before it are | `log-out-of-order` |
-//! | section 5: equal identifiers avoid duplicates when a task runs again | nothing, if every record of its children is durable before one is stolen | the outcome of a task is one event, applied and logged as a whole: a log cannot contain a part of it | |
-//! | C2: a task always creates the same graph | not with a shared bound that prunes: an equal optimum is pruned by a bound that its own lost execution published | a program prunes only strictly worse candidates; an event contains the bound that its task was given | none; the program is at fault |
-//! | a thief takes a checkpoint before each request (event CP0) | nothing, but a theft forces three checkpoints instead of two | optional (`before_asking`) | |
+//! | section 5: equal identifiers prevent duplicates when a task runs again | nothing, if every record of its children is durable before one is stolen | the outcome of a task is one event, applied and logged as a whole: a log cannot contain a part of it | |
+//! | C2: a task always creates the same graph | not true of a program that prunes by a shared bound: when a task runs again, the bound that its lost execution published prunes an equal optimum | a program prunes only strictly worse candidates; an event contains the bound that its task was given | none; the program is at fault |
+//! | a thief takes a checkpoint before each request (event CP0) | no harm, except that a theft forces three checkpoints instead of two | optional (`before_asking`) | |
 //! | the name server lists terminated processes | its answer is stale after a second failure | a thief, or the process that absorbed it, answers | `here-alone` |
 //!
 //! | module | contents |
 //! | --- | --- |
 //! | `config` | parameters, known defects |
-//! | `stable` | a process's own record, and the legs that wait for it |
+//! | `stable` | a process's own record, and the messages of a theft that wait for it |
 //! | `copies` | images of this process and of others |
 //! | `holders` | the choice of holders |
 //! | `restore` | restoring and absorbing |
