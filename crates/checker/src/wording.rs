@@ -525,7 +525,7 @@ impl Breach {
                 format!("the tasks in the result of {} do not match the facts", process(*by))
             }
             Breach::OtherTasksThanSpawned { process: by } => {
-                format!("the result of {} does not consist of the tasks that were spawned", process(*by))
+                format!("the tasks in the result of {} are not the tasks that were spawned", process(*by))
             }
             Breach::Stalled { lent } => {
                 let stalled =

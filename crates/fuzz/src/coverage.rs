@@ -46,7 +46,7 @@ pub type CoverageName = Cow<'static, str>;
 /// The outcome of a run that reached the memory limit of the program.
 const OUT_OF_MEMORY: &str = "out of memory";
 
-/// The results of a trial without its trace.
+/// The results of a trial, excluding its trace.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The seed of the scenario.

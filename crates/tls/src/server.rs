@@ -52,8 +52,7 @@ impl Default for Limits {
     }
 }
 
-/// A listener for TLS and plain connections on the same port. Handshakes take place in parallel, so that a
-/// slow caller delays no other. The listener closes connections beyond the [`Limits`] immediately.
+/// A listener for TLS and plain connections on the same port. Handshakes take place in parallel, so a slow caller does not delay the others. The listener closes connections beyond the [`Limits`] immediately.
 #[derive(Debug)]
 pub struct TlsListener {
     address: SocketAddr,

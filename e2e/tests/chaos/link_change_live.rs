@@ -36,7 +36,11 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ] {
         match patch(spec).await {
             Err(error) if error.to_string().contains(what) => {}
-            other => return Err(format!("a change was not rejected because of `{what}`: {other:?}").into()),
+            other => {
+                return Err(
+                    format!("the change should have been rejected with `{what}`; found {other:?}").into()
+                );
+            }
         }
     }
     let accepted = |wanted: &'static str| {

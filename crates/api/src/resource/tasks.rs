@@ -126,8 +126,7 @@ pub struct Jacobi {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub iterations: Option<u32>,
-    /// Number of iterations between two tests for convergence; 0 disables the tests. A test gathers the greatest change
-    /// of each block. Default 10.
+    /// Number of iterations between two tests for convergence; 0 disables the tests. A test gathers the largest change in each block. Default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_every: Option<u32>,
     /// The computation counts as converged once a test finds that no cell changed by more than this. All iterations

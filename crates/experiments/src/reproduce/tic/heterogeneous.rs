@@ -88,7 +88,7 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
         place: "VII-D, figure 12",
         text: vec![format!(
             "Three clusters of {NODES} nodes with speeds of {}, {} and {}, 5 ms apart. Checkpoints are replicated \
-             to another cluster. The slowest cluster is lost permanently with its storage after half of the run time, \
+             to another cluster. The slowest cluster is permanently lost, together with its storage, halfway through the run, \
              and the others take over its work. The paper does not say how fast its clusters are. Ideally, losing \
              a quarter of the power halfway through costs 16.7 %, so the paper's 17 % suggests a similar share.",
             SPEEDS[0], SPEEDS[1], SPEEDS[2]
