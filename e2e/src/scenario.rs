@@ -28,7 +28,7 @@ pub struct Scenario {
     pub run: fn(TestNamespace) -> Outcome,
 }
 
-/// Error of a scenario that found no defect, but whose machine was too busy for a verdict.
+/// The machine was too busy for a verdict; the scenario found no defect.
 #[derive(Debug, Error)]
 #[error("the machine is too busy: {0}")]
 pub struct Busy(String);
@@ -71,9 +71,9 @@ struct Report {
     took: Duration,
 }
 
-/// Runs the scenarios whose names contain an argument, or all of them, on the cluster of the kubeconfig in
-/// `FAULTLINE_E2E_KUBECONFIG`. Skips them with a message if that variable is not set, because not every developer has
-/// a cluster.
+/// Runs scenarios on the cluster of the kubeconfig in `FAULTLINE_E2E_KUBECONFIG`: those whose names contain
+/// one of the arguments, or all scenarios if there are no arguments. Skips them with a message if that
+/// variable is not set, because not every developer has a cluster.
 pub fn main(scenarios: &[Scenario]) -> ExitCode {
     let wanted: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let chosen: Vec<&Scenario> = scenarios

@@ -266,7 +266,7 @@ fn begun(bundle: &Bundle) -> Result<bool, CommandError> {
     Ok(trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Begun))
 }
 
-/// Reports the judgement, or why there is none, and continues to serve the record.
+/// Reports the judgement, or the reason why there is none, and continues to serve the record.
 fn conclude(
     recording: Result<Recording, String>,
     bundle: &Bundle,

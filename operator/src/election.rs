@@ -50,7 +50,7 @@ pub struct Election {
     seen: Option<(LeaseSpec, Instant)>,
 }
 
-/// Error of an attempt to take or renew the lease. After such an error, the holder of the lease is unknown.
+/// The reason why an attempt to take or renew the lease failed. The holder of the lease is then unknown.
 #[derive(Debug, Error)]
 enum AttemptError {
     #[error(transparent)]

@@ -162,7 +162,7 @@ pub(crate) fn labels() -> Value {
     json!({ "app.kubernetes.io/name": "faultline", "app.kubernetes.io/component": "operator" })
 }
 
-/// Returns the network policy of operators, which permits only access to metrics and health.
+/// Returns the network policy of operators. The policy permits access only to metrics and health.
 fn policy() -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1",

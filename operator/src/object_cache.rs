@@ -122,7 +122,7 @@ impl OwnedObjects {
     }
 }
 
-/// Returns whether an object is in a federation's namespace and controlled by it.
+/// Returns whether an object is in a federation's namespace and controlled by the federation.
 pub fn belongs<K: Resource, F: Resource>(object: &K, federation: &F) -> bool {
     let federation = federation.meta();
     object.meta().namespace == federation.namespace && is_controlled(object, federation.uid.as_deref())

@@ -145,14 +145,14 @@ pub struct Amendment {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
-    /// Identifier of the supervisor. Changes whenever the supervisor starts, which also restarts the numbering of
-    /// events.
+    /// Identifier of the supervisor. Whenever the supervisor starts, the identifier changes, and the
+    /// numbering of events restarts.
     pub supervisor: String,
     /// Phase of the run.
     pub phase: RunPhase,
-    /// Generation of the known places; 0 before the first.
+    /// Generation of the known places; 0 if none are known yet.
     pub generation: u64,
-    /// Answer to the last spec, if any was sent since the start.
+    /// Answer to the last spec; absent if no spec was sent since the supervisor started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amendment: Option<Amendment>,
     /// Seconds since the application started; absent before that. After the end, the duration of the run.
@@ -284,7 +284,8 @@ pub struct LinkReport {
     pub as_requested: Option<bool>,
 }
 
-/// What the kernels support at the places with a shaper. Delay lines in the nodes emulate the rest.
+/// Features of traffic control that the kernels support at the places with a shaper. Delay lines in the nodes
+/// emulate the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shaping {
@@ -337,7 +338,7 @@ pub struct Request {
     pub action: RequestedAction,
     /// Name of the process at the place that the request concerns.
     pub process: String,
-    /// UID of that place. A place with another UID must not be touched.
+    /// UID of the place that the request concerns. A place with another UID must not be touched.
     pub uid: String,
 }
 

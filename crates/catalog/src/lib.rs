@@ -121,7 +121,7 @@ pub trait MessagesVisitor {
 /// The setup of a federation whose processes exchange messages.
 pub type MessagesSetup<P, A = Workload> = Setup<Node<P, A>>;
 
-/// Adapts a visitor of all federations to federations whose processes exchange messages.
+/// Adapts a [`Visitor`] to the traits for one kind of federation: [`MessagesVisitor`] and [`TasksVisitor`].
 struct Any<V>(V);
 
 impl<V: Visitor> MessagesVisitor for Any<V> {
@@ -237,7 +237,7 @@ impl<N: Hosted> Setup<N> {
         N::reference(&self.process, &self.membership, &|process| process_seed(self.seed, process))
     }
 
-    /// Returns the configuration that every process has in virtual time. It omits contents that serve only as
+    /// Returns the configuration that every process has in virtual time. It omits content that serves only as
     /// padding.
     pub fn process_in_virtual_time(&self) -> Arc<N::Config> {
         N::for_virtual_time(&self.process).map_or_else(|| Arc::clone(&self.process), Arc::new)

@@ -71,7 +71,8 @@ pub fn draft<N: Hosted>(
     }
 }
 
-/// Returns the results of a run without faults, computed by the application's sequential reference if it has one.
+/// Returns the results of a run without faults, computed by the application's sequential reference; `None` if
+/// the application has no reference.
 pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
     let digests = setup.reference()?;
     Some(Expected { source: "the sequential reference".to_owned(), digests })

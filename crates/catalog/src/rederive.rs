@@ -70,7 +70,7 @@ pub fn rederive(
     }
 }
 
-/// Returns the doubt about a manifest in which these fields differ from the derived ones.
+/// Returns the reason to doubt a manifest in which these fields differ from the derived ones.
 fn differing(fields: &[&str]) -> String {
     let fields: Vec<String> = fields.iter().map(|it| format!("`{it}`")).collect();
     format!("manifest.json does not follow from federation.yaml; differing entries: {}", fields.join(", "))
@@ -79,7 +79,8 @@ fn differing(fields: &[&str]) -> String {
 /// Everything in a manifest that follows from its federation.
 struct Derived {
     manifest: Manifest,
-    /// The expected results; `None` without a reference, or if a run that did not complete does not need them.
+    /// The expected results; `None` if there is no reference, or if the run did not complete and does not
+    /// need them.
     expected: Option<Expected>,
     /// Properties of all links, including those of processes outside all clusters.
     links: Links,
@@ -181,7 +182,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     Rederived { manifest, doubts }
 }
 
-/// Returns the user's changes during the run, in order: added faults, and links.
+/// Returns the faults that the user added during the run, and the links that the user changed, each in order.
 fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
     let (mut added, mut relinked) = (Vec::new(), Vec::new());
     for (_, fact) in trace.supervisor() {
@@ -195,7 +196,8 @@ fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
     (added, relinked)
 }
 
-/// Returns whether the recorded requests for each link follow the federation and then the user's changes, in order. A change made before the application began replaces the earlier request.
+/// Returns whether the recorded requests for each link follow the federation and then the user's changes, in
+/// order. A change made before the application began replaces the earlier request.
 fn links_agree(recorded: &[LinkEntry], drafted: &Links, relinked: &[LinkChange], has_ended: bool) -> bool {
     let mut found: BTreeMap<_, Vec<LinkProperties>> = BTreeMap::new();
     for entry in recorded {

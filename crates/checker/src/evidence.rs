@@ -320,8 +320,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Returns whether an injected fault can end a life of a process. The absence of an injection is another
-    /// contradiction.
+    /// Returns whether an injected fault can end a life of a process. Returns `true` if the fault was not
+    /// injected, because that is reported as a separate contradiction.
     fn is_target(&self, no: FaultNo, process: ProcessId) -> bool {
         let mut injected = self.history.supervision.injected.iter().filter(|(it, ..)| *it == no).peekable();
         injected.peek().is_none()
@@ -334,9 +334,11 @@ impl<'a> Demands<'a> {
             })
     }
 
-    /// Requires that each life started as the facts about its process demand: fresh if no earlier life reported
-    /// anything, replaced if the storage was lost with the previous life, and restarted if it never was. After a
-    /// replacement, a life is replaced until it has recovered its replicas, which the supervisor does not record.
+    /// Requires that each life started as the facts about its process demand: fresh if no earlier life
+    /// reported anything, replaced if the storage was lost with the previous life, and restarted if the
+    /// storage was never lost. After a replacement, each life is replaced until the process has recovered its
+    /// replicas. The supervisor does not record that recovery, so a later life may be either replaced or
+    /// restarted.
     fn boots(&self, found: &mut Vec<Contradiction>) {
         let mut lost: BTreeMap<ProcessId, Loss> = BTreeMap::new();
         for (_, fact) in self.facts {
@@ -421,7 +423,7 @@ mod tests {
 
     const CRASH: Fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
 
-    /// A run with one planned crash that completed after the crash.
+    /// Returns a run that completed after its only planned crash.
     fn good() -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.names.processes = vec!["paris-0".into(), "lyon-0".into(), "server".into()];

@@ -911,7 +911,7 @@ fn has_later_checkpoints(part: &MemoryPart, names: &Context) -> bool {
     part.count > ranks * (1 + names.copies.map_or(0, |it| u64::from(it.replicas)))
 }
 
-/// Returns the size of a part of the memory, the part in words, and the remedy that makes it smaller.
+/// Returns the size of a part of the memory, a description of the part, and the remedy that makes it smaller.
 fn in_words(part: &MemoryPart, names: &Context) -> (u64, String, &'static str) {
     let bounds = names.bounds.as_ref();
     let takes_checkpoints = bounds.is_some_and(|it| it.checkpoint_every.iter().any(Option::is_some));

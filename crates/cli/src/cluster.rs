@@ -205,8 +205,8 @@ fn several(found: &SearchResult) -> impl Iterator<Item = usize> {
     (0..found.front.len()).filter(|it| found.front[*it].clusters > 1)
 }
 
-/// Returns the indices of the divisions that are printed, and the number of divisions into several clusters that are
-/// not.
+/// Returns the indices of the divisions that are printed, and the number of other divisions into several
+/// clusters.
 fn rows(found: &SearchResult) -> (Vec<usize>, usize) {
     let mut shown: Vec<usize> = several(found).collect();
     shown.sort_by(|&a, &b| found.front[a].cost().total_cmp(&found.front[b].cost()));
@@ -219,8 +219,8 @@ fn rows(found: &SearchResult) -> (Vec<usize>, usize) {
     (shown, hidden)
 }
 
-/// Formats the clusters as in a federation file. Its processes are numbered cluster by cluster; the comments
-/// state the name and the index of each process in the graph.
+/// Formats the clusters as in a federation file. In the file, processes are numbered cluster by cluster; the
+/// comments state the name and the index of each process in the graph.
 fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     let mut text = "spec:\n  clusters:\n".to_owned();
     for (number, members) in clusters.iter().enumerate() {

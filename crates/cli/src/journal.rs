@@ -48,8 +48,8 @@ impl ResultJournal {
     ///
     /// # Errors
     ///
-    /// Returns an error if the journal has results and `resume` is false, if the results are of other work, or if the
-    /// file cannot be read or written.
+    /// Returns an error if the journal has results and `resume` is false, if the results belong to other
+    /// work, or if the file cannot be read or written.
     pub(crate) fn open<T, E>(
         path: &Path,
         work: &str,

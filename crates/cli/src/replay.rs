@@ -285,7 +285,7 @@ fn event<P: Process>(entry: InputEntryOf<P>, jobs: &mut BTreeMap<JobNo, P::Job>)
     })
 }
 
-/// Describes the first action that differs from the recorded ones; `None` if all are equal.
+/// Returns a description of the first action that differs from the recorded ones; `None` if all are equal.
 fn difference<P: Process>(recorded: &[RecordedAction], actions: &[ActionOf<P>]) -> Option<String> {
     let replayed: Vec<RecordedAction> = actions.iter().map(RecordedAction::of::<P>).collect();
     let first = (0..recorded.len().max(replayed.len())).find(|&it| recorded.get(it) != replayed.get(it))?;

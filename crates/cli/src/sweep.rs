@@ -24,7 +24,7 @@ use crate::paper::jobs;
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
 
-/// The directory of the federation files of the settings.
+/// The directory that contains the federation file of each setting.
 const SETTINGS: &str = "settings";
 /// The directory that contains the record of each setting.
 const RECORDS: &str = "records";
@@ -118,7 +118,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     Ok(Exit::of_runs(swept.has_failed(), swept.missing() + swept.out_of_memory() == 0))
 }
 
-/// Records the run of each setting with the first seed, within a limited size.
+/// Records each setting's run with the first seed, unless the record is too large.
 struct Records<'a> {
     /// The directory of `--out`.
     out: &'a Path,
@@ -166,7 +166,8 @@ impl Records<'_> {
         fs::write(dir.join(REPORT), page)
     }
 
-    /// Returns the path of a setting's report, relative to the page, if its run with this seed was recorded.
+    /// Returns the path of a setting's report, relative to the page; `None` if the setting's run with this
+    /// seed was not recorded.
     fn link(&self, setting: usize, seed: u64) -> Option<String> {
         let dir = self.dir(setting);
         let manifest = Bundle::open(&dir).read_manifest().ok()?;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommunicationGraph {
     names: Vec<String>,
-    /// For each process: its peers, ascending, with the sum of the bytes in both directions.
+    /// For each process: its peers in ascending order, each with the sum of the bytes in both directions.
     peers: Vec<Vec<(u32, u64)>>,
     total: u64,
     messages: u64,
@@ -113,8 +113,8 @@ impl CommunicationGraph {
         (0..self.len()).map(of).sum::<u64>() / 2
     }
 
-    /// Returns the number of bytes between each pair of clusters with traffic. The smaller number of each
-    /// pair comes first.
+    /// Returns the number of bytes between each pair of clusters with traffic. In each pair, the cluster with
+    /// the smaller index comes first.
     pub(crate) fn between_each(&self, cluster_of: &[u32]) -> BTreeMap<(u32, u32), u64> {
         let mut bytes = BTreeMap::new();
         for (one, peers) in self.peers.iter().enumerate() {
@@ -128,7 +128,7 @@ impl CommunicationGraph {
         bytes
     }
 
-    /// Returns the peers of a process, ascending, with the sum of the bytes in both directions.
+    /// Returns the peers of a process in ascending order, each with the sum of the bytes in both directions.
     pub fn peers(&self, process: usize) -> &[(u32, u64)] {
         &self.peers[process]
     }

@@ -50,8 +50,8 @@ pub use recluster::{DivisionSequence, Interval, Reclustering, recluster};
 
 /// Sums that differ by at most this much, in points, count as equal, because such differences are due to rounding.
 const EQUAL: f64 = 1e-6;
-/// The difference from the best division into several clusters, in points, up to which divisions count as
-/// equally good if a single cluster has the smallest sum.
+/// The largest difference from the best division into several clusters, in points, at which a division counts
+/// as equally good. Applies only if a single cluster has the smallest sum.
 const INDIFFERENT: f64 = 1.0;
 
 /// Limits on the search and on the choice.
@@ -211,8 +211,8 @@ fn divisions(graph: &CommunicationGraph, parts: usize, balance: Balance) -> Vec<
     variants.iter().map(|it| Division::new(graph, it)).collect()
 }
 
-/// Returns the numbers of clusters to try: all small numbers, and increasingly few larger ones. Replaces a
-/// number without a permitted division by the next number that has one.
+/// Returns the numbers of clusters to try: all small numbers, and increasingly few larger ones. If a number
+/// has no permitted division, returns the next number that has one instead.
 fn sizes(processes: usize, balance: Balance) -> Vec<usize> {
     let most = (processes / 2).clamp(1, 256);
     let (mut sizes, mut next) = (Vec::new(), 2);

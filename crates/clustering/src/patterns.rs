@@ -1,8 +1,8 @@
 //! Communication patterns of the six NAS kernels that the HydEE paper divides into clusters (table I), in closed form.
 //!
 //! Only ratios matter here: which processes communicate, and how much relative to others. The shapes follow
-//! from the decompositions of the kernels. A real run sends more bytes by a constant factor, which affects no
-//! share.
+//! from the decompositions of the kernels. A real run sends more bytes, but by a constant factor, so the
+//! shares are the same.
 
 use crate::graph::CommunicationGraph;
 
@@ -28,9 +28,9 @@ pub enum Pattern {
 pub struct Published {
     /// The number of clusters.
     pub clusters: usize,
-    /// The mean share of processes that roll back, in percent.
+    /// The mean percentage of processes that roll back.
     pub rolled_back_percent: f64,
-    /// The share of bytes that are sent between clusters, and are therefore logged, in percent.
+    /// The percentage of bytes that are sent between clusters and therefore logged.
     pub logged_percent: f64,
 }
 
@@ -108,8 +108,8 @@ impl Pattern {
     }
 }
 
-/// Adds the torus of MG. Two of its sides have equal length; the third side has the same length, or a half or a quarter
-/// of it. Faces along the third side count half.
+/// Adds the torus of MG. Two of its sides have equal length; the third side has the same length, or a half or
+/// a quarter of it. Faces along the third side have half the weight of the others.
 fn mg(graph: &mut CommunicationGraph, it: usize) {
     let bits = graph.len().trailing_zeros();
     let long = 1 << bits.div_ceil(3);

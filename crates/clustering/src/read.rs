@@ -62,7 +62,7 @@ pub enum ReadError {
         /// The number of the line.
         line: usize,
     },
-    /// A METIS file assigns weights to processes, which have no meaning here.
+    /// A METIS file assigns weights to processes; such weights have no meaning here.
     #[error(
         "line {line}: the format {format} includes weights of processes, which are not supported; use 0, 1 or 001"
     )]
@@ -136,7 +136,7 @@ pub enum ReadError {
 ///
 /// # Errors
 ///
-/// Returns a [`ReadError`] that names the problem and, if there is one, its line.
+/// Returns a [`ReadError`] that names the problem and, where possible, its line.
 pub fn read(text: &str, form: GraphFormat) -> Result<CommunicationGraph, ReadError> {
     match form {
         GraphFormat::EdgeList => edge_list(text),

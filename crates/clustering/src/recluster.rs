@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::follow::follow;
 use crate::{CommunicationGraph, Constraints, Division, find, limits};
 
-/// The difference below which sums count as equal, in points.
+/// The difference, in points, below which sums count as equal.
 const EQUAL: f64 = 0.01;
 /// The largest number of candidates per graph: the divisions with the smallest sum of both shares.
 const CANDIDATES: usize = 16;
@@ -41,9 +41,9 @@ pub struct Reclustering {
 pub struct DivisionSequence {
     /// Intervals in chronological order.
     pub intervals: Vec<Interval>,
-    /// The mean share of processes that a failure rolls back, over all intervals, in percent.
+    /// The mean percentage of processes that a failure rolls back, over all intervals.
     pub rolled_back_percent: f64,
-    /// The share of all bytes that are sent between clusters, in percent.
+    /// The percentage of all bytes that are sent between clusters.
     pub logged_percent: f64,
     /// The bytes of the checkpoints for all changes, as a percentage of all bytes.
     pub changes_percent: f64,
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     /// Returns the graph of a square of processes with sides of this length. Each process sends this many
-    /// bytes to each of the others in its row, or in its column.
+    /// bytes to each of the others in its row or, if `rows` is `false`, in its column.
     fn square(side: usize, rows: bool, bytes: u64) -> CommunicationGraph {
         let mut graph = CommunicationGraph::new((0..side * side).map(|it| it.to_string()).collect());
         for from in 0..side * side {

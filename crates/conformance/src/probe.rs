@@ -131,7 +131,7 @@ pub struct Work {
 }
 
 impl Job for Work {
-    /// The life that requested the job, and its number.
+    /// The life that requested the job, and the number of the job.
     type Output = (Life, u32);
 
     fn cost(&self) -> Span {

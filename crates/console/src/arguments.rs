@@ -40,7 +40,7 @@ pub struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// Options with which nothing is printed during a run.
+    /// Options that print nothing during a run.
     pub const SILENT: OutputArguments = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
 }
 
@@ -74,7 +74,7 @@ pub struct FetchArguments {
     pub cluster: KubernetesArguments,
 }
 
-/// Returns a parser of whole numbers in `range`, whose error names the range.
+/// Returns a parser for whole numbers in `range`. Its error names the range.
 pub fn number<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
     move |text| {
         let wrong = || format!("write a whole number from {} to {}", range.start(), range.end());

@@ -68,7 +68,7 @@ impl CommandError {
         CommandError::input(miette!(help = help, "cannot {what} {}: {why}", path.display()))
     }
 
-    /// Creates an error about the machine, which leaves the verdict unknown.
+    /// Creates an error about the machine. Such an error leaves the verdict unknown.
     pub fn machine(error: impl Display) -> CommandError {
         CommandError { exit: Exit::Unknown, report: miette!("{error}") }
     }

@@ -86,7 +86,7 @@ impl Examination {
 }
 
 /// Returns the finding about an ability of a kernel: details if the kernel has the ability, or the reason why
-/// it does not.
+/// it lacks it.
 pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
     let instead = match ability {
         Ability::Netem => "; without it, delay and loss are emulated in the nodes",

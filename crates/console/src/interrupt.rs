@@ -1,4 +1,4 @@
-//! Handling of Ctrl-C and termination signals in the programs.
+//! Handles Ctrl-C and termination signals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -43,9 +43,9 @@ fn recorded(dir: &Path) -> Option<(Federation, BackendKind)> {
     Some((federation, manifest.backend))
 }
 
-/// Returns the differences between two runs with the same seed, as words for a file name. If there are too many
-/// for a name, returns the first one and the number of the others. Empty if the runs are equal, or if the first
-/// difference is too long.
+/// Returns the differences between two runs with the same seed, as words for a file name. If there are too
+/// many for a name, returns the first one and the number of the others. The result is empty if the runs are
+/// equal, or if the first difference is too long.
 fn differences(old: &(Federation, BackendKind), new: (&Federation, BackendKind)) -> Vec<String> {
     let spec = |it: &Federation| serde_json::to_value(&it.spec).expect("a federation has a JSON form");
     let (mut before, mut after) = (spec(&old.0), spec(new.0));

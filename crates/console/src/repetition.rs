@@ -46,7 +46,7 @@ pub struct Repetition<'a> {
 struct Outcome {
     seed: u64,
     verdict: Verdict,
-    /// Whether everything holds, but no random fault of the file took effect.
+    /// Whether the run would have passed, but no random fault of the file took effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     without_fault: bool,
     reasons: Vec<String>,

@@ -48,7 +48,7 @@ impl Counters {
         }
     }
 
-    /// Iterates over all numbers other than 0, ascending by process.
+    /// Iterates over all numbers other than 0, in ascending order of their processes.
     pub fn iter(&self) -> impl Iterator<Item = (ProcessId, u32)> + '_ {
         let dense =
             self.dense.iter().enumerate().map(|(place, &it)| (ProcessId(self.first + place as u32), it));

@@ -63,7 +63,7 @@ pub enum Presence {
     Permanent,
     /// Will join later. None of its processes has started yet.
     Awaited,
-    /// Currently present: it has joined, will leave, or both.
+    /// Currently present: the cluster has joined, will leave, or both.
     Present,
     /// Present, but about to leave: its processes run until other processes have taken over their work.
     Leaving,

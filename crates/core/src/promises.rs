@@ -52,8 +52,8 @@ pub enum Promise {
     /// In a program of tasks that are assigned in advance, only partitions that exchange values coordinate a
     /// checkpoint, which takes two messages for each partition and three for each channel.
     NeighboursOnly,
-    /// In a program of tasks that are assigned in advance, a recovery re-executes exactly the tasks whose values were
-    /// lost, and those that they depend on, back to the valid checkpoint.
+    /// In a program of tasks that are assigned in advance, a recovery re-executes exactly the tasks whose
+    /// values were lost and the tasks on which these depend, back to the valid checkpoint.
     StrictlyRequired,
     /// The checkpoint that a group restores is durable at every holder before any process of the group
     /// resumes.

@@ -258,9 +258,10 @@ impl Frame {
         data
     }
 
-    /// Returns the data of this task's access `index`, for use by tasks that it spawns. If this task has the right to
-    /// write, the next version is the one that it has to assign, and it may give that right to one spawned task. It may
-    /// give a right to gather to any number of them. No spawned task may read data to which this task contributes.
+    /// Returns the data of this task's access `index`, for use by tasks that it spawns. If this task has the
+    /// right to write, the next version is the one that it has to assign, and it may give that right to one
+    /// spawned task. It may share a right to gather with any number of them. No spawned task may read data to
+    /// which this task contributes.
     pub fn own(&mut self, index: usize) -> Data {
         let data = self.own[index].version.data;
         if self.find(data).is_none() {

@@ -1,8 +1,8 @@
 //! The interface between processes and rollback-recovery protocols for programs of tasks.
 //!
-//! A theft consists of four messages, its *legs*. The process offers each leg once the graph contains it; the
-//! protocol decides when to send it, and may send it again. Protocols differ only in these decisions and in
-//! how they handle failures.
+//! A theft consists of four messages, called *legs* ([`Leg`]). The process offers each of them once the graph
+//! contains it; the protocol decides when to send it, and may send it again. Protocols differ only in these
+//! decisions and in how they handle failures.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::graph::GraphEvent;
 
-/// One message of a theft. The task and the result have content, which counts towards the size of the message.
+/// One message of a theft. [`Leg::Task`] and [`Leg::Result`] carry content, which counts towards their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Leg {
     /// The thief asks the victim for a task.
@@ -72,7 +72,7 @@ pub trait TaskProtocol: ProtocolTypes {
 /// An input to a protocol for programs of tasks.
 #[derive(Clone, Debug)]
 pub enum TaskInput<P: TaskProtocol> {
-    /// The graph is ready to send this leg. The protocol sends it with [`TaskHost::pass`].
+    /// The graph is ready to send this message of the theft. The protocol sends it with [`TaskHost::pass`].
     Due(Theft, Leg),
     /// A task arrived that this process no longer requests, or a result of a task that it has not lent. The last field
     /// is the sender.
@@ -120,15 +120,17 @@ pub enum TaskInput<P: TaskProtocol> {
 
 /// The process as its protocol sees it.
 pub trait TaskHost<P: TaskProtocol>: Machine<P> {
-    /// Sends a leg, for the first time or again. If this process answers for both the thief and the victim,
-    /// it merges the result immediately. Does nothing if the graph does not contain the leg.
+    /// Sends a message of a theft, for the first time or again. If this process answers for both the thief
+    /// and the victim, it merges the result immediately. Does nothing if the graph does not contain the
+    /// message.
     fn pass(&mut self, theft: Theft, leg: Leg);
     /// Sends the result of a theft to a process other than its victim: the process that now has the stolen
     /// task and has [lent](TaskProtocol::orphan) it again under the same theft.
     fn pass_orphan(&mut self, theft: Theft, to: ProcessId);
     /// Returns whether a task is lent under this theft.
     fn is_lent(&self, theft: Theft) -> bool;
-    /// Returns whether the result of the theft is complete; `None` if this process does not work on its task.
+    /// Returns whether the result of the theft is complete; `None` if this process does not work on the
+    /// stolen task.
     fn debt(&self, theft: Theft) -> Option<bool>;
     /// Returns whether this process has run the stolen task itself, or is running it. Otherwise the task waits, or was
     /// lent in turn.
@@ -164,7 +166,8 @@ pub trait TaskHost<P: TaskProtocol>: Machine<P> {
     fn restore_log(&mut self, from: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]);
     /// Absorbs the graph of a permanently failed process.
     fn absorb(&mut self, of: ProcessId, what: LastState<'_, P>);
-    /// Returns whether this process answers for `process`: itself, or one that it absorbed.
+    /// Returns whether this process answers for `process`, because `process` is this process or was absorbed
+    /// by it.
     fn is_mine(&self, process: ProcessId) -> bool;
     /// Returns whether this process works on the program itself.
     fn has_root(&self) -> bool;

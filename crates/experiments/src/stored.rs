@@ -65,8 +65,8 @@ pub fn setting(form: &str, federation: &Federation) -> String {
 }
 
 impl<'a> ResultStore<'a> {
-    /// Creates a store with the results of earlier runs. `save` receives every new result, except those of runs that
-    /// reached the memory limit. `report` receives the progress after every run.
+    /// Creates a store with the results of earlier runs. `save` receives all new results, except those of
+    /// runs that reached the memory limit. `report` receives the progress after every run.
     pub fn new(
         known: Vec<StoredResult>,
         save: &'a mut dyn FnMut(&StoredResult),

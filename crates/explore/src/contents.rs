@@ -1,7 +1,8 @@
 //! The contents of the states of processes and of steps. Only the computation of a new effect needs them.
 //!
-//! The contents of a process take up several kilobytes, so the search drops those that it probably does not need again.
-//! If it does, they are computed again from the state of the process and the event that first led to them.
+//! The contents of a process take up several kilobytes, so the search drops those that it probably does not
+//! need again. If it does need them, they are computed again from the state of the process and the event that
+//! first led to them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

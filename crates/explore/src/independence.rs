@@ -1,9 +1,9 @@
 //! Independence of choices: two choices are independent if both orders lead to the same state.
 //!
-//! If every order is explored, the search performs independent choices in only one order, which is a search with sleep
-//! sets (P. Godefroid, "Partial-Order Methods for the Verification of Concurrent Systems", 1996). Once a choice of a
-//! state has been performed, it is put to sleep: it is not performed in the states that follow later choices, until a
-//! choice that depends on it has been performed.
+//! A search that explores every order nevertheless performs independent choices in only one of their orders.
+//! It is a search with sleep sets (P. Godefroid, "Partial-Order Methods for the Verification of Concurrent
+//! Systems", 1996). Once a choice of a state has been performed, it is put to sleep: it is not performed in
+//! the states that follow later choices, until a choice that depends on it has been performed.
 //!
 //! This omits steps, but no states, and all states are reached by the same runs as in a search that omits nothing. Runs
 //! are ordered by length, and runs of the same length by the order in which states offer choices. The search keeps the
@@ -15,8 +15,8 @@ use faultline_core::{ProcessId, StorageFate};
 use crate::state::{Choice, Choices, Output, State};
 use crate::tables::{Body, Return, Tables};
 
-/// A choice in a form that does not refer to the state that offers it, with the parts of the state that it changes. If
-/// every order is explored, two pending steps with the same number lead to the same state.
+/// A choice without references to the state that offers it, and the parts of the state that the choice
+/// changes. If every order is explored, two pending steps with the same number lead to the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Action {
     kind: Kind,

@@ -46,7 +46,7 @@ impl<T> Interned<T> {
     }
 }
 
-/// Returns the segment of a number, and its place there.
+/// Returns the segment of a number, and the number's place in it.
 fn place(number: usize) -> (usize, usize) {
     let segment = (number / FIRST + 1).ilog2() as usize;
     (segment, number - FIRST * ((1 << segment) - 1))

@@ -71,8 +71,8 @@ pub enum Ending {
     Stopped,
     /// The exploration was interrupted.
     Interrupted,
-    /// This run violates a property. No violating run within the bounds takes fewer steps until the
-    /// federation is quiet.
+    /// This run violates a property. Among all violating runs within the bounds, it needs the fewest steps
+    /// until the federation is quiet.
     Found(Box<Counterexample>),
 }
 

@@ -1,8 +1,9 @@
 //! The application of an exploration: a few messages in a fixed order.
 //!
-//! Each rank goes through the program in order: it sends its own messages, and waits for those that other ranks send to
-//! it. A send may depend on all earlier receipts of its rank, and is the same in every re-execution. The time of a send
-//! is a choice of the exploration. A rank without messages computes once, and has then finished.
+//! Each rank goes through the program in order: it sends its own messages, and waits for those that other
+//! ranks send to it. A send may depend on all earlier receipts of its rank, and is the same in every
+//! re-execution. The exploration chooses the time of each send. A rank without messages computes once, and
+//! has then finished.
 
 use std::fmt;
 use std::str::FromStr;

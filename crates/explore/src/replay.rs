@@ -26,8 +26,8 @@ pub struct Counterexample {
     /// Whether the run ended: all ranks finished, or the protocol declared a cluster unrecoverable or found that the
     /// program is not send-deterministic.
     pub has_ended: bool,
-    /// Whether every run must end. False only under protocols for message-passing applications that do not promise
-    /// progress.
+    /// Whether every run must end. False only under a protocol that runs message-passing applications and
+    /// does not promise progress.
     must_end: bool,
 }
 

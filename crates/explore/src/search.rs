@@ -301,8 +301,9 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Once too many contents are kept, drops those of process states that do not occur in the level. The search rarely
-    /// needs them again: the effects that it has yet to compute are usually effects on process states of the level.
+    /// Drops the contents of process states that do not occur in the level, if the contents of too many are
+    /// kept. The search rarely needs them again: the effects that it has yet to compute are usually effects
+    /// on process states of the level.
     fn drop_contents(&mut self, level: &States) {
         if self.tables.contents() <= self.most_contents {
             return;
@@ -467,7 +468,8 @@ mod tests {
         (Searched { extent, paths: paths.into_inner().unwrap(), visited }, kept)
     }
 
-    /// Every state is reached by the same run, so the search finds the same violations.
+    /// With and without the reduction, every state is reached by the same run, so the search finds the same
+    /// violations.
     #[test]
     fn the_reduction_omits_steps_and_changes_no_result() {
         for protocol in names() {

@@ -9,7 +9,8 @@ use crate::bounds::Bounds;
 use crate::key::{Key, key_of_all, key_of_words};
 use crate::tables::{Body, Lane, LocalEntry, LocalEvent, Return, Step, SupervisorEvent, Tables};
 
-/// A state of the federation. All parts are numbers of the [`Tables`].
+/// A state of the federation. The supervisor, processes and steps are represented by their numbers in the
+/// [`Tables`].
 #[derive(Default)]
 pub(crate) struct State {
     supervisor: u32,
@@ -144,7 +145,7 @@ impl State {
         words.extend_from_slice(&self.overtaken);
     }
 
-    /// Makes this state equal to the one that was written.
+    /// Replaces this state with the one that `words` encodes.
     pub(crate) fn read(&mut self, words: &[u32]) {
         let &[supervisor, crashes, timers, overtakings, has_ended, locals, pending, ref rest @ ..] = words
         else {
@@ -163,7 +164,7 @@ impl State {
         }
     }
 
-    /// Returns the states of the processes in the state that was written.
+    /// Returns the states of the processes in the state that `words` encodes.
     pub(crate) fn locals(words: &[u32]) -> &[u32] {
         let &[_, _, _, _, _, locals, _, ref rest @ ..] = words else {
             unreachable!("a written state has a head");
@@ -333,8 +334,8 @@ impl State {
         }
     }
 
-    /// Completes the run from a quiet state: deadlines expire in order, and all resulting steps happen, until every
-    /// rank has finished. Returns whether the run ends: every rank finishes, or the run ends in another way.
+    /// Completes the run from a quiet state: deadlines expire in order, and all resulting steps happen, until
+    /// every rank has finished or the run has ended in another way. Returns whether one of these happens.
     pub(crate) fn complete(&mut self, tables: &Tables, sink: &mut impl Witness) -> bool {
         let mut choices = Choices::default();
         for _ in 0..MOST_ROUNDS {

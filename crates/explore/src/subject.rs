@@ -30,7 +30,8 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Sets up a federation with the application `program`, or with its own program of tasks.
+    /// Sets up a federation. If its processes exchange messages, their application is `program`; otherwise,
+    /// they run the federation's own program of tasks.
     pub(crate) fn new(
         federation: &Federation,
         program: &Program,

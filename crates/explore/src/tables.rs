@@ -32,9 +32,9 @@ pub(crate) trait Processes: Send + Sync {
     fn create(&self, me: ProcessId, view: Arc<Membership>, tables: &Tables) -> u32;
     /// Computes the effect of an event on a process.
     fn handle(&self, local: u32, event: LocalEvent, tables: &Tables) -> Effect;
-    /// Returns the number of states of processes whose contents are kept.
+    /// Returns the number of process states whose contents are kept.
     fn contents(&self) -> usize;
-    /// Drops the contents of all states of processes that are not needed and have an origin.
+    /// Drops the contents of all process states that are not needed and have an origin.
     fn retain(&self, is_needed: &dyn Fn(u32) -> bool);
     /// Describes the packet that arrives in a step.
     fn packet(&self, step: u32) -> String;
@@ -65,7 +65,7 @@ pub(crate) enum LocalEvent {
     Rings,
     /// The process fails.
     Ends(StorageFate, Return),
-    /// The next life begins with the membership of this number.
+    /// The next life begins with the membership that has this number.
     Begins(u32),
     /// The step with this number happens: a packet arrives, a computation ends, or a membership arrives.
     Happens(u32),
@@ -163,7 +163,7 @@ pub(crate) enum SupervisorEvent {
 pub(crate) struct SupervisorEffect {
     pub(crate) supervisor: u32,
     pub(crate) facts: Box<[Fact]>,
-    /// Whether the membership has changed, and all living processes are told.
+    /// Whether the membership has changed and is announced to all living processes.
     pub(crate) announces: bool,
     /// The step that the event requests.
     pub(crate) request: Option<u32>,
@@ -250,12 +250,12 @@ impl Tables {
         self.processes.packet(step)
     }
 
-    /// Returns the number of states of processes whose contents are kept.
+    /// Returns the number of process states whose contents are kept.
     pub(crate) fn contents(&self) -> usize {
         self.processes.contents()
     }
 
-    /// Drops the contents of the states of processes that are not needed. They are computed again on demand.
+    /// Drops the contents of process states that are not needed. They are recomputed on demand.
     pub(crate) fn retain(&self, is_needed: impl Fn(u32) -> bool) {
         self.processes.retain(&|it| is_needed(it) || self.locals.get(it).origin.is_none());
     }

@@ -13,7 +13,7 @@ use faultline_explore::{
 
 const PAGE: &str = include_str!("../../../docs/explore.md");
 
-/// A search for a defect, and its result as the page states it.
+/// A search for a defect, and its result as `docs/explore.md` states it.
 struct Row {
     defect: Defect,
     federation: Federation,
@@ -131,7 +131,8 @@ fn all_other_defects_are_found_as_the_page_states() {
     assert_found(rows().into_iter().filter(|it| it.states > SMALL));
 }
 
-/// The page lists every known defect of a protocol that can be explored, either as found or as not found.
+/// `docs/explore.md` lists every known defect of a protocol that can be explored, either as found or as not
+/// found.
 #[test]
 fn every_defect_is_listed_once() {
     let found: Vec<Defect> = rows().iter().map(|it| it.defect).collect();

@@ -43,7 +43,7 @@ fn failures_at_every_step_of_an_orderly_run_are_survived() {
     }
 }
 
-/// Covers ranks without messages, and clusters with several members.
+/// Covers ranks that exchange no messages, and clusters with several members.
 #[test]
 fn orderly_runs_of_clusters_of_two_are_survived() {
     let bounds = Bounds { crashes: 0, timers: 2, ..ORDERLY };

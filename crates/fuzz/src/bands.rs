@@ -6,7 +6,7 @@
 
 use crate::coverage::Shares;
 
-/// The largest known shares of the runs of a protocol, in percent.
+/// The largest known shares, as percentages of the runs of a protocol.
 struct Band {
     protocol: &'static str,
     /// Runs that exceeded the deadline.

@@ -75,8 +75,8 @@ struct Send {
     consumed: u64,
 }
 
-/// Returns what each rank sends if messages are delivered in an order drawn from `order` that keeps the order of each
-/// channel.
+/// Returns what each rank sends if messages are delivered in a random order, drawn with the seed `order`. The
+/// messages of each channel are delivered in the order in which they were sent.
 fn run<A: Application>(
     config: &Arc<A::Config>,
     membership: &Membership,

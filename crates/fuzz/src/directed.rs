@@ -1,5 +1,5 @@
-//! Directed schedules: a random federation with one failure, and a second fault at a moment that matters according to
-//! the federation's first run.
+//! Directed schedules: a random federation with one failure, and a second fault at a moment chosen from a
+//! first run of the federation.
 //!
 //! A process reports `durable` before it announces the write: a crash at that fact falls between a durable write and
 //! its announcement. All such pairs of a run are candidates, and so are all moments of the recovery from the first
@@ -41,7 +41,8 @@ struct Moment {
     recovers: (bool, bool),
 }
 
-/// A fact that triggers a fault: its process, and how many of its kind the process has reported by then.
+/// A fact that triggers a fault: the process that reports it, and how many facts of this kind the process has
+/// reported by then.
 type ReportedFact = (ProcessId, u32);
 
 /// A second fault.
@@ -55,8 +56,8 @@ enum SecondFault {
     OtherCluster(Storage),
     /// The cluster of the process that reports the fact is lost.
     Cluster(Storage),
-    /// The process that reports the fact fails with its whole cluster. The storage of this process has this
-    /// fate, that of the others the opposite fate.
+    /// The process that reports the fact fails with its whole cluster. This process's storage has this fate;
+    /// the storage of the others has the opposite fate.
     OppositeFates(Storage),
     /// A process outside the clusters fails.
     Outside(Storage),
@@ -123,9 +124,9 @@ pub struct MomentCoverage(BTreeMap<CoverageName, (u64, u64)>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MomentShares {
-    /// The number of kinds that occurred.
+    /// The number of kinds of moments that occurred.
     pub seen: u64,
-    /// The number of kinds at which a process failed.
+    /// The number of kinds of moments at which a process failed.
     pub struck: u64,
 }
 
@@ -312,7 +313,8 @@ fn with_strike(
 const OF_WRITES: &[FactKind] =
     &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted, FactKind::Finished];
 
-/// Further facts about recoveries, including those that other clusters report in response.
+/// Facts about recoveries, in addition to [`OF_WRITES`]. Some of them are reported by other clusters in
+/// response.
 const OF_RECOVERIES: &[FactKind] = &[
     FactKind::RecoveryStarted,
     FactKind::Restored,
@@ -338,8 +340,8 @@ fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<ReportedFact>> {
     moments
 }
 
-/// Visits the facts of all ranks, in order: the process and its life, the moment if the fact matters, and how many
-/// facts of its kind the process has reported by then.
+/// Calls `visit` for each fact of all ranks, in order, with the process and its life, the moment if the fact
+/// is relevant, and the number of facts of this kind that the process has reported by then.
 fn each_moment(trial: &Trial, mut visit: impl FnMut(ProcessId, Life, Option<Moment>, u32)) {
     let manifest = &trial.manifest;
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = Vec::new();

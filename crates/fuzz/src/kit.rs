@@ -43,8 +43,8 @@ pub struct SeedResult {
     pub federation: Federation,
     /// The checker's judgement.
     pub judgement: Judgement,
-    /// Whether a second run was exactly equal. A protocol must not depend on a clock or on random numbers. Always true
-    /// if one of the two runs reached the memory limit of the program.
+    /// Whether a second run was identical to the first. A protocol must not depend on a clock or on random
+    /// numbers. Always true if one of the two runs reached the memory limit of the program.
     pub repeats: bool,
     /// The description of the run without its facts.
     pub manifest: Manifest,
@@ -146,7 +146,7 @@ where
         Ok(SeedResult { seed, federation, judgement, repeats: tried.repeats, manifest, trace })
     }
 
-    /// Returns the first of these seeds with a failure; `None` if there is none.
+    /// Runs these seeds in order, and returns the first result with a failure; `None` if no seed fails.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
 //! A mutation run: switches on every mutation of the code, one at a time, and runs schedules until enough of them
 //! have a violation.
 //!
-//! Mutations show which defects the checker detects, and which properties detect them. A mutation that survives is
-//! either missed by all properties, or has no observable effect. [`EQUIVALENT`] lists the latter with the reason.
+//! Mutations show which defects the checker detects, and which properties detect them. A mutation that
+//! survives either is missed by all properties or has no observable effect. [`EQUIVALENT`] lists those
+//! without an effect, each with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -159,9 +160,9 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// Mutations that need a coincidence too rare for a search. For each, a test of a protocol shows that with the
-/// mutation, a cluster never resumes, a message is lost, a process acts before something is durable, or a property is
-/// violated, and that none of these happens without the mutation.
+/// Mutations that need a coincidence too rare for a search. For each, a protocol's test shows its effect: a
+/// cluster never resumes, a message is lost, a process acts before something is durable, or a property is
+/// violated. Without the mutation, none of these happens.
 pub const DIRECTED: &[(&str, &str)] = &[
     ("older-reports-count", "protocols/tests/hc3i/mutations.rs: a_report_to_an_older_round_does_not_count"),
     (
@@ -260,7 +261,7 @@ impl Mutant {
         EQUIVALENT.iter().find(|(name, _)| *name == self.mutation).map(|(_, why)| *why)
     }
 
-    /// Switches on a mutation, and runs schedules of the protocols that share the code.
+    /// Switches on a mutation, and runs schedules of the protocols that use the mutated code.
     pub fn search(mutation: Defect, extent: MutationEffort) -> Mutant {
         let mut coverage = Coverage::default();
         let mut mutant = Mutant {

@@ -25,7 +25,7 @@ pub struct Scenario {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtocolName(&'static str);
 
-/// The error for a name that does not denote a protocol that can be fuzzed.
+/// The error for a protocol that is unknown or cannot be fuzzed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a protocol that can be fuzzed; use one of: {all}", all = ProtocolName::all().map(ProtocolName::name).collect::<Vec<_>>().join(", "))]
 pub struct UnknownProtocol(String);
@@ -51,7 +51,8 @@ impl Scenario {
         self
     }
 
-    /// Returns whether the application is `salted`. Its re-execution differs, so it has no reference result.
+    /// Returns whether the application is `salted`. A re-execution of `salted` differs, so there is no
+    /// reference result.
     pub fn is_salted(&self) -> bool {
         matches!(self.federation.spec.application, ApplicationSpec::Salted(_))
     }

@@ -49,7 +49,8 @@ thread_local! {
     static UNDER_WAY: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Returns the seed that this thread is running, for a panic handler; `None` if it runs none.
+/// Returns the seed of this thread's current run, for a panic handler; `None` if the thread is not performing
+/// a run.
 pub fn seed_under_way() -> Option<u64> {
     UNDER_WAY.get()
 }

@@ -21,10 +21,10 @@ pub struct Account {
     /// Accounts by group. A group is the set of processes that take checkpoints together: a process, a
     /// cluster or the federation.
     pub groups: Vec<GroupAccount>,
-    /// Rollbacks by group, then in the order of incarnations.
+    /// Rollbacks, ordered by group and then by incarnation.
     pub rollbacks: Vec<RollbackAccount>,
-    /// The number of messages sent from each group to each group, itself included, by sender and then receiver. A
-    /// message counts once, even if its send was undone.
+    /// The number of messages from each group to each group (including itself), by sender and then receiver.
+    /// A message counts once, even if its send was undone.
     pub messages: Vec<Vec<u64>>,
 }
 

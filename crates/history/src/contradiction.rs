@@ -94,7 +94,7 @@ pub enum Contradiction {
     NeverShipped(Theft),
     /// The result of a stolen task was merged, but no fact states that it was sent.
     NeverReturned(Theft),
-    /// A fact about the plan of a task is not followed by the execution of the task, or the reverse.
+    /// No execution follows the fact about a task's plan, or no such fact precedes a task's execution.
     PlanApart(ProcessId, Life),
     /// A task read the values of a task that was never executed.
     NeverExecuted {
@@ -103,7 +103,7 @@ pub enum Contradiction {
         /// The task that was never executed.
         source: TaskId,
     },
-    /// A life sent messages of a planned program, but executed no task before.
+    /// A life sent messages of a planned program before it executed any task.
     SentWithoutTask(ProcessId, Life),
     /// A fault was injected several times.
     InjectedAgain(FaultNo),

@@ -228,7 +228,7 @@ pub struct History<'a> {
     pub planned: Option<Planned>,
     /// The process that saved an image, for images that their owners did not save themselves.
     pub(crate) saved_by: BTreeMap<ImageName, ProcessId>,
-    /// Whether nothing was in transit when the run ended. Any message not delivered by then is lost.
+    /// Whether nothing was in transit when the run ended. If so, any message not delivered by then is lost.
     pub is_settled: bool,
     /// Consistency rules that the facts violate. Empty until the facts are examined.
     pub contradictions: Vec<Contradiction>,
@@ -236,7 +236,7 @@ pub struct History<'a> {
     pub(crate) sums: Vec<(u32, Sums)>,
     /// The stream of each segment.
     pub(crate) streams: Vec<&'a Stream>,
-    /// Cuts of checkpoints that were committed or restored, ascending.
+    /// Cuts of checkpoints that were committed or restored, in ascending order.
     pub(crate) cuts: Vec<CheckpointCut>,
     /// The cuts of all parts of each committed or restored checkpoint, one checkpoint after the other.
     pub(crate) part_cuts: Vec<Option<Point>>,
@@ -459,7 +459,7 @@ impl<'a> History<'a> {
         self.saved_by.get(&name).copied().unwrap_or(name.owner)
     }
 
-    /// Returns the sums of all partitions that ran, at `point`, on the process that reported the fact.
+    /// Returns the sums, at `point`, of all partitions that ran on the process that reported the fact there.
     pub fn sums_of_host(&self, point: Point) -> Sums {
         let Segment { host, life, .. } = *self.segment(point.segment);
         let own = Point { fact: point.fact, ..point };
@@ -487,8 +487,8 @@ impl<'a> History<'a> {
     }
 }
 
-/// Finds the cut that `witness` names among the segments of its owner, the first of which has number `first`. `host`
-/// reported the facts before it.
+/// Finds the cut that `witness` names among the segments of its owner, the first of which has number `first`.
+/// `host` reported the facts before the cut.
 pub(crate) fn find_cut(
     segments: &[Segment],
     first: u32,

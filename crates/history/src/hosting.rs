@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, PartitionClaim, ProcessId};
 use faultline_trace::{Stream, Trace};
 
-/// The facts that one life states about a partition while its process runs it, or about the process itself.
+/// The facts that a process states in one life, about a partition while it runs the partition, or about
+/// itself.
 pub(super) struct HostingPeriod<'a> {
     /// The partition, or the process if it runs none.
     pub(super) partition: ProcessId,
@@ -23,9 +24,9 @@ pub(super) struct HostingPeriod<'a> {
     pub(super) host: ProcessId,
     pub(super) life: Life,
     pub(super) stream: &'a Stream,
-    /// The recovery with which the period begins: the one that moved the partition to the process, or in which the
-    /// process restored its own partition. If the process did neither, it is the newest recovery that the process's
-    /// earlier lives joined.
+    /// The recovery with which the period begins: the one that moved the partition to the process, or in
+    /// which the process restored its own partition. If there is no such recovery, this is the newest
+    /// recovery that the process's earlier lives joined.
     begins: Incarnation,
     /// The position in the stream at which the period begins.
     pub(super) begin: u32,
@@ -216,7 +217,7 @@ mod tests {
         hosts
     }
 
-    /// The first partition runs at p0, then at p3, and then at p1.
+    /// Returns a run in which the first partition runs at p0, then at p3, and then at p1.
     fn moved_twice() -> Partitions {
         let mut run = Partitions::new(4);
         run.0.lose_permanently(0);

@@ -45,8 +45,7 @@ pub struct Return {
     pub undone: Vec<Undone>,
 }
 
-/// How the work of a process continued in another process, because the process failed permanently, or because its
-/// partition moved.
+/// How the work of a process continued elsewhere after the process failed permanently or its partition moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Succession {
     /// The time at which another process took over the work; `None` if no process could.
@@ -63,8 +62,8 @@ pub struct Succession {
     /// The time at which the earlier process was last in the state from which the work continued.
     pub to: Time,
     /// The work that `of` had done after the state from which the work continued, in the order of its
-    /// history. Empty if another process had done the work before: its own partition and the one that moved
-    /// share its time.
+    /// history. Empty if another process had done the work before: the time of that process is shared by its
+    /// own partition and the one that moved.
     pub undone: Vec<Undone>,
     /// The number and total duration of the partition's tasks that the earlier process had run after the
     /// state from which the work continued; zero if the earlier process is `of`, or if there is none.
@@ -113,7 +112,7 @@ impl Pauses {
         Pauses(pauses)
     }
 
-    /// Returns the start and the end of every pause. A pause without an end ends at [`Time::NEVER`].
+    /// Returns the start and the end of every pause. The end of a pause that never ended is [`Time::NEVER`].
     pub fn stretches(&self) -> impl Iterator<Item = (Time, Time)> {
         self.0.iter().copied()
     }
@@ -387,7 +386,8 @@ struct SurvivingHistory {
 }
 
 impl SurvivingHistory {
-    /// Moves the process back to `cut` at `now`. Returns the stretches that this undoes, each of one life.
+    /// Moves the process back to `cut` at `now`. Returns the stretches that this undoes, each within one
+    /// life.
     fn restore(&mut self, cut: FactPosition, now: FactPosition) -> Vec<(FactPosition, FactPosition)> {
         self.standing.push((self.begun, now));
         self.begun = now;
@@ -428,7 +428,7 @@ mod tests {
     use crate::testing::tasks::TaskRun;
     use crate::testing::{Run, p};
 
-    /// A process that worked for 10 ns after its first checkpoint, and was paused for 1 ns.
+    /// Returns a run of a process that worked for 10 ns after its first checkpoint, and was paused for 1 ns.
     fn one_rollback() -> Run {
         let mut run = Run::new(&[&[0]]);
         run.wait(Span(2));
@@ -506,7 +506,7 @@ mod tests {
         assert_eq!(Returns::new(&run.history()).of(p(0))[0].to, Time(40));
     }
 
-    /// A process saves a state, works for 10 ms, and never returns.
+    /// Returns a run in which a process saves a state, works for 10 ms, and never returns.
     fn permanent_failure(promises: &[Promise]) -> (TaskRun, (ImageName, faultline_core::Witness)) {
         let mut run = TaskRun::promising(3, promises);
         run.0.supervisor(Fact::Begun);

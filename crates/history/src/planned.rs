@@ -97,7 +97,7 @@ impl Planned {
         self.tasks.is_empty() && self.joined.is_empty()
     }
 
-    /// Returns the epochs of the recoveries that some partition joined, ascending.
+    /// Returns the epochs of the recoveries that some partition joined, in ascending order.
     pub fn epochs(&self) -> BTreeSet<Incarnation> {
         self.joined.keys().map(|(epoch, _)| *epoch).collect()
     }

@@ -1,10 +1,10 @@
 //! The history of a program of tasks: the tasks that each process had, had lent, or owed at every cut, derived from the
 //! facts.
 //!
-//! A process has *parts*: the program itself, and one for each task that it stole. A task that runs leaves its part,
-//! and the tasks that it spawned enter it. A stolen task leaves the victim's part, and its result accounts for all
-//! tasks that descend from it. This module shares nothing with the runtime except the naming of tasks
-//! ([`TaskId::child`]).
+//! A process has *parts*: the program itself, and one for each task that it stole. A task that runs leaves
+//! its part, and the tasks that it spawned enter the part. A stolen task leaves the victim's part, and its
+//! result accounts for all tasks that descend from it. This module shares nothing with the runtime except the
+//! naming of tasks ([`TaskId::child`]).
 //!
 //! A cursor follows each stream. If a state depends on that of another process (because of a result or an absorbed
 //! state), the cursor waits until the cursor of the other process has reached it. The pass is therefore linear in the
@@ -29,7 +29,7 @@ pub struct Tasks {
     pub impossible: Vec<(Point, ImpossibleFact)>,
     /// Every end of the program, as reported by the process that ended it.
     pub ends: Vec<End>,
-    /// The number of tasks run and of results merged.
+    /// The total number of tasks run and results merged.
     pub moves: u64,
     /// Every task that was run, once for each execution.
     pub ran: Vec<TaskId>,
@@ -85,7 +85,7 @@ pub enum ImpossibleFact {
     Unfinished { task: TaskId, theft: Theft, returned: bool, left: u64 },
     /// The process ended the program although some of its tasks had not ended.
     EndedEarly { left: u64 },
-    /// The process ended the program without having it.
+    /// The process ended the program without working on it.
     EndedNothing,
     /// The process absorbed a state of which it already had a part.
     AbsorbedTwice { of: ProcessId, theft: Theft },
@@ -129,8 +129,8 @@ struct TaskState {
     loans: BTreeMap<Theft, (Theft, TaskId)>,
     /// Whether the contents are unknown because facts are missing.
     is_unknown: bool,
-    /// Whether two parts had the same task when it was run or lent. No fact states to which part it belonged, so
-    /// afterwards one part may seem to lack a task that the other one has.
+    /// Whether two parts had the same task when it was run or lent. No fact states to which part the task
+    /// belonged, so afterwards one part may seem to lack a task that the other one has.
     is_mixed: bool,
 }
 
@@ -477,9 +477,9 @@ impl<'a> Pass<'_, 'a> {
         self.impossible(state, at, ImpossibleFact::Unfinished { task, theft, returned, left });
     }
 
-    /// Returns whether the parts of a state cannot be told apart. Under a protocol that stores nothing, tasks that a
-    /// failed process had stolen run again, possibly in parallel with the first execution. If tasks are lent only once
-    /// they are durable, no process has a task twice unless durable states were lost.
+    /// Returns whether the parts of a state cannot be told apart. Under a protocol that stores nothing, tasks
+    /// that a failed process had stolen run again, possibly in parallel with the first execution. If tasks
+    /// are lent only once they are durable, a process has a task twice only if durable states were lost.
     fn is_mixed(&self, state: &TaskState) -> bool {
         let is_first = self.history.context.promises.include(Promise::CheckpointedFirst);
         state.is_mixed && (!is_first || self.has_lost_states)

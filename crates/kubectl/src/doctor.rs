@@ -337,7 +337,7 @@ async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     })
 }
 
-/// Reports for each element of link emulation where it is available.
+/// Reports, for each element of link emulation, where the element is available.
 fn abilities(probes: &BTreeMap<String, Probe>) -> Vec<Finding> {
     let findings = Ability::OF_LINKS.into_iter().filter(|_| !probes.is_empty()).map(|ability| {
         let lacking: Vec<(&str, &str)> = probes

@@ -391,7 +391,8 @@ mod tests {
         assert!(chosen(asked(Some("mine")), &federation).is_err());
     }
 
-    /// An API server that answers each request with the next of these answers, and repeats the last one.
+    /// Returns a cluster, and a counter of the requests to it. The cluster's API server gives these answers
+    /// in turn, and then repeats the last one.
     fn cluster(answers: Vec<Result<serde_json::Value, u16>>) -> (KubernetesCluster, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = asked.clone();

@@ -124,7 +124,7 @@ impl Supervisor {
     }
 }
 
-/// Returns whether the run has ended and been judged, or failed.
+/// Returns whether the run has been judged or has failed.
 pub(crate) fn is_over(status: &RunStatus) -> bool {
     matches!(status.phase, supervision::RunPhase::Completed | supervision::RunPhase::Failed)
 }

@@ -219,7 +219,8 @@ impl Satin {
         thief.up && (thief.life == theft.life || self.is_mutated(Defect::LivesNotCompared))
     }
 
-    /// Handles a task that was lent to a thief that requested it, or to the holder of the orphan.
+    /// Handles a task that was lent: to the thief that requested it or, if the task is an orphan, to the
+    /// holder of the orphan.
     fn lent(&mut self, theft: Theft, host: &mut dyn TaskHost<Self>) {
         let is_own = theft.thief == self.me;
         let debt = host.debt(theft).filter(|_| is_own);

@@ -136,7 +136,7 @@ impl<T: Keyed> SharedList<T> {
         self.insert_after(self.last_up_to(item.key()), item);
     }
 
-    /// Same as [`SharedList::insert`], for a place that has been looked up.
+    /// Works like [`SharedList::insert`], but for a place that has been looked up.
     pub(crate) fn insert_after(&mut self, place: Option<ItemIndex>, item: T) {
         let key = item.key();
         let (place, index) = match place {
@@ -190,8 +190,8 @@ impl<T: Keyed> SharedList<T> {
         self.branches.insert(place.branch + 1, (next[0].0, Arc::new(next)));
     }
 
-    /// Removes the items for which `is_needed` returns `false`. Leaves without such an item
-    /// remain shared, unless items of the next leaf move into them.
+    /// Removes the items for which `is_needed` returns `false`. Leaves that lose no item remain shared,
+    /// unless items of the next leaf move into them.
     pub(crate) fn retain(&mut self, mut is_needed: impl FnMut(&T) -> bool) {
         let mut leaves: Branch<T> = Vec::new();
         let mut len = 0;

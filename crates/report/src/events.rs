@@ -151,7 +151,7 @@ impl EventReporter {
         }
     }
 
-    /// Returns the event to report about the end of a life in addition to its detection, if any.
+    /// Returns the event, if any, that accompanies the report that the end of a life was detected.
     fn ended(&self, process: ProcessId, by: EndedBy) -> Option<ReportedEvent> {
         let name = self.names.process(process);
         match by {
@@ -215,8 +215,8 @@ impl EventReporter {
         self.returns.iter().filter(|(it, _)| self.names.cluster_of_group(*it) == cluster).count()
     }
 
-    /// Returns whether the failure of a process of a cluster was detected, and neither a rollback nor a takeover of its
-    /// work has followed yet.
+    /// Returns whether a failure in the cluster was detected, and neither a rollback nor a takeover of the
+    /// failed process's work has followed yet.
     pub fn is_failing(&self, cluster: ClusterId) -> bool {
         self.failing.iter().any(|&it| self.names.cluster_of_group(it) == cluster)
     }

@@ -114,7 +114,8 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
     told
 }
 
-/// Describes in one sentence for each cluster how its processes spent their time, as the summary's table does.
+/// Describes, in one sentence per cluster, how the cluster's processes spent their time, as the summary's
+/// table does.
 pub fn time_by_activity(history: &Timeline, trace: &Trace, names: &DisplayNames) -> Vec<String> {
     let sentence = |cluster: ClusterId| {
         let time = TimeByActivity::of(cluster, history, trace, names);

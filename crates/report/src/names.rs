@@ -43,7 +43,8 @@ impl DisplayNames {
         (0..self.clusters.len()).map(|index| ClusterId(index as u16))
     }
 
-    /// Returns the processes of a cluster, ascending; none if it does not belong to this run.
+    /// Returns the processes of a cluster in ascending order; none if the cluster does not belong to this
+    /// run.
     pub fn processes(&self, cluster: ClusterId) -> &[ProcessId] {
         self.clusters.get(cluster.index()).map_or(&[], Vec::as_slice)
     }
@@ -63,7 +64,7 @@ impl DisplayNames {
         (0..self.ranks.unwrap_or(self.clusters.len())).map(|index| GroupId(index as u16))
     }
 
-    /// Returns the processes of a group, ascending; none if it does not belong to this run.
+    /// Returns the processes of a group in ascending order; none if the group does not belong to this run.
     pub fn members(&self, group: GroupId) -> Vec<ProcessId> {
         match self.ranks {
             Some(ranks) if usize::from(group.0) < ranks => vec![ProcessId(group.0.into())],

@@ -16,7 +16,8 @@ use crate::text::{backend, because, ended, instant, lost, percent, protocol, spa
 use crate::timeline::Timeline;
 
 const SCRIPT: &str = include_str!("../assets/diagram.js");
-/// The number of messages within clusters above which they are hidden until the reader shows them.
+/// The maximum number of messages within clusters that are visible initially. If there are more, all of them
+/// are hidden until the reader shows them.
 const MANY: usize = 1500;
 
 /// Renders the page of a run.

@@ -16,8 +16,8 @@ use faultline_runtime::{Links, RunOptions, StorageMedium, StorageOptions};
 use faultline_supervisor::Config;
 use faultline_trace::Bundle;
 
-/// Returns the command that starts a node of `scenario` with the program `probe_node`. Writes the script
-/// under `dir`.
+/// Returns the command that starts a node of `scenario` with the program `probe_node`. Writes the scenario's
+/// script to a file in `dir`.
 ///
 /// # Panics
 ///

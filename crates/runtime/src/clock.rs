@@ -11,8 +11,8 @@ use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
-/// The clock of a run, which shows the nanoseconds since the epoch of the run by a machine's monotonic clock.
-/// Valid only on that machine; [`Clock::elsewhere`] returns the clock for another machine.
+/// The clock of a run. It shows the nanoseconds since the run's epoch, as measured by a machine's monotonic
+/// clock. Valid only on that machine; [`Clock::elsewhere`] returns the clock for another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Clock {
     /// Reading of the monotonic clock at the epoch, in nanoseconds. Negative if the machine started after the epoch.
@@ -39,7 +39,7 @@ impl Clock {
         Time((monotonic as i64).saturating_sub(self.epoch).max(0) as u64)
     }
 
-    /// Returns the reading of the machine's monotonic clock at `time` of the run.
+    /// Returns the reading of the machine's monotonic clock at which the run's clock shows `time`.
     pub(crate) fn monotonic_at(self, time: Time) -> u64 {
         self.epoch.saturating_add_unsigned(time.0).max(0) as u64
     }

@@ -85,7 +85,7 @@ pub(crate) struct Measurement {
     pub(crate) apart: Span,
     /// Requested median delay.
     pub(crate) requested: Span,
-    /// Largest deviation from the request that requires no further round.
+    /// Largest deviation from the requested delay for which no further round is necessary.
     pub(crate) tolerance: Span,
 }
 
@@ -137,8 +137,8 @@ pub(crate) enum ToSupervisor {
         requested: Span,
         link: LinkMeasured,
     },
-    /// Delays of echoes over the link to a process, whose requested latency was `requested`. All echoes were sent
-    /// at or after `since`.
+    /// Delays of echoes over the link to a process. The requested latency of the link was `requested`. All
+    /// echoes were sent at or after `since`.
     Observed {
         to: ProcessId,
         requested: Span,

@@ -23,8 +23,9 @@ pub trait Backend {
     /// Fails if the run could not be carried out.
     fn run<N: Hosted>(&mut self, begun: PreparedRun<'_, N>) -> Result<(RunEnd, Option<Trace>), Self::Error>;
 
-    /// Computes the expected results of a run that has ended. Returns `None` if the user interrupts the computation,
-    /// which can take as long as the application computes. By default, it cannot be interrupted.
+    /// Computes the expected results of a run that has ended. Returns `None` if the user interrupts the
+    /// computation, which can take as long as the application's own computation. By default, the computation
+    /// cannot be interrupted.
     fn expected(&mut self, compute: ComputeExpected) -> Option<Option<Expected>> {
         Some(compute())
     }

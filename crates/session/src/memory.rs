@@ -123,8 +123,8 @@ impl Watch {
         self.bound.map_or(u64::MAX, |it| it.bytes)
     }
 
-    /// Returns what fills the memory if the run has to end now. `facts` is the number of facts so far; `contents`
-    /// returns the contents of the simulation.
+    /// Returns what fills the memory if the run has to end now; `None` if the run can continue. `facts` is
+    /// the number of facts so far; `contents` returns the contents of the simulation.
     pub(crate) fn reached(&self, facts: u64, contents: impl FnOnce() -> Contents) -> Option<MemoryUse> {
         let MemoryBound { bytes: bound, used } = self.bound?;
         let used = used();

@@ -18,7 +18,7 @@ const LOOK_EVERY: u32 = 1000;
 
 /// Observes a simulation while it runs.
 pub trait SimulationObserver {
-    /// Called when the run begins. The manifest does not describe its end yet.
+    /// Called when the run begins. The manifest does not describe the end of the run yet.
     fn begins(&mut self, manifest: &Manifest) {
         let _ = manifest;
     }

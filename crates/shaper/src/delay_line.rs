@@ -39,7 +39,7 @@ impl Interface {
 pub struct DelayLine<T> {
     properties: LinkProperties,
     cut: bool,
-    /// Departure time of the newest packet. No later packet leaves earlier.
+    /// Departure time of the newest packet. Packets added later do not leave before it.
     newest: Time,
     queue: VecDeque<(Time, T)>,
     chance: ChaCha8Rng,

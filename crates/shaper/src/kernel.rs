@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// (`u32`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// Rates and classes (`sch_htb`), with queues (`sch_fifo`), assigned by address (`cls_u32`).
+    /// Rates and classes (`sch_htb`), their queues (`sch_fifo`), and filters that assign packets by address
+    /// (`cls_u32`).
     pub htb: bool,
     /// Delay, jitter and loss (`sch_netem`).
     pub netem: bool,

@@ -1,4 +1,5 @@
-//! Memory of a simulation with 10^5 nodes in 100 clusters, keeping 2 or 10 checkpoints, and with 10^6 nodes.
+//! Memory of a simulation: with 10^5 nodes in 100 clusters that keep 2 or 10 checkpoints, and with 10^6
+//! nodes.
 //!
 //! Each measurement runs in a separate process, because only the peak memory of a process can be measured.
 

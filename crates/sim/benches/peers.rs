@@ -171,7 +171,8 @@ fn main() {
     }
 }
 
-/// Runs one case a few times in one way, for a profiler: `judged` runs the first case, `judged-3` the fourth.
+/// Runs one case a few times, for a profiler. `arguments` is `off` or `judged`, followed by the index of the
+/// case if that is not 0: `judged-3`.
 fn once(arguments: &str) {
     let (way, row) = arguments.split_once('-').unwrap_or((arguments, "0"));
     let run = match way {
@@ -201,7 +202,7 @@ fn simulate(case: &Case) -> f64 {
     seconds / run.stats.application.packets as f64
 }
 
-/// Same as `simulate`, but keeps all facts in memory and judges them afterwards.
+/// Works like `simulate`, but keeps all facts in memory and judges them afterwards.
 fn simulate_and_judge(case: &Case) -> f64 {
     let (seconds, messages) = bench::busy(|| {
         let mut recorder = Recorder::default();
@@ -235,7 +236,7 @@ fn other(program: &Command, arguments: &[&str]) -> f64 {
     }
 }
 
-/// Compiles the program for SimGrid; `None` if that fails.
+/// Compiles the program for SimGrid. Returns `None` if that fails.
 fn simgrid() -> Option<PathBuf> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simgrid-traffic");
     let source = Path::new(SOURCES).join("simgrid.cpp");

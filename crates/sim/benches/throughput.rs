@@ -35,7 +35,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const CLUSTERS: [usize; 2] = [100, 100];
 /// Application messages per rank.
 const MESSAGES: u64 = 5_000;
-/// Number of pending events in the bare loop and in [`PassOn`]: the mean of the simulation of [`burst`].
+/// Number of pending events in the bare loop and in [`PassOn`]: the mean number when simulating [`burst`].
 const PENDING: u64 = 1_000;
 
 type Hc3i = <common::Process as Process>::Config;

@@ -19,7 +19,7 @@ pub struct Config<C> {
     pub links: Links,
     /// Durations of storage actions.
     pub storage: StorageCosts,
-    /// Time that processes spend on packets; `None` for none.
+    /// Time that processes spend on packets; `None` if handling packets takes no time.
     pub handling: Option<Handling>,
     /// Configuration of the supervisor, including the plan of faults.
     pub supervisor: faultline_supervisor::Config,

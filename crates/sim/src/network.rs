@@ -3,7 +3,7 @@
 //! * Every process has two interfaces, one to the network of its own cluster and one to all other clusters. A
 //!   packet occupies its sender's interface for its length divided by the bandwidth of its link, and packets
 //!   queue for the interface.
-//! * The packet then takes the latency of the link, with a uniform jitter.
+//! * The packet then arrives after the latency of the link, with a uniform jitter.
 //! * The transport re-sends a lost packet after a timeout like TCP's, and doubles the timeout after each
 //!   further loss. The delay line of real processes uses the same rule.
 //! * Packets between two processes may overtake each other unless the processes declare FIFO.

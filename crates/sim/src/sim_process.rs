@@ -53,7 +53,7 @@ pub(crate) struct SimProcess<P: Process> {
     pub(crate) facts: u64,
     /// Empty before the start of a life and after its end.
     pub(crate) process: ProcessSlot<P>,
-    /// The membership that this process knows; `None` before the first.
+    /// The membership that this process knows; `None` until the first one arrives.
     pub(crate) view: Option<Arc<Membership>>,
     /// The newest membership in transit. A newer one replaces it before it arrives.
     pub(crate) coming: Option<Arc<Membership>>,

@@ -177,7 +177,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         }
     }
 
-    /// Returns the time until which packets from a life that is killed now still arrive.
+    /// Returns the time until which packets still arrive from a life that is killed now.
     fn end_of_echo(&mut self) -> Time {
         match self.chance.in_flight {
             InFlight::Lost => self.now,

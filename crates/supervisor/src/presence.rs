@@ -58,7 +58,7 @@ impl Supervisor {
         self.config.is_planned && clusters.into_iter().any(is_moving)
     }
 
-    /// Handles the time at which `cluster` is due to join.
+    /// Records that `cluster` is due to join. It joins immediately if all its processes are ready.
     pub(crate) fn joins(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         self.presence.to_join.insert(cluster);
         self.try_join(cluster, out);

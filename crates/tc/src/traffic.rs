@@ -314,7 +314,7 @@ fn head(Link(index): Link, handle: Handle, parent: Handle, info: u32) -> Vec<u8>
 
 const UNNAMED: Handle = Handle(0);
 
-/// Returns a filter's priority, which is not 0, combined with the protocol of its packets.
+/// Combines a filter's priority with the protocol of its packets. The priority must not be 0.
 fn info(priority: u16) -> u32 {
     u32::from(priority) << 16 | u32::from(ETH_P_IP.to_be())
 }

@@ -21,7 +21,7 @@ pub fn instant(seconds: f64) -> String {
     if hundredths >= LONG { clock(hundredths) } else { format!("{hundredths:.2} s") }
 }
 
-/// Formats seconds, at least 0, as `h:mm:ss`, with two decimals if they are not a whole number.
+/// Formats a non-negative number of seconds as `h:mm:ss`, with two decimals if the number is not whole.
 pub fn clock(seconds: f64) -> String {
     let whole = seconds.floor() as u64;
     let (hours, minutes, rest) = (whole / 3600, whole / 60 % 60, seconds - (whole - whole % 60) as f64);

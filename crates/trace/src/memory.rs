@@ -10,9 +10,9 @@ use crate::flaw::{Flaw, FlawKind};
 /// One fact with its header, as a driver passes it on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The process that reported it; [`ProcessId::SUPERVISOR`] for the supervisor.
+    /// The process that reported the fact; [`ProcessId::SUPERVISOR`] for the supervisor.
     pub process: ProcessId,
-    /// The life that reported it; 0 for the supervisor.
+    /// The life that reported the fact; 0 for the supervisor.
     pub life: Life,
     /// The number of the fact in the life's stream: consecutive, from 0.
     pub number: FactNo,
@@ -51,7 +51,7 @@ pub type Stream = Vec<(Time, Fact)>;
 /// All facts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// One stream per life. The supervisor's has the key ([`ProcessId::SUPERVISOR`], 0).
+    /// One stream per life. The supervisor's stream has the key ([`ProcessId::SUPERVISOR`], 0).
     pub streams: BTreeMap<(ProcessId, Life), Stream>,
     /// Flaws in the facts and in the run's description. Empty for a run in memory, unless its numbers have gaps.
     pub flaws: Vec<Flaw>,

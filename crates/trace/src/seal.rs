@@ -115,7 +115,8 @@ impl Seal {
         bytes
     }
 
-    /// Parses the output of [`Seal::to_bytes`], without checking the digest; `None` for anything else.
+    /// Parses the output of [`Seal::to_bytes`], without checking the digest. Returns `None` for anything
+    /// else.
     pub(crate) fn from_bytes(bytes: &[u8; SEAL_LEN]) -> Option<Seal> {
         let by = match bytes[6] {
             0 => SealedBy::Process,

@@ -110,7 +110,7 @@ pub enum Invalid {
         /// Number of clusters in the federation.
         clusters: usize,
     },
-    /// A cluster does not join before it leaves, or one of the two does not happen before the program ends.
+    /// A cluster leaves before it joins, or the program ends before the cluster has joined and left.
     #[error("cluster {cluster} must join before it leaves, and both must happen before the program ends")]
     NoTerm {
         /// Index of the cluster.

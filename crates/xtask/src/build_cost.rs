@@ -28,7 +28,8 @@ const REST: &str = "Cargo and build scripts";
 /// The maximum number of crates that are listed for a cause.
 const NAMED: usize = 4;
 
-/// Runs the compiler and records its cost if Cargo calls this program in place of the compiler; `None` otherwise.
+/// Runs the compiler and records its cost if Cargo calls this program in place of the compiler; returns
+/// `None` otherwise.
 pub(crate) fn compile() -> Option<Result<ExitCode, Box<dyn Error>>> {
     let record = std::env::var_os(RECORD)?;
     let mut arguments = std::env::args_os().skip(1);

@@ -1,5 +1,5 @@
-//! Release files for users without a compiler: for each platform an archive with static programs, an inventory of all
-//! components (an SBOM in CycloneDX format), and checksums.
+//! Release files for users without a compiler: an archive of static programs for each platform, an inventory
+//! of all components (an SBOM in CycloneDX format), and checksums.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -152,7 +152,7 @@ fn is_static(program: &[u8]) -> bool {
         && headers().is_some_and(|it| !it.is_empty() && !it.contains(&PT_INTERP.into()))
 }
 
-/// Packs the programs and the documents into an archive, in a directory with its name.
+/// Packs the programs and the documents into an archive, inside a directory with the archive's name.
 fn archive(
     repository: &Repository,
     dist: &Path,

@@ -44,7 +44,8 @@ const LAYERS: &[&[&str]] = &[
     ],
 ];
 
-/// Crates that judge or run in virtual time must work without the runtime of real processes and its dependencies.
+/// Crates that judge runs, or run in virtual time. They must work without the runtime of real processes and
+/// its dependencies.
 const WITHOUT_RUNTIME: &[&str] = &[
     "faultline-trace",
     "faultline-history",

@@ -20,7 +20,7 @@ pub(crate) fn of_children() -> Result<f64, Box<dyn Error>> {
 /// Times of the machine and of this program's children, in CPU seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MachineLoad {
-    /// The time that was available on all cores together since the machine was started.
+    /// The total time available on all cores since the machine was started.
     available: f64,
     /// The time during which the cores were busy, summed over cores.
     spent: f64,

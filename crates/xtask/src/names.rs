@@ -10,7 +10,7 @@ use faultline_api::resource::ProtocolSpec;
 use crate::sources::files;
 use crate::{Problems, Repository};
 
-/// Paths of files that may name protocols, with the reason.
+/// Paths of files that may name protocols, each with the reason.
 const PERMITTED: &[(&str, &str)] = &[
     ("crates/protocols/", "the protocols themselves"),
     ("crates/api/", "the resource: an enum, its options and their validation"),

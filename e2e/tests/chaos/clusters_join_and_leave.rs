@@ -1,5 +1,6 @@
-//! A planned program of tasks runs under CCK while one cluster joins and another leaves. A pod of the first is killed
-//! before it joins, and a pod of the second after it has left: both are replaced, and neither counts as a failure.
+//! A planned program of tasks runs under CCK while one cluster joins and another leaves. A pod of the joining
+//! cluster is killed before the cluster joins, and a pod of the leaving one after that cluster has left. Both
+//! pods are replaced, and neither kill counts as a failure.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! The command-line program runs the same file in the simulator and in pods, with the same plan of faults, result and
-//! exit status. Afterwards, no federation remains. For a federation that was applied manually, the programs fetch the
-//! record and print the supervisor's log.
+//! The command-line program runs the same file in the simulator and in pods, with the same planned faults,
+//! the same result and the same exit status. Afterwards, no federation remains. For a federation that was
+//! applied manually, the program fetches the record, and the `kubectl` plugin prints the supervisor's log.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! A process is killed. As soon as its cluster starts to recover, another one of its processes is killed: the fault
-//! waits for a fact of the protocol.
+//! A process is killed. As soon as its cluster starts to recover, another process of the cluster is killed:
+//! the fault waits for a fact of the protocol.
 
 use faultline_api::resource::{Crash, FaultSpec, When};
 use faultline_core::FactKind;

@@ -1,5 +1,6 @@
-//! Shapers are killed while the application runs, and replaced. Their settings stay in effect, and the new shapers
-//! apply later changes. NET_ADMIN is the only capability of a shaper that the profile `baseline` forbids.
+//! Shapers are killed and replaced while the application runs. Their settings stay in effect, and the new
+//! shapers apply later changes. NET_ADMIN is the only capability of a shaper that the profile `baseline`
+//! forbids.
 
 use std::time::Duration;
 

@@ -10,7 +10,8 @@ use crate::{FAULTS, PROCESSES, federation, passes};
 /// Processes whose monotonic clocks are ahead of the supervisor's, and by how many seconds.
 const AHEAD: [(&str, u32); 2] = [("paris-1", 86_400), ("rennes-0", 3600)];
 
-/// Returns a command that runs the program in its own time namespace, with a monotonic clock that is ahead.
+/// Returns a command that runs the program in its own time namespace, with a monotonic clock that is
+/// `seconds` ahead.
 fn ahead(seconds: u32) -> Command {
     let mut command = Command::new("unshare");
     let seconds = seconds.to_string();

@@ -40,7 +40,7 @@ pub struct Applied {
     pub restored: Vec<Restored>,
 }
 
-/// An object that others had deleted, and that the operator has created again.
+/// An object that another client deleted and the operator recreated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// Kind and name.
@@ -112,7 +112,7 @@ fn lacks_pods(validated: &Validated, observed: &Observed) -> bool {
     observed.phase() != Phase::Completed && running <= validated.nodes() as usize
 }
 
-/// Creates the objects that new pods need, if others have deleted them. Checks this at most once per
+/// Creates the objects that new pods need, if other clients have deleted them. Checks this at most once per
 /// [`RESTORED_EVERY`].
 async fn restore(
     federation: &Federation,
@@ -440,8 +440,8 @@ async fn update_supervisor(
     Ok(())
 }
 
-/// Deletes a pod and, before it, its claim if `claim` is given: Kubernetes keeps the claim until the pod is gone, and
-/// the next pod gets a new claim.
+/// Deletes a pod. If `claim` is given, deletes that claim first: Kubernetes keeps it until the pod is gone,
+/// and the next pod gets a new claim.
 async fn delete_pod(
     federation: &Federation,
     pod: &str,

@@ -16,8 +16,8 @@ use super::dereference::{Observed, Supervision, is_known};
 use super::validate::{Refusal, Validated};
 use crate::naming;
 
-/// Number of a supervisor's first events that become Kubernetes events. In longer runs, the last [`LAST_EVENTS`] are
-/// reported as well.
+/// Maximum number of events at the start of each run that become Kubernetes events. In longer runs, the last
+/// [`LAST_EVENTS`] are reported as well.
 const MAX_EVENTS: u64 = 300;
 /// Number of events reported at the end of each run.
 const LAST_EVENTS: u64 = 3;

@@ -47,10 +47,10 @@ pub struct Observed {
 /// Status of a supervisor.
 #[derive(Clone, Debug, Default)]
 pub enum Supervision {
-    /// The supervisor's pod does not run, or is no longer needed.
+    /// The supervisor's pod is not running, or is no longer needed.
     #[default]
     Absent,
-    /// The pod runs, but the supervisor does not respond.
+    /// The pod is running, but the supervisor does not respond.
     Silent(String),
     /// The supervisor's status, with the events that have not become Kubernetes events yet.
     Known(Box<RunStatus>),

@@ -67,19 +67,20 @@ pub struct FederationStatus {
     /// Number of the supervisor's newest event that was published as a Kubernetes event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_event: Option<i64>,
-    /// Identifier of the supervisor that reported that event. Changes whenever the supervisor restarts.
+    /// Identifier of the supervisor that reported the event in `lastEvent`. Changes whenever the supervisor
+    /// restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub supervisor: Option<String>,
 }
 
 impl FederationStatus {
-    /// Returns the condition of this kind, one of [`condition`]; `None` if it has not been set.
+    /// Returns the condition of this kind (a constant in [`condition`]); `None` if it has not been set.
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|it| it.kind == kind)
     }
 
-    /// Returns whether the condition of this kind, one of [`condition`], is `True`.
+    /// Returns whether the condition of this kind (a constant in [`condition`]) is `True`.
     pub fn holds(&self, kind: &str) -> bool {
         self.condition(kind).is_some_and(|it| it.status == "True")
     }
@@ -176,7 +177,7 @@ pub mod condition {
     pub const COMPLETED: &str = "Completed";
     /// The supervisor responds.
     pub const SUPERVISED: &str = "Supervised";
-    /// The operator can reconcile the federation. Set only after the operator has failed to do so.
+    /// The operator can reconcile the federation. Absent until the operator has failed to do so.
     pub const RECONCILED: &str = "Reconciled";
 }
 

@@ -19,8 +19,8 @@ const MAX_COLUMNS: u32 = 1 << 20;
 const MAX_STATE: u64 = 1 << 32;
 /// Maximum length of a message, in bytes.
 const MAX_MESSAGE: u64 = 1 << 28;
-/// Minimum setting for the maximum message length of a NAS pattern, in bytes. Even the shortest message must
-/// carry a value.
+/// Lower limit on the configured maximum message length of a NAS pattern, in bytes. Even the shortest message
+/// must carry a value.
 const LEAST_NAS_MESSAGE: u64 = 512;
 /// Numbers of processes that all NAS patterns support: squares of powers of two.
 const NAS_PROCESSES: [u32; 5] = [16, 64, 256, 1024, 4096];

@@ -243,7 +243,7 @@ impl Check<'_> {
         }
     }
 
-    /// Returns the message that no process is left to take over the work of others, and the remedy.
+    /// Returns the message and the remedy for a fault that leaves no process to take over the work of others.
     fn no_successor(&self) -> (String, String) {
         const HELP: &str = "let some processes return: omit `returns` in one of the faults";
         let Some(other) = self.spec.clusters.iter().find(|it| !it.is_permanent()) else {

@@ -75,8 +75,8 @@ fn replicas_on_shared_storage_are_limited_by_the_number_of_servers() {
     assert!(refused.contains("with one storage server"), "{refused}");
 }
 
-/// Returns the valid federation with a program that supports clusters that join and leave, and with settings for the
-/// second cluster.
+/// Returns the valid federation with settings for the second cluster, and with a program in which clusters
+/// may join and leave.
 fn guest(settings: &str) -> String {
     let program = "synthetic: { traffic: { random: { duration: 30s, clusters: [] } } }";
     let program = with("heat: { steps: 100 }", program).replace("otherCluster", "sharedStorage");

@@ -34,8 +34,9 @@ pub(super) fn transmissions(history: &History<'_>, found: &mut Vec<Contradiction
     }
 }
 
-/// Requires that the steps of a theft name a task that the victim lent, that a task that a thief received was sent, and that a result that another process merged was sent.
-/// A process that has absorbed the thief has the result itself.
+/// Requires that the steps of a theft name a task that the victim lent, that the task was sent if the thief
+/// received it, and that the result was sent if another process merged it. A process that has absorbed the
+/// thief has the result itself.
 pub(super) fn thefts(history: &History<'_>, found: &mut Vec<Contradiction>) {
     let (mut shipped, mut returned) = (BTreeSet::new(), BTreeSet::new());
     let (mut taken, mut merged) = (BTreeSet::new(), BTreeSet::new());
@@ -152,7 +153,8 @@ mod tests {
         assert_eq!((found(0), found(1)), (0, 1));
     }
 
-    /// Returns the contradictions of a theft with these steps: whether the victim took them, and the step.
+    /// Returns the contradictions of a theft with these steps. The flag of each indicates whether the victim,
+    /// rather than the thief, reports the step.
     fn theft(steps: &[(bool, TheftStep)], absorbs: bool) -> Vec<Contradiction> {
         let mut run = Run::new(&[&[0], &[1]]);
         let (victim, thief) = (p(0), p(1));
@@ -181,7 +183,8 @@ mod tests {
         assert_eq!(theft(&merged, true), [], "the victim has absorbed the thief");
     }
 
-    /// p0 executes task 1 and sends a message; p1 executes task 2, which reads the values of task 1.
+    /// Returns the contradictions of a run whose facts of p0 are modified by `change`. In the unmodified run,
+    /// p0 executes task 1 and sends a message, and p1 executes task 2, which reads the values of task 1.
     fn executed(change: impl Fn(&mut Stream)) -> Vec<Contradiction> {
         let mut run = Partitions::new(2);
         run.executed(0, 1, &[], &[1]);

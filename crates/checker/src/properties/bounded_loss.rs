@@ -95,7 +95,7 @@ pub(super) fn lives_before<'a>(
     streams.filter(|(_, stream)| !stream.is_empty()).collect()
 }
 
-/// Returns the last of `lives` that restored a state and all lives after it; all lives if none restored a
+/// Returns the last of `lives` that restored a state, and all lives after it; all lives if none restored a
 /// state. Earlier lives are judged at that restore. Lives that failed before they restored a state may follow
 /// the life whose work was lost.
 pub(super) fn since_restored<'s, 'a>(lives: &'s [(Life, &'a Stream)]) -> &'s [(Life, &'a Stream)] {
@@ -188,8 +188,8 @@ mod tests {
     use faultline_core::ProcessId;
     use faultline_trace::manifest::Bounds;
 
-    /// A cluster fails when the time `after` has passed since its last checkpoint. It should take a checkpoint every
-    /// second, and its failures should be detected within 100 ms.
+    /// Returns a run in which a cluster fails when the time `after` has passed since its last checkpoint. The
+    /// cluster should take a checkpoint every second, and its failures should be detected within 100 ms.
     fn run(after: Span) -> Run {
         let mut run = Run::new(&[&[0, 1]]);
         run.context.common_clock = true;

@@ -85,8 +85,8 @@ mod tests {
     use crate::testing::{Run, check_alone, collecting, finds, position};
     use faultline_core::{Attempt, Digest};
 
-    /// A cluster that should wait `every` between checkpoints. It requests further ones after these delays, in
-    /// milliseconds.
+    /// Returns a run of a cluster that should wait `every` between checkpoints. The cluster requests further
+    /// checkpoints after these delays, in milliseconds.
     fn run(every: Option<Span>, delays: &[u64]) -> Run {
         let mut run = collecting(&[&[0]]);
         run.context.bounds.as_mut().unwrap().checkpoint_every = vec![every];

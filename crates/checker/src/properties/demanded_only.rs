@@ -73,9 +73,9 @@ mod tests {
         (finding.instances, finding.violation_count())
     }
 
-    /// Partition 2 lost a value that partition 1 had computed from a value of partition 0. Partition 0 had
-    /// sent its value `times` times before the recovery, and re-executes only a task on which that value
-    /// depends.
+    /// Returns the number of violations if partition 0 sends a value `times` times before a recovery, in
+    /// which it re-executes only a task on which that value depends. Partition 2 has lost a value that
+    /// partition 1 computed from that value.
     fn violations_if_sent(times: u32) -> u64 {
         let mut run = Partitions::new(3);
         run.executed(0, 1, &[], &[]);

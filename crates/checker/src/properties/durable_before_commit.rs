@@ -100,8 +100,9 @@ impl Copies {
         Copies { durable, held }
     }
 
-    /// Returns whether `holder` held an older part than this one, and also this one or a newer one. A process that
-    /// replaces a permanently failed holder first receives the newest part, whose checkpoint was committed before.
+    /// Returns whether `holder` held a part older than the one for checkpoint `name`, and also that part or a
+    /// newer one. A process that replaces a permanently failed holder first receives the newest part, whose
+    /// checkpoint was committed before.
     fn are_around(&self, name: CheckpointName, holder: ProcessId) -> bool {
         self.held.get(&holder).is_some_and(|(oldest, newest)| *oldest < name && name <= *newest)
     }

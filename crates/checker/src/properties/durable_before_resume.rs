@@ -87,7 +87,7 @@ struct Recovery<'a> {
     history: &'a History<'a>,
     /// The first restore.
     first: &'a RestoredBy,
-    /// The earliest time at which a member started to recover. A copy that was lost before does not count.
+    /// The earliest time at which a member started to recover. A copy that was lost earlier does not count.
     began: Time,
 }
 
@@ -155,7 +155,8 @@ mod tests {
     use faultline_core::Span;
     use faultline_trace::manifest::{Copies, ReplicaHolders};
 
-    /// A checkpoint of p0 with a replica at p1, unless the replica is `lost`, and a failure of p0.
+    /// Returns a run in which p0 takes a checkpoint with a replica at p1, fails, and starts to recover. If
+    /// `lost` is set, p1 loses the replica before the recovery starts.
     fn run(promises: &[Promise], lost: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.common_clock = true;

@@ -79,7 +79,8 @@ mod tests {
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, position};
 
-    /// p0 sends after its checkpoint 1; p1 delivers after a checkpoint whose vector contains `ddv` for p0's cluster.
+    /// Returns a run in which p0 sends after its checkpoint 1, and p1 delivers after a checkpoint whose
+    /// vector contains `ddv` for p0's cluster.
     fn run(ddv: Position) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);

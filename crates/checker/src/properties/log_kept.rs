@@ -57,7 +57,7 @@ mod tests {
         run.claim(process, Claim::Collected { round: 1, below: Sn(1), kept: 1, log });
     }
 
-    /// p0 sends two messages. A checkpoint of p1 contains the first.
+    /// Returns a run in which p0 sends two messages. A checkpoint of p1 contains the first.
     fn run() -> Run {
         let mut run = Run::repeating(&[Promise::LogKept], &[&[0], &[1]]);
         run.commit_all(0, &[0]);

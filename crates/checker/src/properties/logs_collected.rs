@@ -42,7 +42,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns, for each process, its last claim to have collected, and the time of the claim.
+/// Returns the last claim of each process to have collected garbage, with the time of the claim.
 fn last_collections(history: &History<'_>) -> BTreeMap<ProcessId, (Point, Time)> {
     let collections = history.claims.iter().filter(|it| matches!(it.claim, Claim::Collected { .. }));
     collections.map(|it| (history.process_of(it.at), (it.at, it.time))).collect()
@@ -83,7 +83,7 @@ mod tests {
     use crate::testing::{Run, check_alone, collecting, finds};
     use faultline_core::{Sn, Span};
 
-    /// p0 sends two messages. A checkpoint of p1 contains the first. p0 collects after half a minute.
+    /// p0 sends two messages. A checkpoint of p1 contains the first. p0 collects garbage after half a minute.
     fn run(log: u32) -> Run {
         let mut run = collecting(&[&[0], &[1]]);
         run.commit_with(0, &[0], &[], &[]);

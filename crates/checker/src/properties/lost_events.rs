@@ -83,13 +83,13 @@ struct Written {
     name: ImageName,
     /// The life that wrote the image.
     life: Life,
-    /// The image contains the facts of that life before this number.
+    /// The image contains the facts of this life whose numbers are smaller than this one.
     upto: u64,
     at: Time,
     /// Whether the examined holder has a durable copy of the image.
     is_durable: bool,
-    /// The time at which the process knows that the image is durable in its own storage and at all holders; `None` if it
-    /// may never have been.
+    /// The time at which the process knows that the image is durable in its own storage and at all holders;
+    /// `None` if the image may never have become durable everywhere.
     complete: Option<Time>,
 }
 
@@ -206,8 +206,9 @@ mod tests {
     use crate::testing::check_alone;
     use crate::testing::tasks::TaskRun;
 
-    /// Process 0 writes a checkpoint and two segments of its log, and runs a task after each. `durable` says
-    /// which of these images `holder` stores. If `holder` is another process, process 0 stores all of them.
+    /// Makes process 0 write a checkpoint and two segments of its log, and run a task after each. `durable`
+    /// says which of these images `holder` stores. If `holder` is another process, process 0 stores all of
+    /// them.
     fn write_log(run: &mut TaskRun, durable: [bool; 3], holder: u32) -> Vec<(ImageName, Witness)> {
         let mut images = Vec::new();
         for (attempt, is_durable) in (1..).zip(durable) {
@@ -261,8 +262,9 @@ mod tests {
         assert_eq!(found([true, true, false], Span::from_millis(1_100), 1), []);
     }
 
-    /// Process 0 never returns. It has written a checkpoint and two segments of its log; `durable` says which of them
-    /// process 1 stores. Process 1 absorbs the image with the number `absorbed`.
+    /// Checks the absorption, by process 1, of the image with the number `absorbed`. Process 0 has written a
+    /// checkpoint and two segments of its log, and never returns. `durable` says which of these images
+    /// process 1 stores.
     fn found_at_a_successor(durable: [bool; 3], wait: Span, absorbed: Option<usize>) -> Vec<Breach> {
         let mut run = TaskRun::promising(2, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;
@@ -298,9 +300,10 @@ mod tests {
         assert!(matches!(wrong[..], [Breach::EventNotWritten { process: ProcessId(0), .. }]), "{wrong:?}");
     }
 
-    /// The life of process 0 that wrote the log fails, and `lives` further lives fail before they restore a state.
-    /// Process 0 then returns if `returns`, and restores the image with the number `restored`; otherwise, process 1
-    /// absorbs that image. Checks the findings about the first life, which ran a task `wait` before it failed.
+    /// Checks the findings about the first life of process 0. This life writes the log, and runs a task
+    /// `wait` before it fails. The next `lives` lives fail before they restore a state. Process 0 then
+    /// returns if `returns`, and restores the image with the number `restored`; otherwise, process 1 absorbs
+    /// that image.
     fn found_in_an_earlier_life(lives: u32, returns: bool, wait: Span, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::promising(2, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;

@@ -57,8 +57,9 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
     finding
 }
 
-/// Returns the newest of the `eligible` checkpoints of which some copy, at the process or at a holder, survived all
-/// losses before the end of the life of `source`. `None` if the checkpoint that `source` restored is at least as new.
+/// Returns the newest of the `eligible` checkpoints that have a copy, at the process or at a holder, that
+/// survived all losses before the life of `source` ended; `None` if the checkpoint that `source` restored is
+/// at least as new.
 fn passed_over(
     history: &History<'_>,
     group: &Group<'_>,
@@ -153,7 +154,7 @@ mod tests {
         finding.wrong()
     }
 
-    /// Each of these clusters should take a checkpoint every 100 ms.
+    /// Returns bounds that require a checkpoint of each cluster every 100 ms.
     fn bounds(clusters: usize) -> Bounds {
         Bounds {
             checkpoint_every: vec![Some(Span::from_millis(100)); clusters],
@@ -199,7 +200,8 @@ mod tests {
         assert_eq!(wrong[0], Breach::NewestNotRestored { process: ProcessId(0), newest });
     }
 
-    /// Checkpoint 2 is durable at a holder, but not in the process's own storage.
+    /// Checks a process that fails and restores a checkpoint. Checkpoint 2 is durable at a holder, but not in
+    /// the process's own storage.
     fn found_at_a_holder(is_lost: bool, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::new(2);
         run.0.context.common_clock = true;
@@ -226,8 +228,8 @@ mod tests {
         assert_eq!(found_at_a_holder(true, 0), []);
     }
 
-    /// Process 0 never returns; checkpoint 2 is durable at both others. Checks the absorption of the image with the
-    /// number `absorbed` by process 1.
+    /// Checks the absorption, by process 1, of the image with the number `absorbed`. Process 0 never returns.
+    /// Its checkpoint 1 is durable at both other processes, its checkpoint 2 only at process 2.
     fn found_at_a_successor(wait: Span, is_lost: bool, absorbed: Option<usize>) -> Vec<Breach> {
         let mut run = TaskRun::new(3);
         run.0.context.common_clock = true;

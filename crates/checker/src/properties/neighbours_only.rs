@@ -55,7 +55,8 @@ mod tests {
     use crate::testing::planned::Partitions;
     use faultline_core::{Fact, Promise};
 
-    /// Two partitions and one channel: seven messages.
+    /// Checks a checkpoint of two partitions and one channel that takes `messages` messages; seven are
+    /// correct.
     fn found(messages: usize) -> (u64, u64) {
         let mut run = Partitions::promising(2, &[Promise::NeighboursOnly]);
         let id = run.executed(0, 1, &[], &[1])[0];

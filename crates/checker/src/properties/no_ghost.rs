@@ -58,7 +58,8 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::fault::Outcome;
 
-    /// p0 sends to p1, in another cluster, after a checkpoint; then p0's cluster rolls back to this checkpoint.
+    /// Returns a run in which p0 sends a message to p1, in another cluster, after a checkpoint. Then p0's
+    /// cluster rolls back to this checkpoint.
     fn ghost(receiver_rolls_back: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);

@@ -67,7 +67,8 @@ mod tests {
     use faultline_core::fault::Outcome;
     use faultline_core::{ClusterId, Fact, Span, Time};
 
-    /// A delivery is undone; the message is then delivered again or not.
+    /// Returns a run in which a delivery is undone. With `delivered_again`, the message is then delivered
+    /// again.
     fn loss(delivered_again: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);

@@ -71,8 +71,9 @@ fn is_continued(history: &History<'_>, partition: ProcessId, moved: &Move) -> bo
     later.any(|it| it.continues && (it.host, it.life) == (moved.from, moved.life))
 }
 
-/// Returns whether all processes that knew that the partition ran at `moved.from` have failed or left: those that took
-/// part in the recovery that moved it there, or in a later one before this move, and the coordinator.
+/// Returns whether all processes that knew that the partition ran at `moved.from` have failed or left. These
+/// are the coordinator, and the processes that took part in the recovery that moved the partition there, or
+/// in a later recovery before this move.
 fn is_forgotten(history: &History<'_>, planned: &Planned, partition: ProcessId, moved: &Move) -> bool {
     let supervision = &history.supervision;
     // The map is ordered by epoch.
@@ -142,7 +143,7 @@ mod tests {
     use crate::testing::planned::Partitions;
     use crate::testing::{check_alone, p};
 
-    /// Partition 0 moves from process 0 to process 1.
+    /// Judges a run in which partition 0 moves from process 0 to process 1.
     fn moved(is_announced: bool, is_ceded: bool, has_left: bool) -> Vec<Breach> {
         let mut run = Partitions::new(3);
         run.executed(0, 1, &[], &[]);
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(moved(true, false, false), [], "the process may still cede the partition");
     }
 
-    /// Partition 2 runs at process 0 until its own process takes over.
+    /// Judges a run in which partition 2 runs at process 0 until its own process takes over.
     fn joined(is_announced: bool, is_ceded: bool) -> Vec<Breach> {
         let mut run = Partitions::new(3);
         run.absorbed(0, 2, 0);
@@ -238,8 +239,9 @@ mod tests {
         }
     }
 
-    /// Partition 0 moves to process 1 in recovery 5, and to process 2 in recovery 8, although process 1 does not
-    /// depart. `failed` are the processes that fail in between, and process 4 is the coordinator.
+    /// Judges a run in which partition 0 moves to process 1 in recovery 5, and to process 2 in recovery 8,
+    /// although process 1 does not depart. The processes in `failed` fail in between; process 4 is the
+    /// coordinator.
     fn moved_twice(failed: &[u32], is_known_to_3: bool) -> Vec<Breach> {
         let mut run = Partitions::new(4);
         run.0.supervisor(Fact::Leaving(ClusterId(0)));

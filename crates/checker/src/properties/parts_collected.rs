@@ -1,13 +1,13 @@
-//! Economy: parts that no recovery can need are removed (HC3I, section 3.5). At the end of a run, no storage holds a
-//! part of a checkpoint that became useless at least two collections before: a rollback had undone it, or every
-//! checkpoint that a recovery could restore was newer.
+//! Economy: parts that no recovery can need are removed (HC3I, section 3.5). At the end of a run, no storage
+//! holds a part of a checkpoint that became useless at least two collections earlier: a rollback had undone
+//! it, or every checkpoint that a recovery could restore was newer.
 //!
 //! A replica may become durable after its owner has told the holder to remove it, and then stays until the owner offers
 //! its parts to the holder again. Up to two such parts of an owner at another process are only reported as a remark,
 //! because they do not accumulate.
 //!
-//! This property is judged by the storages themselves, not by the collections that the protocol claims, and in virtual
-//! time only, where all processes read the same clock.
+//! This property is judged by the contents of the storages, not by the collections that the protocol claims.
+//! It is judged in virtual time only, where all processes read the same clock.
 
 use std::collections::BTreeMap;
 

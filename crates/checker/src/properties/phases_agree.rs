@@ -39,8 +39,8 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
-    /// p0 sends to p1, which as a consequence sends to p2; p1 rolls back, and repeats this. p2 reports the message in
-    /// `phase`.
+    /// Returns a run in which p0 sends to p1, and p1 then sends to p2. After a rollback, p1 consumes the same
+    /// message and sends its own again. p2 reports the message from p1 as an orphan in `phase`.
     fn run(phase: u32) -> Run {
         let mut run = Run::repeating(&[Promise::Phases], &[&[0], &[1], &[2]]);
         run.commit_all(1, &[1]);

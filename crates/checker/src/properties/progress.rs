@@ -1,11 +1,11 @@
 //! After the last fault, the federation settles and resumes: recoveries and checkpoints in progress end, no group rolls
 //! back again, and the application continues until it has finished.
 //!
-//! This property is judged if all processes read the same clock, for runs that exceeded their deadline; a run that
-//! completed has made progress. The limit follows from the federation: ten seconds plus a hundred times the delay of
-//! its slowest link. A program of tasks counts as stalled only if, in addition, its longest task would have ended. An
-//! application that had longer pauses before counts as stalled only after ten times its longest pause. Single groups
-//! are judged as well, while others continue (`stalled`).
+//! This property is judged for runs that exceeded their deadline, if all processes read the same clock. A run
+//! that completed has made progress. The limit follows from the federation: ten seconds plus a hundred times
+//! the delay of its slowest link. A program of tasks counts as stalled only if, in addition, its longest task
+//! would have ended. An application whose earlier pauses were longer counts as stalled only after ten times
+//! its longest pause. Single groups are judged as well, while others continue (`stalled`).
 //!
 //! It is judged for protocols that promise it; for others, a violation is only reported as a remark. Independent
 //! checkpoints do not promise it, because their groups may make each other roll back for as long as they exchange
@@ -57,7 +57,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding.promised(context)
 }
 
-/// When a process started its last recovery and its last checkpoint; `None` if its facts show that they ended.
+/// The times at which a process started its last recovery and its last checkpoint; `None` for each that is
+/// not in progress according to the process's facts.
 #[derive(Default)]
 struct Rounds {
     recovery: Option<Time>,

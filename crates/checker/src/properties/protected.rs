@@ -1,5 +1,5 @@
-//! A process that lost its storage reports that it is protected only once it holds replicas again: one for each owner
-//! of which it held a part of a committed checkpoint before the loss.
+//! A process that lost its storage reports that it is protected only once it holds replicas again: one for
+//! each owner whose part of a committed checkpoint it held before the loss.
 //!
 //! An owner that no longer has an intact part cannot send one. The holder then learns that none is left, and
 //! states that it is protected. This claim is not judged if the owner's storage was corrupted, or if no other
@@ -14,7 +14,7 @@
 //! became durable at other processes. The last condition is necessary because an owner learns of a join later
 //! than the supervisor does, and because its program may move to a process that chooses other holders.
 //!
-//! This property is judged if all processes read one clock.
+//! This property is judged only if all processes read the same clock.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +81,8 @@ fn held(
     }
 }
 
-/// Returns whether other processes have all copies of a part newer than `name`: the owner's, and every replica.
+/// Returns whether processes other than `holder` have all copies of some part newer than `name`: the owner's
+/// copy and every replica.
 fn is_replaced(
     history: &History<'_>,
     group: &Group<'_>,

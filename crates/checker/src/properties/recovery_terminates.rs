@@ -62,7 +62,7 @@ mod tests {
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, position};
 
-    /// Two clusters that make each other roll back, each `times` times.
+    /// Returns a run in which two clusters make each other roll back, each `times` times.
     fn mutual_rollbacks(times: u32) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);

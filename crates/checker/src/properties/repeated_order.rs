@@ -32,8 +32,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Compares the deliveries of a process after the state that it restored with its deliveries after the
-/// restore.
+/// Compares the deliveries that originally followed the restored state of a process with those that followed
+/// the restore.
 fn compare(history: &History<'_>, was: &[Delivery], again: &[Delivery], finding: &mut Findings) {
     let seen = was.iter().rposition(|it| it.is_seen).map_or(0, |last| last + 1);
     for (was, again) in was[..seen].iter().zip(again) {
@@ -113,8 +113,8 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
-    /// p1 receives two messages, and then sends one to p0 if `sends`. After its restore, the messages arrive in the
-    /// order `again`.
+    /// Returns a run in which p1 receives two messages, and then sends one to p0 if `sends` is set. After the
+    /// restore of p1, the messages arrive in the order `again`.
     fn run(sends: bool, again: [usize; 2]) -> Run {
         let mut run = Run::repeating(&[Promise::RepeatedOrder], &[&[0], &[1], &[2]]);
         run.commit_all(1, &[1]);

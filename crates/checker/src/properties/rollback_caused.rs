@@ -197,8 +197,8 @@ mod tests {
     use faultline_core::{Cause, Claim, Promise};
     use std::sync::Arc;
 
-    /// Two clusters of one process, each with a checkpoint. p1 then delivers a message that p0 sent after its
-    /// checkpoint.
+    /// Returns a run of two single-process clusters. Both take a checkpoint; p1 then delivers a message that
+    /// p0 sent after its checkpoint.
     fn run() -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);

@@ -1,9 +1,10 @@
 //! Progress of each group: finds groups that stall while others continue.
 //!
-//! A group may be idle because its program waits for another group or has finished, so being idle alone proves nothing.
-//! Two observations prove that a group has stalled. A message has been sent but not delivered, although nothing has
-//! happened for a long time that could delay it. Or a process has restored a state after which its application acted
-//! without waiting for a message before the rollback, but now does nothing.
+//! A group may be idle because its program waits for another group or has finished, so being idle alone
+//! proves nothing. Two observations prove that a group has stalled. A message has been sent but not
+//! delivered, although nothing has happened for a long time that could delay it. Or a process has restored a
+//! state and now does nothing, although its application acted without waiting for a message when it was in
+//! this state before the rollback.
 //!
 //! Both are judged against the longest delays that the run itself explains: the slowest delivery of a message, the work
 //! that a rollback has to repeat, and the time that the data on the links takes.
@@ -66,7 +67,8 @@ fn time_of_cut(history: &History<'_>, cut: Option<Point>) -> Time {
     }
 }
 
-/// Returns the time from a restored state to its restore, an upper bound on the work that the process repeats.
+/// Returns the time from a restored state to the rollback that restored it: an upper bound on the work that
+/// the process repeats.
 fn redone(history: &History<'_>, restored: &RestoredBy) -> Span {
     let after = SegmentNo(restored.at.segment.0 + 1);
     let cut = history.segments.get(after.0 as usize).and_then(|it| it.parent);
@@ -149,9 +151,9 @@ mod tests {
     use faultline_core::{ClusterId, FactNo, MessageId};
     use faultline_trace::manifest::LinkEntry;
 
-    /// A run of three clusters that exceeded its deadline after two minutes. p0 failed at the start and restored its
-    /// state. Before the failure, p0 had computed something if `computes`, and had then received a message from p1 if
-    /// `is_sent`.
+    /// Returns a run of three clusters that exceeded its deadline after two minutes. p0 failed at the start
+    /// and restored its state. Before the failure, p0 had computed something if `computes`, and had then
+    /// received a message from p1 if `is_sent`.
     fn run(computes: bool, is_sent: bool) -> (Run, Option<MessageId>) {
         let mut run = Run::new(&[&[0], &[1], &[2]]);
         run.context.common_clock = true;

@@ -2,13 +2,13 @@
 //! were lost, and those whose values these tasks need, back to the valid checkpoint. Re-execution does not change the
 //! states of the partitions.
 //!
-//! The requirement is computed here by brute force from the recorded dependencies of all tasks, backwards from the
-//! values that one partition had sent when it joined the recovery and that the other had not received when the channel
-//! between them was drained. The computation stops at tasks that the checkpoint contains, and at tasks that their
-//! partition has not executed in its current state, because it will execute them anyway. A value that was sent again
-//! before the recovery may still arrive; no fact states whether its task was required, so both outcomes are correct.
-//! The protocol claims that a partition has joined, and that a channel is drained. A false claim changes which tasks
-//! are required, but not which are re-executed.
+//! The requirement is computed here by brute force from the recorded dependencies of all tasks, backwards
+//! from each value that its sender had sent when it joined the recovery, but that the receiver had not
+//! received when the channel between them was drained. The computation stops at tasks that the checkpoint
+//! contains, and at tasks that their partition has not executed in its current state, because it will execute
+//! them anyway. A value that was sent again before the recovery may still arrive; no fact states whether its
+//! task was required, so both outcomes are correct. The protocol claims that a partition has joined, and that
+//! a channel is drained. A false claim changes which tasks are required, but not which are re-executed.
 //!
 //! Re-executing too much violates the property under every protocol, and also in a recovery that a newer one
 //! interrupted. Re-executing too little violates it only in a recovery that is over, and if the protocol promises
@@ -198,8 +198,9 @@ mod tests {
     /// The position of the initial state, which is not a checkpoint.
     const INITIAL: Position = Position::new(0, 0);
 
-    /// Partition 0 executes two tasks after its checkpoint. The second one reads the first and sends to partition 1,
-    /// which fails. Partition 0 then re-executes the tasks in `again`.
+    /// Returns the violations of a run. Partition 0 executes two tasks after its checkpoint. The second task
+    /// reads the value of the first, and sends its own value to partition 1, which fails. Partition 0 then
+    /// re-executes the tasks in `again`.
     fn wrong(again: &[u64], is_over: bool) -> Vec<Breach> {
         wrong_under(&[Promise::StrictlyRequired], again, is_over)
     }
@@ -256,7 +257,8 @@ mod tests {
         assert!(matches!(wrong[..], [Breach::NotRequired { .. }]), "{wrong:?}");
     }
 
-    /// Partition 2 fails before it joins the recovery in which partition 0 re-executes the task `again` for partition 1.
+    /// Checks a recovery in which partition 0 re-executes the task `again` for partition 1. Partition 2 fails
+    /// before it joins this recovery.
     fn interrupted(again: u64) -> Findings {
         let mut run = Partitions::new(3);
         let slot = run.checkpoint(0, 1);

@@ -1,5 +1,5 @@
-//! No process ended unexpectedly. The protocol recovers such a process like any other, but the run was not the
-//! requested one: something broke, or another program killed the process.
+//! No process ended unexpectedly. The protocol recovers from an unexpected end as from any other failure, but
+//! the run was not the requested one: something broke, or another program killed the process.
 
 use crate::finding::{Findings, Gap};
 use crate::judgement::Property;

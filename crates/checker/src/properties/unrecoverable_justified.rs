@@ -36,7 +36,7 @@ struct UnrecoverableClaim<'a> {
     history: &'a History<'a>,
     orphans: &'a OrphanDeliveries,
     claimed: &'a Claimed<'a>,
-    /// The index of the supervisor's fact that ended the life that made the claim.
+    /// The index of the fact with which the supervisor reports the end of the life that made the claim.
     before: usize,
 }
 
@@ -158,8 +158,8 @@ impl<'a> UnrecoverableClaim<'a> {
         is_committed || self.history.context.promises.include(Promise::DurableRestore)
     }
 
-    /// Returns the newest committed checkpoint, if nothing prevents its restore. A protocol that does not promise a
-    /// maximal line may pass it over for a reason that no fact states.
+    /// Returns the newest committed checkpoint, if nothing prevents a rollback to it. A protocol that does
+    /// not promise a maximal line may pass it over for a reason that no fact states.
     fn restorable(&self, group: GroupId) -> Option<Position> {
         let history = self.history;
         if !history.context.promises.include(Promise::MaximalLine) {
@@ -175,7 +175,7 @@ impl<'a> UnrecoverableClaim<'a> {
         self.is_clean(checkpoint).then_some(name.position)
     }
 
-    /// Returns whether no process had to keep this part, because a rollback undid its checkpoint, or because a newer
+    /// Returns whether processes were free to discard this part: a rollback undid its checkpoint, or a newer
     /// checkpoint that need not be passed over was committed or restored.
     fn is_superfluous(&self, name: &ImageName) -> bool {
         let Some((group, _)) = self.history.member(name.owner) else { return false };
@@ -195,8 +195,8 @@ impl<'a> UnrecoverableClaim<'a> {
         !Group::is_on(&line, name.position()) || newer.any(|checkpoint| self.is_clean(checkpoint))
     }
 
-    /// Returns whether all copies of some part of this part's checkpoint are lost, in which case no process had to keep
-    /// the other parts.
+    /// Returns whether all copies of some part of the checkpoint are lost. Processes were then free to
+    /// discard its other parts.
     fn is_broken(&self, name: &ImageName) -> bool {
         let supervision = &self.history.supervision;
         self.checkpoint(name)

@@ -72,8 +72,8 @@ fn check_removals(
     }
 }
 
-/// Returns the checkpoints all of whose parts became durable, each with the time at which its last part did.
-/// If processes read different clocks, the time is zero.
+/// Returns each checkpoint whose parts all became durable, with the time at which the last part became
+/// durable. If processes read different clocks, the time is zero.
 fn completed(history: &History<'_>) -> BTreeMap<Position, Time> {
     let context = history.context;
     let all = history.groups.iter().flat_map(|it| it.checkpoints.keys()).map(|it| it.position);

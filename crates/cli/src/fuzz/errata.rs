@@ -37,7 +37,7 @@ struct Paper {
     document: &'static str,
     /// Files with schedules constructed by hand, for defects that random schedules rarely reach.
     directed: &'static [&'static str],
-    /// The crate and the test executable that contain these schedules.
+    /// The crate and the test executable that contain the schedules constructed by hand.
     executable: (&'static str, &'static str),
     authors: &'static str,
     publication: &'static str,
@@ -440,7 +440,7 @@ fn test_name(test: &str) -> &str {
     after.split('(').next().unwrap_or_default()
 }
 
-/// Renders a cell of a Markdown table. Interprets only `code`.
+/// Renders a cell of a Markdown table: code spans as code, everything else as plain text without asterisks.
 fn prose(cell: &str) -> Markup {
     html! {
         @for (place, part) in cell.replace('*', "").split('`').enumerate() {
@@ -498,8 +498,8 @@ mod tests {
         assert_eq!(missing, []);
     }
 
-    /// The documents describe these differences below their tables, because the differences only cost messages or
-    /// checkpoints, and break nothing.
+    /// Below their tables, the documents describe differences that break nothing and cost only messages or
+    /// checkpoints.
     #[test]
     fn a_difference_that_breaks_nothing_is_not_an_entry() {
         for (protocol, difference) in [("cck", "N(N + 3)"), ("tic", "`cp0: each`"), ("sel", "`cp0: each`")] {

@@ -72,8 +72,8 @@ fn one(scenario: Scenario, format: Format) -> Result<Exit, CommandError> {
     Ok(trial.judgement.verdict.into())
 }
 
-/// Returns an error if this is a release build, which contains no known defects. Its remedy shows how to run `command`
-/// in a build that does.
+/// Returns an error if this is a release build, which contains no known defects. The error's remedy shows how
+/// to run `command` in a build that contains them.
 pub(crate) fn available(command: &str) -> Result<(), CommandError> {
     if defect::AVAILABLE {
         return Ok(());

@@ -51,7 +51,7 @@ pub(super) struct Search<'a> {
     filled_memory: Option<String>,
 }
 
-/// Identifies a search when it is resumed. The number of schedules is not part of it.
+/// Identifies a search when it is resumed. The number of schedules is not part of the identity.
 #[derive(PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Searched {
@@ -121,7 +121,7 @@ impl<'a> Search<'a> {
         if self.defect.is_some() { Vec::new() } else { self.coverage.shares().unusual() }
     }
 
-    /// Runs until the first violation, which it returns, or until the requested end.
+    /// Runs schedules until the first violation or the requested end. Returns the violation, if any.
     pub(super) fn first(&mut self) -> Result<Option<Observed>, CommandError> {
         let mut found = None;
         let wrong = self.defect.is_some();

@@ -81,7 +81,7 @@ fn clusters_of_nearly_the_same_size_are_found_on_request() {
     }
 }
 
-/// Six processes that communicate in rows of three or in columns of two.
+/// Returns the edges of six processes that communicate in rows of three or in columns of two.
 fn square(rows: bool) -> String {
     let of = |it: usize| if rows { it / 3 } else { it % 3 };
     let pairs = (0..6).flat_map(|from| (0..6).map(move |to| (from, to)));

@@ -17,7 +17,8 @@ use serde_json::Value;
 /// The maximum number of runs until the links are as requested. On a busy machine, a single run may not suffice.
 const ATTEMPTS: u32 = 5;
 
-/// Returns the verdict of `check` on a record with its reasons, or `error` with the error.
+/// Returns the verdict of `check` on a record and the reasons for the verdict, or `error` and the error
+/// message.
 fn check(place: &TestDirectory, dir: &str) -> (&'static str, Vec<String>) {
     let output = place.faultline(["check", dir, "--format", "json"]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! Tests the HC3I paper's three files: simulated, imported, and rejected.
+//! Tests of the HC3I paper's three files: they are simulated, imported or rejected.
 
 use crate::common::TestDirectory;
 use predicates::prelude::*;
@@ -8,7 +8,8 @@ use serde_json::Value;
 const FILES: [&str; 7] =
     ["simulate", "--topology", "t.yaml", "--application", "a.yaml", "--timers", "m.yaml"];
 
-/// Two clusters of three nodes that compute for ten minutes, with or without failures.
+/// Writes the three files for two clusters of three nodes. They compute for ten minutes, with failures unless
+/// `mtbf` is `never`.
 fn small(mtbf: &str) -> TestDirectory {
     let place = TestDirectory::new();
     place.write(

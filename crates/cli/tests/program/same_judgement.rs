@@ -15,7 +15,7 @@ use serde_json::Value;
 
 const SEED: u64 = 3;
 
-/// Two clusters of two nodes under a protocol, with faults and a deadline.
+/// Returns a federation of two clusters with two nodes each, under a protocol, with faults and a deadline.
 fn federation(protocol: &str, rest: &str) -> String {
     format!(
         "apiVersion: faultline.dev/v1alpha1

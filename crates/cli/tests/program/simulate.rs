@@ -199,7 +199,7 @@ fn samples_and_schema_can_be_printed_and_every_sample_is_valid() {
     place.faultline(["completions", "bash"]).assert().code(0).stdout(contains("faultline"));
 }
 
-/// Two clusters that run ping-pong, force a checkpoint in each round, and collect none of them.
+/// Two clusters that run ping-pong. Every round forces a checkpoint, and no checkpoint is collected.
 const PING_PONG: &str = "
 apiVersion: faultline.dev/v1alpha1
 kind: Federation

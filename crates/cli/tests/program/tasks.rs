@@ -5,7 +5,8 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// Three clusters that run a program of tasks for about 1.5 s, with these lines in the spec.
+/// Returns a federation file of three clusters that run a program of tasks for about 1.5 s, with these lines
+/// in the spec.
 fn program(protocol: &str, faults: &str) -> String {
     format!(
         "apiVersion: faultline.dev/v1alpha1

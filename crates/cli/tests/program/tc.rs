@@ -1,4 +1,5 @@
-//! Tests links by traffic control, as far as this machine supports it, and the findings of `doctor` about it.
+//! Tests links that are emulated with traffic control, as far as this machine supports it, and the findings
+//! of `doctor` about traffic control.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -125,7 +125,8 @@ fn geometric(processes: usize, seed: u64) -> CommunicationGraph {
     graph(processes, &pairs)
 }
 
-/// Returns a graph with a fixed mean number of random pairs per process. Processes may have no traffic.
+/// Returns a graph with a fixed mean number of random pairs per process. Some processes may have
+/// no traffic.
 fn sparse(processes: usize, degree: usize, seed: u64) -> CommunicationGraph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     for _ in 0..processes * degree / 2 {

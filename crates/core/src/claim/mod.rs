@@ -52,7 +52,7 @@ pub enum Cause {
 
 /// Facts that only a protocol can know. Self-reported.
 ///
-/// Any checkpointing protocol that has the mechanism can make the claims listed first: it may log messages,
+/// The claims listed first concern mechanisms that any checkpointing protocol may have: it may log messages,
 /// alert other groups, or force checkpoints. The claims that only one kind of protocol can make have a type
 /// and a file of their own; the last variants contain these types.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub enum Claim {
         position: Position,
         /// The attempt at that checkpoint.
         attempt: Attempt,
-        /// Whether a message from another group, or a theft, caused the request instead of the timer.
+        /// Whether a message from another group or a theft, rather than the timer, caused the request.
         forced: bool,
     },
     /// This process applied the commit of a checkpoint.
@@ -72,7 +72,7 @@ pub enum Claim {
         position: Position,
         /// The attempt that succeeded.
         attempt: Attempt,
-        /// Whether a message from another group, or a theft, caused the checkpoint instead of the timer.
+        /// Whether a message from another group or a theft, rather than the timer, caused the checkpoint.
         forced: bool,
         /// Time during which this process's application was frozen.
         frozen: Span,

@@ -177,7 +177,7 @@ impl Graph {
         self.parts.get(&theft).map(|part| part.root)
     }
 
-    /// Returns whether the stolen task has been run here, or is being run. Otherwise it waits, or was lent in turn.
+    /// Returns whether the stolen task has run or is running here. If not, it is waiting or was lent in turn.
     pub fn has_begun(&self, theft: Theft) -> bool {
         let Some(part) = self.parts.get(&theft) else { return false };
         let waits = part.tasks.get(&part.root).is_some_and(|it| !it.is_executing);
@@ -195,7 +195,7 @@ impl Graph {
         self.parts.iter().map(|(theft, part)| (*theft, part.is_done()))
     }
 
-    /// Starts to work on the task of a theft. Returns `false` if the process already does.
+    /// Starts to work on the task of a theft. Returns `false` if the process is already working on it.
     pub fn take(&mut self, theft: Theft, loan: StolenTask) -> bool {
         if self.parts.contains_key(&theft) {
             return false;
@@ -252,9 +252,9 @@ impl Graph {
         self.parts.get(&theft).is_some_and(Part::is_done)
     }
 
-    /// Absorbs the graph of a permanently failed process. Where both graphs have the same part, or lend a task under
-    /// the same theft, the state of this graph is kept: in that case, the other graph has already been
-    /// absorbed, as the facts show.
+    /// Absorbs the graph of a permanently failed process. If both graphs have the same part, or lend a task
+    /// under the same theft, the state of this graph is kept: the facts show that the other graph has then
+    /// already been absorbed.
     pub fn absorb(&mut self, of: ProcessId, other: Graph) {
         let Graph { parts, ready, loans, absorbed } = other;
         self.absorbed.insert(of);

@@ -184,7 +184,7 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
     }
 }
 
-/// Returns the share in a snapshot, or the initial one.
+/// Returns the share in a snapshot, or the initial share if there is no snapshot.
 fn share<P: PartitionProtocol, G: Program>(
     from: Option<&Snapshot>,
     partition: ProcessId,

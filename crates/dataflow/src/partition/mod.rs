@@ -62,7 +62,7 @@ pub struct PartitionConfig<P: PartitionProtocol, G: Program> {
     /// The window: a partition executes only tasks that are fewer than this many steps after its first incomplete
     /// step. At least 1.
     pub window: u32,
-    /// Speeds in percent, by process: a task of cost 1 s takes 4 s at 25 %.
+    /// Speed of each process, as a percentage: a task that costs 1 s takes 4 s at 25 %.
     pub speeds: Arc<[u32]>,
     /// The number of tasks that run at the same time, by process.
     pub cores: Arc<[u32]>,

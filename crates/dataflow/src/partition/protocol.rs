@@ -139,7 +139,7 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     /// Returns the values that the partition still needs but lacks, although `from` has executed the tasks in
     /// `executed`, and has therefore sent these values.
     fn lacking(&self, partition: ProcessId, from: ProcessId, executed: &Executed) -> Vec<Value>;
-    /// Returns the partition's current state. Executing tasks count as not started.
+    /// Returns the partition's current state. A task that is being executed counts as not started.
     fn snapshot(&mut self, partition: ProcessId) -> Snapshot;
     /// Runs the partition from an image's state, or from its initial state. Its previous state here is discarded. The
     /// partition is held until [`PartitionHost::release`]. `epoch` names the recovery.

@@ -107,7 +107,7 @@ impl Rerun {
         (self.epoch, self.tasks.get(&task).copied().unwrap_or(self.partition))
     }
 
-    /// Returns whether a task is ready that another process may execute.
+    /// Returns whether any task that another process may execute is ready.
     pub(super) fn can_spread(&self) -> bool {
         self.spreads && !self.ready.is_empty()
     }

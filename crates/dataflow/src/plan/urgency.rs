@@ -35,8 +35,8 @@ impl Plan {
         self
     }
 
-    /// Returns the rank of a task. Of two ready tasks, the one with the lower rank runs first, and among
-    /// tasks of equal rank, the older one does.
+    /// Returns the rank of a task. Of two ready tasks, the one with the lower rank runs first; if the ranks
+    /// are equal, the older task runs first.
     pub(crate) fn rank(&self, task: TaskNo) -> u32 {
         let slack = self.slack.get(task.step as usize).map(|it| it[task.index as usize]);
         match slack {

@@ -60,7 +60,7 @@ pub struct Cloth {
 }
 
 impl Default for Cloth {
-    /// Sixteen blocks, each of which takes one second in total.
+    /// Returns the defaults: sixteen blocks, each of which takes one second in total.
     fn default() -> Self {
         Cloth { rows: 4, columns: 4, size: 8, iterations: 100, task_time: Span::from_millis(5) }
     }
@@ -250,9 +250,9 @@ fn position(particle: [f64; WORDS]) -> [f64; 3] {
     [particle[0], particle[1], particle[2]]
 }
 
-/// Returns the force of up to eight springs on a particle, in the order of [`SIDES`]. The force of a spring grows with
-/// the difference between the squares of its length and of its length at rest. No square root is needed, so
-/// all machines compute the same result.
+/// Returns the force of up to eight springs on a particle, in the order of [`SIDES`]. The force of a spring
+/// grows with the difference between the square of its length and the square of its length at rest. No square
+/// root is needed, so all machines compute the same result.
 fn force(here: [f64; 3], ends: [Option<[f64; 3]>; 8]) -> [f64; 3] {
     let mut force = [0.0; 3];
     for (end, (down, right)) in ends.into_iter().zip(SIDES) {

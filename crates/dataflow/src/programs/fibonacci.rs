@@ -108,12 +108,12 @@ fn by_definition(n: u64) -> u64 {
     if n < 2 { n } else { by_definition(n - 1) + by_definition(n - 2) }
 }
 
-/// The contribution of a task without children to the result.
+/// Returns the contribution of a task without children to the result.
 fn trail_of_call(n: u64) -> u64 {
     mix(n)
 }
 
-/// The contribution of a sum to the result. Exchanging the operands changes it.
+/// Returns the contribution of a sum to the result. Exchanging the operands changes it.
 fn trail_of_sum(one: u64, other: u64) -> u64 {
     mix(one ^ mix(other).rotate_left(1))
 }

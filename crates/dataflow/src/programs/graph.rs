@@ -33,7 +33,8 @@ pub struct RandomGraph {
     pub depth: u32,
     /// The maximum number of tasks that one task spawns. A task that is not a leaf spawns at least one.
     pub width: u32,
-    /// The mean time of a task that spawns no others; each takes up to twice as long. Other tasks take no time.
+    /// The mean duration of a task that spawns no others. Each such task takes up to twice the mean. Other
+    /// tasks take no time.
     pub task_time: Span,
 }
 

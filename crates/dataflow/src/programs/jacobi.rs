@@ -50,7 +50,7 @@ pub struct Jacobi {
 }
 
 impl Default for Jacobi {
-    /// Sixteen blocks, each of which takes one second in total.
+    /// Returns a grid of sixteen blocks, each of which takes one second in total.
     fn default() -> Self {
         Jacobi {
             rows: 4,
@@ -238,7 +238,8 @@ impl Jacobi {
         self.neighbours(block).into_iter().enumerate().filter_map(|(side, it)| it.map(|_| side))
     }
 
-    /// Returns the data that a neighbour on this side reads: the trail of the block, and its cells there.
+    /// Returns the data that a neighbour on this side reads: the trail of the block, and its cells on this
+    /// side.
     fn edge(&self, block: &[u64], side: usize) -> Vec<u64> {
         let size = self.size as usize;
         let cell = |along: usize| match side {

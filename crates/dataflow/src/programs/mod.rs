@@ -124,8 +124,8 @@ impl Flow {
         }
     }
 
-    /// Returns the number of pieces that a plan may assign to partitions, or 0 for a program whose tasks
-    /// spawn others and that has not been [unrolled](Flow::planned).
+    /// Returns the number of pieces that a plan may assign to partitions. Returns 0 for a program whose tasks
+    /// spawn others, unless it has been [unrolled](Flow::planned).
     pub fn pieces(&self) -> u32 {
         match self {
             Flow::Fibonacci(_) | Flow::Queens(_) | Flow::Qap(_) | Flow::Graph(_) => 0,
@@ -149,10 +149,10 @@ impl Flow {
         }
     }
 
-    /// Returns a lower bound on the memory that the program needs at once, in bytes: for the tasks that its first task
-    /// spawns, and for two copies of the data that its tasks divide among themselves. A task reads one copy and writes
-    /// the other, and so does the [reference](Flow::reference). Returns 0 for a program whose first task spawns only a
-    /// few tasks, because its memory grows step by step.
+    /// Returns a lower bound, in bytes, on the memory that the program needs at once: for the tasks that its
+    /// first task spawns, and for two copies of the data that its tasks divide among themselves. A task reads
+    /// one copy and writes the other, and so does the [reference](Flow::reference). Returns 0 for a program
+    /// whose first task spawns only a few tasks, because its memory grows step by step.
     pub fn least_bytes(&self) -> u64 {
         let (tasks, data) = match self {
             Flow::Fibonacci(_) | Flow::Queens(_) | Flow::Qap(_) | Flow::Graph(_) => return 0,

@@ -157,7 +157,7 @@ fn after(hash: u64, column: u32) -> u64 {
     mix(hash ^ u64::from(column + 1))
 }
 
-/// The contribution of a task without children to the result.
+/// Returns the contribution of a task without children to the result.
 fn trail(hash: u64, count: u64) -> u64 {
     mix(hash ^ mix(count))
 }

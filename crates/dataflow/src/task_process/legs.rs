@@ -13,7 +13,7 @@ use crate::program::Program;
 use crate::recovery::{Leg, TaskInput, TaskProtocol, successor};
 
 impl<P: TaskProtocol, G: Program> Inner<P, G> {
-    /// Returns whether this process answers for `process`.
+    /// Returns whether `process` is this process, or a process that this one has absorbed.
     pub(super) fn is_mine(&self, process: ProcessId) -> bool {
         process == self.me || self.graph.absorbed().contains(&process)
     }

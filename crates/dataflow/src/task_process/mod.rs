@@ -37,7 +37,7 @@ pub struct TaskProcessConfig<P: TaskProtocol, G: Program> {
     pub program: Arc<G>,
     /// How idle processes steal work.
     pub stealing: Stealing,
-    /// Speeds in percent, by process: a task of cost 1 s takes 4 s at 25 %.
+    /// Speed of each process, as a percentage: a task that costs 1 s takes 4 s at 25 %.
     pub speeds: Arc<[u32]>,
     /// The number of tasks that run at the same time, by process.
     pub cores: Arc<[u32]>,

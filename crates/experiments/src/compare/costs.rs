@@ -187,7 +187,7 @@ impl TaskCosts {
 enum Step {
     /// A process failed.
     Failed(ProcessId),
-    /// A process restored a state, which undid this work.
+    /// A process restored a state and thereby lost this work.
     Restored(ProcessId, Span),
     /// Another process took over the work of a process that failed permanently. This much of the work was lost.
     Takeover(ProcessId, Span),

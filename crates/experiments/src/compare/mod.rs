@@ -54,7 +54,7 @@ const UNPROTECTED: &str = "none";
 pub enum Runs<'a> {
     /// The simulator, several runs at a time.
     Simulated,
-    /// The caller, one run after another, on this backend.
+    /// The caller, which performs one run after another on this backend.
     Elsewhere(BackendKind, &'a mut Maker<'a>),
 }
 
@@ -105,7 +105,7 @@ impl RunResult for (u64, Ended) {
     }
 }
 
-/// Adds up how all processes of a run spent their time.
+/// Adds up the time of all processes of a run by activity.
 fn spent(recording: &Recording) -> TimeByActivity {
     let names = DisplayNames::new(&recording.manifest);
     let history = Timeline::new(&recording.trace, &recording.manifest);

@@ -22,8 +22,8 @@ pub struct Quantity {
     pub drawn: bool,
     /// The family of applications that have this quantity; `None` means all families.
     pub family: Option<Family>,
-    /// Computes the quantity of one run, given the seconds that the unprotected run with the same seed takes
-    /// without faults; `None` if the run does not have it.
+    /// Computes the quantity of one run, given the time in seconds that the unprotected run with the same
+    /// seed takes without faults. Returns `None` if the run does not have this quantity.
     pub(crate) of: fn(&Run, Option<f64>) -> Option<f64>,
 }
 
@@ -247,8 +247,8 @@ impl Quantity {
 const NEGLIGIBLE: f64 = 1e-3;
 
 impl Unit {
-    /// Formats the mean in one unit with half the width of its interval or, for few runs, with their range. Omits a
-    /// width that is too small to show in the three digits of the mean.
+    /// Formats the mean with half the width of its interval or, for few runs, with the range of their values,
+    /// in one unit. Omits a half-width that is too small to show in the three digits of the mean.
     pub fn text(self, estimate: &Estimate) -> String {
         let mean = estimate.mean();
         let (divisor, unit) = self.scale(mean);

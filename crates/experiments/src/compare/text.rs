@@ -47,7 +47,7 @@ pub fn text(it: &Comparison) -> String {
     text
 }
 
-/// Formats the comparison as one JSON object. A quantity that no run has is missing.
+/// Formats the comparison as one JSON object. Omits quantities that no run has.
 ///
 /// # Panics
 ///

@@ -17,7 +17,7 @@ use super::{ExperimentRunner, Interrupted};
 
 /// The kinds of messages that belong to collections.
 const KINDS: [&str; 3] = ["ask", "stock", "collect"];
-/// The time during which the last cluster is cut off. Three collections fall into it.
+/// The time during which the last cluster is cut off. It includes three collections.
 const CUT: std::ops::Range<u64> = 3 * 3600..9 * 3600;
 
 /// Compares collections with and without an initiator. The paper: "The garbage collector should be more distributed."

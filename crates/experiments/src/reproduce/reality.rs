@@ -8,8 +8,8 @@ use crate::measures::Spread;
 
 use super::section::{Agreement, Cell, Finding, Section, Table};
 
-/// A small federation of two clusters of two processes each. The first cluster takes a checkpoint every second, the
-/// second only if a message from the first forces it to.
+/// A small federation of two clusters of two processes each. The first cluster takes one checkpoint per
+/// second. The other takes one only if a message from the first forces it to.
 pub const FEDERATION: &str = "\
 apiVersion: faultline.dev/v1alpha1
 kind: Federation
@@ -46,12 +46,12 @@ const MESSAGES: [[u64; 2]; 2] = [[20, 10], [0, 15]];
 pub struct RunCounts {
     /// Messages by sending and receiving cluster.
     messages: Vec<Vec<u64>>,
-    /// Checkpoints requested by the timer, including the initial one, by cluster.
+    /// By cluster: checkpoints requested by the timer, and the initial one.
     unforced: Vec<u64>,
     /// Checkpoints forced by a message, by cluster.
     forced: Vec<u64>,
     rollbacks: usize,
-    /// Seconds from the start of the application to the end.
+    /// Seconds from the start of the application to the end of the run.
     seconds: f64,
 }
 
@@ -80,7 +80,8 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Returns whether all counts that the file and the seed determine are as stated in the file, in both runs.
+    /// Returns whether, in both runs, all counts that the file and the seed determine have the values stated
+    /// in the file.
     pub fn agrees(&self) -> bool {
         [&self.real, &self.simulated].into_iter().all(|told| {
             let checkpoints = (told.forced[0], told.unforced[1]);

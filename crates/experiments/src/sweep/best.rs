@@ -14,7 +14,8 @@ pub struct Best {
     /// Other settings that these seeds cannot distinguish from the best one: the interval of the difference,
     /// seed by seed, contains zero.
     pub ties: Vec<usize>,
-    /// The nearest setting that is worse with confidence, and its difference from the best one.
+    /// The setting with the smallest mean among those that are worse with 95 % confidence, and its difference
+    /// from the best one.
     pub next: Option<(usize, Estimate)>,
     /// Settings that are excluded, because they have no runs, or a run that is not
     /// [sound](super::Measured::is_sound).

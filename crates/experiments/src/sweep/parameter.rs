@@ -18,7 +18,7 @@ pub struct Parameter {
     /// The path of the field below `spec`, with dots between the names: `links.between.latency`. An element of a list
     /// is addressed by its name or by its index from 0: `clusters.paris.nodes`.
     pub path: String,
-    /// The values: each as it was written, and as in the file.
+    /// The values: each as text, and as it appears in the federation file.
     pub values: Vec<(String, Value)>,
     /// Notes on ranges with fewer values than requested.
     pub notes: Vec<String>,
@@ -30,7 +30,7 @@ pub enum ParameterError {
     /// There is no path, or there are no values.
     #[error("expected PATH=VALUES, as in `links.between.latency=1ms,5ms` (found `{0}`)")]
     Shape(String),
-    /// The field is the seed, which the seeds of a sweep replace.
+    /// The field is the seed, which a sweep replaces with its own seeds.
     #[error(
         "every setting runs with the same seeds; set the first with `--seed` and their number with `--seeds`"
     )]
@@ -192,7 +192,7 @@ fn range(text: &str, from: &str, rest: &str) -> Result<(Vec<String>, usize), Par
     Ok((points, count))
 }
 
-/// Parses a quantity of one kind, in the smallest unit of the kind.
+/// Parses a quantity of one kind. Returns it in the kind's smallest unit.
 type ParseQuantity = fn(&str) -> Option<f64>;
 
 const QUANTITIES: [ParseQuantity; 4] = [
@@ -219,8 +219,8 @@ fn unit(quantity: &str, parse: &ParseQuantity) -> Unit {
     Some((several / SEVERAL, name.to_owned()))
 }
 
-/// Formats a quantity in a unit that one of the ends of its range has: the largest unit that is not greater
-/// than the value or, if both are greater, the smaller unit.
+/// Formats a quantity in the unit of one of the ends of its range: the larger unit that is not greater than
+/// the value or, if both are greater, the smaller unit.
 fn with_unit(value: f64, units: &[Unit; 2]) -> String {
     let fits = |it: &&(f64, String)| it.0 <= value;
     let by_value = |one: &&(f64, String), other: &&(f64, String)| one.0.total_cmp(&other.0);
@@ -247,7 +247,7 @@ fn three_digits(value: f64) -> f64 {
     if unit >= 1.0 { (value / unit).round() * unit } else { (value / unit).round() / (1.0 / unit).round() }
 }
 
-/// Sets `value` at `path` below `spec` of a federation as JSON. Adds sections that the file omits.
+/// Sets `value` at `path` below `spec` of a federation in JSON form. Adds sections that the file omits.
 pub(super) fn place(federation: &mut Value, path: &str, value: &Value) -> Result<(), PlaceError> {
     let names: Vec<&str> = path.split('.').collect();
     let mut at = &mut federation["spec"];

@@ -20,7 +20,7 @@ pub(super) struct Faults<'a> {
     kinds: Vec<Kind>,
     /// Facts that faults may wait for.
     moments: Vec<FactKind>,
-    /// The share of crashed processes that never return, in percent. Nothing is drawn if it is 0.
+    /// The percentage of crashed processes that never return. If it is 0, nothing is drawn.
     never_return: u64,
     storage_lost: bool,
     by_fact: bool,

@@ -250,8 +250,8 @@ fn options(
     asked
 }
 
-/// Sets options that only some federations have. Draws them last, so that a seed without any of them determines the
-/// same federation as without this function.
+/// Sets options that only some federations have. Draws them last, so that a seed that sets none of them
+/// determines the same federation as it would without this function.
 fn with_rare_options(chance: &mut Chance, asked: ProtocolSpec) -> ProtocolSpec {
     let mut options = asked.options();
     match &mut options {

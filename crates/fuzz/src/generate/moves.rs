@@ -7,7 +7,7 @@ use faultline_core::{FactKind, Span};
 
 use crate::chance::{Chance, short};
 
-/// The share of federations in which a cluster leaves, in percent.
+/// The percentage of federations in which a cluster leaves.
 const SHARE: u64 = 15;
 
 /// Steps of a move: the old host cedes a partition, the new one restores it and joins the recovery, and a checkpoint
@@ -46,7 +46,7 @@ struct Moving {
 }
 
 /// Makes a cluster leave within `length` in some federations. Adds faults to federations in which a cluster
-/// joins or leaves. `outside` are the processes outside the clusters, and `outage` is the approximate time
+/// joins or leaves. `outside` lists the processes outside the clusters, and `outage` is the approximate time
 /// from a failure to the next life.
 pub(super) fn vary(
     chance: &mut Chance,

@@ -20,7 +20,7 @@ use crate::scenario::ProtocolName;
 /// Limits on a program's computing time, chosen so that the program takes about as long as a recovery.
 const SHORTEST: Span = Span::from_millis(100);
 const LONGEST: Span = Span::from_millis(600);
-/// The share of federations under TIC and SEL whose tasks share a bound, in percent.
+/// The percentage of federations under TIC and SEL whose tasks share a bound.
 const SEARCHES: u64 = 4;
 
 /// Returns the random federation of a seed under a protocol for programs of tasks.
@@ -193,7 +193,7 @@ pub(super) fn lasting(
     length: Span,
     clusters: &[ClusterSpec],
 ) -> ApplicationSpec {
-    /// Long enough that dividing it by a speed loses no precision.
+    /// A time long enough that dividing it by a speed loses no precision.
     const UNIT: Span = Span::from_secs(1);
     let with = |time: Span| {
         let task_time = Some(Duration(time));

@@ -29,7 +29,7 @@ fn with(spec: &FederationSpec, change: impl FnOnce(&mut FederationSpec)) -> Fede
     spec
 }
 
-/// Removes half of the faults, then each fault.
+/// Removes half of the faults, then one fault at a time.
 fn faults(spec: &FederationSpec) -> Smaller {
     let count = spec.faults.len();
     let mut smaller = Vec::new();
@@ -41,7 +41,7 @@ fn faults(spec: &FederationSpec) -> Smaller {
     smaller
 }
 
-/// Removes each cluster, with all references to it.
+/// Removes one cluster at a time, with all references to it.
 fn clusters(spec: &FederationSpec) -> Smaller {
     if spec.clusters.len() < 2 {
         return Vec::new();

@@ -124,8 +124,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the first trial of the scenario that violates the property. Tries the scenario's own seed first, and
-    /// then others.
+    /// Tries the scenario with its own seed first, and then with others. Returns the first trial that
+    /// violates the property.
     fn any(&mut self, scenario: &Scenario) -> Result<Option<Trial>, Ended> {
         let others = (0..self.steps.seeds).filter(|&it| it != scenario.seed);
         for seed in std::iter::once(scenario.seed).chain(others) {

@@ -182,7 +182,8 @@ fn hundreds_of_seeds_of_cck_are_clean_and_reach_the_intended_states() {
     assert!(absorbed > 20, "{shares:#?}");
 }
 
-/// An earlier form of the bound was violated in this schedule, although no checkpoint was requested late.
+/// An earlier form of the bound on lost work was violated in this schedule, although no checkpoint was
+/// requested late.
 #[test]
 fn a_schedule_without_a_late_request_keeps_the_bound_on_lost_work() {
     let trial = run(Scenario::new(773, Some("cck".parse().unwrap()), None)).unwrap();

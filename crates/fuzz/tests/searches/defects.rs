@@ -66,8 +66,8 @@ const DIRECTED: &[Defect] = &[
     Defect::Satin(satin::Defect::NoLookup),
 ];
 
-/// Returns the first seed with a violated property, and that property. A different result counts only for programs of
-/// tasks.
+/// Returns the first seed with a violated property, and that property. A violation of `SameResult` counts
+/// only for programs of tasks.
 fn first_violation(defect: Defect) -> Option<(u64, Property)> {
     (0..bound(defect)).find_map(|seed| {
         let trial = run(Scenario::new(seed, None, Some(defect))).unwrap();

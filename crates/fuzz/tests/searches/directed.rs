@@ -7,8 +7,8 @@ use faultline_fuzz::{
     run,
 };
 
-/// Runs directed schedules, none of which may have a violation. Returns the number of kinds of second faults, and
-/// the number of schedules in which one took effect.
+/// Runs directed schedules, and asserts that none has a violation. Returns the number of kinds of second
+/// faults, and the number of schedules in which a second fault took effect.
 fn clean(protocol: &str, seeds: u64) -> (usize, u64) {
     let protocol: ProtocolName = protocol.parse().unwrap();
     let mut directions = Directions::default();
@@ -41,7 +41,7 @@ fn second_faults_at_moments_that_matter_are_survived() {
     }
 }
 
-/// Returns the coverage of schedules of a protocol, none of which may have a violation.
+/// Runs schedules of a protocol, asserts that none has a violation, and returns their coverage.
 fn coverage(protocol: ProtocolName, seeds: impl Iterator<Item = u64>, is_guided: bool) -> Shares {
     let mut coverage = Coverage::default();
     for seed in seeds {

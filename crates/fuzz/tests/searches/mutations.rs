@@ -86,7 +86,7 @@ fn a_cluster_that_leaves_with_a_partition_is_found() {
     }
 }
 
-/// Waste does not prevent a run from completing: only the properties of economy find it.
+/// Waste does not prevent a run from completing: only the properties about economy find it.
 #[test]
 fn waste_is_found_by_the_corresponding_property() {
     let of_hc3i = |rule, property| (Defect::Hc3i(rule), "hc3i", property);

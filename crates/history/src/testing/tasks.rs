@@ -96,7 +96,7 @@ impl TaskRun {
         );
     }
 
-    /// Hashes a multiset of tasks in the same way as witnesses.
+    /// Hashes a multiset of tasks in the same way as a witness does.
     pub fn sums(&self, tasks: &[TaskId]) -> u64 {
         tasks.iter().fold(0, |sum, task| sum.wrapping_add(task.0))
     }

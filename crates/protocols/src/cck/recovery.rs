@@ -1,11 +1,12 @@
 //! A partition's side of a recovery.
 //!
-//! A partition without a state restores the last valid checkpoint; the others keep their states. Each announces on its
-//! channels which tasks it has executed, which separates the values that it sent before the recovery from later ones. A
-//! receiver then demands every value that was sent to it and that it neither has nor has used. A partition that
-//! receives a demand re-executes the tasks between the last valid checkpoint and the value, and in turn demands the
-//! values that these tasks need from others. All partitions together re-execute exactly the strictly required tasks,
-//! and each partition demands values only from their senders.
+//! A partition without a state restores the last valid checkpoint; the others keep their states. Each
+//! partition announces on its channels which tasks it has executed. The announcement separates the values
+//! that the partition sent before the recovery from later ones. A receiver then demands every value that was
+//! sent to it and that it neither has nor has already used. A partition that receives a demand
+//! re-executes the tasks between the last valid checkpoint and the value, and in turn demands the values that
+//! these tasks need from others. All partitions together re-execute exactly the strictly required tasks, and
+//! each partition demands values only from their senders.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

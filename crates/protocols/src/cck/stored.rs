@@ -101,7 +101,7 @@ impl StoredImages {
         host.read(name);
     }
 
-    /// Sends an image that was read to the processes that fetched it.
+    /// Handles an image that was read from storage: sends it to the processes that asked for it.
     pub(super) fn read(
         &mut self,
         name: ImageName,

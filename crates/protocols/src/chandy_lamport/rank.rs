@@ -519,8 +519,8 @@ impl Rank {
         self.group.freeze();
     }
 
-    /// Installs this process's part of the checkpoint to restore and resumes, once all processes have their
-    /// parts (C5).
+    /// Installs this process's part and resumes, once all processes have their parts of the checkpoint to
+    /// restore (C5).
     fn maybe_resume(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let Some(resumed) = self.group.take_resumed() else { return };
         let (position, rolled_back) = resumed.restore(host);

@@ -91,7 +91,7 @@ impl Rank {
         }
     }
 
-    /// Handles the report that a member, or a whole cluster through its leader, has saved its state.
+    /// Handles the report that a member has saved its state, or that all processes of a cluster have.
     pub(super) fn saved(
         &mut self,
         from: ProcessId,
@@ -115,8 +115,8 @@ impl Rank {
         }
     }
 
-    /// Handles the report that the part of a member is durable, or, from another leader, that all parts of its cluster
-    /// are.
+    /// Handles a report that parts are durable: a member's own part, or all parts of another leader's
+    /// cluster.
     pub(super) fn drained(
         &mut self,
         from: ProcessId,

@@ -1,11 +1,11 @@
 //! Full logging: every sender logs every message, and only the failed process rolls back.
 //!
-//! The limiting case with which Guermouche, Ropars, Snir and Cappello (*HydEE: Failure Containment without
-//! Event Logging for Large Scale Send-Deterministic MPI Applications*, 2012) compare their protocol: each
-//! process is a cluster. A process takes checkpoints alone, and no order of deliveries is stored. Since the
-//! program is send-deterministic, a process that rolls back re-sends the messages that others have received;
-//! until it has done so, phases hold back every message that depends on them. The rules that the code cites
-//! are listed in `docs/hydee.md`.
+//! This is the limiting case with which Guermouche, Ropars, Snir and Cappello (*HydEE: Failure Containment
+//! without Event Logging for Large Scale Send-Deterministic MPI Applications*, 2012) compare their protocol:
+//! each process is a cluster. A process takes checkpoints alone, and no order of deliveries is stored. Since
+//! the program is send-deterministic, a process that rolls back re-sends the messages that others have
+//! received; until it has done so, phases hold back every message that depends on them. The rules that the
+//! code cites are listed in `docs/hydee.md`.
 //!
 //! | part | purpose |
 //! | --- | --- |

@@ -29,9 +29,10 @@ pub(super) struct Part {
     since: Time,
     /// The saved state, once the application has returned it.
     saved: Option<Cut>,
-    /// Total number of messages from the cluster that must have arrived, once the coordinator has counted them.
+    /// Total number of messages that must have arrived from within the cluster; `None` until the coordinator
+    /// has counted them.
     expected: Option<u64>,
-    /// Messages from the cluster that arrived after the request and were sent before their senders' cuts.
+    /// Messages that members sent before their cuts, and that arrived here after the request.
     late: Vec<(MessageId, Payload)>,
     /// The part while it is being made durable, after all messages in transit to this member have arrived.
     written: Option<Replication<Hc3i>>,
@@ -54,7 +55,8 @@ impl Part {
         self.saved.is_none()
     }
 
-    /// Adds a message from the cluster that the checkpoint must contain because its sender's part contains the send.
+    /// Adds a message that the checkpoint must contain, because the part of its sender, another member,
+    /// contains the send.
     pub(super) fn add_late(&mut self, id: MessageId, payload: Payload) {
         self.late.push((id, payload));
     }

@@ -195,7 +195,7 @@ rules! {
         RestartBefore;
     /// The delivered vector decides rollbacks.
     DeliveredDecides, without
-        /// The DDV decides rollbacks, as printed, instead of the delivered vector.
+        /// As printed, the DDV decides rollbacks instead of the delivered vector.
         PrintedLine;
     /// Increases of the DDV caused by queued messages are merged at the commit.
     MergesRaises, without
@@ -325,6 +325,7 @@ rules! {
     FailedWritesForgotten,
     /// A replica is confirmed on arrival, before it is durable.
     StoredOnArrival,
-    /// An owner that has lost its storage refuses its images to a holder before it has restored its state.
+    /// An owner that has lost its storage and has not restored its state yet refuses a holder's request for
+    /// the owner's images.
     RefusesWhileRefilling,
 }

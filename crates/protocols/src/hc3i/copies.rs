@@ -22,7 +22,7 @@ pub(super) struct Copies {
     pub(super) writes: Writes<Hc3i>,
     /// Purposes of the listings in progress, in order.
     lists: VecDeque<ListFor>,
-    /// Reports postponed until the unfinished writes for the asking cluster are complete.
+    /// The reports that are postponed until the unfinished writes for the asking cluster are complete.
     postponed: Vec<ListFor>,
     reads: Reads<ReadFor>,
     refill: Refill,

@@ -195,7 +195,7 @@ impl Hc3i {
         self.position.incarnation == position.incarnation && self.position.sn > position.sn
     }
 
-    /// Returns whether a checkpoint was taken after the message requested one.
+    /// Returns whether a checkpoint was taken after this process requested one because of the message.
     fn has_saved_for(&self, arrival: &Arrival) -> bool {
         arrival.asked.is_some_and(|asked| self.has_saved_since(asked))
     }

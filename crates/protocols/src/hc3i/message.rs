@@ -35,10 +35,10 @@ pub(super) type LogEntry = machines::LogEntry<Stamp>;
 /// Header of a part. Storage listings contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Dependencies of the part, from which a recovery chooses its target.
+    /// Dependencies of the part. A recovery uses them to choose its target.
     pub vectors: Vectors,
-    /// The history of the part's cluster when the part was taken, since a part may outlive the tables of members and
-    /// holders.
+    /// The history of the part's cluster when the part was taken. Stored here because a part may outlive the
+    /// tables of members and holders.
     pub past: Arc<GroupHistory>,
 }
 
@@ -167,7 +167,8 @@ pub enum Control {
         /// Number of messages sent, by receiver.
         sent: Arc<[(ProcessId, u64)]>,
     },
-    /// From the coordinator: write the part once as many messages from the cluster have arrived as `expected` states.
+    /// From the coordinator: write the part once the number of messages that have arrived from the cluster
+    /// matches `expected`.
     Drain {
         /// Position of the checkpoint.
         position: Position,

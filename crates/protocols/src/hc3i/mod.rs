@@ -99,7 +99,7 @@ pub struct Hc3i {
     /// Direct dependencies vector (DDV) of the last checkpoint (section 3.2). Missing entries are zero: before the
     /// first checkpoint, all processes share the empty vector.
     ddv: Arc<[Position]>,
-    /// Greatest position delivered here from each cluster and incarnation, ascending.
+    /// Greatest position delivered here from each cluster and incarnation, in ascending order.
     delivered: Arc<[(GroupId, Position)]>,
     history: History,
     log: Arc<Log>,
@@ -335,7 +335,7 @@ impl Hc3i {
         self.position
     }
 
-    /// Iterates over the SNs of the checkpoints that this process could restore, ascending.
+    /// Iterates over the SNs of the checkpoints that this process could restore, in ascending order.
     pub fn kept(&self) -> impl Iterator<Item = Sn> + '_ {
         self.kept.iter().map(|kept| kept.position.sn)
     }

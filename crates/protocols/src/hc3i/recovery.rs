@@ -137,8 +137,8 @@ impl Hc3i {
         }
     }
 
-    /// Returns the last rollback of another cluster whose rollbacks undid messages that these vectors record
-    /// as delivered; `None` if there is no such cluster.
+    /// Finds another cluster whose rollbacks undid messages that these vectors record as delivered, and
+    /// returns the last rollback of that cluster; `None` if there is no such cluster.
     pub(super) fn undone_in(&self, vectors: &Vectors) -> Option<(GroupId, Position)> {
         let mut others = vectors.delivered.iter().copied();
         if !self.obeys(Rule::DeliveredDecides) {
@@ -245,7 +245,7 @@ impl Hc3i {
         true
     }
 
-    /// Sends the part to restore, which is durable here, to the holders that lack it.
+    /// Sends the target's part to the holders that lack it. The part is already durable here.
     fn copy_to_uncovered(&self, host: &mut ProtocolHost) {
         if let Phase::Recovering(recovery) = &self.phase
             && let Some(image) = &recovery.image

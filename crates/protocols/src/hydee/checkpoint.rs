@@ -28,7 +28,8 @@ impl Rank {
         }
     }
 
-    /// Freezes, and requests the application's state. Ignores a request that a rollback has invalidated.
+    /// Freezes this member, and requests the application's state. Ignores a request that a rollback has
+    /// invalidated.
     pub(super) fn request(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         let next = Position { sn: self.position.sn.next(), ..self.position };
         if checkpoint.position == next && !self.group.is_recovering() {

@@ -311,8 +311,8 @@ impl Rank {
         }
     }
 
-    /// Installs this process's part of the checkpoint to restore and resumes, once all members have their
-    /// parts.
+    /// Installs this process's part and resumes, once all members have their parts of the checkpoint to
+    /// restore.
     fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
         self.install(&resumed, host);

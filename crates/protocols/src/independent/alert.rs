@@ -54,7 +54,8 @@ impl Rank {
         self.learn(History::about(group_of(from), past), Some(waiter), now, host);
     }
 
-    /// Confirms an alert, unless this process still has to roll back because of it: the alert is then repeated.
+    /// Confirms an alert, unless this process still has to roll back because of it. In that case, the sender
+    /// repeats the alert.
     pub(super) fn confirm(&mut self, from: ProcessId, incarnation: Incarnation, host: &mut ProtocolHost) {
         let is_clean = !self.is_recovering() && self.undone_in(&self.delivered).is_none();
         if is_clean {
@@ -84,8 +85,9 @@ impl Rank {
         }
     }
 
-    /// Resumes the delivery of messages from others once all have confirmed the alert. Until then, a message may come
-    /// from a state that is about to be undone, and delivering it could make rollbacks trigger each other endlessly.
+    /// Resumes the delivery of messages from other processes once all of them have confirmed the alert. Until
+    /// then, a message may come from a state that is about to be undone, and delivering it could make
+    /// rollbacks trigger each other endlessly.
     fn maybe_settle(&mut self, host: &mut ProtocolHost) {
         if self.alerts.0.is_empty() && !self.is_settled && !self.is_recovering() {
             self.is_settled = true;

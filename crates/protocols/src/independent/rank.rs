@@ -25,7 +25,7 @@ pub(super) struct Rank {
     pub(super) me: ProcessId,
     /// Whether all others have handled the last rollback of this process (I7).
     pub(super) is_settled: bool,
-    /// The current interval: it begins with the last checkpoint.
+    /// The current interval, which begins with the last checkpoint.
     pub(super) position: Position,
     pub(super) phase: Phase,
     pub(super) config: Arc<Config>,
@@ -53,7 +53,7 @@ pub(super) struct Rank {
 
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
-    /// The application runs, once the first checkpoint has been taken.
+    /// The first checkpoint has been taken, and the application runs.
     Running,
     Checkpointing(Box<Part>),
     Recovering(Box<Recovery>),

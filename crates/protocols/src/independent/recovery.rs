@@ -331,8 +331,8 @@ impl Rank {
         }
     }
 
-    /// Returns the last rollback of another process whose rollbacks undid an interval on which a state
-    /// depends; `None` if there is no such process.
+    /// Finds another process whose rollbacks undid an interval on which a state depends, and returns the last
+    /// rollback of that process; `None` if there is no such process.
     pub(super) fn undone_in(&self, delivered: &[(GroupId, Position)]) -> Option<(GroupId, Position)> {
         let history = &self.store.history;
         let (from, _) = delivered.iter().find(|&&(from, at)| history.undid_after(from, at))?;

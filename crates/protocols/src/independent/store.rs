@@ -1,8 +1,8 @@
 //! A process's storage: its own checkpoints, the replicas that it keeps for others, and the tables of rollbacks.
 //!
-//! The content is known from a single listing at the start of the life, and afterwards from the outcome of every
-//! operation. A holder answers whether or not it is recovering itself, since recovering processes may depend on each
-//! other.
+//! The content is known from a single listing at the start of the life, and afterwards from the outcome of
+//! every operation. A holder answers even while it is recovering itself, since recovering processes may
+//! depend on each other.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

@@ -65,8 +65,8 @@ impl Coordinator {
         self.gathering.as_mut().is_some_and(|it| it.drained(from, checkpoint))
     }
 
-    /// Returns a checkpoint once all its parts are durable, and whether its commit removes all older checkpoints.
-    /// Returns each checkpoint only once.
+    /// If all parts of the checkpoint in progress are durable, returns the checkpoint, and whether its commit
+    /// removes all older checkpoints. The checkpoint is then no longer in progress.
     pub(crate) fn commit(&mut self, now: Time) -> Option<(Checkpoint, bool)> {
         let gathering = self.gathering.take_if(|it| it.is_over())?;
         Some((gathering.checkpoint(), self.schedule.collects(now)))

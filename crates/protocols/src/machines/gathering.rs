@@ -10,8 +10,8 @@ use super::Checkpoint;
 /// Number of messages by receiver, ascending. Receivers without messages may be missing.
 pub(crate) type Counts = Arc<[(ProcessId, u64)]>;
 
-/// The answers from a group to a checkpoint in progress. There are two rounds. In the first, every member
-/// reports how many messages it had sent to each receiver before its state was saved; the sums count the
+/// The answers of a group while a checkpoint is in progress, in two rounds. In the first, every member
+/// reports how many messages it had sent to each receiver before it saved its state; the sums count the
 /// messages that have arrived or are in transit. In the second, every member reports that its part is
 /// durable.
 #[derive(Clone, Debug)]

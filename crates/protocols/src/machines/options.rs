@@ -12,7 +12,7 @@ use crate::placement::Placement;
 /// values. `D` is the set of enabled defects.
 #[derive(Clone, Debug)]
 pub struct Options<D> {
-    /// Delay between checkpoints; `None` means that it never ends.
+    /// Delay between checkpoints; `None` for an infinite delay.
     pub checkpoint_every: Option<Span>,
     /// Delay after which the next checkpoint removes all older ones; `None` keeps all checkpoints.
     pub collect_every: Option<Span>,
@@ -52,8 +52,8 @@ impl<D> Options<D> {
 /// the set of enabled defects.
 #[derive(Clone, Debug)]
 pub struct LoggingOptions<D> {
-    /// Delay between checkpoints of a group, one entry per cluster of the federation; `None` means that it
-    /// never ends.
+    /// Delay between checkpoints of a group, one entry per cluster of the federation; `None` for an infinite
+    /// delay.
     pub checkpoint_every: Arc<[Option<Span>]>,
     /// Placement of the replicas of each part of a checkpoint.
     pub placement: Placement,

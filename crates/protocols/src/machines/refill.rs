@@ -9,7 +9,7 @@ use faultline_core::{Boot, Claim, ImageName, Machine, ProcessId, ProtocolTypes};
 /// then reports this, once. Until then, each new life of the process begins as if its storage had just been lost.
 #[derive(Clone, Debug)]
 pub(crate) struct Refill {
-    /// `None` if nothing was lost, or the storage is complete again.
+    /// `None` if nothing was lost, or if the storage is complete again.
     lacks: Option<Lacks>,
 }
 

@@ -120,7 +120,7 @@ impl<S: Clone> Log<S> {
         self.bytes
     }
 
-    /// Adds the log to a footprint, without contents that are too long to be stored in place.
+    /// Adds the log to a footprint, except message content that is too long to be stored in place.
     pub(crate) fn add_to(&self, footprint: &mut Footprint) {
         self.entries.add_to(footprint);
     }

@@ -36,7 +36,7 @@ impl<H> Survey<H> {
         self.checkpoints.is_empty()
     }
 
-    /// Iterates over all checkpoints with at least one remaining part, ascending.
+    /// Iterates over all checkpoints with at least one remaining part, in ascending order.
     pub(crate) fn all(&self) -> impl DoubleEndedIterator<Item = (Checkpoint, &Parts<H>)> {
         self.checkpoints.iter().map(|(&checkpoint, parts)| (checkpoint, parts))
     }

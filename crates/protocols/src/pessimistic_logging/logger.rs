@@ -24,7 +24,7 @@ pub(super) struct Logger {
     changes: u64,
     durable: u64,
     writing: Option<u64>,
-    /// Answers to send once this many changes are durable.
+    /// Answers to send, each with the number of changes that must be durable first.
     answers: VecDeque<(u64, ProcessId, Control)>,
     /// Whether the storage was lost, and some processes have not reported again.
     lacks: bool,

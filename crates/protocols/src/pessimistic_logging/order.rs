@@ -30,11 +30,11 @@ pub(super) struct DeliveryOrder {
 /// How to treat a message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Deliver it; the delivery is new.
+    /// Deliver the message; the delivery is new.
     New,
-    /// Deliver it; it is the next delivery to repeat.
+    /// Deliver the message; this is the next delivery to repeat.
     Repeated,
-    /// Keep it; other deliveries must be repeated first.
+    /// Keep the message; other deliveries must be repeated first.
     Later,
 }
 

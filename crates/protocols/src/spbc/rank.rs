@@ -162,7 +162,8 @@ impl Rank {
         }
     }
 
-    /// Sends a message: directly inside the cluster, and through the log of its channel to another cluster.
+    /// Sends a message. A message within the cluster is sent directly; one to another cluster passes through
+    /// the log of its channel.
     fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         let cluster = self.group.view.group_of(id.to);
         if cluster == self.group.number {
@@ -509,7 +510,8 @@ impl Rank {
         }
     }
 
-    /// Once all members have their parts of the checkpoint to restore, installs this process's part and resumes.
+    /// Installs this process's part and resumes, once all members have their parts of the checkpoint to
+    /// restore.
     fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
         self.install(&resumed, host);

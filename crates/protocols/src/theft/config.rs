@@ -67,8 +67,8 @@ defects! {
     KeysWithoutLife,
     /// A holder stores images of earlier lives, and of processes that failed permanently.
     StorageUnfenced,
-    /// The segments of a log count individually instead of as a prefix: a leg is sent once its own segment is
-    /// durable.
+    /// The segments of a log count individually instead of as a prefix: a theft's message is sent once its
+    /// own segment is durable.
     LogOutOfOrder,
     /// As printed (section 5): the log contains the construction of the graph, but not the thefts of tasks.
     TheftsNotLogged,

@@ -17,7 +17,7 @@
 //! | the final checkpoint may be deleted once the result has arrived (event G) | the result is lost with the victim, and recomputed | the victim sends the receipt once its record of the result is durable | `receipt-at-merge` |
 //! | section 5: only the construction of the graph is logged | a rebuilt victim runs tasks that it has lent | a log contains every change of the graph, thefts included | `thefts-not-logged` |
 //! | each event is logged individually | a log with a gap cannot be replayed | an image counts as durable once all before it are | `log-out-of-order` |
-//! | section 5: equal identifiers prevent duplicates when a task runs again | nothing, if every record of its children is durable before one is stolen | the outcome of a task is one event, applied and logged as a whole: a log cannot contain a part of it | |
+//! | section 5: equal identifiers prevent duplicates when a task runs again | none, if every record of a task's children is durable before any child is stolen | the outcome of a task is one event, applied and logged as a whole: a log cannot contain a part of it | |
 //! | C2: a task always creates the same graph | not true of a program that prunes by a shared bound: when a task runs again, the bound that its lost execution published prunes an equal optimum | a program prunes only strictly worse candidates; an event contains the bound that its task was given | none; the program is at fault |
 //! | a thief takes a checkpoint before each request (event CP0) | no harm, except that a theft forces three checkpoints instead of two | optional (`before_asking`) | |
 //! | the name server lists terminated processes | its answer is stale after a second failure | a thief, or the process that absorbed it, answers | `here-alone` |
@@ -72,7 +72,7 @@ pub struct TaskRecovery {
     is_lost: bool,
     stable: Stable,
     copies: Copies,
-    /// Searches for images: its own, or those of permanently failed processes.
+    /// The searches for images of this process, or of permanently failed processes, by owner.
     searches: BTreeMap<ProcessId, Search>,
     /// Processes whose graphs became part of this process's graph.
     absorbed: BTreeSet<ProcessId>,
@@ -197,7 +197,8 @@ impl TaskProtocol for TaskRecovery {
 }
 
 impl TaskRecovery {
-    /// Completes writes, starts the next one, and sends the legs that waited for them.
+    /// Completes writes, starts the next one, and sends the messages of thefts that waited for the completed
+    /// writes.
     fn settle(&mut self, now: Time, host: &mut dyn TaskHost<Self>) {
         while let Some(name) = self.stable.complete(&self.config, &self.membership, host) {
             self.copies.settle(name, host);
@@ -224,7 +225,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Handles a leg that the graph is ready to send.
+    /// Handles a message of a theft that the graph is ready to send.
     fn due(&mut self, theft: Theft, leg: Leg, host: &mut dyn TaskHost<Self>) {
         let Config { before_asking, record, defects, .. } = *self.config;
         let goes_at_once = match leg {

@@ -1,4 +1,4 @@
-//! A process's own stable record, and the legs that wait for it.
+//! A process's own stable record, and the messages of thefts (*legs*, see [`Leg`]) that wait for it.
 //!
 //! The record consists of images. Under TIC, each image is a checkpoint of the graph. Images are written one at a
 //! time, and all waiting legs wait for the same next image. Under SEL, a checkpoint is followed by segments of the
@@ -286,8 +286,9 @@ impl Stable {
         self.writing.iter().any(|it| is_checkpoint(it.image.name))
     }
 
-    /// Completes the oldest write if it is durable everywhere, or otherwise the first checkpoint that is, since a
-    /// checkpoint replaces all images before it. Returns the name of the image.
+    /// Completes the oldest write if it is durable everywhere; otherwise completes the first checkpoint that
+    /// is durable everywhere, since a checkpoint replaces all images before it. Returns the name of the
+    /// image.
     pub(super) fn complete(
         &mut self,
         config: &Config,

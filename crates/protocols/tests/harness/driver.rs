@@ -38,7 +38,7 @@ pub(crate) struct Hosts<N: Process> {
     pub(super) steps: u64,
     pub(super) trace: Trace,
     pub(super) log: Vec<Entry<N>>,
-    /// Contents of the messages that the test commanded.
+    /// Contents of the messages that the test made processes send.
     pub(super) texts: BTreeMap<MessageId, String>,
 }
 
@@ -130,7 +130,7 @@ impl<N: Process> Hosts<N> {
 
     // Events
 
-    /// Performs everything that is in transit, pending or due, except what is held, until nothing is left.
+    /// Handles everything that is in transit, pending or due, except what is held, until nothing is left.
     /// Time does not advance.
     pub(crate) fn settle(&mut self) {
         for _ in 0..MAX_STEPS {
@@ -292,12 +292,13 @@ impl<N: Process> Hosts<N> {
         self.output_survives = true;
     }
 
-    /// Lets packets overtake each other on channels that the process requires to be FIFO, which no driver does.
+    /// Lets packets overtake each other on channels that the process requires to be FIFO, which no real
+    /// driver does.
     pub(crate) fn let_packets_overtake(&mut self) {
         self.network.let_overtake();
     }
 
-    /// Makes matching packets arrive twice, which no driver does.
+    /// Makes matching packets arrive twice, which no real driver does.
     pub(crate) fn duplicate(&mut self, which: fn(&Flight<N>) -> bool) {
         self.twice = Some(which);
     }
@@ -331,7 +332,7 @@ impl<N: Process> Hosts<N> {
         storage.corrupt.clear();
     }
 
-    /// Returns the images in the storage of `process`, ascending.
+    /// Returns the images in the storage of `process` in ascending order.
     pub(crate) fn images(&self, process: ProcessId) -> Vec<ImageName> {
         self.hosted[process.index()].storage.images.keys().copied().collect()
     }
@@ -413,7 +414,8 @@ impl<N: Process> Hosts<N> {
         self.hosted[process.index()].withheld = withheld;
     }
 
-    /// Sets whether requests to the supervisor wait, so that it does not record that a process has started.
+    /// Sets whether requests to the supervisor wait. While they wait, the supervisor does not record that a
+    /// process has started.
     pub(crate) fn withhold_notes(&mut self, withheld: bool) {
         self.notes_held = withheld;
     }

@@ -23,7 +23,7 @@
 //! | --- | --- |
 //! | the network | [`Federation::hold`] keeps matching packets, [`Federation::let_through`] delivers some of them anyway, [`Federation::release`] ends the hold |
 //! | the storage | [`Federation::hold_storage`], [`Federation::fail_writes`], [`Federation::corrupt`]; a kill loses incomplete operations |
-//! | time | each process has its own clock: [`Federation::fire_timer`] moves one to its next deadline, [`Federation::wake`] one by a span, [`Federation::pass`] all |
+//! | time | each process has its own clock: [`Federation::fire_timer`] moves one clock to its next deadline, [`Federation::wake`] moves one by a span, [`Federation::pass`] moves all |
 //! | lives and membership | [`Federation::kill`], [`Federation::detect`], [`Federation::restart`]; [`Federation::withhold_membership`] keeps one process uninformed |
 //! | anything else | [`Federation::feed`] delivers any event to a process, even one that no driver would deliver |
 //!

@@ -428,7 +428,7 @@ fn a_collection_waits_for_clusters_without_an_announcement() {
     });
 }
 
-/// p2 has sent m to cluster 0, which has rolled back past its delivery and is up again in the next
+/// p2 has sent m to cluster 0, which has rolled back past the delivery of m and is up again in the next
 /// incarnation. The collection reaches p2 before the alert.
 #[test]
 fn a_log_is_not_collected_before_a_rollback_is_known() {

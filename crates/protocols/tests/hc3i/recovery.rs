@@ -64,7 +64,7 @@ fn a_holder_that_fails_during_recovery_is_asked_again() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// p0's part is requested from p1, which fails while the part is in transit and returns without it.
+/// p0's part is requested from p1. While the part is in transit, p1 fails, and it returns without the part.
 #[test]
 fn a_part_lost_everywhere_makes_the_cluster_unrecoverable() {
     let mut federation = running(&[1, 1], config(Defects::default()));

@@ -211,7 +211,8 @@ fn under_pessimistic_logging_a_delivery_is_acknowledged_only_once_it_is_durable(
     assert_eq!(received(Defects::only(Defect::AcknowledgesNext)), "answer");
 }
 
-/// M3: same as the previous test, but p2 fails, and learns from p3 what it had delivered.
+/// M3: p2 fails, and the event logger p3 tells it which messages to deliver again. p3 answers only once the
+/// delivery of "second" is durable.
 #[test]
 fn under_pessimistic_logging_a_recalled_delivery_is_durable() {
     use pessimistic_logging::{Defect, Defects};

@@ -296,7 +296,8 @@ impl Diagram {
 
 type Lanes = BTreeMap<ProcessId, usize>;
 
-/// Chooses the processes with a lane: all of them up to the limit; above it, those with the most important events.
+/// Chooses the processes that get a lane: all of them if there are at most `limit`, otherwise those with the
+/// most important events.
 fn lanes(history: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<ClusterLanes>, Lanes, Vec<String>) {
     let all = names.clusters().map(|it| names.processes(it).len()).sum::<usize>();
     let room = if all <= limit { usize::MAX } else { (limit / names.clusters().count().max(1)).max(2) };

@@ -52,9 +52,9 @@ pub struct Timeline {
     pub moved_endpoints: BTreeMap<MessageId, (ProcessId, ProcessId)>,
     /// Every stolen task and every result that was sent.
     pub thefts: BTreeMap<(Theft, TheftContent), TheftPath>,
-    /// Every period of a process that a rollback undid.
+    /// Every period that a rollback undid in the history of a process.
     pub undone: Vec<UndonePeriod>,
-    /// Every period of a permanently failed process that is not part of the state from which others continued.
+    /// Every period of a permanently failed process, except those in the state from which others continued.
     pub lost_permanently: Vec<(ProcessId, lost::Undone)>,
     /// Periods in which the user paused the federation.
     pub pauses: lost::Pauses,
@@ -70,7 +70,7 @@ pub struct Timeline {
     pub unrecoverable: Vec<(GroupId, Missing)>,
 }
 
-/// Work that another process took over, because a process failed permanently, or because its partition moved.
+/// Work that another process took over because a process failed permanently or a partition moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Takeover {
     /// The time at which the work was taken over.
@@ -81,7 +81,8 @@ pub struct Takeover {
     pub of: ProcessId,
     /// The process that had done the work before; `None` if there was none, because the cluster joined later.
     pub from: Option<ProcessId>,
-    /// The checkpoint, with the time at which the earlier process was in that state; `None` if there was none.
+    /// The checkpoint from which `by` continued, with the time at which the earlier process was in that
+    /// state; `None` if there was none.
     pub checkpoint: Option<(Position, Time)>,
     /// The number of tasks that the earlier process had run since the checkpoint, and their total duration.
     pub tasks: (u64, Span),
@@ -107,7 +108,7 @@ pub type Missing = Arc<[(ImageName, Vec<ProcessId>)]>;
 /// A checkpoint of a group.
 #[derive(Clone, Debug)]
 pub struct TimelineCheckpoint {
-    /// Whether a message from another group, or a theft, caused the checkpoint instead of the timer.
+    /// Whether a message from another group or a theft, rather than the timer, caused the checkpoint.
     pub forced: bool,
     /// The time at which each process committed the checkpoint.
     pub committed: BTreeMap<ProcessId, Time>,
@@ -236,8 +237,8 @@ pub struct MessagePath {
     pub sent: Option<Time>,
     /// The rollback that undid the send.
     pub send_undone: Option<usize>,
-    /// The times at which the message was passed to the network, each with whether this was a re-send from a
-    /// log.
+    /// The times at which the message was passed to the network. The flag of each tells whether this was a
+    /// re-send from a log.
     pub transmitted: Vec<(Time, bool)>,
     /// The times at which the message was delivered, each with the rollback that undid the delivery.
     pub delivered: Vec<(Time, Option<usize>)>,
@@ -318,8 +319,8 @@ impl Timeline {
         Span(upto.since(from).0 - self.pauses.within(from, upto).0)
     }
 
-    /// Returns the messages between groups whose send rollback `by` undid and that `group` had delivered, ordered by
-    /// identity.
+    /// Returns the messages between groups that `group` had delivered and whose sends were undone by rollback
+    /// `by`, ordered by identity.
     pub fn orphans_at(&self, by: usize, group: GroupId, names: &DisplayNames) -> Vec<MessageId> {
         self.messages
             .iter()

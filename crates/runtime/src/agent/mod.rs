@@ -79,7 +79,7 @@ pub enum AgentError {
     /// The asynchronous runtime did not start.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
-    /// The agent could not become the reaper of its processes' orphans.
+    /// The agent could not become the parent of orphaned processes.
     #[error("cannot become the parent of orphaned processes: {0}")]
     Orphans(nix::Error),
     /// The timer failed.
@@ -152,7 +152,7 @@ struct Agent {
     options: AgentOptions,
     /// Link-emulation features of the kernel, if the place has a shaper.
     abilities: Option<Abilities>,
-    /// Address through which this place was last reached.
+    /// Address at which this place was last reached.
     here: Option<IpAddr>,
     stimuli: mpsc::UnboundedSender<Stimulus>,
     counters: Counters,

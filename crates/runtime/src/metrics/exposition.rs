@@ -83,7 +83,7 @@ async fn page(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
     render(&registry)
 }
 
-/// Creates a registry that shows `exposition`. Every series of a run has its federation and its protocol as
+/// Creates a registry that shows `exposition`. Every series of a run has the run's federation and protocol as
 /// labels.
 pub(crate) fn registry(exposition: Arc<Exposition>, process: Option<String>) -> Registry {
     let info = exposition.page().run.and_then(|it| it.info);

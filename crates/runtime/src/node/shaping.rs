@@ -39,8 +39,8 @@ pub enum ShapingError {
 pub(crate) enum ShapingMethod {
     /// The node itself, in its own network namespace. Packets are delayed at their receiver.
     Own,
-    /// A shaper. Packets are delayed at their sender. Each place then depends only on its own kernel, and
-    /// only on the receiver's address: networks may hide the sender's.
+    /// A shaper. Packets are delayed at their sender. Shaping then depends only on the node's own kernel and
+    /// on the receiver's address; networks may hide the sender's address.
     Shaper {
         /// Connection to the shaper.
         shaper: Shaper,

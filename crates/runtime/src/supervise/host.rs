@@ -283,7 +283,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Returns the program's memory use once it has reached the limit, or once judging the run would come close to it.
+    /// Returns the program's memory use if it has reached the limit, or if judging the run would bring it
+    /// close to the limit; `None` otherwise.
     fn out_of_memory(&self) -> Option<MemoryUse> {
         let MemoryBound { bytes: bound, used } = self.options.memory?;
         let used = used();
@@ -884,7 +885,7 @@ fn is_full(dir: &Path) -> bool {
     statvfs(dir).is_ok_and(|it| it.blocks_available() * it.fragment_size() < LEAST_ROOM)
 }
 
-/// Returns whether the last lines of a process report a full disk, even if the report is wrapped.
+/// Returns whether the last lines of a process's output report a full disk, even if the report is wrapped.
 fn tells_of_full_disk(last_output: &str) -> bool {
     let words = last_output.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
     words.collect::<Vec<_>>().join(" ").contains(Errno::ENOSPC.desc())

@@ -23,7 +23,7 @@ const APART: Span = Span::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Measuring {
     links: Vec<Link>,
-    /// Entries of links whose requested properties have changed since.
+    /// Entries of links whose requested properties have since changed.
     past: Vec<LinkEntry>,
 }
 
@@ -87,8 +87,8 @@ impl Measuring {
         }
     }
 
-    /// Returns the missing measurements by measuring process, except for links for which `is_disturbed`
-    /// returns `true`.
+    /// Returns the missing measurements, grouped by the process that performs them. Omits links for which
+    /// `is_disturbed` returns `true`.
     pub(super) fn undone(
         &self,
         is_disturbed: impl Fn(ClusterId, ClusterId) -> bool,

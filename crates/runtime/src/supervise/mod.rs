@@ -67,8 +67,8 @@ pub struct RunOptions {
     pub interrupted: Arc<AtomicBool>,
     /// Memory limit, if any. A run that reaches it ends with [`Outcome::OutOfMemory`].
     pub memory: Option<MemoryBound>,
-    /// Memory that judging the run takes per fact, in bytes. A run ends with [`Outcome::OutOfMemory`] before judging
-    /// its facts would exceed the limit. 0 if this program does not judge the run.
+    /// Memory that judging the run takes per fact, in bytes. A run ends with [`Outcome::OutOfMemory`] if
+    /// judging more facts would exceed the limit. 0 if this program does not judge the run.
     pub fact_bytes: u64,
     /// Changes requested during the run.
     pub change_queue: ChangeQueue,

@@ -25,7 +25,7 @@ const FATES: [(StorageFate, bool); 4] = [
     (StorageFate::Lost, false),
 ];
 
-/// Returns three clusters of two processes, each with two blocks.
+/// Returns three clusters of two processes. Each process has two blocks.
 fn federation(seed: u64) -> Federation {
     let program = Flow::Jacobi(Jacobi {
         rows: 3,
@@ -55,7 +55,8 @@ fn when(fact: FactKind, process: ProcessId, occurrence: u32) -> Trigger {
     Trigger::When { fact, cluster: None, process: Some(process), occurrence }
 }
 
-/// Runs with all faults, asserts that the result is correct, and returns what happened.
+/// Runs the federation, and returns how the run ended. Asserts that all faults were injected and that the
+/// result is correct.
 #[track_caller]
 fn survives(federation: &Federation, config: cck::Config, what: &dyn Debug) -> Ended {
     let ended = federation.run::<Cck>(config);

@@ -37,7 +37,7 @@ pub(crate) struct Federation {
     pub(crate) far: Option<(ClusterId, Span)>,
     /// Whether tasks run first if other partitions wait for them.
     pub(crate) sends_first: bool,
-    /// Speeds in percent, by process; if `None`, drawn from the seed.
+    /// Speed of each process, as a percentage. If `None`, the speeds are drawn from the seed.
     pub(crate) speeds: Option<Vec<u32>>,
     /// A cluster that joins while the program runs, and the time at which it joins.
     pub(crate) joins: Option<(ClusterId, Span)>,
@@ -126,8 +126,8 @@ impl Federation {
         federation
     }
 
-    /// Creates random federations with several clusters, the last of which joins while the program runs. The first
-    /// process never fails permanently, so that a process that is present from the start remains.
+    /// Creates random federations with several clusters, the last of which joins while the program runs. The
+    /// first process never fails permanently, so at least one of the initial processes remains.
     pub(crate) fn joining(seeds: impl Iterator<Item = u64>) -> impl Iterator<Item = Federation> {
         let several = seeds.map(|seed| Federation::wide(seed, 3)).filter(|it| it.clusters.len() > 1);
         several.map(|mut federation| {

@@ -38,7 +38,8 @@ pub(crate) struct Seen {
 pub(crate) struct Account {
     pub(crate) recoveries: usize,
     pub(crate) tasks: usize,
-    /// Numbers of partitions that re-executed tasks, and of those that re-executed none in the same recovery.
+    /// Number of partitions that re-executed tasks, summed over the recoveries. `idle` is the number of those
+    /// that re-executed none.
     pub(crate) busy: usize,
     pub(crate) idle: usize,
 }

@@ -46,7 +46,8 @@ fn when(fact: FactKind, process: Option<ProcessId>, occurrence: u32) -> Trigger 
     Trigger::When { fact, cluster: None, process, occurrence }
 }
 
-/// Runs with all faults, asserts that the result is correct, and returns what happened.
+/// Runs a federation, and asserts that every fault is injected and that the result is correct. Returns the
+/// ended run.
 #[track_caller]
 fn survives(federation: &Federation, protocol: Protocol, what: &dyn std::fmt::Debug) -> Ended {
     let ended = protocol.run(federation);

@@ -31,7 +31,7 @@ pub(crate) struct Federation {
     pub(crate) copies: (u16, ReplicateTo),
     /// Clusters that join late, and the time at which each joins.
     pub(crate) joins: Vec<(ClusterId, Span)>,
-    /// Speeds in percent, by process; if `None`, drawn from the seed.
+    /// Speed of each process, as a percentage; if `None`, the seed determines the speeds.
     pub(crate) speeds: Option<Vec<u32>>,
 }
 

@@ -19,7 +19,7 @@ use federation::{Ended, Federation};
 
 pub(crate) const TAU: Span = Span::from_millis(50);
 
-/// Protocols for programs of tasks that tolerate failures.
+/// Protocols that tolerate failures, for programs of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Tic,
@@ -61,7 +61,7 @@ pub(crate) fn tic(federation: &Federation, defects: theft::Defects) -> theft::Co
     }
 }
 
-/// Returns parameters of SEL with the same replicas.
+/// Returns parameters of SEL with the federation's number and location of replicas.
 pub(crate) fn sel(federation: &Federation, defects: theft::Defects) -> theft::Config {
     theft::Config { record: theft::StableState::Events, ..tic(federation, defects) }
 }

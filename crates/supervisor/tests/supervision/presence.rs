@@ -105,7 +105,7 @@ impl TestDriver {
     }
 }
 
-/// Returns whether each process is up in the last announced membership, and the presence of the second cluster.
+/// Returns the last announced membership: whether each process is up, and the presence of the second cluster.
 fn announced(orders: &[Order]) -> Option<(Vec<bool>, Presence)> {
     orders.iter().rev().find_map(|order| match order {
         Order::Announce(it) => {

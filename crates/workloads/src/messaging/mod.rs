@@ -94,14 +94,14 @@ pub enum Step {
     },
     /// Waits for the next message from each of several ranks.
     Gather {
-        /// The sending ranks: all different, and other than this one.
+        /// The sending ranks, without duplicates and without this rank.
         from: Vec<u32>,
     },
     /// Same as [`Step::Gather`], but computes in pieces while it waits, and checks before each piece whether all
     /// messages have arrived. The end of the step is its fence: before then, the program receives no messages and
     /// cannot send anything.
     Poll {
-        /// The sending ranks: all different, and other than this one.
+        /// The sending ranks, without duplicates and without this rank.
         from: Vec<u32>,
         /// Duration of one piece.
         piece: Span,

@@ -20,8 +20,8 @@ pub struct Config {
     pub terms: Vec<Term>,
 }
 
-/// The time during which a cluster takes part in the program, in computing time from the start of the
-/// program.
+/// The time during which a cluster takes part in the program, measured in computing time from the start of
+/// the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
     /// Time at which the cluster's ranks begin. No rank sends to the cluster before then.
@@ -41,8 +41,8 @@ pub enum Traffic {
         /// Behaviour of the ranks of each cluster.
         clusters: Vec<Behaviour>,
     },
-    /// A given number of messages for each ordered pair of clusters, at random instants of the computing time (HC3I,
-    /// table 1).
+    /// A given number of messages for each ordered pair of clusters, sent at random times within the
+    /// computing time (HC3I, table 1).
     Exact {
         /// Computing time of each rank.
         total: Span,
@@ -61,8 +61,8 @@ pub enum Traffic {
         cost: Span,
         /// Probability that a message goes to the next cluster.
         between: f64,
-        /// Number of ranks in a cluster to which each rank sends: in its own cluster, those after it; in the next
-        /// cluster, those starting at its own position. `None` means all.
+        /// Number of receivers that each rank has in a cluster: in its own cluster, the ranks after it; in
+        /// the next cluster, the ranks from its own position on. `None` means all ranks.
         receivers: Option<u32>,
     },
 }
@@ -170,7 +170,7 @@ impl Config {
     }
 }
 
-/// Maximum exact number of messages from one rank to one cluster.
+/// Maximum number of messages from one rank to one cluster in exact traffic.
 const MOST_EXACT: u64 = 1_000_000;
 
 /// Fails if a cluster with a single rank is to send messages within itself.

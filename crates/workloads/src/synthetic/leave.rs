@@ -93,12 +93,12 @@ impl Leave {
         self.own.is_none() || self.state.expected == Some(self.state.received)
     }
 
-    /// Returns the computing time of the next farewell.
+    /// Returns the computation time after which the next farewell is due; `None` if all have been sent.
     pub(super) fn next_farewell(&self) -> Option<Span> {
         self.farewells.get(self.state.farewells_sent as usize).map(|&(at, _)| at)
     }
 
-    /// Counts a message of the program to `to` if that rank leaves.
+    /// Counts a message that the program sends to `to`, if that rank leaves.
     pub(super) fn sent(&mut self, to: ProcessId) {
         if self.ranks.values().any(|ranks| ranks.binary_search(&to).is_ok()) {
             *self.state.sent.entry(to).or_default() += 1;

@@ -20,7 +20,8 @@ pub(super) enum Plan {
     },
     Exact {
         total: Span,
-        /// Sends in ascending order of time: the computing time at which each is due, and its receiver.
+        /// The messages to send, in ascending order of time: the computing time at which each message is due,
+        /// and its receiver.
         sends: Box<[(Span, ProcessId)]>,
     },
     Burst {

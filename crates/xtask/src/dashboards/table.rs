@@ -13,7 +13,7 @@ pub(super) struct Dashboard {
     pub(super) rows: &'static [(&'static str, &'static [Panel])],
 }
 
-/// A list from which a user selects, at the top of the dashboard.
+/// A list at the top of the dashboard, from which a user selects a value.
 pub(super) struct Variable {
     pub(super) name: &'static str,
     pub(super) label: &'static str,

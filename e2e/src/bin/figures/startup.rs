@@ -1,5 +1,6 @@
-//! Measures the time from `apply` until all pods are running and all links are emulated, compared with the same
-//! number of pods in plain sets. The operator should add almost nothing to the time that the pods themselves take.
+//! Measures the time from `apply` until all pods are running and all links are emulated, and compares it with
+//! the time that plain sets with the same number of pods take. The operator should add almost nothing to the
+//! time that the pods themselves take.
 
 use std::time::{Duration, Instant};
 

@@ -45,7 +45,7 @@ pub struct Desired {
     pub orders: Vec<SupervisorRequest>,
 }
 
-/// A change that others made to a set's number of pods.
+/// A set whose number of pods another client has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift {
     /// Name of the set.

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::programs::mix;
 
-    /// Tries every assignment of `n` rows to columns.
+    /// Returns the optimum that [`assignment`] must find, by trying every assignment of `n` rows to columns.
     fn least(costs: &[u64], n: usize, row: usize, used: u32) -> u64 {
         if row == n {
             return 0;

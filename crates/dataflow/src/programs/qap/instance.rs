@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 /// The maximum number of facilities. Larger instances cannot be solved in a reasonable time.
 pub const MOST: usize = 32;
-/// The largest distance and flow. Any cost then fits in 64 bits.
+/// The largest permitted distance or flow, chosen so that any cost fits in 64 bits.
 const MOST_ENTRY: u64 = 1 << 24;
 
 /// Nugent, Vollmann and Ruml's instance of 12 facilities; the optimum is 578.

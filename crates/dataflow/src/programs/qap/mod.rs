@@ -253,7 +253,7 @@ mod tests {
     use super::*;
     use crate::program::words;
 
-    /// A random asymmetric instance, with flows from facilities to themselves.
+    /// Returns a random asymmetric instance, with flows from facilities to themselves.
     fn random(n: usize, seed: u64) -> Instance {
         let entry = |it: usize| mix(seed * 1000 + it as u64) % 10;
         let entries: String = (0..2 * n * n).map(|it| format!("{} ", entry(it))).collect();

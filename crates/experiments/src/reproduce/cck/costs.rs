@@ -21,7 +21,7 @@ const PROGRAMS: [MeasuredProgram; 2] = [
 
 /// Seconds between checkpoints in the simulated runs, whose tasks are much shorter than those of figure 11.
 const TAUS: [f64; 3] = [0.1, 0.2, 0.5];
-/// Seconds that these runs take without checkpoints.
+/// Seconds that the simulated runs take without checkpoints.
 const SECONDS: f64 = 1.0;
 
 /// The number of settings that [`measured`] simulates.
@@ -93,8 +93,8 @@ fn median_interval(trace: &Trace) -> Option<f64> {
     Some(*intervals.get(intervals.len() / 2)? as f64 / 1e3)
 }
 
-/// Simulates the measured programs with the measured times, and checkpoints of Jacobi whose tasks take the
-/// measured time. `made` contains the results of each of the [`runs`].
+/// Simulates the measured programs with their measured task times. Also simulates Jacobi, with its measured
+/// task time, at several checkpoint intervals. `made` contains the results of each of the [`runs`].
 pub(super) fn measured(
     runner: &mut ExperimentRunner<'_, '_>,
     made: &[Vec<MeasuredTasks>],

@@ -42,7 +42,8 @@ struct Checkpoint {
 pub(super) struct Watched {
     /// Seconds from the start of the application to the end of the run.
     pub(super) seconds: f64,
-    /// The duration of each complete checkpoint except the last, in milliseconds, and its number of messages.
+    /// For each complete checkpoint except the last: its duration in milliseconds, and its number of
+    /// messages.
     pub(super) checkpoints: Vec<(f64, u64)>,
     /// The size of each state that a process saved, in bytes.
     pub(super) state_bytes: Vec<u64>,
@@ -110,8 +111,8 @@ impl<'a> Watch<'a> {
         self.begun.map_or(0.0, |it| self.last.since(it).as_secs_f64())
     }
 
-    /// Returns the duration of each complete checkpoint, in milliseconds, and its number of messages. Omits the last
-    /// checkpoint.
+    /// Returns, for each complete checkpoint except the last, its duration in milliseconds and its number of
+    /// messages.
     fn checkpoints(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let is_complete = |it: &&Checkpoint| it.stored >= self.ranks as u64;
         let of = |it: &Checkpoint| (it.last.since(it.requested).as_secs_f64() * 1e3, it.messages);

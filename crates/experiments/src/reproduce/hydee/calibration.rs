@@ -21,7 +21,7 @@ const MANY_KIBIBYTES: usize = 6;
 /// The time for which a message keeps each of its two processes busy, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct HandlingTime {
-    /// The cost of a message, independent of its length.
+    /// The part of the cost that does not depend on the length of the message.
     message: f64,
     /// The additional cost per 1024 bytes.
     kibibyte: f64,
@@ -70,8 +70,9 @@ impl Calibration {
         HandlingTime { message, kibibyte: kibibyte.max(0.0) }
     }
 
-    /// Returns `spec.simulator` as in a file, where messages within and between clusters have the costs of these
-    /// settings, and all processes share this number of cores. Without a number, each process has its own core.
+    /// Returns the value of `spec.simulator` for a federation file: messages within and between clusters have
+    /// the costs of these settings, and all processes share `cores` cores. If `cores` is `None`, each process
+    /// has its own core.
     pub(super) fn simulator(&self, (within, between): (Setting, Setting), cores: Option<usize>) -> String {
         let effort = |setting| {
             let HandlingTime { message, kibibyte } = self.effort(setting);
@@ -106,7 +107,7 @@ impl Predicted {
         Predicted { pattern: Pattern::Lu, protected: true },
     ];
 
-    /// Returns the name for users, which is also the name of a directory.
+    /// Returns the name shown to users, which is also a directory name.
     pub(super) fn name(self) -> String {
         format!("{}-{}", self.pattern.name().to_lowercase(), if self.protected { "hydee" } else { "none" })
     }

@@ -21,7 +21,7 @@ pub(super) const CLUSTER: usize = 4;
 pub struct RealRuns {
     /// The number of cores that all processes shared.
     pub cores: usize,
-    /// The results, in the order of [`runs`] and then by turn.
+    /// The results of each run, in the order of [`runs`]: one result per repetition.
     pub made: Vec<Vec<Made>>,
 }
 

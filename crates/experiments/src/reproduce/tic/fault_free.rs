@@ -6,7 +6,7 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
-/// The largest difference between protocols in the paper, in percent, on [`PROCESSORS`].
+/// The largest difference between protocols that the paper reports on [`PROCESSORS`], in percent.
 const PUBLISHED_PERCENT: f64 = 7.6;
 const PROCESSORS: u32 = 120;
 /// Periods of TIC in seconds.

@@ -1,4 +1,4 @@
-//! Tasks by the threshold of the search: figure 7 of the paper.
+//! The number of tasks at each threshold of the search: figure 7 of the paper.
 
 use super::{UNPROTECTED, of, parse};
 use crate::measures::{Spread, short};

@@ -160,8 +160,8 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
     }])
 }
 
-/// Judges this project's goal by the largest cost of a loss beyond the lost power, in percent. `is_long` indicates
-/// whether the runs are long enough for the goal to apply.
+/// Compares the largest cost of a loss beyond the lost power, in percent, with this project's goal. `is_long`
+/// indicates whether the runs are long enough for the goal to apply.
 fn gate(is_long: bool, most: f64) -> (Agreement, &'static str) {
     match (is_long, most <= GATE_PERCENT) {
         (true, true) => (Agreement::Agrees, "passes"),

@@ -146,9 +146,9 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Returns the holders of this process's parts that have begun a new life since `old`: their storage, and messages
-    /// in transit to them, may be lost. Returns no holders while the group recovers, since all holders are informed
-    /// when the group resumes.
+    /// Returns the holders that keep this process's parts and have begun a new life since `old`: their
+    /// storage, and messages in transit to them, may be lost. Returns no holders while the group recovers,
+    /// since all holders are informed when the group resumes.
     pub(crate) fn restarted_holders(&self, old: &View) -> Vec<ProcessId> {
         let is_reborn = |holder: &ProcessId| self.view.began_new_life(*holder, old);
         let holders = self.holders.iter().copied().filter(|_| !self.is_recovering());
@@ -173,7 +173,7 @@ impl<P: Grouped> Group<P> {
         self.send_answers(answers, host);
     }
 
-    /// Handles a completed read. Returns whether this process wanted the image itself.
+    /// Handles a completed read. Returns whether this process itself requested the image.
     pub(crate) fn read(
         &mut self,
         name: ImageName,
@@ -185,7 +185,7 @@ impl<P: Grouped> Group<P> {
         own
     }
 
-    /// Removes, here and at the holders, all checkpoints before this one, which is committed or restored. `log` is the
+    /// Removes all checkpoints before this committed or restored one, here and at the holders. `log` is the
     /// number of logged messages that were removed since the last collection.
     pub(crate) fn collect(&mut self, checkpoint: Option<Checkpoint>, log: u32, host: &mut dyn Machine<P>) {
         if let Some(Checkpoint { position: Position { sn, .. }, .. }) = checkpoint {

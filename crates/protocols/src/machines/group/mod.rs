@@ -52,7 +52,7 @@ pub(crate) trait Grouped: ProtocolTypes<Control: From<GroupMessage>, Head: Defau
     }
 
     /// Returns whether an image of the same incarnation, other than a part, was written before this part. No
-    /// process still needs such an image unless it is one of the part's companions.
+    /// process needs such an image any longer, unless it is one of the part's companions.
     fn is_covered(_image: ImageName, _by: &Self::Head) -> bool {
         false
     }
@@ -71,7 +71,7 @@ pub(crate) struct Rules {
     pub(crate) repeats_writes: bool,
     /// Parts older than the one to keep are removed.
     pub(crate) removes_older: bool,
-    /// A recovering group learns which parts are durable only once no write for it is in progress.
+    /// A recovering group learns which parts are durable only once no write for the group is in progress.
     pub(crate) answers_after_writes: bool,
     /// A recovery waits for the holders outside the group.
     pub(crate) asks_holders: bool,

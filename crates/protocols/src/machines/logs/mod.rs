@@ -176,7 +176,7 @@ impl LogRules {
 /// Progress of the transmission on a channel to another group. Does not survive the life of the process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sending {
-    /// Number of the next message to transmit. The receiver has all messages before it, or they are in transit.
+    /// Number of the next message to transmit. All earlier messages have arrived or are in transit.
     next: u32,
     /// Messages with a smaller number are re-sends.
     fresh: u32,

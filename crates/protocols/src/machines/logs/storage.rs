@@ -7,7 +7,7 @@ use faultline_core::{Host, Input, ProcessId, Span, Time};
 use super::{LogSegmentNo, Logging, Logs};
 use crate::machines::group::{Group, GroupMessage};
 
-/// Consequences of an input that concerns the storage, which the protocol must handle.
+/// Consequences of an input that concerns the storage. The protocol must handle them.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Stored {

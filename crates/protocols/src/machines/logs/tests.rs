@@ -283,7 +283,7 @@ fn a_message_in_transit_is_not_sent_again() {
     assert_eq!(process.send(2), again, "the peer has failed, and may have lost the message");
 }
 
-/// The last report of removed messages precedes the checkpoint, and the next one is undone.
+/// The last report of removed messages precedes the checkpoint, and the next report is undone.
 #[test]
 fn removed_messages_that_were_not_reported_are_reported_after_a_restore() {
     let mut process = Process::new();
@@ -295,7 +295,7 @@ fn removed_messages_that_were_not_reported_are_reported_after_a_restore() {
     assert_eq!(process.logs.take_collected(), 2);
 }
 
-/// The restored state sends a message once more, for example one that had to wait for the event logger. Its sender has
+/// A restored process sends a message again, such as a message that had to wait for the event logger. It has
 /// already learned that a checkpoint of the receiver contains the message.
 #[test]
 fn a_message_that_the_log_need_not_keep_counts_as_removed() {

@@ -61,7 +61,8 @@ pub enum RoundMessage {
         /// The set F: groups that have failed since the last closed round.
         failed: Arc<[GroupId]>,
     },
-    /// From one process to another, if the group of either has failed: the state of the shared channels (R9).
+    /// From a process to another one: the state of the channels between them. Sent if the group of either
+    /// process has failed (R9).
     Sync {
         /// Number of the round.
         epoch: u64,
@@ -109,7 +110,8 @@ pub struct Phases {
 /// The phases of the messages from one peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Received {
-    /// Phases of messages from another group that may become orphans, by number (the paper's RPP).
+    /// Phases, by message number, of received messages that may become orphans (the paper's RPP). Empty if
+    /// the peer is in the same group.
     receipts: BTreeMap<u32, Phase>,
     /// Phases to which unconsumed messages will raise the process's own phase when they are consumed, by
     /// message number (R6).
@@ -170,7 +172,8 @@ impl Phases {
         }
     }
 
-    /// Returns the messages received from a peer whose sends were undone: those numbered `first` or higher (R10).
+    /// Returns the peer's messages whose sends were undone: those received and numbered `first` or higher
+    /// (R10).
     fn orphans(&self, peer: ProcessId, me: ProcessId, first: u32) -> impl Iterator<Item = Orphan> + '_ {
         let receipts = self.channels.get(&peer).into_iter().flat_map(move |it| it.receipts.range(first..));
         receipts.map(move |(&number, &phase)| {

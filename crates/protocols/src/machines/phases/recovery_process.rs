@@ -61,7 +61,8 @@ struct Round {
     orphans: BTreeMap<MessageId, Phase>,
     /// The last announced level.
     level: Option<Option<Phase>>,
-    /// Whether a re-execution deviated from the original execution, so the recovery cannot continue (R14).
+    /// Whether a re-execution deviated from the original execution. If so, the recovery cannot continue
+    /// (R14).
     is_broken: bool,
 }
 

@@ -183,8 +183,8 @@ impl Rounds {
         self.maybe_report(group, host);
     }
 
-    /// Handles a peer's report on the shared channels: their current counts, and those at its last checkpoint
-    /// (R10).
+    /// Handles a peer's report on the shared channels: the current counts, and those at the peer's last
+    /// checkpoint (R10).
     #[allow(clippy::too_many_arguments, reason = "takes the parts of the process's state separately")]
     pub(crate) fn synchronised<P>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Tampering with the records of simulated runs: no such record passes, and the verdict names each change.
+//! Tampers with the records of simulated runs: no altered record passes, and the verdict names each change.
 
 mod attacks;
 
@@ -14,7 +14,8 @@ use faultline_checker::Verdict;
 use faultline_session::{Recording, Session, Simulator};
 use faultline_trace::Bundle;
 
-/// Returns the verdict on a record and its reasons, or that the record cannot be read.
+/// Returns the verdict on a record and its reasons. If the record cannot be read, returns `error` and the
+/// reason.
 fn judged(dir: &Path) -> (&'static str, Vec<String>) {
     match Recording::read(&Bundle::open(dir)) {
         Err(error) => ("error", vec![error.to_string()]),
