@@ -251,7 +251,7 @@ fn identity() -> Result<String, CommandError> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Reads the supervisor's journal for a run that had started.
+/// Reads the supervisor's journal for a run that has already started.
 fn read_journal(out: &Path) -> Result<JournalContents, String> {
     let past = JournalContents::of(out).map_err(|error| format!("cannot resume the run: {error}"))?;
     past.ok_or_else(|| "cannot resume the run: it has no journal".to_owned())

@@ -10,7 +10,7 @@ pub struct Settings {
     /// Run processes and supervisors from this image.
     #[arg(long, env = "FAULTLINE_NODE_IMAGE", value_name = "IMAGE", default_value = NODE_IMAGE)]
     pub node_image: String,
-    /// Pull the image of pods according to this policy: Always, IfNotPresent or Never.
+    /// Pull the pods' image according to this policy: Always, IfNotPresent or Never.
     #[arg(long, env = "FAULTLINE_NODE_PULL_POLICY", value_name = "POLICY", default_value = PULL_POLICY,
         value_parser = ["Always", "IfNotPresent", "Never"])]
     pub node_pull_policy: String,

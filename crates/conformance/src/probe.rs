@@ -54,7 +54,7 @@ pub enum Act {
     Read(Life, u32),
     /// Removes the image with this life and number.
     Delete(Life, u32),
-    /// Lists the storage.
+    /// Lists the images in storage.
     List,
     /// Writes a record with this version.
     Record(u32),

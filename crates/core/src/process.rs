@@ -119,7 +119,7 @@ pub enum Action<S, M, H, V, J> {
     Persist(Arc<Image<H, V>>),
     /// Reads an image. Answered by [`Event::Read`].
     Read(ImageName),
-    /// Lists the storage, after all earlier writes. Answered by [`Event::Listed`].
+    /// Lists the images in storage once all earlier writes are complete. Answered by [`Event::Listed`].
     List,
     /// Removes an image. Not answered.
     Delete(ImageName),

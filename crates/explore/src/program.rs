@@ -20,7 +20,7 @@ pub struct Program(Arc<[(ProcessId, ProcessId)]>);
 
 /// The error for a string that is not a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a program; use the form `0>2,2>0`: numbers of two different ranks for each message")]
+#[error("`{0}` is not a program; write each message as the numbers of two different ranks, as in `0>2,2>0`")]
 pub struct InvalidProgram(String);
 
 impl Program {

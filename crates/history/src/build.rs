@@ -488,7 +488,7 @@ impl<'a> Builder<'a> {
         };
     }
 
-    /// Handles a partition that the process has ceded: from here on, the process has no state of it.
+    /// Handles a partition that the process has ceded: from here on, the process holds none of the partition's state.
     fn cede(&mut self, cursor: &mut Cursor<'a>, at: Point) {
         self.close(cursor, at.fact);
         (cursor.sums, cursor.moves) = (Sums::default(), 0);

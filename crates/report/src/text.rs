@@ -282,7 +282,7 @@ impl Writer<'_> {
                 format!("The result of the only {rank} equals that of {source}.")
             }
             (Some(source), Some(true)) => {
-                format!("The result of all {ranks} equals that of {source}.")
+                format!("The results of all {ranks} equal those of {source}.")
             }
             (Some(source), _) if result.finished >= result.remaining => {
                 format!("The result differs from that of {source}.")

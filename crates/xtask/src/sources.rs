@@ -178,9 +178,11 @@ pub(crate) fn files(repository: &Repository) -> Result<Vec<PathBuf>, Box<dyn Err
         .current_dir(&repository.root)
         .output()?;
     if !output.status.success() {
-        return Err(
-            format!("git does not list the files: {}", String::from_utf8_lossy(&output.stderr)).into()
-        );
+        return Err(format!(
+            "cannot list the files with `git ls-files`: {}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into());
     }
     let names = String::from_utf8(output.stdout)?;
     let files = names.split('\0').filter(|it| !it.is_empty()).map(PathBuf::from);

@@ -1,6 +1,6 @@
 //! While a federation runs, the custom resource definition is replaced with one that checks nothing. A federation that
 //! cannot be read is reported, and does not block the others. A change that no rule rejects does not affect the run.
-//! Nothing of either federation remains.
+//! Both federations are deleted without leaving anything behind.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use faultline_api::{Federation, Problem};
 pub struct Validated {
     /// The federation itself.
     pub federation: Federation,
-    /// The processes of the federation. Each group has a stateful set of its own.
+    /// The processes of the federation. Each group has its own StatefulSet.
     pub groups: Vec<Group>,
     /// Reason why a change was refused, if one was. The federation then continues as before.
     pub refused: Option<Refusal>,

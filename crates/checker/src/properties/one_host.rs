@@ -64,7 +64,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns whether the process from which a partition moved continued it later, because it had not learned of the move.
+/// Returns whether a process kept running a partition after the partition moved away from it, because it had not
+/// learned of the move.
 fn is_continued(history: &History<'_>, partition: ProcessId, moved: &Move) -> bool {
     let end = history.processes[partition.index()].segments.end;
     let mut later = (moved.at.segment.0..end).map(|it| history.segment(SegmentNo(it)));

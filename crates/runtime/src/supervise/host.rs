@@ -1,4 +1,4 @@
-//! Passes reports to the supervisor, and performs its orders.
+//! Passes reports to the supervisor and carries out its orders.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;

@@ -23,7 +23,7 @@ use crate::clock::{Clock, Origin};
 
 const FILE: &str = "journal";
 
-/// An entry of the journal.
+/// An entry in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum JournalEntry {
     /// The first entry: identifier and clock of the run.

@@ -27,7 +27,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Returns the defaults: 9 s of computation with three feedbacks, 1 MiB of incompressible state and 16 KiB
+    /// Returns the defaults: 9 s of computation with three feedback messages, 1 MiB of incompressible state and 16 KiB
     /// of grid per rank, and messages of 1 KiB.
     fn default() -> Self {
         Config {

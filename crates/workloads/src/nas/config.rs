@@ -36,7 +36,7 @@ pub struct Config {
     pub iteration_cost: Span,
     /// Maximum length of a message in bytes. Depending on the pattern, some or all messages are shorter.
     pub message_bytes: u32,
-    /// Size of a rank's state in bytes. The state has no content.
+    /// Size of a rank's state in bytes. Only the size is modelled; the state contains no data.
     pub state_bytes: u64,
     /// The rank of each process in the pattern, in the order of the federation. If empty, each process has
     /// the same number in the pattern as in the federation.

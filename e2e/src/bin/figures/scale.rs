@@ -284,7 +284,7 @@ async fn until(what: &str, is_so: impl AsyncFn() -> Result<bool, Failure>) -> Re
     let begun = Instant::now();
     while !is_so().await? {
         if begun.elapsed() > LONGEST {
-            return Err(format!("timed out after {LONGEST:?}, waiting until {what}").into());
+            return Err(format!("timed out after {LONGEST:?} while waiting until {what}").into());
         }
         sleep(CHECK_EVERY).await;
     }

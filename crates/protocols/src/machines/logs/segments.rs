@@ -24,7 +24,7 @@ use crate::machines::{ImageOf, Replication, Requires};
 pub struct Head {
     /// For a part: the log segments that belong to it.
     pub segments: Arc<[LogSegmentNo]>,
-    /// For a part: number of the first segment of its incarnation that it does not cover.
+    /// In a part, the number of the first segment of its incarnation that the part does not cover.
     pub next: u32,
 }
 
