@@ -700,6 +700,19 @@ impl<P: PlaceBackend> Host<'_, P> {
         Some(Report::LinksMeasured)
     }
 
+    /// Discards echoes to and from clusters that join with the new membership, if they were sent before. A life of an
+    /// awaited cluster that starts while the application runs answers no call before it knows its peers, so the echoes
+    /// wait until the cluster joins.
+    fn disturb_joining(&mut self, before: &Membership) {
+        let now = self.clock.now();
+        for (process, member) in (0..).map(ProcessId).zip(before.members.iter()) {
+            let presence = |it: &Membership| it.presence(member.cluster);
+            if presence(before) == Presence::Awaited && presence(&self.membership) != Presence::Awaited {
+                self.measuring.disturb_process(process, now);
+            }
+        }
+    }
+
     /// Orders a process to observe its links while the application runs.
     fn observe_links(&self, process: ProcessId) {
         let links = self.measuring.observed_by(process);
@@ -716,7 +729,8 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.places.launch(process, life, boot)?;
             }
             Order::Announce(membership) => {
-                self.membership = membership.clone();
+                let before = std::mem::replace(&mut self.membership, membership.clone());
+                self.disturb_joining(&before);
                 let entries = (0..).map(ProcessId).zip(membership.members.iter()).map(|(process, member)| {
                     match membership.presence(member.cluster) {
                         // The process already listens, and keeps the connections over which it measured
