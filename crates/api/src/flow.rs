@@ -1,4 +1,4 @@
-//! Builds a program of tasks from its parameters.
+//! Builds a task-based program from its parameters.
 
 use faultline_dataflow::programs::cloth::Cloth;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
@@ -11,7 +11,7 @@ use faultline_dataflow::programs::{Flow, Invalid};
 use crate::resource::{self, ApplicationSpec};
 use crate::validate::Problem;
 
-/// Returns the program of tasks that a federation requests; `None` for an application that exchanges messages.
+/// Returns the task-based program that a federation requests; `None` for an application that exchanges messages.
 ///
 /// # Errors
 ///

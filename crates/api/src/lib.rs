@@ -9,7 +9,7 @@
 //! | [`mod@parse`] | parsing of files into valid resources, or into errors with line numbers |
 //! | [`mod@validate`] | checks of combinations of values |
 //! | [`names`] | processes and clusters by name and by number |
-//! | [`mod@flow`] | programs of tasks from their parameters |
+//! | [`mod@flow`] | task-based programs from their parameters |
 //! | [`mod@plan`] | the expansion of the faults from a seed |
 //! | [`live`] | changes to a running federation |
 //! | [`samples`] | example federations |

@@ -9,7 +9,7 @@ use faultline_workloads::{Config, exchange, farm, heat, nas, pingpong, salted, s
 ///
 /// # Errors
 ///
-/// Fails for a program of tasks, and for a custom application that this program does not contain or whose parameters
+/// Fails for a task-based program, and for a custom application that this program does not contain or whose parameters
 /// are invalid.
 pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
     Ok(match &spec.application {

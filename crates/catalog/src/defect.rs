@@ -4,8 +4,8 @@
 //! HydEE, `spbc-` for SPBC, `full-logging-` for full logging, `pessimistic-` for pessimistic logging, `independent-`
 //! for independent checkpoints, `coordinated-` for coordinated checkpoints, `hierarchical-` for the hierarchical ones,
 //! `chandy-lamport-` for Chandy and Lamport's snapshot, and `tic-`, `sel-`, `satin-` and `cck-` for the protocols of
-//! programs of tasks. Full logging, the composite of protocol and application, and the supervisor have only mutations;
-//! the names of the last two begin with `composite-` and `supervisor-`.
+//! task-based programs. Full logging, the composite of protocol and application, and the supervisor have only
+//! mutations; the names of the last two begin with `composite-` and `supervisor-`.
 
 use std::fmt;
 use std::str::FromStr;

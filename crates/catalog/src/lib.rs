@@ -58,10 +58,10 @@ pub enum SetupError {
     /// The application cannot run on these clusters.
     #[error("the application cannot run: {0}")]
     Application(#[from] Invalid),
-    /// The operation requires processes that exchange messages, but the application is a program of tasks.
-    #[error("the application is a program of tasks, not one whose processes exchange messages")]
+    /// The operation requires processes that exchange messages, but the application is a task-based program.
+    #[error("the application is a task-based program, not one whose processes exchange messages")]
     Tasks,
-    /// The operation requires a program of tasks, but the application's processes exchange messages.
+    /// The operation requires a task-based program, but the application's processes exchange messages.
     #[error("the application has no tasks: its processes exchange messages")]
     Messages,
     /// The operation requires tasks that processes steal, but the tasks are assigned in advance.
@@ -337,7 +337,7 @@ pub fn with_valid<V: Visitor>(
     }
 }
 
-/// Works like [`with_valid`], but for a federation that runs a program of tasks.
+/// Works like [`with_valid`], but for a federation that runs a task-based program.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Federations whose processes run a program of tasks.
+//! Federations whose processes run a task-based program.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use faultline_protocols::theft;
 use crate::protocol;
 use crate::{Defect, Setup, SetupError, check};
 
-/// An operation on a federation that runs a program of tasks, generic over the federation's protocol.
+/// An operation on a federation that runs a task-based program, generic over the federation's protocol.
 pub trait TasksVisitor {
     /// The result of the operation.
     type Output;
@@ -26,7 +26,7 @@ pub trait TasksVisitor {
         P: TaskProtocol<Config: Send + Sync> + Send + 'static;
 }
 
-/// The setup of a federation that runs a program of tasks.
+/// The setup of a federation that runs a task-based program.
 pub type TasksSetup<P, G = Flow> = Setup<TaskProcess<P, G>>;
 
 impl<P: TaskProtocol, G: Program> TasksSetup<P, G> {
@@ -77,15 +77,15 @@ where
     }
 }
 
-/// Returns the program of tasks that a federation runs.
+/// Returns the task-based program that a federation runs.
 pub(crate) fn program(spec: &FederationSpec) -> Result<Flow, SetupError> {
     let program = flow(&spec.application).ok_or(SetupError::Messages)?;
     program.map_err(|problem| SetupError::Federation(vec![problem]))
 }
 
-/// Checks that the memory that a federation's program of tasks needs at once is less than `limit` bytes. The first task
-/// of an iterative program spawns all others in a single step, and a plan contains all of them, so the memory cannot be
-/// checked while that happens.
+/// Checks that the memory that a federation's task-based program needs at once is less than `limit` bytes. The first
+/// task of an iterative program spawns all others in a single step, and a plan contains all of them, so the memory
+/// cannot be checked while that happens.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ pub(crate) fn of_each_rank(spec: &FederationSpec, of: fn(&resource::ClusterSpec)
     spec.clusters.iter().flat_map(|it| std::iter::repeat_n(of(it), it.nodes as usize)).collect()
 }
 
-/// Sets up a federation that runs a program of tasks, and calls `visitor` with it. `seed` replaces the resource's own
+/// Sets up a federation that runs a task-based program, and calls `visitor` with it. `seed` replaces the resource's own
 /// seed.
 ///
 /// # Errors

@@ -709,7 +709,7 @@ fn not_deterministic(id: MessageId, names: &Context) -> String {
     )
 }
 
-/// Returns the sentence about an impossible fact of a program of tasks, without its subject.
+/// Returns the sentence about an impossible fact of a task-based program, without its subject.
 fn impossible(what: ImpossibleFact, names: &Context) -> String {
     let named = |theft| theft_name(theft, names);
     let name = |task| names.task(task);

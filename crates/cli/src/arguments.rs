@@ -285,7 +285,7 @@ pub(crate) struct ReproduceArguments {
 /// writes the costs by interval (intervals.svg, intervals.csv), the cluster of each process in each interval
 /// (clusters.csv), the division for all intervals in the form of a federation file (clusters.yaml), and clusters.json.
 ///
-/// To assign the pieces of a program of tasks to processes in advance, pass its federation file. The command then
+/// To assign the pieces of a task-based program to processes in advance, pass its federation file. The command then
 /// prints a partition file for `schedule.file`, with about the same number of pieces for each process and few values
 /// sent between processes.
 #[derive(Debug, Args)]

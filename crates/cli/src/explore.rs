@@ -119,9 +119,9 @@ fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec
     if federation.spec.application.family() == Family::Tasks {
         if arguments.program.is_some() || arguments.all_programs {
             return Err(CommandError::input(miette!(
-                help = "write another program of tasks to a file, and use `--file`",
+                help = "write another task-based program to a file, and use `--file`",
                 "`--program` and `--all-programs` apply only to programs that exchange messages, but {} protects \
-                 programs of tasks",
+                 task-based programs",
                 federation.spec.protocol.name()
             )));
         }
@@ -203,7 +203,7 @@ struct Report {
     verdict: Verdict,
     protocol: String,
     clusters: Vec<u32>,
-    /// The program of tasks, if the federation runs one.
+    /// The task-based program, if the federation runs one.
     #[serde(skip_serializing_if = "Option::is_none")]
     tasks: Option<String>,
     crashes: u32,

@@ -45,7 +45,7 @@ pub struct Row {
     pub forced: u32,
     /// The number of steps, or of tasks, done.
     pub done: u64,
-    /// The total number of steps; 0 if it is unknown, as for a program of tasks.
+    /// The total number of steps; 0 if it is unknown, as for a task-based program.
     pub total: u64,
 }
 

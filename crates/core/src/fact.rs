@@ -24,10 +24,10 @@ pub struct Witness {
     pub life: Life,
     /// Every fact of that life with a smaller number is part of the state, as is the state that the life restored.
     pub upto: FactNo,
-    /// Wrapping sum of [`MessageId::mix`] over all messages sent; in a program of tasks, the sum of [`TaskId`] over the
-    /// tasks spawned.
+    /// Wrapping sum of [`MessageId::mix`] over all messages sent; in a task-based program, the sum of [`TaskId`] over
+    /// the tasks spawned.
     pub sent: u64,
-    /// Wrapping sum of [`MessageId::mix`] over all messages delivered; in a program of tasks, the sum of [`TaskId`]
+    /// Wrapping sum of [`MessageId::mix`] over all messages delivered; in a task-based program, the sum of [`TaskId`]
     /// over the tasks run.
     pub delivered: u64,
 }
@@ -120,7 +120,7 @@ pub enum Fact {
     /// The application has finished in this state. Reported again if the state changes afterwards.
     Finished(Box<(Witness, Digest)>),
     /// A computation of the application ended ([`Application::computed`](crate::Application::computed)). It started
-    /// immediately after this life had reported `since` facts. Not reported for programs of tasks, which report
+    /// immediately after this life had reported `since` facts. Not reported for task-based programs, which report
     /// [`Fact::Ran`] instead.
     Computed {
         /// Number of facts that this life had reported before the computation started.

@@ -181,8 +181,8 @@ macro_rules! hash {
 }
 
 hash!(
-    /// A task of a program of tasks: a hash of its parent and its index among the parent's children, so all executions
-    /// of a program give a task the same identity.
+    /// A task of a task-based program: a hash of its parent and its index among the parent's children, so all
+    /// executions of a program give a task the same identity.
     TaskId
 );
 hash!(

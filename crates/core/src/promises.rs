@@ -39,20 +39,20 @@ pub enum Promise {
     RepeatedOrder,
     /// A sender keeps a logged message until a checkpoint of its receiver contains it.
     LogKept,
-    /// In a program of tasks, a process sends a stolen task only after a durable checkpoint that contains the theft,
+    /// In a task-based program, a process sends a stolen task only after a durable checkpoint that contains the theft,
     /// and a result only after one that contains the result. It confirms a result, which the sender may then discard,
     /// only after a durable checkpoint that contains the result.
     CheckpointedFirst,
-    /// In a program of tasks, only thefts, recoveries and the end of the program force checkpoints. A theft forces one at
-    /// the victim, and one at the thief.
+    /// In a task-based program, only thefts, recoveries and the end of the program force checkpoints. A theft forces
+    /// one at the victim, and one at the thief.
     ForcedByThefts,
-    /// In a program of tasks, a process logs every event of its tasks as soon as earlier writes are complete. A failure
-    /// loses no event that is durable.
+    /// In a task-based program, a process logs every event of its tasks as soon as earlier writes are complete. A
+    /// failure loses no event that is durable.
     EventsLogged,
-    /// In a program of tasks that are assigned in advance, only partitions that exchange values coordinate a
+    /// In a task-based program that are assigned in advance, only partitions that exchange values coordinate a
     /// checkpoint, which takes two messages for each partition and three for each channel.
     NeighboursOnly,
-    /// In a program of tasks that are assigned in advance, a recovery re-executes exactly the tasks whose
+    /// In a task-based program that are assigned in advance, a recovery re-executes exactly the tasks whose
     /// values were lost and the tasks on which these depend, back to the valid checkpoint.
     StrictlyRequired,
     /// The checkpoint that a group restores is durable at every holder before any process of the group

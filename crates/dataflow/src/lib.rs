@@ -1,4 +1,4 @@
-//! Programs of tasks that share data.
+//! Task-based programs that share data.
 //!
 //! A program starts with one task, which spawns others; each of these may spawn more. Tasks share *data*, whose values
 //! are assigned once: a task starts only after all values that it reads exist. It therefore never locks or waits, and

@@ -1,4 +1,4 @@
-//! The interface for writing programs of tasks.
+//! The interface for writing task-based programs.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -9,7 +9,7 @@ use core::fmt::Debug;
 use faultline_core::{Chunk, DataId, Digest, Span, TaskId, Version};
 use serde::{Deserialize, Serialize};
 
-/// A program of tasks.
+/// A task-based program.
 ///
 /// Its functions are pure: except for [hints](Frame::hint), the same call with the same inputs has the same
 /// outcome in every execution. A program that violates a rule of [`Frame`] panics: that is a bug in the

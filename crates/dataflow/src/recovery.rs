@@ -1,4 +1,4 @@
-//! The interface between processes and rollback-recovery protocols for programs of tasks.
+//! The interface between processes and rollback-recovery protocols for task-based programs.
 //!
 //! A theft consists of four messages, called *legs* ([`Leg`]). The process offers each of them once the graph
 //! contains it; the protocol decides when to send it, and may send it again. Protocols differ only in these
@@ -30,7 +30,7 @@ pub enum Leg {
     Receipt,
 }
 
-/// A protocol for programs of tasks, one instance per process. It acts on its process through a [`TaskHost`].
+/// A protocol for task-based programs, one instance per process. It acts on its process through a [`TaskHost`].
 pub trait TaskProtocol: ProtocolTypes {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
@@ -45,7 +45,7 @@ pub trait TaskProtocol: ProtocolTypes {
     /// Returns the roles of the processes that the protocol needs besides the ranks. These processes belong
     /// to no cluster and run no tasks.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
-    /// Returns whether the protocol logs changes of the graph ([`TaskHost::log`]).
+    /// Returns whether the protocol logs changes to the graph ([`TaskHost::log`]).
     fn logs(_config: &Self::Config) -> bool {
         false
     }
@@ -69,7 +69,7 @@ pub trait TaskProtocol: ProtocolTypes {
     }
 }
 
-/// An input to a protocol for programs of tasks.
+/// An input to a protocol for task-based programs.
 #[derive(Clone, Debug)]
 pub enum TaskInput<P: TaskProtocol> {
     /// The graph is ready to send this message of the theft. The protocol sends it with [`TaskHost::pass`].

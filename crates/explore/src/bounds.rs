@@ -15,7 +15,7 @@ pub struct Bounds {
     /// The fate of the storage of a failed process.
     pub storage: Storage,
     /// Whether failures of ranks may also be permanent, in which case other processes take over their work. Only
-    /// protocols for programs of tasks survive this.
+    /// protocols for task-based programs survive this.
     pub permanent: bool,
     /// The number of distinct states after which the exploration stops.
     pub states: u64,

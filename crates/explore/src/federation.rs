@@ -1,4 +1,4 @@
-//! The federation of an exploration: clusters of equal size under a protocol. Under a protocol for programs of tasks,
+//! The federation of an exploration: clusters of equal size under a protocol. Under a protocol for task-based programs,
 //! it runs the smallest useful program. Periods and latencies are fixed, and all other values are defaults.
 
 use faultline_api::Federation;
@@ -50,8 +50,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns a federation of `clusters` clusters with `nodes` ranks each. Each part has one replica: in another cluster,
-/// or in the same cluster if there is no other. Under a protocol for programs of tasks, the federation computes a small
-/// Fibonacci number, or, if the protocol plans tasks, two iterations of Jacobi's method with one block for each rank.
+/// or in the same cluster if there is no other. Under a protocol for task-based programs, the federation computes a
+/// small Fibonacci number, or, if the protocol plans tasks, two iterations of Jacobi's method with one block for each
+/// rank.
 ///
 /// # Errors
 ///

@@ -77,8 +77,8 @@ pub enum Ending {
 }
 
 /// Explores the clusters and the protocol of a federation, with the application `program`. If the federation runs a
-/// program of tasks, explores that instead, and ignores `program`. `federation` must be valid; its links and faults are
-/// ignored. `jobs` threads search; their number changes no result. `progress` receives the progress of the search
+/// task-based program, explores that instead, and ignores `program`. `federation` must be valid; its links and faults
+/// are ignored. `jobs` threads search; their number changes no result. `progress` receives the progress of the search
 /// regularly, and returns whether to continue.
 ///
 /// # Errors

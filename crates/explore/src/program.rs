@@ -2,8 +2,7 @@
 //!
 //! Each rank goes through the program in order: it sends its own messages, and waits for those that other
 //! ranks send to it. A send may depend on all earlier receipts of its rank, and is the same in every
-//! re-execution. The exploration chooses the time of each send. A rank without messages computes once, and
-//! has then finished.
+//! re-execution. The exploration chooses the time of each send. A rank without messages computes once and then finishes.
 
 use std::fmt;
 use std::str::FromStr;

@@ -72,7 +72,7 @@ pub(crate) struct Replay<'a> {
 
 impl Replay<'_> {
     pub(crate) fn new(subject: &Subject, bounds: Bounds) -> Replay<'_> {
-        // Protocols for programs of tasks do not promise when progress occurs, but every run must end.
+        // Protocols for task-based programs do not promise when progress occurs, but every run must end.
         let must_end = subject.family == Family::Tasks
             || Property::Progress.is_judged(&Context::from_manifest(&subject.manifest));
         Replay { subject, bounds, must_end }

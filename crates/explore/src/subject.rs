@@ -31,7 +31,7 @@ pub(crate) struct Subject {
 
 impl Subject {
     /// Sets up a federation. If its processes exchange messages, their application is `program`; otherwise,
-    /// they run the federation's own program of tasks.
+    /// they run the federation's own task-based program.
     pub(crate) fn new(
         federation: &Federation,
         program: &Program,
@@ -99,7 +99,8 @@ impl Preparation<'_> {
 
 #[cfg(test)]
 impl Subject {
-    /// Sets up clusters of one rank each under a protocol. They send `messages`, or run the smallest program of tasks.
+    /// Sets up clusters of one rank each under a protocol. They send `messages`, or run the smallest task-based
+    /// program.
     pub(crate) fn small(protocol: &str, clusters: u32, messages: &str) -> Subject {
         let federation = crate::federation::federation(protocol, clusters, 1).unwrap();
         Subject::new(&federation, &messages.parse().unwrap(), None).unwrap()

@@ -77,7 +77,7 @@ pub struct Observed {
 }
 
 /// Returns the first violation that counts as detecting a defect of this protocol. Waste does not count. A different
-/// result counts only for programs of tasks, and only if no other violation counts: in many other scenarios, the
+/// result counts only for task-based programs, and only if no other violation counts: in many other scenarios, the
 /// application has no reference result.
 pub(crate) fn decisive_violation(
     protocol: &str,

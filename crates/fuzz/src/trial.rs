@@ -35,7 +35,7 @@ impl Trial {
     }
 
     /// Returns the first violation that counts as detecting a defect. Waste does not count. A different result counts
-    /// only for programs of tasks, which have a reference result.
+    /// only for task-based programs, which have a reference result.
     pub fn decisive_violation(&self) -> Option<Property> {
         decisive_violation(self.scenario.federation.spec.protocol.name(), self.violated())
     }

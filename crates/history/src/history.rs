@@ -96,7 +96,7 @@ pub struct Segment {
     pub(crate) base: Sums,
 }
 
-/// Multiset hashes of the messages that a process had sent and delivered or, in a program of tasks, of the tasks
+/// Multiset hashes of the messages that a process had sent and delivered or, in a task-based program, of the tasks
 /// spawned and run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
@@ -222,7 +222,7 @@ pub struct History<'a> {
     pub claims: Vec<Claimed<'a>>,
     /// Every result that a process reported, by segment.
     pub results: Vec<(Point, Witness, Digest)>,
-    /// The history of a program of tasks; `None` for processes that exchange messages.
+    /// The history of a task-based program; `None` for processes that exchange messages.
     pub tasks: Option<Tasks>,
     /// The history of a planned program; `None` for other programs.
     pub planned: Option<Planned>,

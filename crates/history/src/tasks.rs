@@ -1,5 +1,5 @@
-//! The history of a program of tasks: the tasks that each process had, had lent, or owed at every cut, derived from the
-//! facts.
+//! The history of a task-based program: the tasks that each process had, had lent, or owed at every cut, derived from
+//! the facts.
 //!
 //! A process has *parts*: the program itself, and one for each task that it stole. A task that runs leaves
 //! its part, and the tasks that it spawned enter the part. A stolen task leaves the victim's part, and its
@@ -18,7 +18,7 @@ use faultline_trace::Stream;
 use crate::groups::{Checkpoint, CheckpointName};
 use crate::history::{History, Point, SegmentNo, Sums};
 
-/// The history of a program of tasks.
+/// The history of a task-based program.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
     /// Every step of every theft, by process and life.

@@ -286,7 +286,9 @@ impl Examiner {
         let namespace = &self.namespace;
         match error {
             kube::Error::Api(status) if status.message.contains("PodSecurity") => (
-                format!("Pod Security of the namespace `{namespace}` does not allow pods with NET_ADMIN"),
+                format!(
+                    "the Pod Security level of namespace `{namespace}` does not allow pods with NET_ADMIN"
+                ),
                 format!(
                     "`kubectl label --overwrite namespace {namespace} pod-security.kubernetes.io/enforce=privileged`"
                 ),

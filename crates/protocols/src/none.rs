@@ -87,7 +87,7 @@ impl Protocol for NoProtocol {
     }
 }
 
-/// No fault tolerance for programs of tasks: all messages of a theft pass through.
+/// No fault tolerance for task-based programs: all messages of a theft pass through.
 impl TaskProtocol for NoProtocol {
     type Config = ();
     const FIFO: bool = false;

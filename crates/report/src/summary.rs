@@ -30,7 +30,7 @@ pub struct Summary {
     pub reasons: Vec<String>,
     /// Information that does not affect the verdict.
     pub notes: Vec<String>,
-    /// What was run.
+    /// The federation, backend, protocol and seed of the run.
     pub run: Run,
     /// One summary per cluster.
     pub clusters: Vec<ClusterSummary>,
@@ -316,7 +316,7 @@ impl Summary {
         (number(|it| it == PropertyResult::Holds), number(|it| it != PropertyResult::NotExercised))
     }
 
-    /// Returns whether the processes ran a program of tasks instead of exchanging messages.
+    /// Returns whether the processes ran a task-based program instead of exchanging messages.
     pub(crate) fn is_of_tasks(&self) -> bool {
         self.clusters.iter().any(|it| it.tasks_run.is_some())
     }
@@ -569,7 +569,7 @@ fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, history: &Ti
         .collect();
     let expected = manifest.expected.as_ref();
     let mut gone: BTreeSet<ProcessId> = history.permanent_failures(names).into_keys().collect();
-    // In a program of tasks, the ranks of a cluster that has left have no result: other ranks continue their work.
+    // In a task-based program, the ranks of a cluster that has left have no result: other ranks continue their work.
     let left = history.left.iter().flat_map(|(_, cluster)| names.processes(*cluster));
     gone.extend(left.filter(|rank| !digests.contains_key(*rank)).copied());
     ResultSummary {

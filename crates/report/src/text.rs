@@ -149,7 +149,7 @@ impl Writer<'_> {
 
     fn rollbacks(&self) -> String {
         let titles = ["rollback of", "at", "cause", "to", "undone", "lost work", "recovered in", "re-sent"];
-        // Programs of tasks have no messages to re-send.
+        // Task-based programs have no messages to re-send.
         let shown = titles.len() - usize::from(self.summary.is_of_tasks());
         let mut table = self.titled(&titles[..shown]);
         let mut all: Vec<_> = self

@@ -1,5 +1,5 @@
-//! Tests the reports of a made-up run of a program of tasks: processes steal tasks, one of them fails and returns, and
-//! another one never returns.
+//! Tests the reports of a made-up run of a task-based program: processes steal tasks, one of them fails and returns,
+//! and another one never returns.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! A program of tasks on real processes, compared with the same tasks on as many threads of a rayon pool.
+//! A task-based program on real processes, compared with the same tasks on as many threads of a rayon pool.
 //!
 //! `cargo bench -p faultline-runtime-tests --bench places`
 

@@ -240,7 +240,7 @@ impl<'a> Session<'a> {
         manifest::draft(self.federation, self.text, setup, backend, self.started)
     }
 
-    /// Sets up a run, after checking that the federation's program of tasks fits in the memory limit.
+    /// Sets up a run, after checking that the federation's task-based program fits in the memory limit.
     fn set_up_run<V: Visitor>(
         &self,
         memory: Option<MemoryBound>,

@@ -69,7 +69,7 @@ pub(crate) fn most_facts() -> u64 {
     memory_bound().map_or(u64::MAX, |it| free(it.bytes) / BYTES_PER_FACT)
 }
 
-/// Checks that the program of tasks of a federation fits in this memory limit.
+/// Checks that the task-based program of a federation fits in this memory limit.
 ///
 /// # Errors
 ///

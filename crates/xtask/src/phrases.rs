@@ -48,6 +48,8 @@ const PHRASES: &[(&str, &str)] = &[
     ("of one's own", "your own, or user-defined"),
     ("on it that", "that, after a verb such as `assume`"),
     ("own word", "self-reported"),
+    ("program of tasks", "task-based program"),
+    ("programs of tasks", "task-based programs"),
     ("so many", "the number, or `this many`"),
     ("so much", "the amount, or `this much`"),
     ("somebody", "a process, a user, or another program"),

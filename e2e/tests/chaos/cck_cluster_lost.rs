@@ -1,4 +1,4 @@
-//! A planned program of tasks runs under CCK. One process fails and returns, then a whole cluster is lost with its
+//! A planned task-based program runs under CCK. One process fails and returns, then a whole cluster is lost with its
 //! storage and replaced. Only the failed processes roll back; the record counts what the others re-executed.
 
 use faultline_e2e::{Failure, Program, TestNamespace};

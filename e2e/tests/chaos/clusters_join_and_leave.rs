@@ -1,4 +1,4 @@
-//! A planned program of tasks runs under CCK while one cluster joins and another leaves. A pod of the joining
+//! A planned task-based program runs under CCK while one cluster joins and another leaves. A pod of the joining
 //! cluster is killed before the cluster joins, and a pod of the leaving one after that cluster has left. Both
 //! pods are replaced, and neither kill counts as a failure.
 

@@ -1,4 +1,4 @@
-//! Programs of tasks run under TIC, SEL and Satin, with work stealing. One process fails and returns. Then a whole
+//! Task-based programs run under TIC, SEL and Satin, with work stealing. One process fails and returns. Then a whole
 //! cluster is lost with its storage and never returns, and the others take over its tasks.
 
 use faultline_e2e::{Failure, TestNamespace};

@@ -15,7 +15,8 @@ const PROCESSES: [&str; 7] =
     ["paris-0", "delft-0", "rennes-0", "rennes-1", "nancy-0", "nancy-1", "recovery-process"];
 const RANKS: &[&str] = PROCESSES.split_at(6).0;
 
-/// A planned program of tasks. One cluster joins, and another leaves. The second fault is due before the cluster joins.
+/// A planned task-based program. One cluster joins, and another leaves. The second fault is due before the cluster
+/// joins.
 const ELASTIC: &str = "apiVersion: faultline.dev/v1alpha1
 kind: Federation
 metadata:
@@ -77,7 +78,7 @@ spec:
   deadline: 60s
 ";
 
-/// A program of tasks under a protocol. A cluster joins late.
+/// A task-based program under a protocol. A cluster joins late.
 fn stealing(protocol: &str) -> String {
     format!(
         "apiVersion: faultline.dev/v1alpha1

@@ -50,7 +50,7 @@ pub enum Situation {
     },
 }
 
-/// Reason reported if a change of a federation is refused and the federation continues as before.
+/// Reason reported when a change to a federation is refused and the federation continues as before.
 const CHANGE_REFUSED: &str = "ChangeRefused";
 
 /// Message of a run that is ready and paused by its user.

@@ -31,17 +31,17 @@ pub enum ApplicationSpec {
     /// Sends different messages in every re-execution, so that determinism cannot hide a defect. There is no expected
     /// result to compare with.
     Salted(Salted),
-    /// A program of tasks that computes a Fibonacci number recursively, with two calls and a sum.
+    /// A task-based program that computes a Fibonacci number recursively, with two calls and a sum.
     Fibonacci(Fibonacci),
-    /// A program of tasks that counts the ways to place n queens on a board.
+    /// A task-based program that counts the ways to place n queens on a board.
     NQueens(NQueens),
-    /// A program of tasks that solves the quadratic assignment problem by branch and bound.
+    /// A task-based program that solves the quadratic assignment problem by branch and bound.
     Qap(Qap),
-    /// A random program of tasks.
+    /// A random task-based program.
     TaskGraph(TaskGraph),
-    /// A program of tasks, planned in advance: Jacobi's method on a two-dimensional grid that is cut into blocks.
+    /// A task-based program, planned in advance: Jacobi's method on a two-dimensional grid that is cut into blocks.
     Jacobi(Jacobi),
-    /// A program of tasks, planned in advance: the simulation of a piece of cloth that is made of particles held
+    /// A task-based program, planned in advance: the simulation of a piece of cloth that is made of particles held
     /// together by springs and cut into blocks.
     Cloth(Cloth),
     /// An application from another crate. The program that runs the federation must contain it.
@@ -379,7 +379,7 @@ impl ApplicationSpec {
     }
 
     /// Returns whether the first task of the application spawns all others. All tasks are then known in
-    /// advance. Other programs of tasks are unrolled before they are planned.
+    /// advance. Other task-based programs are unrolled before they are planned.
     pub fn is_planned(&self) -> bool {
         matches!(self, ApplicationSpec::Jacobi(_) | ApplicationSpec::Cloth(_))
     }

@@ -124,7 +124,7 @@ pub struct Crash {
     /// Whether the storage of the process survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
-    /// Whether the process is restarted. Default true. With `false`, it never returns. Only programs of tasks support
+    /// Whether the process is restarted. Default true. With `false`, it never returns. Only task-based programs support
     /// `false`: their other processes take over its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
@@ -164,7 +164,7 @@ pub struct LoseCluster {
     /// Whether the storage of its nodes survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
-    /// Whether the processes are restarted. Default true. With `false`, they never return. Only programs of tasks
+    /// Whether the processes are restarted. Default true. With `false`, they never return. Only task-based programs
     /// support `false`: their other processes take over the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,

@@ -292,7 +292,7 @@ impl ProtocolSpec {
     }
 
     /// Returns whether each process rolls back on its own, rather than with its cluster or the federation. This is the
-    /// case under protocols that log every message, and under protocols for programs of tasks.
+    /// case under protocols that log every message, and under protocols for task-based programs.
     pub fn rolls_back_processes(&self) -> bool {
         self.logs() == Logs::Everything || self.family() == Some(Family::Tasks)
     }

@@ -149,10 +149,10 @@ pub struct FederationSpec {
     pub protocol: ProtocolSpec,
     /// The application that runs under the protocol.
     pub application: ApplicationSpec,
-    /// How idle processes get tasks from others. Only for programs of tasks.
+    /// How idle processes get tasks from others. Only for task-based programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stealing: Option<Stealing>,
-    /// How the tasks of a program are assigned to processes in advance. Only for programs of tasks, under a protocol that
+    /// How the tasks of a program are assigned to processes in advance. Only for task-based programs, under a protocol that
     /// does not let processes steal tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
@@ -194,7 +194,7 @@ pub struct ClusterSpec {
     pub nodes: u32,
     /// Time at which the cluster joins, counted from the start of the application. No process sends to it before then.
     /// Under `cck`, other processes run its partitions until then. Default: it is part of the federation from the start.
-    /// Requires `hc3i` and `synthetic` traffic with a duration, or a program of tasks under `cck`, `tic`, `sel`,
+    /// Requires `hc3i` and `synthetic` traffic with a duration, or a task-based program under `cck`, `tic`, `sel`,
     /// `satin` or `none`. On Kubernetes, the cluster's pods are created at the start, and its processes wait in them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_after: Option<Duration>,
@@ -205,11 +205,11 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_after: Option<Duration>,
     /// Speed at which the nodes run tasks, in percent. At 200, a task takes half of its modelled time. Default 100.
-    /// Only for programs of tasks.
+    /// Only for task-based programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub speed: Option<u32>,
-    /// Number of tasks that each node runs in parallel. Default 1. Only for programs of tasks.
+    /// Number of tasks that each node runs in parallel. Default 1. Only for task-based programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 256))]
     pub cores: Option<u32>,

@@ -39,16 +39,16 @@ pub enum ProtocolSpec {
     /// Like `coordinated`, but during a checkpoint, one process of each cluster communicates with the other clusters
     /// on behalf of its whole cluster, so that fewer messages cross the links between clusters. Baseline.
     HierarchicalCoordinated(Coordinated),
-    /// TIC, for programs of tasks: only thefts force checkpoints, and only failed processes roll back. If a failed
+    /// TIC, for task-based programs: only thefts force checkpoints, and only failed processes roll back. If a failed
     /// process never returns, another process takes over its tasks.
     Tic(Tic),
-    /// SEL, for programs of tasks: like `tic`, but every event of a process is logged, so that a failure loses no
+    /// SEL, for task-based programs: like `tic`, but every event of a process is logged, so that a failure loses no
     /// finished task.
     Sel(Sel),
-    /// Satin, for programs of tasks: nothing is stored. The tasks of a failed process run again, except those whose
+    /// Satin, for task-based programs: nothing is stored. The tasks of a failed process run again, except those whose
     /// results other processes still have. Baseline.
     Satin(Satin),
-    /// CCK, for programs of tasks that are planned in advance: a checkpoint is coordinated only between processes that
+    /// CCK, for task-based programs that are planned in advance: a checkpoint is coordinated only between processes that
     /// communicate. After a failure, only failed processes roll back; the others re-execute only the tasks whose values
     /// were lost with the failed ones.
     Cck(Cck),

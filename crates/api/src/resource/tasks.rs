@@ -1,4 +1,4 @@
-//! Programs of tasks, and how tasks are distributed.
+//! Task-based programs, and how tasks are distributed.
 
 use faultline_core::Span;
 use schemars::JsonSchema;
@@ -85,7 +85,7 @@ pub enum QapInstance {
     Nug15,
 }
 
-/// A random program of tasks, used to search for schedules that break a protocol.
+/// A random task-based program, used to search for schedules that break a protocol.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskGraph {
@@ -165,7 +165,7 @@ pub struct Cloth {
     pub task_time: Option<Duration>,
 }
 
-/// How the tasks of a program are assigned to processes in advance. Only for programs of tasks, under a protocol that
+/// How the tasks of a program are assigned to processes in advance. Only for task-based programs, under a protocol that
 /// does not let processes steal tasks.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -204,7 +204,7 @@ pub enum TaskOrder {
     SendingFirst,
 }
 
-/// How idle processes get tasks from others. Only for programs of tasks.
+/// How idle processes get tasks from others. Only for task-based programs.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Stealing {

@@ -14,7 +14,7 @@ const MAX_DRAWN: u64 = 10_000;
 const UNPROTECTED_FACTS: [FactKind; 5] =
     [FactKind::Sent, FactKind::Transmitted, FactKind::Delivered, FactKind::Computed, FactKind::Finished];
 
-/// Facts that processes of a program of tasks report without a protocol.
+/// Facts that processes of a task-based program report without a protocol.
 const UNPROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
     FactKind::Ran,
     FactKind::Lent,
@@ -28,7 +28,7 @@ const UNPROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
     FactKind::Finished,
 ];
 
-/// Facts that processes report under a protocol for programs of tasks, in addition to
+/// Facts that processes report under a protocol for task-based programs, in addition to
 /// [`UNPROTECTED_FACTS_OF_TASKS`].
 const PROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
     FactKind::Voided,
@@ -184,7 +184,7 @@ impl Check<'_> {
         let name = self.spec.application.name();
         let (message, help) = match self.spec.application.family() {
             Family::Tasks if !is_of_tasks => (
-                format!("this fact is never reported in a program of tasks, such as `{name}`"),
+                format!("this fact is never reported in a task-based program, such as `{name}`"),
                 "use a step of a theft, such as `lent` or `merged`, or `ran`, `saved` or `restored`",
             ),
             Family::Tasks if !is_protected && !is_without => (
@@ -200,7 +200,7 @@ impl Check<'_> {
             ),
             Family::Messages if only_of_tasks => (
                 format!("this fact is never reported without tasks, and `{name}` has none"),
-                "use a fact about messages, such as `delivered`, or choose a program of tasks, such as `fibonacci`",
+                "use a fact about messages, such as `delivered`, or choose a task-based program, such as `fibonacci`",
             ),
             Family::Messages if !is_protected && !UNPROTECTED_FACTS.contains(&fact) => (
                 "this fact is never reported under the protocol `none`".into(),

@@ -46,7 +46,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks the clusters of a program of tasks. They may join late if processes steal tasks, and may both join and
+    /// Checks the clusters of a task-based program. They may join late if processes steal tasks, and may both join and
     /// leave under CCK.
     fn presence_at_tasks(&mut self) {
         let spec = self.spec;
@@ -83,7 +83,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a cluster that leaves while a program of tasks runs.
+    /// Checks a cluster that leaves while a task-based program runs.
     fn leaves_tasks(&mut self, path: &str, cluster: &str, leaves: Span) {
         let path = format!("{path}.leavesAfter");
         if !matches!(self.spec.protocol, ProtocolSpec::Cck(_)) {
@@ -101,7 +101,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that a cluster joins and leaves a program of tasks before the deadline of the run. A run does not
+    /// Checks that a cluster joins and leaves a task-based program before the deadline of the run. A run does not
     /// complete before all clusters have joined.
     fn is_due_before_the_deadline(&mut self, path: &str, cluster: &ClusterSpec) {
         let deadline = self.spec.deadline();

@@ -1,4 +1,4 @@
-//! Checks programs of tasks together with their protocols and clusters.
+//! Checks task-based programs together with their protocols and clusters.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -29,7 +29,7 @@ impl Check<'_> {
             (Some(Family::Messages), Family::Tasks) => self.problem(
                 path,
                 format!(
-                    "`{protocol}` does not support programs of tasks such as `{application}`"
+                    "`{protocol}` does not support task-based programs such as `{application}`"
                 ),
                 "choose the protocol `tic`, `sel`, `satin`, `cck` or `none`, or an application that exchanges messages, \
                  such as `heat`",
@@ -37,11 +37,11 @@ impl Check<'_> {
             (Some(Family::Tasks), Family::Messages) => self.problem(
                 path,
                 format!(
-                    "`{protocol}` supports only programs of tasks, but `{application}` exchanges messages"
+                    "`{protocol}` supports only task-based programs, but `{application}` exchanges messages"
                 ),
                 match self.spec.protocol.plans() {
-                    true => "choose a program of tasks, such as `jacobi`, or another protocol, such as `hc3i`",
-                    false => "choose a program of tasks, such as `fibonacci`, or another protocol, such as `hc3i`",
+                    true => "choose a task-based program, such as `jacobi`, or another protocol, such as `hc3i`",
+                    false => "choose a task-based program, such as `fibonacci`, or another protocol, such as `hc3i`",
                 },
             ),
             _ => {}
@@ -141,7 +141,8 @@ impl Check<'_> {
     /// Checks that an application without tasks has no settings for tasks.
     fn nothing_for_tasks(&mut self) {
         let spec = self.spec;
-        let help = |field: &str| format!("omit `{field}`, or choose a program of tasks, such as `fibonacci`");
+        let help =
+            |field: &str| format!("omit `{field}`, or choose a task-based program, such as `fibonacci`");
         let message = format!("`{}` has no tasks", spec.application.name());
         for (index, cluster) in spec.clusters.iter().enumerate() {
             for (name, value) in [("speed", cluster.speed), ("cores", cluster.cores)] {
@@ -201,7 +202,7 @@ impl Check<'_> {
             self.problem(
                 path(first),
                 format!("`{}` does not support processes that never return", spec.application.name()),
-                "omit `returns`, or choose a program of tasks, such as `fibonacci`",
+                "omit `returns`, or choose a task-based program, such as `fibonacci`",
             );
             return;
         }
@@ -258,7 +259,7 @@ impl Check<'_> {
         (message, format!("{HELP}, or omit `{field}` from `{name}`"))
     }
 
-    /// Checks that a program of tasks can be built from its parameters.
+    /// Checks that a task-based program can be built from its parameters.
     pub(super) fn program(&mut self) {
         if let ApplicationSpec::Jacobi(jacobi) = &self.spec.application
             && (jacobi.tolerance() < 0.0 || jacobi.tolerance().is_nan())

@@ -1,10 +1,10 @@
-//! Programs of tasks in a federation's file: valid fields, and the explanation of errors.
+//! Task-based programs in a federation's file: valid fields, and the explanation of errors.
 
 use faultline_api::flow::{flow, pieces, with_file};
 use faultline_api::parse;
 use faultline_dataflow::programs::Flow;
 
-/// A valid federation that runs a program of tasks.
+/// A valid federation that runs a task-based program.
 const GOOD: &str = "\
 apiVersion: faultline.dev/v1alpha1
 kind: Federation
@@ -77,17 +77,17 @@ fn settings_for_tasks_require_a_program_of_tasks() {
     rejects(
         [(TIC, "hc3i: {}")],
         6,
-        "`hc3i` does not support programs of tasks such as `fibonacci`",
+        "`hc3i` does not support task-based programs such as `fibonacci`",
         "choose the protocol `tic`, `sel`, `satin`, `cck` or `none`, or an application that exchanges messages, such as `heat`",
     );
     rejects(
         [(FIBONACCI, "heat: {}"), TUNED[0], TUNED[1]],
         6,
-        "`tic` supports only programs of tasks, but `heat` exchanges messages",
-        "choose a program of tasks, such as `fibonacci`, or another protocol, such as `hc3i`",
+        "`tic` supports only task-based programs, but `heat` exchanges messages",
+        "choose a task-based program, such as `fibonacci`, or another protocol, such as `hc3i`",
     );
     let leave_out =
-        |field: &str| format!("omit `{field}`, or choose a program of tasks, such as `fibonacci`");
+        |field: &str| format!("omit `{field}`, or choose a task-based program, such as `fibonacci`");
     rejects(
         [(TIC, NONE), (FIBONACCI, "heat: {}"), TUNED[0]],
         8,
@@ -375,7 +375,7 @@ fn programs_with_messages_do_not_support_permanent_failures() {
         (
             8,
             "`heat` does not support processes that never return".into(),
-            "omit `returns`, or choose a program of tasks, such as `fibonacci`".into()
+            "omit `returns`, or choose a task-based program, such as `fibonacci`".into()
         )
     );
 }
@@ -389,7 +389,7 @@ fn faults_wait_only_for_facts_that_can_occur() {
     for fact in ["delivered", "checkpointRequested", "orphaned"] {
         assert_eq!(
             error(&waits(fact)).1,
-            "this fact is never reported in a program of tasks, such as `fibonacci`",
+            "this fact is never reported in a task-based program, such as `fibonacci`",
             "{fact}"
         );
     }
@@ -469,8 +469,8 @@ fn programs_that_cannot_be_planned_are_rejected() {
         "jacobi: { rows: 3, columns: 2 }",
         "heat: {}",
         6,
-        "`cck` supports only programs of tasks, but `heat` exchanges messages",
-        "choose a program of tasks, such as `jacobi`, or another protocol, such as `hc3i`",
+        "`cck` supports only task-based programs, but `heat` exchanges messages",
+        "choose a task-based program, such as `jacobi`, or another protocol, such as `hc3i`",
     );
     rejects_planned(
         "cck: { tau: 2s }",
@@ -606,7 +606,7 @@ fn faults_wait_for_facts_about_partitions() {
     }
     assert_eq!(error(&waits("lent")).1, "this fact is never reported if tasks are assigned in advance");
     let stolen = GOOD.to_owned() + "  faults: [{ when: { fact: rerun }, crash: { cluster: paris } }]\n";
-    assert_eq!(error(&stolen).1, "this fact is never reported in a program of tasks, such as `fibonacci`");
+    assert_eq!(error(&stolen).1, "this fact is never reported in a task-based program, such as `fibonacci`");
 }
 
 #[test]

@@ -75,8 +75,8 @@ fn check_owner(
 
 /// The copies of the parts of one owner.
 struct Copies {
-    /// For each checkpoint, from the newest to the oldest: when its part became durable at each holder. In a program of
-    /// tasks, a newer part replaces an older one, so this is when the part, or any newer one, first became durable.
+    /// For each checkpoint, from the newest to the oldest: when its part became durable at each holder. In a task-based
+    /// program, a newer part replaces an older one, so this is when the part, or any newer one, first became durable.
     durable: Vec<BTreeMap<ProcessId, Time>>,
     /// By holder: the oldest and the newest checkpoint whose part it held.
     held: BTreeMap<ProcessId, (CheckpointName, CheckpointName)>,

@@ -1,4 +1,4 @@
-//! Lost work is bounded in programs of tasks whose processes log every event: a failure loses at most the tasks that
+//! Lost work is bounded in task-based programs whose processes log every event: a failure loses at most the tasks that
 //! were running, and those whose events were not yet durable.
 //!
 //! The parts of this bound that the protocol controls are judged: a process writes an event to stable storage

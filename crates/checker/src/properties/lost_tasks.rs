@@ -1,4 +1,4 @@
-//! Lost work is bounded in programs of tasks, too: a failure loses at most the tasks that were running and the work
+//! Lost work is bounded in task-based programs, too: a failure loses at most the tasks that were running and the work
 //! since the last checkpoint, which is no older than `tau` plus the duration of the next write.
 //!
 //! The protocol controls two parts of this bound: when a process takes its next checkpoint (`tau` after the last one

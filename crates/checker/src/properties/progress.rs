@@ -3,7 +3,7 @@
 //!
 //! This property is judged for runs that exceeded their deadline, if all processes read the same clock. A run
 //! that completed has made progress. The limit follows from the federation: ten seconds plus a hundred times
-//! the delay of its slowest link. A program of tasks counts as stalled only if, in addition, its longest task
+//! the delay of its slowest link. A task-based program counts as stalled only if, in addition, its longest task
 //! would have ended. An application whose earlier pauses were longer counts as stalled only after ten times
 //! its longest pause. Single groups are judged as well, while others continue (`stalled`).
 //!

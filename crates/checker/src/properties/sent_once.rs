@@ -9,7 +9,7 @@
 //! the message before the process restored its state, and kept it. This last rule is judged only if all
 //! processes read one clock.
 //!
-//! Not judged for programs of tasks that are assigned in advance: a recovery demands values again from processes that
+//! Not judged for task-based programs that are assigned in advance: a recovery demands values again from processes that
 //! did not roll back, and `strictly_required` judges which.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! The self-reported contents of a checkpoint, a restored state or a result match the facts before it: the hashes in
-//! the witness are those of the sent and delivered messages in the stream or, in a program of tasks, those of the
+//! the witness are those of the sent and delivered messages in the stream or, in a task-based program, those of the
 //! spawned and run tasks.
 
 use faultline_core::Promise;

@@ -1,4 +1,4 @@
-//! Divides the pieces of a planned program of tasks into partitions.
+//! Divides the pieces of a planned task-based program into partitions.
 
 use std::fmt::Write;
 

@@ -57,7 +57,7 @@ fn unsupported_federations_are_rejected_with_a_remedy() {
     let place = TestDirectory::new();
     for (arguments, said) in [
         (&["--protocol", "none"][..], "use one of: hc3i"),
-        (&["--protocol", "tic", "--program", "0>1"], "write another program of tasks to a file"),
+        (&["--protocol", "tic", "--program", "0>1"], "write another task-based program to a file"),
         (&["--nodes", "1", "--program", "0>7"], "the ranks are 0 to 1"),
         (&["--program", "0-1"], "use the form"),
         (&["--clusters", "1", "--nodes", "1"], "1 to 26 clusters"),

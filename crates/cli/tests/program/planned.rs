@@ -8,7 +8,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// Two clusters that run a program of tasks under CCK, with these lines in the spec.
+/// Two clusters that run a task-based program under CCK, with these lines in the spec.
 fn program(application: &str, more: &str) -> String {
     format!(
         "apiVersion: faultline.dev/v1alpha1

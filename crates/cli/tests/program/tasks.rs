@@ -1,11 +1,11 @@
-//! Tests programs of tasks, from the federation's file to the report, in virtual time and on real processes.
+//! Tests task-based programs, from the federation's file to the report, in virtual time and on real processes.
 
 use crate::common::{TestDirectory, passes_but_for_links};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// Returns a federation file of three clusters that run a program of tasks for about 1.5 s, with these lines
+/// Returns a federation file of three clusters that run a task-based program for about 1.5 s, with these lines
 /// in the spec.
 fn program(protocol: &str, faults: &str) -> String {
     format!(
@@ -191,7 +191,7 @@ fn invalid_programs_of_tasks_are_rejected_with_a_reason() {
     place.write("program.yaml", program("hc3i: {}", ""));
     let validate = ["validate", "program.yaml"];
     place.faultline(validate).assert().code(2).stderr(
-        contains("`hc3i` does not support programs of tasks").and(contains("choose the protocol `tic`")),
+        contains("`hc3i` does not support task-based programs").and(contains("choose the protocol `tic`")),
     );
     let all_clusters = ["lyon", "nancy", "lille"]
         .map(|it| format!("{{ at: 1s, loseCluster: {{ cluster: {it}, returns: false }} }}"));
@@ -199,5 +199,5 @@ fn invalid_programs_of_tasks_are_rejected_with_a_reason() {
     place.faultline(validate).assert().code(2).stderr(contains("no process is left to take over the work"));
     place.write("program.yaml", program(TIC, ""));
     let orders = ["validate", "program.yaml", "--orders", "2"];
-    place.faultline(orders).assert().code(2).stderr(contains("is a program of tasks"));
+    place.faultline(orders).assert().code(2).stderr(contains("is a task-based program"));
 }

@@ -28,7 +28,7 @@ pub struct Costs {
     pub between_bytes: u64,
     /// Bytes of content of logged messages that were moved from the memory of their senders to storage.
     pub spilled_bytes: u64,
-    /// Costs of a program of tasks; absent if processes exchange messages.
+    /// Costs of a task-based program; absent if processes exchange messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskCosts>,
     /// The number of faults that took effect.
@@ -37,7 +37,7 @@ pub struct Costs {
     pub outages: Vec<Outage>,
 }
 
-/// The cost of a run of a program of tasks.
+/// The cost of a run of a task-based program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskCosts {
@@ -137,7 +137,7 @@ fn is_rank(history: &History<'_>, process: ProcessId) -> bool {
 }
 
 impl TaskCosts {
-    /// Returns the costs of a program of tasks; `None` if processes exchange messages.
+    /// Returns the costs of a task-based program; `None` if processes exchange messages.
     fn of(history: &History<'_>) -> Option<TaskCosts> {
         if history.tasks.is_none() && history.planned.is_none() {
             return None;
@@ -372,7 +372,7 @@ mod tests {
         run.joined(0, 5, slot);
         run.rerun(0, 1, 1, 5);
         run.executed(1, 3, &[], &[]);
-        let tasks = costs(&run.0).tasks.expect("the application is a program of tasks");
+        let tasks = costs(&run.0).tasks.expect("the application is a task-based program");
         // Each partition has also executed a task before the checkpoint.
         assert_eq!((tasks.tasks, tasks.again, tasks.again_seconds), (5, 2, 0.002));
         assert_eq!((tasks.rerun, tasks.global), (1, 2));

@@ -60,7 +60,7 @@ const MOMENTS: &[FactKind] = &[
     FactKind::Orphaned,
 ];
 
-/// Facts for programs of tasks: every step of a theft, and of a recovery.
+/// Facts for task-based programs: every step of a theft, and of a recovery.
 const MOMENTS_OF_TASKS: &[FactKind] = &[
     FactKind::Ran,
     FactKind::Lent,
@@ -129,7 +129,7 @@ impl<'a> Faults<'a> {
         self
     }
 
-    /// Draws the kinds of fault for a program of tasks. `never_return` is the percentage of crashed processes that
+    /// Draws the kinds of fault for a task-based program. `never_return` is the percentage of crashed processes that
     /// never return.
     pub(super) fn of_tasks(
         chance: &mut Chance,

@@ -1,4 +1,4 @@
-//! Additional faults for programs of tasks, while an earlier fault still has an effect or while a cluster joins.
+//! Additional faults for task-based programs, while an earlier fault still has an effect or while a cluster joins.
 
 use faultline_api::quantity::Duration;
 use faultline_api::resource::{ANY, Crash, Fate, FaultSpec, Federation, LoseCluster, When};

@@ -1,4 +1,4 @@
-//! Federations that run programs of tasks. They are drawn separately, so that the draws for messages are unaffected.
+//! Federations that run task-based programs. They are drawn separately, so that the draws for messages are unaffected.
 
 use faultline_api::Names;
 use faultline_api::flow::flow;
@@ -23,7 +23,7 @@ const LONGEST: Span = Span::from_millis(600);
 /// The percentage of federations under TIC and SEL whose tasks share a bound.
 const SEARCHES: u64 = 4;
 
-/// Returns the random federation of a seed under a protocol for programs of tasks.
+/// Returns the random federation of a seed under a protocol for task-based programs.
 pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
     let chance = &mut Chance::new(seed);
     let clusters = clusters(chance);
@@ -217,8 +217,9 @@ pub(super) fn lasting(
 /// Returns a lower bound on the time in which these clusters compute the program, if nothing fails and no process waits
 /// for work.
 fn least_time(application: &ApplicationSpec, clusters: &[ClusterSpec]) -> Span {
-    let flow =
-        flow(application).expect("the application is a program of tasks").expect("its parameters are valid");
+    let flow = flow(application)
+        .expect("the application is a task-based program")
+        .expect("its parameters are valid");
     let ProgramSize { work, path, .. } = extent(&flow);
     let power = |it: &ClusterSpec| u64::from(it.nodes * it.speed() * it.cores());
     let power: u64 = clusters.iter().map(power).sum();

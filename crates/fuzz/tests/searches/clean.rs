@@ -69,7 +69,7 @@ fn assert_coverage(shares: &Shares) {
     }
 }
 
-/// Asserts that few runs of programs of tasks are `unknown`: those in which the faults destroyed every copy of the
+/// Asserts that few runs of task-based programs are `unknown`: those in which the faults destroyed every copy of the
 /// program, and those whose faults came too late.
 fn most_are_judged(shares: &Shares) {
     let unknown: u64 = shares.verdicts.get(&Verdict::Unknown).into_iter().flat_map(|it| it.values()).sum();

@@ -67,7 +67,7 @@ const DIRECTED: &[Defect] = &[
 ];
 
 /// Returns the first seed with a violated property, and that property. A violation of `SameResult` counts
-/// only for programs of tasks.
+/// only for task-based programs.
 fn first_violation(defect: Defect) -> Option<(u64, Property)> {
     (0..bound(defect)).find_map(|seed| {
         let trial = run(Scenario::new(seed, None, Some(defect))).unwrap();

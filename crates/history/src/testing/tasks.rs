@@ -1,4 +1,4 @@
-//! Traces of programs of tasks, built step by step.
+//! Traces of task-based programs, built step by step.
 
 use faultline_core::{
     Attempt, Claim, Digest, Fact, ImageName, Incarnation, Life, Promise, Promises, Scope, Span, TaskId,
@@ -7,7 +7,7 @@ use faultline_core::{
 
 use super::{Run, p};
 
-/// A run of a program of tasks with one process per cluster.
+/// A run of a task-based program with one process per cluster.
 pub struct TaskRun(pub Run);
 
 /// Returns the first theft by `thief` from `victim`.

@@ -54,7 +54,7 @@ pub struct Saved {
     pub late: Vec<(MessageId, Payload)>,
 }
 
-/// Orders the recovery rounds of a cluster: by the members' lives first, then by rounds among the same lives.
+/// Orders the recovery rounds of a cluster: first by the members' lives, then, for the same lives, by round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Epoch {
     /// Sum of the members' lives.

@@ -73,7 +73,7 @@ pub(crate) struct FrozenRules {
     pub(crate) waits_for_rollback: bool,
     /// Whether the protocol obeys all its rules, and therefore keeps its invariants.
     pub(crate) is_sound: bool,
-    /// Messages from a later interval wait.
+    /// Messages from a later interval are held until this member reaches that interval.
     pub(crate) keeps_early: bool,
     /// The conditions under which a part counts as durable.
     pub(crate) requires: Requires,

@@ -215,8 +215,7 @@ impl Stable {
         self.retry = (now + after, after);
     }
 
-    /// Sends unfinished writes to holders that may not have them, and writes images here again if the write
-    /// failed. An image that is still being written is not written twice: if the second write failed, the
+    /// Sends unfinished writes to holders that may not have them, and retries failed writes of images to this process's own storage. An image that is still being written is not written twice: if the second write failed, the
     /// storage would lose it.
     pub(super) fn again(
         &mut self,

@@ -45,7 +45,7 @@ pub(crate) enum EngineError {
     Facts(io::Error),
     #[error("cannot record the inputs of the process: {0}")]
     Inputs(io::Error),
-    #[error("cannot write the journal of the storage: {0}")]
+    #[error("cannot write the storage journal: {0}")]
     Journal(io::Error),
     #[error("{0}")]
     Storage(StoreError),

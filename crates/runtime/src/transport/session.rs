@@ -19,7 +19,7 @@ const OWED_FRAMES: usize = 64;
 /// Largest number of pieces handed to the operating system in one call.
 const SLICES: usize = 64;
 
-/// One end of the session between two lives.
+/// One end of the session between a life of this process and a life of a peer.
 #[derive(Debug, Default)]
 pub(super) struct PeerSession {
     /// Frames that the other end may not have, oldest first.

@@ -1,4 +1,4 @@
-//! A program of tasks has one result, under every protocol that can run it.
+//! A task-based program has one result, under every protocol that can run it.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Programs of tasks on federations in the simulator: whatever fails, the result equals that of the sequential
+//! Task-based programs on federations in the simulator: whatever fails, the result equals that of the sequential
 //! reference.
 
 mod cases;
@@ -19,7 +19,7 @@ use federation::{Ended, Federation};
 
 pub(crate) const TAU: Span = Span::from_millis(50);
 
-/// Protocols that tolerate failures, for programs of tasks.
+/// Protocols that tolerate failures, for task-based programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Tic,

@@ -31,7 +31,7 @@ use observed::{Watch, Watched};
 /// Describes the papers on CCK and this reproduction of their evaluation.
 pub const PAPER: Paper = Paper {
     title: "CCK, reproduced",
-    heading: "CCK: coordinated checkpoints of programs of tasks in KAAPI, reproduced",
+    heading: "CCK: coordinated checkpoints of task-based programs in KAAPI, reproduced",
     meta: "X. Besseron, S. Jafar, T. Gautier, J.-L. Roch, 2006 (short paper, section 4), and X. Besseron, L. Pigeon, \
         T. Gautier, S. Jafar, 2006 (long paper, section 4)",
     prose: &[

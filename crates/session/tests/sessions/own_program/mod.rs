@@ -1,4 +1,4 @@
-//! The worked example of `docs/applications.md`: a user-defined program of tasks under every protocol with work
+//! The worked example of `docs/applications.md`: a user-defined task-based program under every protocol with work
 //! stealing. Processes fail, except under `none`.
 
 mod merge_sort;
