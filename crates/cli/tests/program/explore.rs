@@ -59,7 +59,7 @@ fn unsupported_federations_are_rejected_with_a_remedy() {
         (&["--protocol", "none"][..], "use one of: hc3i"),
         (&["--protocol", "tic", "--program", "0>1"], "write another task-based program to a file"),
         (&["--nodes", "1", "--program", "0>7"], "the ranks are 0 to 1"),
-        (&["--program", "0-1"], "use the form"),
+        (&["--program", "0-1"], "two different ranks"),
         (&["--clusters", "1", "--nodes", "1"], "1 to 26 clusters"),
         (&["--all-programs", "--messages", "9"], "use fewer messages"),
         (&["--overtakings", "-1"], "or `all`"),

@@ -24,7 +24,7 @@ fn the_quick_start_passes_and_can_be_examined() {
         .stdout(contains("PASS  quickstart"))
         .stdout(contains("rolls back to"))
         .stdout(contains("took effect").count(2))
-        .stdout(contains("equals that of the sequential reference"))
+        .stdout(contains("equal those of the sequential reference"))
         .stdout(contains("faultline explain faultline-runs/quickstart-7"));
     let record = "faultline-runs/quickstart-7";
     place
