@@ -323,15 +323,14 @@ impl<'a> Demands<'a> {
     /// Returns whether an injected fault can end a life of a process. Returns `true` if the fault was not
     /// injected, because that is reported as a separate contradiction.
     fn is_target(&self, no: FaultNo, process: ProcessId) -> bool {
-        let mut injected = self.history.supervision.injected.iter().filter(|(it, ..)| *it == no).peekable();
-        injected.peek().is_none()
-            || injected.any(|(_, fault, ..)| match fault {
-                Fault::Crash { process: of, .. } | Fault::Pause { process: of, .. } => *of == process,
-                Fault::LoseCluster { cluster, .. } => {
-                    self.context.clusters.get(cluster.index()).is_some_and(|it| it.contains(&process))
-                }
-                Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => false,
-            })
+        let mut injected = self.history.supervision.injected.iter().filter(|(it, ..)| *it == no);
+        injected.all(|(_, fault, ..)| match fault {
+            Fault::Crash { process: of, .. } | Fault::Pause { process: of, .. } => *of == process,
+            Fault::LoseCluster { cluster, .. } => {
+                self.context.clusters.get(cluster.index()).is_some_and(|it| it.contains(&process))
+            }
+            Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => false,
+        })
     }
 
     /// Requires that each life started as the facts about its process demand: fresh if no earlier life
@@ -340,6 +339,7 @@ impl<'a> Demands<'a> {
     /// replicas. The supervisor does not record that recovery, so a later life may be either replaced or
     /// restarted.
     fn boots(&self, found: &mut Vec<Contradiction>) {
+        // `LifeEnd` does not suffice: a fault may destroy the storage after the end of the life was detected.
         let mut lost: BTreeMap<ProcessId, Loss> = BTreeMap::new();
         for (_, fact) in self.facts {
             match fact {

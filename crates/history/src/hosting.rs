@@ -78,10 +78,9 @@ fn divide(periods: Vec<HostingPeriod<'_>>) -> Vec<HostingPeriod<'_>> {
     for mut period in periods {
         let mut since = period.begins;
         for (place, epoch) in std::mem::take(&mut period.joined) {
-            let (first, last) = ((period.partition, since), (period.partition, epoch));
-            let has_moved = begins.iter().any(|&(partition, begins, host)| {
-                first < (partition, begins) && (partition, begins) < last && host != period.host
-            });
+            let key = |begins| (period.partition, begins, ProcessId(0));
+            let mut between = begins.range(key(since)..key(epoch.max(since)));
+            let has_moved = between.any(|&(_, begins, host)| begins > since && host != period.host);
             since = since.max(epoch);
             if has_moved {
                 let next = period.continue_from(place, epoch);

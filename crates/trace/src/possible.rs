@@ -1,8 +1,10 @@
 //! Facts that no run of a federation can contain: they name processes or clusters that do not exist, or spawn more
 //! tasks than fit in memory. Code that uses a record relies on these limits.
 
-use faultline_core::{Claim, ClusterId, Fact, FactNo, Fault, MessageId, PartitionClaim, ProcessId};
+use faultline_core::{Claim, ClusterId, Fact, FactNo, Fault, PartitionClaim, ProcessId};
 
+use crate::Manifest;
+use crate::describe::message_of;
 use crate::memory::Stream;
 
 /// The number of tasks that a record may spawn beyond one per fact. Each takes up memory until it has run.
@@ -16,6 +18,14 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
+    /// Returns the extent of a run with this manifest; without a manifest, nothing is known to be impossible.
+    pub(crate) fn new(manifest: Option<&Manifest>) -> Extent {
+        Extent {
+            processes: manifest.map_or(usize::MAX, |it| it.processes.len()),
+            clusters: manifest.map_or(usize::MAX, |it| it.clusters.len()),
+        }
+    }
+
     /// Returns whether a stream can belong to this process.
     pub(crate) fn contains(self, process: ProcessId) -> bool {
         process == ProcessId::SUPERVISOR || process.index() < self.processes
@@ -35,15 +45,9 @@ impl Extent {
 
     fn allows(self, fact: &Fact) -> bool {
         let process = |it: &ProcessId| self.contains(*it);
+        let has_known_ends = |fact| message_of(fact).is_none_or(|it| process(&it.from) && process(&it.to));
         let cluster = |it: &ClusterId| *it == ClusterId::OUTSIDE || it.index() < self.clusters;
-        let message = |it: &MessageId| process(&it.from) && process(&it.to);
         match fact {
-            Fact::Sent { id, .. }
-            | Fact::Transmitted { id, .. }
-            | Fact::Suppressed(id)
-            | Fact::Delivered(id)
-            | Fact::Consumed(id)
-            | Fact::DroppedStale(id) => message(id),
             Fact::Saved(saved) => process(&saved.0.owner),
             Fact::Durable(name) | Fact::Removed(name) => process(&name.owner),
             Fact::Restored(restored) => restored.0.is_none_or(|it| process(&it.owner)),
@@ -62,7 +66,7 @@ impl Extent {
                 Claim::Released { cluster: of } => cluster(of),
                 Claim::Partition(PartitionClaim::RecoveryJoined { partition, .. }) => process(partition),
                 Claim::Partition(PartitionClaim::Drained { from, to, .. }) => process(from) && process(to),
-                other => other.message().as_ref().is_none_or(message),
+                _ => has_known_ends(fact),
             },
             Fact::LifeStarted { process: of, .. }
             | Fact::Failed { process: of, .. }
@@ -77,13 +81,7 @@ impl Extent {
                 }
             },
             Fact::Joined(of) | Fact::Leaving(of) | Fact::Left(of) => cluster(of),
-            Fact::Finished(_)
-            | Fact::Computed { .. }
-            | Fact::Ran { .. }
-            | Fact::Begun
-            | Fact::Ineffective { .. }
-            | Fact::Completed
-            | Fact::Changed(_) => true,
+            _ => has_known_ends(fact),
         }
     }
 }
@@ -91,7 +89,7 @@ impl Extent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{Incarnation, TaskId, Time};
+    use faultline_core::{Incarnation, MessageId, TaskId, Time};
 
     fn first(facts: impl IntoIterator<Item = Fact>) -> Option<u64> {
         let stream = facts.into_iter().map(|it| (Time(0), it)).collect();

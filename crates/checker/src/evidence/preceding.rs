@@ -38,21 +38,20 @@ pub(super) fn transmissions(history: &History<'_>, found: &mut Vec<Contradiction
 /// received it, and that the result was sent if another process merged it. A process that has absorbed the
 /// thief has the result itself.
 pub(super) fn thefts(history: &History<'_>, found: &mut Vec<Contradiction>) {
-    let (mut shipped, mut returned) = (BTreeSet::new(), BTreeSet::new());
-    let (mut taken, mut merged) = (BTreeSet::new(), BTreeSet::new());
+    let (mut steps, mut merged) = (BTreeSet::new(), BTreeSet::new());
     let (mut lent, mut others) = (BTreeSet::new(), BTreeSet::new());
     let mut absorbed: BTreeSet<(ProcessId, ProcessId)> = BTreeSet::new();
     for (&(process, _), stream) in &history.trace.streams {
         for (_, fact) in stream {
-            if let Fact::Theft { theft, task, step } = fact {
-                let tasks = if *step == TheftStep::Lent { &mut lent } else { &mut others };
-                tasks.insert((*theft, *task));
-            }
             match fact {
-                Fact::Theft { theft, step: TheftStep::Shipped, .. } => drop(shipped.insert(*theft)),
-                Fact::Theft { theft, step: TheftStep::Taken, .. } => drop(taken.insert(*theft)),
-                Fact::Theft { theft, step: TheftStep::Returned, .. } => drop(returned.insert(*theft)),
-                Fact::Theft { theft, step: TheftStep::Merged, .. } => drop(merged.insert((*theft, process))),
+                Fact::Theft { theft, task, step } => {
+                    let tasks = if *step == TheftStep::Lent { &mut lent } else { &mut others };
+                    tasks.insert((*theft, *task));
+                    steps.insert((*step, *theft));
+                    if *step == TheftStep::Merged {
+                        merged.insert((*theft, process));
+                    }
+                }
                 Fact::Absorbed(of) => drop(absorbed.insert((process, of.0))),
                 _ => {}
             }
@@ -73,10 +72,11 @@ pub(super) fn thefts(history: &History<'_>, found: &mut Vec<Contradiction>) {
     let is_known = |process: ProcessId| !history.trace.has_gap_of(process);
     let unknown = others.difference(&lent).filter(|(theft, _)| is_known(theft.victim));
     found.extend(unknown.map(|(theft, _)| Contradiction::NeverLent(*theft)));
-    let unsent = taken.iter().filter(|it| !shipped.contains(*it) && is_known(it.victim));
-    found.extend(unsent.map(|it| Contradiction::NeverShipped(*it)));
+    let taken = steps.iter().filter(|(step, _)| *step == TheftStep::Taken).map(|(_, theft)| *theft);
+    let unsent = taken.filter(|it| !steps.contains(&(TheftStep::Shipped, *it)) && is_known(it.victim));
+    found.extend(unsent.map(Contradiction::NeverShipped));
     let unsent = merged.iter().filter(|(theft, by)| {
-        !returned.contains(theft)
+        !steps.contains(&(TheftStep::Returned, *theft))
             && *by != theft.thief
             && !absorbed.contains(&(*by, theft.thief))
             && is_known(theft.thief)

@@ -32,8 +32,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         };
         // A record that was changed may lack effects, or name other processes.
         let ended = ended(history, no);
-        let seen: BTreeSet<(ProcessId, Life)> =
-            effect.on.iter().filter(|it| it.at.is_some()).map(|it| (it.process, it.life)).collect();
+        let seen = effect.on.iter().map(|it| (it.process, it.life)).collect();
         let unseen = effect.on.iter().find(|it| it.at.is_none()).map(|it| it.process);
         let differing = || ended.symmetric_difference(&seen).next().map(|(process, _)| *process);
         if let Some(process) = unseen.or_else(differing) {

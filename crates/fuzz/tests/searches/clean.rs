@@ -33,7 +33,7 @@ fn clean_from<const N: usize>(
             wrong.push((seed, trial.violated().collect::<Vec<_>>(), trial.judgement.reasons.clone()));
         }
         if examined.contains(&seed) {
-            // The rules that reveal a changed record hold for every record that is unchanged.
+            // An unchanged record violates none of the rules that reveal changes.
             let (manifest, trace) = (trial.manifest.clone(), trial.trace.clone());
             let flaws = UnjudgedRecording { manifest, trace, is_read: true }.flaws();
             assert!(flaws.is_empty(), "seed {seed}: {flaws:#?}");

@@ -131,8 +131,7 @@ pub struct UnexpectedEnd {
 
 /// Observes a run while it is in progress.
 pub trait Observer {
-    /// Called for every fact of the supervisor, and for every fact that a process reports to it. The
-    /// supervisor's life is 0.
+    /// Called for each fact that the supervisor records or receives from a process. The supervisor's life is 0.
     fn recorded(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact);
     /// Called with the current status, ten times per second.
     fn status(&mut self, now: Time, status: &Status);

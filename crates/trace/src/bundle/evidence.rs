@@ -45,21 +45,16 @@ impl Bundle {
             }
         }
         let has_ended = manifest.as_ref().is_some_and(|it| it.outcome.is_some());
-        let extent =
-            manifest.as_ref().map(|it| Extent { processes: it.processes.len(), clusters: it.clusters.len() });
+        let extent = Extent::new(manifest.as_ref());
         let mut files = self.facts_files()?;
         files.sort_unstable();
         let mut found = BTreeMap::new();
         for path in files {
             let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
-            let Some(named) = life_of(&path) else {
+            let Some(named) = life_of(&path).filter(|it| extent.contains(it.0)) else {
                 trace.flaws.push(Flaw { stream: None, kind: FlawKind::Stranger(name) });
                 continue;
             };
-            if extent.is_some_and(|it| !it.contains(named.0)) {
-                trace.flaws.push(Flaw { stream: None, kind: FlawKind::Stranger(name) });
-                continue;
-            }
             let bytes = read(&path)?;
             let mut flaw = |stream, kind| trace.flaws.push(Flaw { stream: Some(stream), kind });
             if bytes.is_empty() && !has_ended {
@@ -77,7 +72,7 @@ impl Bundle {
                 return Err(BundleError::TooManyFacts { path: self.dir().to_owned(), most });
             }
             let stream = (file.process, file.life);
-            if extent.is_some_and(|it| !it.contains(stream.0)) {
+            if !extent.contains(stream.0) {
                 flaw(named, FlawKind::Unreadable(format!("they name {}, which does not exist", stream.0)));
                 continue;
             }
@@ -90,7 +85,7 @@ impl Bundle {
             if let Some(number) = time_decreases_at(&file.stream) {
                 flaw(stream, FlawKind::TimeGoesBack(number));
             }
-            if let Some(number) = extent.and_then(|it| it.first_impossible(&file.stream)) {
+            if let Some(number) = extent.first_impossible(&file.stream) {
                 flaw(stream, FlawKind::Impossible(number));
                 file.stream.truncate(number.index());
             }

@@ -205,7 +205,8 @@ fn neighbours(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrup
             ),
             agreement: Agreement::of(means[0].1 < 0.5),
             sentence: format!(
-                "These shares are for a failure half an iteration after the first iteration. Over all failures, they are {} % and {} %.",
+                "These shares are for a failure half an iteration after the first iteration. Over all failures, \
+                 they are {} % and {} %.",
                 short(100.0 * means[0].0),
                 short(100.0 * means[1].0)
             ),
