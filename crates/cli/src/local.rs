@@ -82,7 +82,7 @@ impl Processes<'_> {
         }
         log::record_in(dir).map_err(CommandError::machine)?;
         let program = std::env::current_exe().map_err(|error| {
-            CommandError::machine(format!("cannot find the executable of this program: {error}"))
+            CommandError::machine(format!("cannot find this program's executable: {error}"))
         })?;
         let nodes = options.names.processes.len();
         if self.kernel.is_some() && nodes > MOST_PROCESSES as usize {

@@ -32,7 +32,7 @@ pub const FIELD_MANAGER: &str = "faultline-operator";
 pub const CONTAINER: &str = "faultline";
 /// The container that configures the kernel's traffic control for a node.
 pub const SHAPER: &str = "shaper";
-/// The volume of a node's storage, or of the record of a run.
+/// The volume that holds a node's storage or the record of a run.
 pub const DATA: &str = "data";
 
 /// The image of the processes and the supervisor of this version.

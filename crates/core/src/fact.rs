@@ -56,7 +56,7 @@ pub enum TheftStep {
 }
 
 impl TheftStep {
-    /// Returns the kind of a fact that reports this step.
+    /// Returns the kind of fact that reports this step.
     pub const fn kind(self) -> FactKind {
         match self {
             TheftStep::Lent => FactKind::Lent,

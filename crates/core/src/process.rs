@@ -8,7 +8,7 @@
 //! * A crash drops the process's value. Only data that was reported durable survives, even if the operating system
 //!   would have kept more.
 //! * The number of a life is stored durably outside the node before the life starts.
-//! * Between two lives, nothing is delivered twice, nothing is lost, and nothing from or to an older life is
+//! * While two lives last, no packet between them is lost or delivered twice. Nothing from or to an older life is
 //!   delivered. A packet from a life that is newer than the known membership waits. Unless the process declares FIFO,
 //!   packets may overtake each other.
 //! * A completion is delivered only to the life that requested it.

@@ -252,8 +252,8 @@ impl<'a> History<'a> {
         build::build(trace, context)
     }
 
-    /// Returns the time at which the last injected fault ended. A crash or a cluster loss ends at its
-    /// injection.
+    /// Returns the time at which the last injected fault ended. A crash or a cluster loss counts as ended when it is
+    /// injected.
     pub fn last_disturbance(&self) -> Time {
         let ends = self.supervision.injected.iter().map(|&(_, fault, at, _)| match *fault {
             Fault::Crash { .. } | Fault::LoseCluster { .. } => at,
@@ -264,7 +264,7 @@ impl<'a> History<'a> {
     }
 
     /// Returns the time, by the supervisor's clock, after which the supervisor neither disturbs nor changes the
-    /// federation; the end of time if a disturbance never ends.
+    /// federation; the maximum time if a disturbance never ends.
     pub fn calm_since(&self) -> Time {
         let is_calm = |fact: &Fact| matches!(fact, Fact::Ineffective { .. } | Fact::Completed);
         let acts = self.trace.supervisor().iter().filter(|(_, fact)| !is_calm(fact)).map(|(at, _)| *at);

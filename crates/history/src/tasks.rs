@@ -455,7 +455,7 @@ impl<'a> Pass<'_, 'a> {
         true
     }
 
-    /// Handles the statement that a stolen task is complete, or was returned.
+    /// Handles a fact that reports a stolen task as complete or returned.
     fn ended(&mut self, state: &TaskState, at: Point, theft: Theft, task: TaskId, step: TheftStep) {
         let Some(part) = state.parts.get(&theft) else {
             return self.impossible(state, at, ImpossibleFact::OwedNothing { task, theft });

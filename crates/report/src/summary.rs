@@ -212,7 +212,8 @@ pub struct LinkSummary {
     /// affected the link; `None` if it was not observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_latency_seconds: Option<f64>,
-    /// The percentage of the observed echoes whose delay differed from the request.
+    /// The percentage of the observed echoes whose delay differed from the requested latency by more than the tolerance
+    /// for observed echoes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_percent_outside: Option<u32>,
     /// The time at which these properties were requested, in seconds since the application started; `None` if they were

@@ -68,7 +68,7 @@ pub fn control_groups(own: &str) -> Vec<PathBuf> {
     })
 }
 
-/// Returns the number of resident pages not shared with a file, from the content of `/proc/self/statm`.
+/// Returns the number of resident pages that are not backed by a file, from the content of `/proc/self/statm`.
 fn own_pages(statm: &str) -> Option<u64> {
     let mut numbers = statm.split_whitespace().skip(1).map(str::parse::<u64>);
     let (resident, shared) = (numbers.next()?.ok()?, numbers.next()?.ok()?);

@@ -19,7 +19,7 @@ pub enum RepetitionError {
     NotSimulated,
     /// The run ended for a reason outside the federation.
     #[error(
-        "the run was interrupted or reached a memory limit, so its federation and its seed do not determine its end"
+        "the run was interrupted or reached a memory limit, so its federation and its seed do not determine how it ended"
     )]
     CutShort,
     /// The federation file of the record is invalid.

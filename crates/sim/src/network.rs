@@ -18,7 +18,7 @@ use crate::config::{Chance, Links};
 
 /// Smallest timeout of a lost packet: the lower limit of TCP's retransmission timeout on Linux.
 const RETRANSMISSION_FLOOR: Span = Span::from_millis(200);
-/// Largest number of consecutive losses that are charged. More would stall a link rather than emulate it.
+/// Maximum number of consecutive losses that can delay a packet. More would stall the link rather than emulate it.
 const LOSSES_IN_A_ROW: u32 = 6;
 
 /// The network of a federation. Computes delays; holds no packets.

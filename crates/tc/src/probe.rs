@@ -62,7 +62,7 @@ impl Ability {
         Ability::Redirect,
     ];
 
-    /// Abilities for links between existing interfaces, as in a pod, which needs neither pairs of interfaces
+    /// Features used to emulate links between existing interfaces, as in a pod, which needs neither pairs of interfaces
     /// nor a bridge.
     pub const OF_LINKS: [Ability; 6] =
         [Ability::Htb, Ability::Pfifo, Ability::U32, Ability::Netem, Ability::Ifb, Ability::Redirect];

@@ -162,7 +162,8 @@ pub struct Bcs {
     /// missing index inconsistent.
     unsaved: VecDeque<Unsaved>,
     write_again: Time,
-    /// Rollbacks of this process, by epoch. Each undoes the greater indices of earlier incarnations. Durable.
+    /// Rollbacks of this process: the epoch of each, and the index of the checkpoint to which it rolls back. Each
+    /// undoes the checkpoints of earlier incarnations that have greater indices. Durable.
     rollbacks: Vec<(u32, Sn)>,
     record: u64,
     /// The newest durable index of each process that has resumed in this epoch.

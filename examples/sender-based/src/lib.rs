@@ -97,7 +97,7 @@ enum Phase {
     /// without it. Otherwise, the application could receive the answer to a message before it has sent that
     /// message again.
     Replaying(VecDeque<Logged>),
-    /// The application runs.
+    /// The application is running.
     Running,
     /// More data has been lost than the protocol can recover.
     GivenUp,

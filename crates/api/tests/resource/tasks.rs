@@ -242,7 +242,7 @@ fn the_recovery_process_returns() {
     assert!(parse("federation.yaml", server.as_bytes()).is_ok(), "{server}");
 }
 
-/// The problem if a fault leaves only processes that are not present for the whole run.
+/// The problem reported if a fault leaves only processes that are not present for the whole run.
 const PASSING: &str = "with this fault, only processes of clusters that join or leave during the run, such as `rennes`, \
                        could take over the work, and they may not be present in time";
 

@@ -76,7 +76,7 @@ fn receiver_had(history: &History<'_>, id: MessageId, segment: SegmentNo) -> boo
     message.delivered().iter().any(|it| history.time(*it) < restored && history.survives(*it))
 }
 
-/// Counts the events that may have lost messages to each receiver.
+/// Counts, for each receiver, the events that may have caused the loss of messages to it.
 fn losses(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
     let is_contained = history.context.promises.include(Promise::Containment);
     // The recoveries that each process began after its last restore. It may already have announced their rollbacks.

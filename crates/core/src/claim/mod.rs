@@ -166,7 +166,7 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// Returns the kind of a fact that reports this claim.
+    /// Returns the kind of fact that reports this claim.
     pub const fn kind(&self) -> FactKind {
         match self {
             Claim::CheckpointRequested { .. } => FactKind::CheckpointRequested,

@@ -33,7 +33,7 @@ pub enum PartitionClaim {
 }
 
 impl PartitionClaim {
-    /// Returns the kind of a fact that reports this claim.
+    /// Returns the kind of fact that reports this claim.
     pub const fn kind(&self) -> FactKind {
         match self {
             PartitionClaim::RecoveryJoined { .. } => FactKind::RecoveryJoined,

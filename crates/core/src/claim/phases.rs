@@ -34,7 +34,7 @@ pub enum PhaseClaim {
 }
 
 impl PhaseClaim {
-    /// Returns the kind of a fact that reports this claim.
+    /// Returns the kind of fact that reports this claim.
     pub const fn kind(&self) -> FactKind {
         match self {
             PhaseClaim::Orphaned { .. } => FactKind::Orphaned,

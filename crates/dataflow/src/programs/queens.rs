@@ -31,7 +31,7 @@ pub struct Queens {
 }
 
 impl Default for Queens {
-    /// 447 tasks on a board of 10 x 10.
+    /// A 10 × 10 board, which results in 447 tasks.
     fn default() -> Self {
         Queens { n: 10, depth: 3, task_time: Span::from_millis(20) }
     }

@@ -227,7 +227,7 @@ pub struct Comparison {
 pub struct Row {
     /// The protocol's name.
     pub protocol: String,
-    /// The protocol's options as in the file, in one line of YAML.
+    /// The protocol's options as in the federation file, on one line.
     pub options: String,
     /// The reason why the protocol cannot run with this federation.
     pub cannot: Option<String>,
@@ -508,7 +508,7 @@ fn period(federation: &Federation) -> Option<(String, f64)> {
     Some((longest.to_string(), longest.as_secs_f64()))
 }
 
-/// Formats a protocol with its options as in a file, in one line.
+/// Formats a protocol and its options on one line, as in a federation file.
 fn options(protocol: &ProtocolSpec) -> String {
     let text = serde_json::to_string(protocol).expect("a protocol has a JSON form");
     text.replace('"', "").replace(':', ": ").replace(',', ", ")

@@ -44,7 +44,7 @@ pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span)
         if chance.percent(90) {
             options.collect_every = Some(Period(Some(at(chance, 2, 8).0)));
         }
-        // With a checkpoint before each message, some ranks rarely compute.
+        // If every message forced a checkpoint, some ranks would rarely compute.
         options.forcing = None;
         // A cluster that takes no checkpoints prevents garbage collection.
         for cluster in &spec.clusters {

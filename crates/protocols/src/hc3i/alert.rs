@@ -71,7 +71,7 @@ impl Hc3i {
         !self.alerts.outstanding.is_empty()
     }
 
-    /// Sends the alerts that are due, each time to a different live member of the cluster.
+    /// Sends each alert that is due to a live member of the cluster that it is for. Each attempt tries the next member.
     pub(super) fn retry_alerts(&mut self, now: Time, host: &mut ProtocolHost) {
         let mut outstanding = core::mem::take(&mut self.alerts.outstanding);
         for alert in outstanding.iter_mut().filter(|alert| alert.again_at <= now) {

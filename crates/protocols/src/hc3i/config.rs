@@ -160,9 +160,10 @@ rules! {
     TellsNewcomers, without
         /// A cluster that joins does not learn of earlier rollbacks.
         NewcomersNotTold;
-    /// Log entries acknowledged at the kept checkpoint are kept (section 3.5).
+    /// Garbage collection keeps log entries acknowledged at the oldest kept checkpoint of the receiver's cluster
+    /// (section 3.5).
     KeepsLogAtWorst, without
-        /// Garbage collection also removes log entries acknowledged at the kept checkpoint (section 3.5 with `<=`).
+        /// Garbage collection also removes log entries acknowledged at the oldest kept checkpoint (section 3.5 with `<=`).
         LogCollectedAtWorst;
     /// A member takes part in a round only once it knows all lives involved.
     KnowsLives, without

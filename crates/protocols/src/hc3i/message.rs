@@ -47,7 +47,7 @@ pub struct Head {
 pub struct Saved {
     /// Messages to other clusters that may have to be re-sent.
     pub log: Arc<Log>,
-    /// Identities of the messages from other clusters that were delivered.
+    /// Identities of the delivered messages from other clusters.
     pub received: Arc<Received>,
     /// Messages from this process's cluster that were in transit: sent before their senders' parts, received
     /// after this part.

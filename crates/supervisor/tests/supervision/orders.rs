@@ -43,7 +43,7 @@ fn membership() -> Membership {
     }
 }
 
-/// A supervisor, and those of its orders that the test has not checked yet.
+/// A supervisor, and the orders that the test has not checked yet.
 struct TestDriver {
     supervisor: Supervisor,
     now: Time,

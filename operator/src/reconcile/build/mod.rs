@@ -37,7 +37,7 @@ pub struct Desired {
     pub sets: Vec<StatefulSet>,
     /// Sets whose number of pods was changed.
     pub drifted: Vec<Drift>,
-    /// Places of the processes, for the supervisor; `None` if the supervisor knows them.
+    /// Places of the processes, to be sent to the supervisor; `None` if there is nothing to send.
     pub places: Option<Places>,
     /// The current spec, for the supervisor; `None` if the supervisor knows the spec or has refused it.
     pub amended: Option<Amended>,
