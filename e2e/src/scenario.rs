@@ -89,7 +89,7 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     if chosen.is_empty() {
-        eprintln!("no scenario has a name that contains: {}", wanted.join(", "));
+        eprintln!("no scenario has a name that contains any of: {}", wanted.join(", "));
         return ExitCode::FAILURE;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

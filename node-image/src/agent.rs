@@ -1,5 +1,5 @@
-//! `faultline-node agent`: starts and ends the process at a place, as the first process of a node's
-//! container.
+//! `faultline-node agent`: runs as the first process in a node's container, and starts and ends the process at that
+//! place.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

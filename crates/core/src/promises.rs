@@ -49,10 +49,10 @@ pub enum Promise {
     /// In a task-based program, a process logs every event of its tasks as soon as earlier writes are complete. A
     /// failure loses no event that is durable.
     EventsLogged,
-    /// In a task-based program that are assigned in advance, only partitions that exchange values coordinate a
+    /// In a task-based program whose tasks are assigned in advance, only partitions that exchange values coordinate a
     /// checkpoint, which takes two messages for each partition and three for each channel.
     NeighboursOnly,
-    /// In a task-based program that are assigned in advance, a recovery re-executes exactly the tasks whose
+    /// In a task-based program whose tasks are assigned in advance, a recovery re-executes exactly the tasks whose
     /// values were lost and the tasks on which these depend, back to the valid checkpoint.
     StrictlyRequired,
     /// The checkpoint that a group restores is durable at every holder before any process of the group

@@ -1,8 +1,8 @@
-//! The contents of the states of processes and of steps. Only the computation of a new effect needs them.
+//! The contents of process states and of steps. They are needed only to compute a new effect or to describe a packet.
 //!
-//! The contents of a process take up several kilobytes, so the search drops those that it probably does not
-//! need again. If it does need them, they are computed again from the state of the process and the event that
-//! first led to them.
+//! The contents of a process state take up several kilobytes, so the search drops those that it probably does not need
+//! again. If it does need them, it recomputes them from the preceding state of the process and the event that first led
+//! from there.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -313,8 +313,8 @@ fn with_strike(
 const OF_WRITES: &[FactKind] =
     &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted, FactKind::Finished];
 
-/// Facts about recoveries, in addition to [`OF_WRITES`]. Some of them are reported by other clusters in
-/// response.
+/// Facts about recoveries, in addition to [`OF_WRITES`]. Other clusters report some of them in response to the
+/// recovery.
 const OF_RECOVERIES: &[FactKind] = &[
     FactKind::RecoveryStarted,
     FactKind::Restored,

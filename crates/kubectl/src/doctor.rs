@@ -327,7 +327,7 @@ async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
             let waiting = container.and_then(|it| it.state?.waiting);
             let why = waiting.and_then(|it| it.message.or(it.reason)).map(|it| format!(": {it}"));
             let why = why.unwrap_or_default();
-            return Err(command_error(&format!("the probe did not end within {PROBED_WITHIN:?}{why}")));
+            return Err(command_error(&format!("the probe did not finish within {PROBED_WITHIN:?}{why}")));
         }
         sleep(CHECK_EVERY).await;
     }

@@ -13,7 +13,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, socket,
 };
 
-/// Kinds of netlink's own messages (`linux/netlink.h`).
+/// Types of netlink's control messages (`linux/netlink.h`).
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// Flags of messages.

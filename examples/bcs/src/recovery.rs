@@ -51,7 +51,8 @@ impl Bcs {
         }
     }
 
-    /// Handles the listing of a later life's storage. It may still contain checkpoints that an earlier life had undone.
+    /// Handles the listing of the storage at the start of a restarted or replaced life. The storage may still contain
+    /// checkpoints that a rollback in an earlier life undid.
     pub(crate) fn listed(
         &mut self,
         images: impl Iterator<Item = ImageName>,

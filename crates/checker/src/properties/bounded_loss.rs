@@ -7,8 +7,9 @@
 //! and is reported rather than bounded. Runs in which a fault delays messages, writes or processes are not judged. Time
 //! during which a coordinator was halted at one of its own facts, so that a fault could be injected, does not count.
 //!
-//! Under a protocol that restores a line by its numbers ([`Affected::Line`]), every process waits for the line after
-//! any failure, and no fact states when a process that did not have to roll back continues.
+//! Under a protocol whose checkpoint numbers define the recovery line ([`Affected::Line`]), every process waits for
+//! that line after any failure, and no fact states when a process that did not have to roll back resumes. Therefore, a
+//! coordinator's wait counts only up to the first such failure.
 
 use faultline_core::{
     Affected, Cause, Claim, Fact, Fault, Incarnation, Life, Position, ProcessId, Promise, Span, Time,

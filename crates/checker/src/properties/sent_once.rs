@@ -5,9 +5,8 @@
 //! may have been alerted to both. Under [`Promise::Containment`], only the ends of lives count: each rollback
 //! follows from one of them. A message that the process suppressed needs such a reason for each transmission.
 //! If re-executions also repeat messages, both ends of a channel compare their states before the channel
-//! resumes. A process then also needs such a reason to send a message to another group if the receiver had
-//! the message before the process restored its state, and kept it. This last rule is judged only if all
-//! processes read one clock.
+//! resumes. A process must then not send a message to another group at all if the receiver had the message before the
+//! process restored its state, and kept it. This last rule is judged only if all processes read one clock.
 //!
 //! Not judged for task-based programs that are assigned in advance: a recovery demands values again from processes that
 //! did not roll back, and `strictly_required` judges which.

@@ -100,7 +100,8 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     }
     if let Some((other, difference)) = next {
         told.push(format!(
-            "The nearest setting that is worse with 95 % confidence is {}, by {} (seed by seed).",
+            "The best of the settings that are worse with 95 % confidence is {}: it is worse by {}, compared seed by \
+             seed.",
             words(other),
             quantity.unit.text(&difference)
         ));

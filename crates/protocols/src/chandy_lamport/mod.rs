@@ -1,4 +1,4 @@
-//! Chandy and Lamport's snapshot: checkpoints of the whole federation, taken without stopping any process.
+//! Chandy and Lamport's snapshot: checkpoints of the whole federation, taken without pausing the whole federation.
 //!
 //! Chandy, Lamport: *Distributed Snapshots: Determining Global States of Distributed Systems* (ACM TOCS 1985). Channels
 //! are FIFO. A process that has saved its state (its *cut*) sends a *marker* on every channel before any other message.

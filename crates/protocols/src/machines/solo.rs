@@ -7,8 +7,9 @@ use faultline_core::{Attempt, Claim, Host, Image, ImageName, Position, ProcessId
 use super::group::{Group, Grouped};
 use super::{Checkpoint, Replication, Requires, Schedule};
 
-/// The checkpoints that a process takes alone: it saves its state, writes it here and at its holders, and commits it
-/// once it is durable everywhere. The application is paused from the request to the commit.
+/// The checkpoints that a process takes alone: the process saves its state, writes the image to its own storage and to
+/// that of its holders, and commits the checkpoint once the image is durable everywhere. The application is paused from
+/// the request to the commit.
 #[derive(Clone, Debug)]
 pub(crate) struct Solo<P: Grouped> {
     /// Number of checkpoints begun since the last rollback.

@@ -81,8 +81,8 @@ pub(super) async fn beat(client: Client, names: Vec<String>) -> Result<(), Failu
     }
 }
 
-/// Acts as the kubelet for the pods of a namespace that are bound to the nodes, until the future is dropped. Each pod
-/// gets an address of this machine.
+/// Acts as the kubelet for the pods in a namespace that are bound to the fake nodes, until the future is dropped. Each
+/// pod gets an address of this machine.
 pub(super) async fn host(client: Client, namespace: String) -> Result<(), Failure> {
     let pods: Api<Pod> = Api::namespaced(client, &namespace);
     let next = AtomicU32::new(0);

@@ -18,7 +18,7 @@ pub(crate) struct Sort {
 pub(crate) struct Numbers {
     step: u32,
     sorted: Vec<u64>,
-    /// The largest of these numbers. Only the first rank learns it.
+    /// The largest number of all ranks. Only the first rank learns it.
     greatest: f64,
 }
 
