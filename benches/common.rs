@@ -1,5 +1,5 @@
-//! Code that all benchmarks share: rows of the table, turns, medians, and pinning to a core. Not a crate; each
-//! benchmark includes it.
+//! Code that all benchmarks share: rows of the table, CPU time, medians, peak memory, and pinning to a core. Not a
+//! crate: each benchmark includes this file.
 
 #![allow(dead_code, reason = "no benchmark needs all of it")]
 
@@ -33,8 +33,8 @@ pub(crate) fn pin(core: usize) {
     }
 }
 
-/// Runs `work`, and returns the CPU time that it uses on this thread, in seconds, with its result. Suitable
-/// for work that never waits. Time during which other programs occupy the core does not count.
+/// Runs `work`. Returns the CPU time that it used on this thread, in seconds, and its result. Suitable for work that
+/// never waits. Time during which other programs occupy the core does not count.
 pub(crate) fn busy<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     let begin = now();

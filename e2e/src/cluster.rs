@@ -52,7 +52,7 @@ pub struct TestNamespace {
 }
 
 impl KubernetesCluster {
-    /// Connects with a kubeconfig.
+    /// Connects to a cluster with the kubeconfig at this path.
     pub async fn connect(kubeconfig: &str) -> Result<KubernetesCluster, Failure> {
         // The test may have connected to another cluster before.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -175,7 +175,7 @@ impl TestNamespace {
         .await
     }
 
-    /// Waits until a federation's status satisfies a condition, and returns it.
+    /// Waits until a federation's status satisfies a condition, and returns the status.
     pub async fn wait(
         &self,
         name: &str,
@@ -291,7 +291,7 @@ impl TestNamespace {
         self.api::<Federation>().delete(name, &DeleteParams::default()).await?;
         let is_gone = |it: Option<&Federation>| it.is_none();
         self.until::<Federation>(name, &format!("{name} is gone"), CLEANED_UP, is_gone).await?;
-        // The garbage collector deletes the key and the file.
+        // Kubernetes' garbage collector deletes the other objects, such as the secret with the key, afterwards.
         let begun = Instant::now();
         loop {
             let left = self.remains(name).await?;
@@ -324,8 +324,8 @@ impl TestNamespace {
         Ok(pods.iter().map(|it| (it.name_any(), (it.uid(), restarts(it)))).collect())
     }
 
-    /// Returns the kinds and names of the sets, pods, secrets, config maps, claims and network policies that remain of a
-    /// federation.
+    /// Returns the kinds and names of the sets, pods, secrets, config maps, claims and network policies that remain of
+    /// a federation.
     pub async fn remains(&self, name: &str) -> Result<Vec<String>, Failure> {
         async fn names<K>(api: Api<K>, of_it: &ListParams) -> Result<Vec<String>, Failure>
         where

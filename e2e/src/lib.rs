@@ -1,4 +1,4 @@
-//! The harness of scenarios on a real Kubernetes cluster with the operator.
+//! The harness for scenarios on a real Kubernetes cluster on which the operator is installed.
 //!
 //! Every scenario has its own namespace with the profile `restricted` of Pod Security, and leaves nothing behind. It
 //! waits for conditions; only the durations of faults and observations are fixed. If it fails, the objects in the

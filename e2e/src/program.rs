@@ -27,7 +27,7 @@ pub struct Finished {
 }
 
 impl Program {
-    /// Returns the most recently built program in the target directory of these tests.
+    /// Returns the program `faultline` from the target directory of these tests, as it was last built.
     pub fn built() -> Result<Program, Failure> {
         // The tests are in target/debug/deps, and the programs in target/debug.
         let tests = std::env::current_exe()?;
@@ -48,18 +48,18 @@ impl Program {
         Ok(Program(place.join("faultline")))
     }
 
-    /// Returns the most recently built `kubectl` plugin in the target directory of these tests.
+    /// Returns the `kubectl` plugin from the target directory of these tests, as it was last built.
     pub fn plugin() -> Result<Program, Failure> {
         Program::built().map(|Program(faultline)| Program(faultline.with_file_name("kubectl-faultline")))
     }
 
-    /// Runs the program on the cluster of the tests, until it exits.
+    /// Runs the program against the cluster of the tests, until it exits.
     pub async fn run(&self, arguments: &[&str]) -> Result<Finished, Failure> {
         let mut command = self.command(arguments);
         Ok(Finished::of(command.output().await?))
     }
 
-    /// Starts the program on the cluster of the tests.
+    /// Starts the program against the cluster of the tests.
     pub fn start(&self, arguments: &[&str]) -> Result<Running, Failure> {
         let mut command = self.command(arguments);
         Ok(Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?))

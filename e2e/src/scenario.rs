@@ -64,16 +64,16 @@ enum Ending {
 struct Report {
     name: &'static str,
     ending: Ending,
-    /// Number of attempts that ended because the machine was busy, except for the last attempt.
+    /// Number of attempts that ended because the machine was busy, not counting the last attempt.
     busy: u32,
-    /// Number of attempts that ended because kube-proxy had lost services, except for the last attempt.
+    /// Number of attempts that ended because kube-proxy had lost services, not counting the last attempt.
     cluster: u32,
     took: Duration,
 }
 
-/// Runs scenarios on the cluster of the kubeconfig in `FAULTLINE_E2E_KUBECONFIG`: those whose names contain
-/// one of the arguments, or all scenarios if there are no arguments. Skips them with a message if that
-/// variable is not set, because not every developer has a cluster.
+/// Runs scenarios on the cluster whose kubeconfig `FAULTLINE_E2E_KUBECONFIG` names: those whose names contain one of
+/// the arguments, or all scenarios if there are no arguments. Skips them with a message if that variable is not set,
+/// because not every developer has a cluster.
 pub fn main(scenarios: &[Scenario]) -> ExitCode {
     let wanted: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let chosen: Vec<&Scenario> = scenarios
@@ -104,12 +104,12 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
     }
 }
 
-/// Returns the kubeconfig of the cluster for the scenarios.
+/// Returns the path of the kubeconfig for the scenarios' cluster; `None` if the variable [`KUBECONFIG`] is not set.
 pub fn kubeconfig() -> Option<String> {
     env::var(KUBECONFIG).ok().filter(|it| !it.is_empty())
 }
 
-/// Runs all rounds, and returns whether every scenario was judged and none failed.
+/// Runs all rounds, and returns whether every scenario succeeded or was skipped.
 async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure> {
     let (jobs, rounds) = (count(JOBS)?, count(ROUNDS)?);
     let cluster = KubernetesCluster::connect(kubeconfig).await?;
@@ -247,8 +247,8 @@ async fn perform(scenario: &Scenario, cluster: &KubernetesCluster) -> Result<(),
     result.and(left)
 }
 
-/// Returns whether a verdict is `unknown` for these reasons only because the machine was slow: links or faults took
-/// effect late.
+/// Returns whether all these reasons for the verdict `unknown` are due to a slow machine: the delay of a link was
+/// wrong, or a fault did not end its processes within the time limit.
 fn is_of_busy_machine(reasons: &str) -> bool {
     let is_late = |it: &str| {
         it.contains("the delay of the link")
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn only_late_events_are_blamed_on_the_machine() {
-        let link = "for 23 % of the echoes, the delay of the link from paris to rennes was off by more than 1.20 ms: \
+        let link = "for 23 % of the echoes during the run, the delay of the link from paris to rennes was off by more than 1.20 ms: \
             6.25 ms on average instead of 5.00 ms";
         let deaths = "fault 3 ended the 2 processes of nancy within 335 ms, not within 50.0 ms";
         assert!(is_of_busy_machine(link));

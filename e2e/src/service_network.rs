@@ -37,8 +37,8 @@ impl ServiceNetwork {
         ServiceNetwork { client, lost: BTreeMap::new() }
     }
 
-    /// Restarts kube-proxy on each node where a service is missing. Nodes that are not containers on this machine, or whose kube-proxy does not use nftables, are not
-    /// checked.
+    /// Restarts kube-proxy on each node where a service is missing. Nodes that are not containers on this machine, or
+    /// whose kube-proxy does not use nftables, are not checked.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! `faultline-node agent`: runs as the first process in a node's container, and starts and ends the process at that
-//! place.
+//! `faultline-node agent`: runs as the first process in a node's container, where it starts and ends the node's
+//! process.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use faultline_runtime::agent::{self, AgentOptions};
 
 use crate::command_error::CommandError;
 
-/// Host one process of a federation, as its supervisor orders.
+/// Host one process of a federation, as its supervisor directs.
 ///
 /// Starts, kills, pauses and restarts the process, and outlives it. Serves Prometheus metrics at /metrics and its
 /// health at /healthz on the same port. Exits on SIGTERM, once the process has ended and its facts have been sent.

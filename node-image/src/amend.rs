@@ -7,7 +7,7 @@ use faultline_api::supervision::{Amended, Amendment};
 use faultline_api::{Federation, Problem};
 use faultline_runtime::supervise::ChangeQueue;
 
-/// Compares each spec with the last accepted one, and requests the differences from the run.
+/// Compares each spec with the last accepted one, and asks the run to apply the differences.
 pub(crate) struct Amender {
     change_queue: ChangeQueue,
     state: Mutex<AmendState>,

@@ -53,7 +53,7 @@ pub(crate) struct ApiState {
     pub(crate) dir: PathBuf,
 }
 
-/// Starts to serve at `address`, until the program exits. Returns the actual address.
+/// Starts a thread that serves the API at `address` until the program exits. Returns the actual address.
 pub(crate) fn serve(address: SocketAddr, api: ApiState) -> io::Result<SocketAddr> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind(address))?;
@@ -130,7 +130,7 @@ async fn places(State(api): State<Arc<ApiState>>, body: Bytes) -> Response {
             return unfit("the federation has no such process");
         };
         let Ok(address) = place.address.parse() else {
-            return unfit("its address does not have the form IP:PORT");
+            return unfit(&format!("its address does not have the form IP:PORT (found `{}`)", place.address));
         };
         if known.insert(process, AgentPlace { uid: place.uid.clone(), address }).is_some() {
             return unfit("it is listed twice");

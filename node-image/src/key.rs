@@ -36,7 +36,7 @@ pub(crate) struct KeyArguments {
     /// Read the federation's key from FILE (64 hexadecimal digits)
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
-    /// Name of the process: `CLUSTER-N`, or that of a process outside the clusters
+    /// Print the key of this process: `CLUSTER-N`, or the name of a process outside the clusters
     process: String,
 }
 

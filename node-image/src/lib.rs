@@ -1,7 +1,7 @@
 //! The node image as a library: the programs in the pods of a federation.
 //!
 //! To run a federation in pods under a protocol from another crate, build an image with a program that contains the
-//! protocol. The builder is the same as for the command-line program:
+//! protocol. The builder works in the same way as that of the command-line program:
 //!
 //! ```no_run
 //! # use faultline_catalog::CustomProtocol;
@@ -63,7 +63,7 @@ enum Command {
     },
 }
 
-/// Returns the programs, with only the built-in protocols and applications.
+/// Returns a builder that contains only the built-in protocols and applications.
 pub fn node() -> Node {
     Node(())
 }

@@ -40,7 +40,7 @@ struct RunData {
 }
 
 impl RunState {
-    /// Creates the state of a run that has not started, under the supervisor with this name.
+    /// Creates the state of a run that has not started, under the supervisor with this identifier.
     pub(crate) fn new(
         supervisor: String,
         names: Names,
@@ -53,7 +53,7 @@ impl RunState {
         run_state
     }
 
-    /// Returns the current status, with the events after this number.
+    /// Returns the current status, with the events whose numbers are greater than `after`.
     pub(crate) fn status(&self, after: u64) -> RunStatus {
         let registry_state = self.place_registry.state();
         let data = self.lock();
@@ -121,7 +121,7 @@ impl RunState {
         data.status.reasons = vec![reason];
     }
 
-    /// Returns whether the record is complete.
+    /// Returns whether the record no longer changes: the run has been judged, or could not be carried out.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.lock().status.phase, RunPhase::Completed | RunPhase::Failed)
     }
@@ -198,7 +198,7 @@ impl RunRecorder {
 }
 
 impl RunRecorder {
-    /// Marks a link with new requested properties as not measured.
+    /// Replaces the requested properties of a changed link, and marks the link as not measured.
     fn changed(&self, change: &Change) {
         if let Change::Link { from, to, properties } = *change {
             let entry =

@@ -1,4 +1,4 @@
-//! `faultline-node shape`: the only program at a place that configures the kernel's traffic control. Runs in the
+//! `faultline-node shape`: configures the kernel's traffic control, which no other program at a place does. Runs in the
 //! second container of a pod whose links are emulated by traffic control.
 
 use std::path::PathBuf;

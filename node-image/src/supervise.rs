@@ -1,5 +1,5 @@
-//! `faultline-node supervise`: carries out a run at the places that it is given, judges the run, stores the record,
-//! and continues to serve it.
+//! `faultline-node supervise`: carries out a run at the places that it is given, stores and judges the record, and then
+//! serves it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -266,7 +266,8 @@ fn begun(bundle: &Bundle) -> Result<bool, CommandError> {
     Ok(trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Begun))
 }
 
-/// Reports the judgement, or the reason why there is none, and continues to serve the record.
+/// Reports the judgement, or the reason why there is none, and waits for a termination signal while the API serves the
+/// record.
 fn conclude(
     recording: Result<Recording, String>,
     bundle: &Bundle,

@@ -31,7 +31,7 @@ use crate::settings::Settings;
 
 /// Changes within this time are handled together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// Number of federations reconciled in parallel.
+/// Maximum number of federations reconciled in parallel.
 const CONCURRENCY: u16 = 32;
 /// Delay before the next attempt after a failure: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -87,7 +87,7 @@ pub struct FederationCache {
 }
 
 impl Context {
-    /// Creates a context without any state.
+    /// Creates a context with empty caches.
     pub fn new(client: Client, settings: Settings, identity: String, metrics: Arc<Metrics>) -> Context {
         Context {
             client,
@@ -210,7 +210,7 @@ fn trim_pod(pod: &mut Pod) {
     pod.spec = None;
 }
 
-/// Removes the fields of a stateful set that its hash annotation represents.
+/// Removes the fields of a stateful set that are not needed, because sets are compared by their hash annotations.
 fn trim_set(set: &mut StatefulSet) {
     set.metadata.managed_fields = None;
     if let Some(spec) = &mut set.spec {
@@ -282,7 +282,7 @@ fn retry(federation: Arc<Guarded>, _: &ReconcileError, context: Arc<Context>) ->
     Action::requeue(pause_after(failures))
 }
 
-/// Doubles the delay after each failure.
+/// Doubles the delay after each failure, up to the maximum.
 fn pause_after(failures: u32) -> Duration {
     let (first, most) = RETRY;
     (first * 2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(most)

@@ -23,7 +23,7 @@ use crate::naming;
 /// The durations that govern an election, measured by monotonic clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Time without a change after which another operator may take the lease.
+    /// Time after which another operator may take a lease that has not changed.
     pub duration: Duration,
     /// Time after which an operator that cannot renew the lease is no longer active; shorter than `duration`.
     pub renewed_within: Duration,

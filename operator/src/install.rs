@@ -12,7 +12,7 @@ use crate::naming::FIELD_MANAGER;
 pub const NAMESPACE: &str = "faultline-system";
 /// The lease that determines which of several operators is active.
 pub const LEASE: &str = "faultline-operator";
-/// Port of the operator's metrics and health.
+/// Port on which the operator serves its metrics and health status.
 pub const METRICS_PORT: u16 = 8080;
 
 /// A rule of a role: verbs on resources.

@@ -118,7 +118,7 @@ fn stopped() -> Result<watch::Receiver<bool>, Failure> {
             _ = interrupt.recv() => {}
         }
         stop.send_replace(true);
-        // Keeps the sender until the process exits, because dropping it would be mistaken for a signal.
+        // Keeps the sender until the process exits, so that the channel is never closed.
         std::future::pending::<()>().await;
     });
     Ok(stopped)

@@ -96,7 +96,7 @@ impl Metrics {
         self.federations.forget(uid);
     }
 
-    /// Records whether this operator is active or waits for the lease.
+    /// Records whether this operator is active or waiting for the lease.
     pub fn lead(&self, leads: bool) {
         self.leader.set(leads.into());
     }

@@ -244,7 +244,8 @@ mod tests {
             assert_eq!(world.pod(Event::Apply(stranger.clone())), [""; 0], "{stranger:?}");
             assert_eq!(world.known(), [""; 0], "{stranger:?}");
         }
-        // A whole set in another namespace, and one here that is controlled by another federation of the same name.
+        // A set in another namespace, and one in this namespace that is controlled by another federation of the same
+        // name.
         world.set(Event::Apply(set("elsewhere", PARIS, &world.uid())));
         world.set(Event::Apply(set("experiments", "quickstart-rennes", "its predecessor")));
         let owned_objects = OwnedObjects::of(&world.federation, &world.sets, &world.pods);

@@ -173,7 +173,7 @@ impl World {
         self.server.put(FEDERATION, federation);
     }
 
-    /// Performs the work of the garbage collector: ends the pods of sets that are being deleted, then the sets.
+    /// Acts as the garbage collector: removes the pods of sets that are being deleted, then the sets.
     fn collect_garbage(&self) {
         for path in self.server.paths(&format!("{SETS}/")) {
             let set = self.server.get(&path).unwrap();
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Performs the work of the controller of stateful sets.
+    /// Acts as the StatefulSet controller: creates the missing pods of every set.
     fn make_pods(&self) {
         for path in self.server.paths(&format!("{SETS}/")) {
             let set = self.server.get(&path).unwrap();
@@ -444,7 +444,7 @@ async fn a_neighbour_with_every_label_is_ignored() {
         assert!(forger.tokens.lock().unwrap().is_empty(), "{namespace}/{name} was sent the token");
         assert_ne!(world.status().phase, Phase::Completed);
     }
-    // The real pods start, and the run starts with them.
+    // The real pods start, and the operator queries the real supervisor.
     world.server.remove(&format!("{PODS}/quickstart-supervisor-0"));
     world.server.remove(&format!("{PODS}/quickstart-paris-1"));
     world.make_pods();
@@ -453,7 +453,7 @@ async fn a_neighbour_with_every_label_is_ignored() {
     assert_eq!(world.condition("PodsReady"), "True AllRunning");
     assert!(!world.supervisor.tokens.lock().unwrap().is_empty(), "the real supervisor is asked");
     assert!(forger.tokens.lock().unwrap().is_empty());
-    // Foreign pods delay nothing.
+    // Foreign objects do not delay the deletion.
     let labels = supervisor["spec"]["template"]["metadata"]["labels"].clone();
     for (kind, namespace) in [
         ("pods", "neighbour"),
@@ -856,8 +856,7 @@ async fn a_federation_that_cannot_be_read_is_deleted_with_its_objects() {
 async fn the_rights_are_those_that_are_used() {
     let mut world = World::new().await;
     run_to_the_verdict(&mut world, async |world| world.look().await.unwrap()).await;
-    // Requests that only some federations cause: for a deleted volume, an existing key, pods that cannot be
-    // created.
+    // Requests that only some federations cause: for a deleted volume, an existing key, or pods that cannot be created.
     let rare = World::new().await;
     let mut federation = rare.server.get(FEDERATION).unwrap();
     federation["spec"]["kubernetes"] = json!({ "volumes": { "size": "1GiB" } });

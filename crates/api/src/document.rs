@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::resource::{Federation, FederationSpec, custom};
 
-/// Returns the JSON schema of a file, for editors and for `faultline schema`.
+/// Returns the JSON schema of a federation file, for editors and for `faultline schema`.
 pub fn schema() -> serde_json::Value {
     let mut generator = SchemaGenerator::default();
     let mut schema = generator.root_schema_for::<Document>().to_value();
@@ -52,7 +52,7 @@ fn permit_additional_properties(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// Returns the federation as the text of a file.
+/// Returns the text of a YAML file that describes the federation.
 ///
 /// # Panics
 ///

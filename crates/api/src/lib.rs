@@ -5,7 +5,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`quantity`] | quantities with a unit: `5ms`, `100Mbit`, `0.1%` |
-//! | [`resource`] | the resource, ready to become a custom resource definition |
+//! | [`resource`] | the types of the resource, with the rules of its custom resource definition |
 //! | [`mod@parse`] | parsing of files into valid resources, or into errors with line numbers |
 //! | [`mod@validate`] | checks of combinations of values |
 //! | [`names`] | processes and clusters by name and by number |

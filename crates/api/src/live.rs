@@ -1,7 +1,7 @@
 //! Changes to a running federation: links, faults added at the end of the list, and pauses.
 //!
-//! API servers enforce most of these rules through the custom resource definition. They cannot reject a shortened
-//! list of faults, because only the supervisor knows which faults the run has accepted.
+//! API servers enforce most of the rules for such changes through the custom resource definition. They cannot reject a
+//! shortened list of faults, because only the supervisor knows which faults the run has accepted.
 
 use faultline_core::ClusterId;
 use faultline_core::fault::Change;
@@ -16,7 +16,7 @@ use crate::validate::{Problem, validate};
 ///
 /// # Errors
 ///
-/// Returns the problems if `new` is invalid or changes a field that cannot change.
+/// Returns the problems if `new` is invalid or contains changes that a running federation does not allow.
 pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Problem>> {
     let mut problems = validate(new);
     problems.extend(changes_of_fixed_fields(&old.spec, &new.spec));
@@ -40,7 +40,7 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
     Ok(changes)
 }
 
-/// Returns a problem for each change to a field that must not change.
+/// Returns the problems with changes that a running federation does not allow.
 pub fn changes_of_fixed_fields(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
     let fields = [
         ("seed", old.seed != new.seed),

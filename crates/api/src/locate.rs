@@ -14,7 +14,7 @@ pub(crate) struct Locations {
     /// Bytes of a scalar. For a list or map, which may span many lines, the bytes of its key or, without a key, of its
     /// first line.
     places: BTreeMap<String, Range<usize>>,
-    /// Path of the list or map that contains a key, by the offset of the key's first byte.
+    /// Path of the map that contains a key, by the offset of the key's first byte.
     parents: BTreeMap<usize, String>,
 }
 
@@ -25,7 +25,8 @@ enum Open {
 }
 
 impl Locations {
-    /// Parses the first document of `text`. Text that is not YAML has no locations after its first error.
+    /// Parses the first document of `text`. If the text is not valid YAML, values after the first error have no
+    /// location.
     pub(crate) fn of(text: &str) -> Locations {
         let (mut places, mut parents) = (BTreeMap::new(), BTreeMap::new());
         let mut open: Vec<Open> = Vec::new();
@@ -66,12 +67,12 @@ impl Locations {
         Locations { places, parents }
     }
 
-    /// Returns the location of the list or map that contains the key at byte `at`; `None` if there is no such key.
+    /// Returns the location of the map that contains the key at byte `at`; `None` if there is no such key.
     pub(crate) fn around(&self, at: usize) -> Option<Range<usize>> {
         self.parents.get(&at).map(|path| self.find(path))
     }
 
-    /// Returns the location of the last scalar that ends at or before byte `at`; `None` if there is none.
+    /// Returns the last location in the text that ends at or before byte `at`; `None` if there is none.
     pub(crate) fn before(&self, at: usize) -> Option<Range<usize>> {
         self.places.values().filter(|it| it.end <= at).max_by_key(|it| it.end).cloned()
     }
@@ -91,7 +92,7 @@ impl Locations {
     }
 }
 
-/// Returns the path of the value that begins now, and the location of its key if it has one.
+/// Enters the next value. Returns its path, and the location of its key if it has one.
 fn enter(open: &mut [Open]) -> (String, Option<Range<usize>>) {
     match open.last_mut() {
         None => (String::new(), None),
@@ -108,7 +109,7 @@ fn enter(open: &mut [Open]) -> (String, Option<Range<usize>>) {
     }
 }
 
-/// Returns the non-blank part of the first line of `bytes`.
+/// Returns the rest of the line on which `bytes` starts, without trailing whitespace.
 fn first_line(text: &str, bytes: Range<usize>) -> Range<usize> {
     let rest = &text[bytes.start..];
     let line = rest.split('\n').next().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Names and numbers of processes and clusters.
 //!
-//! Clusters are numbered in the order of the resource. Processes are numbered from 0 without gaps: cluster by cluster
-//! and node by node, then the processes that a protocol needs in addition to the ranks. Process `paris-2` is node 2 of
-//! cluster `paris`.
+//! Clusters are numbered in the order in which the resource lists them. Processes are numbered from 0 without gaps:
+//! cluster by cluster and node by node, then the processes that a protocol needs in addition to the ranks. Process
+//! `paris-2` is node 2 of cluster `paris`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use faultline_core::{ClusterId, ProcessId, Role};
 
 use crate::resource::FederationSpec;
 
-/// Names of the processes and clusters of a federation. Stores nothing per process.
+/// Names of the processes and clusters of a federation. Stores nothing per rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     clusters: Vec<(String, Range<u32>)>,
@@ -24,8 +24,8 @@ impl Names {
         Names::with_extra(spec, &spec.protocol.extra_processes())
     }
 
-    /// Works like [`Names::of`], but with these processes outside the clusters instead of those that the protocol
-    /// needs.
+    /// Works like [`Names::of`], but with processes of these roles outside the clusters, instead of those that the
+    /// protocol needs.
     pub fn with_extra(spec: &FederationSpec, roles: &[Role]) -> Names {
         let mut first = 0;
         let clusters = spec

@@ -340,7 +340,7 @@ fn instead(word: &str, expected: &[&'static str]) -> String {
 fn option_elsewhere(word: &str) -> Option<String> {
     let has_option = |protocol: &&str| {
         let options = serde_json::json!({ *protocol: { word: null } });
-        // Any value is rejected in the same way if the protocol or the option is unknown.
+        // If the protocol does not have the option, the error starts with `unknown`, whatever the value.
         serde_json::from_value::<ProtocolSpec>(options)
             .map_or_else(|it| !it.to_string().starts_with("unknown"), |_| true)
     };

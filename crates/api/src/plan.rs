@@ -4,7 +4,7 @@
 //! the entry. Each entry has its own random stream, so that changing one entry does not shift the draws of another.
 //!
 //! Random choices:
-//! * times between failures: from the entry's distribution, in order of time until the deadline;
+//! * times between failures: from the entry's distribution, one after another until the deadline;
 //! * a node in `any` cluster: every rank is equally likely, or every cluster if the node is given;
 //! * a node of a given cluster: every node is equally likely;
 //! * the ends of a link: first the sending cluster, then the receiving cluster among the others.

@@ -171,7 +171,7 @@ const LOSS: Kind =
     Kind { what: "a loss", example: "`0.1%`", units: &[("%", 10_000)], limit: (500_000, "50%") };
 
 impl Kind {
-    /// Splits `text` into the number and the unit. Only zero may lack a unit.
+    /// Splits `text` into the number and the unit. Only `0` may lack a unit.
     fn split<'a>(&self, text: &'a str) -> Result<(f64, &'a str), QuantityError> {
         let (number, unit) = self.number(text)?;
         if unit.is_empty() && text != "0" {
@@ -391,7 +391,7 @@ string_quantity!(
 string_quantity!(
     Bandwidth,
     r"^(unlimited|[0-9]+(\.[0-9]+)?([kMGT]?bit|[kMG]?B)(/s)?)$",
-    "A bandwidth per second: a number with a unit (bit, kbit, Mbit, Gbit, Tbit, B, kB, MB, GB), or `unlimited`."
+    "A bandwidth, as an amount of data per second: a number with a unit (bit, kbit, Mbit, Gbit, Tbit, B, kB, MB, GB), or `unlimited`."
 );
 string_quantity!(
     Size,
@@ -503,7 +503,7 @@ mod tests {
         assert_eq!(Period(None).to_string(), "never");
     }
 
-    /// API servers check only the pattern.
+    /// API servers check only the pattern and the length.
     #[test]
     fn patterns_match_exactly_the_strings_that_parse() {
         fn agree<T: FromStr<Err = QuantityError> + JsonSchema>(text: &str) {

@@ -3,17 +3,19 @@
 //!
 //! | request | body | answer |
 //! | --- | --- | --- |
-//! | `PUT /v1/places` | [`Places`] | 200; 409 with a [`Refusal`] if a newer generation is known, 422 if a process is unknown |
+//! | `PUT /v1/places` | [`Places`] | 200; 409 with a [`Refusal`] if a newer generation is known, 422 if an entry is
+//! invalid |
 //! | `PUT /v1/spec` | [`Amended`] | 200 once the run has accepted it, even if it takes effect later; 422 with a [`Refusal`] |
-//! | `GET /v1/status?after=N` | | [`RunStatus`], with the events after number `N` (without it, all events) |
+//! | `GET /v1/status?after=N` | | [`RunStatus`], with the events after number `N` (all events if `after` is omitted) |
 //! | `POST /v1/requests/{id}/done` | | 204; 404 if there is no such request, or if it no longer needs an answer |
-//! | `GET /v1/bundle` | | the record as a tar stream; 409 during the run |
+//! | `GET /v1/bundle` | | the record as a tar stream; 409 until the record is complete |
 //! | `GET /metrics`, `GET /healthz` | | no authorization needed |
 //!
 //! All paths under `/v1` require `Authorization: Bearer` with the [`token`] of the federation's key, and answer 401
-//! without it. A connection from another machine must be encrypted with TLS 1.3; the handshake proves that the
-//! supervisor has the [`tls_key`]. Without encryption, the answer is 426, even if the token is valid. Only the
-//! supervisor and its client have the federation's key. Each process has a [`process_key`], which gives no access here.
+//! without it. If a request for one of these paths comes from another machine, its connection must be encrypted with
+//! TLS 1.3; the handshake proves that the supervisor has the [`tls_key`]. Without encryption, the answer is 426, even
+//! if the token is valid. Only the supervisor and its client have the federation's key. Each process has a
+//! [`process_key`], which gives no access to this API.
 
 use std::net::IpAddr;
 
@@ -34,7 +36,7 @@ pub const BUNDLE: &str = "/v1/bundle";
 /// Length of a federation's key in hexadecimal digits.
 pub const KEY_DIGITS: usize = 64;
 
-/// Returns the path that marks a request as done.
+/// Returns the path for marking a request as done.
 pub fn done(request: u64) -> String {
     format!("/v1/requests/{request}/done")
 }
@@ -145,20 +147,20 @@ pub struct Amendment {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
-    /// Identifier of the supervisor. Whenever the supervisor starts, the identifier changes, and the
-    /// numbering of events restarts.
+    /// Identifier of the supervisor. Whenever a supervisor starts a run, the identifier changes and the numbering of
+    /// events restarts. A supervisor that resumes the run from a journal keeps both.
     pub supervisor: String,
     /// Phase of the run.
     pub phase: RunPhase,
     /// Generation of the known places; 0 if none are known yet.
     pub generation: u64,
-    /// Answer to the last spec; absent if no spec was sent since the supervisor started.
+    /// Answer to the last spec; absent if no spec has been sent since the supervisor started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amendment: Option<Amendment>,
     /// Seconds since the application started; absent before that. After the end, the duration of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_seconds: Option<f64>,
-    /// Names of the processes that no agent hosts yet.
+    /// Names of the processes whose agents are not ready.
     pub missing: Vec<String>,
     /// One entry per cluster, in the order of the federation.
     pub clusters: Vec<ClusterReport>,
@@ -166,10 +168,11 @@ pub struct RunStatus {
     pub faults: Faults,
     /// One entry for each link within a cluster, and for each direction of each link between clusters.
     pub links: Vec<LinkReport>,
-    /// What traffic control supports; absent if no place has a shaper. Delay lines in the nodes then emulate all links.
+    /// Features that traffic control supports; absent if no place has a shaper, in which case delay lines in the nodes
+    /// emulate all links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shaping: Option<Shaping>,
-    /// Total number of rollbacks of clusters.
+    /// Total number of rollbacks in all clusters.
     pub rollbacks: u32,
     /// Verdict, once the record has been judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,10 +189,10 @@ pub struct RunStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RunPhase {
-    /// Not all processes have been started.
+    /// The agents of some processes are not ready yet.
     #[default]
     Gathering,
-    /// All processes are ready, and the links are being measured.
+    /// All agents are ready, and the links are being measured.
     Measuring,
     /// The application is running.
     Running,
@@ -295,7 +298,7 @@ pub struct Shaping {
     pub rates: u32,
     /// Number of places where the kernel also delays and drops packets.
     pub delays: u32,
-    /// Features that a kernel lacks, with its error messages.
+    /// Features that are not available at some place, each with the reason.
     pub lacks: Vec<String>,
 }
 
@@ -315,12 +318,12 @@ pub enum RunVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunEvent {
-    /// Number of the event, from 1 without gaps.
+    /// Number of the event. Events are numbered from 1, without gaps.
     pub number: u64,
     /// Seconds since the application started; absent before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_seconds: Option<f64>,
-    /// Kind of the event, in one word: `Started`, `FaultInjected`, `RolledBack`.
+    /// Kind of the event, in one word, such as `Started`, `FaultInjected` or `RolledBack`.
     pub reason: String,
     /// Whether the event is a warning.
     pub warning: bool,
@@ -328,7 +331,7 @@ pub struct RunEvent {
     pub text: String,
 }
 
-/// A request of the supervisor to its client.
+/// A request from the supervisor to its client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {

@@ -139,7 +139,7 @@ fn traffic(spec: &FederationSpec, traffic: &resource::Traffic) -> synthetic::Tra
     }
 }
 
-/// Returns the duration of one computation of a cluster that never sends.
+/// Returns the mean duration of a computation in a cluster that is not listed and therefore never sends.
 fn idle(duration: Span) -> Span {
     Span((duration.0 / 10).max(1))
 }

@@ -18,7 +18,7 @@ use faultline_protocols::{
 use faultline_supervisor as supervisor;
 use serde::Serialize;
 
-/// A rule, grouped by the code that contains it. Several protocols may share the code.
+/// A rule that a defect breaks. Each variant stands for one piece of code, which several protocols may share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A rule of HC3I.
@@ -82,7 +82,7 @@ macro_rules! defects {
                 }
             }
 
-            /// Returns the rule's name in the code, as a test writes it: `NoDrain`.
+            /// Returns the rule's name in the code, as tests write it, such as `NoDrain`.
             pub fn variant(self) -> String {
                 match self {
                     $(Defect::$variant(it) => format!("{it:?}"),)*

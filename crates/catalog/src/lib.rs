@@ -1,7 +1,8 @@
-//! Maps a federation to protocol and application values. No other crate does this.
+//! Translates a federation into the configurations of its protocol and its application. No other crate does this.
 //!
-//! Protocols are monomorphised: [`Visitor::visit`] is called with the type of a federation's processes. Applications
-//! are a single enum. This crate does not run anything.
+//! Protocols are monomorphised: [`Visitor::visit`] is called with the type of a federation's processes. The
+//! applications that exchange messages are a single type, and so are the task-based programs. This crate does not run
+//! anything.
 
 mod application;
 pub mod custom;
@@ -67,8 +68,8 @@ pub enum SetupError {
     /// The operation requires tasks that processes steal, but the tasks are assigned in advance.
     #[error("the tasks of this federation are assigned in advance, and no process steals any")]
     Planned,
-    /// The operation requires tasks that are assigned in advance, but under this protocol processes steal them.
-    #[error("under this protocol, processes steal tasks, and none is assigned in advance")]
+    /// The operation requires tasks that are assigned in advance, but under this protocol, processes steal them.
+    #[error("under this protocol, processes steal tasks, and no task is assigned in advance")]
     Stolen,
     /// A known defect was requested in a build without debug assertions.
     #[error("known defects are available only in development builds")]
@@ -170,7 +171,7 @@ pub struct Setup<N: Process> {
 }
 
 impl<P: Protocol, A: Application> MessagesSetup<P, A> {
-    /// Returns the same federation with another application, which the resource need not be able to describe.
+    /// Returns the same setup with another application, which may be one that no file can describe.
     pub fn hosting<B: Application>(self, application: B::Config) -> MessagesSetup<P, B> {
         let (protocol, defects) = (self.process.protocol.clone(), self.process.defects);
         Setup {
@@ -323,8 +324,8 @@ pub fn with_messages<V: MessagesVisitor>(
 ///
 /// # Errors
 ///
-/// Fails if the application cannot run on the clusters, or if the defect does not belong to the protocol or
-/// to this build.
+/// Fails if the application cannot run on the clusters, if the defect belongs to another protocol, or if this build
+/// cannot enable defects.
 pub fn with_valid<V: Visitor>(
     federation: &Federation,
     seed: Option<u64>,

@@ -1,4 +1,4 @@
-//! Drafts the description of a run before the run begins, from its federation.
+//! Drafts the description of a run from its federation, before the run begins.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use faultline_trace::manifest::{
 use crate::{Hosted, Setup};
 
 /// Returns the manifest of a run that has not begun. `text` is the federation file as the user wrote it; `started` is
-/// the time at which it starts.
+/// the time at which the run starts.
 pub fn draft<N: Hosted>(
     federation: &Federation,
     text: &str,
@@ -78,7 +78,7 @@ pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
     Some(Expected { source: "the sequential reference".to_owned(), digests })
 }
 
-/// Returns the bounds on the work that a rollback may lose; `None` for SEL, and for a protocol that takes no
+/// Returns the bounds on the work that a rollback may undo; `None` for SEL, and for a protocol that takes no
 /// checkpoints.
 pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     if matches!(spec.protocol, ProtocolSpec::Sel(_)) {
@@ -100,8 +100,8 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
 /// partition has sent since may still be queued.
 const QUEUED: u64 = 10_000_000;
 
-/// Returns the longest time that a message between a cluster and the coordinator of planned programs takes in virtual
-/// time; `None` for other programs, or if it is unbounded.
+/// Returns the longest time that a message between a cluster and the coordinator of CCK takes in virtual time; `None`
+/// under other protocols, or if the time is unbounded.
 fn delivered_within(spec: &FederationSpec) -> Option<Span> {
     let (link, simulator) = (spec.links().between(), spec.simulator());
     let is_bounded = link.loss_ppm == 0 && simulator.handling.is_none();

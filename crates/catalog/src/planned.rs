@@ -20,7 +20,7 @@ use crate::{Defect, Setup, SetupError, Visitor, check, membership, protocol};
 pub struct PieceTraffic {
     /// The number of pieces.
     pub pieces: u32,
-    /// A sending and a receiving piece, and the number of values sent.
+    /// One entry for each pair of a sending and a receiving piece, with the number of values sent.
     pub values: Vec<(u32, u32, u64)>,
 }
 

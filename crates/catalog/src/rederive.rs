@@ -1,9 +1,10 @@
 //! Checks a record's description of its run against the federation file in the record.
 //!
 //! A manifest is drafted from the federation ([`crate::manifest::draft`]). Drafting it again from `federation.yaml`,
-//! with the recorded seed and backend, gives the same names, plan, links and expected results; otherwise one of the two
-//! files was changed. Entries that only the run can determine are not derived: the outcomes of the run and of each
-//! fault, the measurements, and the times. The checker compares the outcomes of the faults with the supervisor's facts.
+//! with the recorded seed and backend, must give the same names, plan, links and expected results; otherwise, the
+//! manifest or the federation file was changed. Entries that only the run can determine are not derived: the outcomes
+//! of the run and of each fault, the measurements, and the times. The checker compares the outcomes of the faults with
+//! the supervisor's facts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -30,11 +31,11 @@ pub struct Rederived {
     pub doubts: Vec<String>,
 }
 
-/// Derives the manifest of a record again, and compares the two. Computes the expected results, which may take as long
-/// as the computations of the application; modelled time takes no real time.
+/// Derives the manifest of a record again, and compares it with the recorded one. Computes the expected results, which
+/// may take as long as the computations of the application; modelled time takes no real time.
 ///
-/// Derives nothing if the clusters of the two differ, or if `check_memory` rejects the federation: a file that was
-/// changed may describe a run that no machine can hold.
+/// Derives nothing if the federation file and the recorded manifest list different clusters, or if `check_memory`
+/// rejects the federation: a file that was changed may describe a run that no machine can hold.
 pub fn rederive(
     recorded: Manifest,
     trace: &Trace,
@@ -79,12 +80,12 @@ fn differing(fields: &[&str]) -> String {
 /// Everything in a manifest that follows from its federation.
 struct Derived {
     manifest: Manifest,
-    /// The expected results; `None` if there is no reference, or if the run did not complete and does not
-    /// need them.
+    /// The expected results; `None` if the application has no reference, or if no result of the run is compared with
+    /// them.
     expected: Option<Expected>,
     /// Properties of all links, including those of processes outside all clusters.
     links: Links,
-    /// Clusters that join while the application runs.
+    /// Clusters that join while the application runs, with their processes.
     awaited: Vec<(ClusterId, Vec<ProcessId>)>,
 }
 

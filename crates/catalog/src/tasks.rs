@@ -89,7 +89,7 @@ pub(crate) fn program(spec: &FederationSpec) -> Result<Flow, SetupError> {
 ///
 /// # Errors
 ///
-/// Fails if the program needs more memory than that.
+/// Fails if the program needs at least `limit` bytes.
 pub fn check_memory(federation: &Federation, limit: u64) -> Result<(), SetupError> {
     let application = &federation.spec.application;
     // Other problems of the program are found when the federation is set up.

@@ -88,7 +88,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that every process was started, that its lives are numbered consecutively, and that each life has a
+    /// Checks that every process was started, that its lives are numbered consecutively, and that each life has a
     /// stream, which in virtual time does not begin before the life.
     fn lives(&self, found: &mut Vec<Contradiction>) {
         let mut lives: BTreeMap<ProcessId, Vec<Life>> = BTreeMap::new();
@@ -118,8 +118,9 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that the end of a life is detected at most once, and before the next life starts. A failure may remain
-    /// undetected only if the run ended soon after it and, if the process is a rank that may return, did not complete.
+    /// Checks that the end of a life is detected at most once, and before the next life starts. A failure may remain
+    /// undetected only if the run ended soon after it. If the run completed, the failure of every rank that may return
+    /// must have been detected.
     fn ends(&self, found: &mut Vec<Contradiction>) {
         let mut detected = BTreeSet::new();
         let mut failed = BTreeMap::new();
@@ -158,7 +159,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that the application begins once: after the start of every process, before any fault or change of the
+    /// Checks that the application begins once: after the start of every process, before any fault or change of the
     /// clusters, and, in virtual time, before any action of the application.
     fn beginning(&self, found: &mut Vec<Contradiction>) {
         let begins = self.facts.iter().filter(|(_, fact)| *fact == Fact::Begun).count();
@@ -202,7 +203,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that a run counts as completed if and only if the supervisor's last fact says so, and that every rank
+    /// Checks that a run counts as completed if and only if the supervisor's last fact says so, and that every rank
     /// of a completed run has reported its result.
     fn completion(&self, found: &mut Vec<Contradiction>) {
         let place = self.facts.iter().position(|(_, fact)| *fact == Fact::Completed);
@@ -244,7 +245,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that each planned fault had the outcome that the manifest states, and that the corresponding facts
+    /// Checks that each planned fault had the outcome that the manifest states, and that the corresponding facts
     /// exist.
     fn faults(&self, found: &mut Vec<Contradiction>) {
         let mut states: BTreeMap<FaultNo, FaultState> = BTreeMap::new();
@@ -333,7 +334,7 @@ impl<'a> Demands<'a> {
         })
     }
 
-    /// Requires that each life started as the facts about its process demand: fresh if no earlier life
+    /// Checks that each life started as the facts about its process demand: fresh if no earlier life
     /// reported anything, replaced if the storage was lost with the previous life, and restarted if the
     /// storage was never lost. After a replacement, each life is replaced until the process has recovered its
     /// replicas. The supervisor does not record that recovery, so a later life may be either replaced or
@@ -372,7 +373,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that the witness of a result names the position of the result in its stream.
+    /// Checks that the witness of a result names the position of the result in its stream.
     fn results(&self, found: &mut Vec<Contradiction>) {
         for (&(process, life), stream) in &self.history.trace.streams {
             let is_elsewhere = |(number, (_, fact)): (u64, &(Time, Fact))| match fact {
@@ -385,7 +386,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that no link was measured in virtual time and, on real processes, that every initial link was measured
+    /// Checks that no link was measured in virtual time and, on real processes, that every initial link was measured
     /// if the application began.
     fn links(&self, found: &mut Vec<Contradiction>) {
         if !self.context.measures_links {

@@ -363,7 +363,7 @@ pub enum Breach {
         group: GroupId,
         position: Position,
         waited: Span,
-        /// `None` if the cluster should take no unforced checkpoint.
+        /// `None` if the cluster should take no unforced checkpoint after the first.
         every: Option<Span>,
     },
     SentAgain {
@@ -444,7 +444,7 @@ pub enum DurableCopies {
 pub enum Garbage {
     /// A rollback undid the checkpoint.
     Undone,
-    /// Every recovery restores a newer checkpoint.
+    /// Every checkpoint that a recovery could restore is newer.
     Older,
 }
 
@@ -503,7 +503,7 @@ pub struct MissingPart {
     pub asked: Vec<ProcessId>,
 }
 
-/// How far the delay of a link deviated from the request.
+/// How far the observed delays of a link deviated from the requested latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are self-explanatory")]
 pub struct LinkDelay {

@@ -15,7 +15,7 @@ pub enum Property {
     RecordComplete,
     /// The run completed.
     Completed,
-    /// The planned faults had an effect.
+    /// If faults were planned, at least one of them took effect.
     FaultsTookEffect,
     /// The processes of a lost cluster failed simultaneously.
     AtOnce,
@@ -27,22 +27,22 @@ pub enum Property {
     NoGhost,
     /// Every message whose send was not undone was delivered.
     NoLoss,
-    /// No state contains two deliveries of one message, nor two messages with the same position in their
+    /// No state contains two deliveries of one message, or deliveries of two messages with the same position in their
     /// channel.
     ExactlyOnce,
     /// No message was consumed before its causes.
     CausalOrder,
     /// Every task of a program contributes to the result exactly once.
     TasksOnce,
-    /// No process takes back a task that its thief has.
+    /// No process took back a task that its thief had.
     OneOwner,
     /// The self-reported contents of a checkpoint match the facts before it.
     WitnessAgrees,
-    /// A message from another cluster was delivered only after the checkpoint that it forces.
+    /// A message from another cluster was delivered only after the checkpoint that it forced.
     ForcedBeforeDelivery,
-    /// Stolen tasks, results and receipts are sent only after a durable checkpoint.
+    /// Stolen tasks, results and receipts were sent only after a checkpoint that covers them was durable.
     CheckpointedFirst,
-    /// Only thefts, recoveries and the end of the program force checkpoints.
+    /// Only thefts, recoveries and the end of the program forced checkpoints.
     ForcedPerTheft,
     /// The processes of a cluster agree on its checkpoints and rollbacks.
     MembersAgree,
@@ -55,7 +55,7 @@ pub enum Property {
     Drained,
     /// A checkpoint of partitions contains no message sent after the sender's part.
     QuietCheckpoints,
-    /// Only neighbours coordinated a checkpoint of partitions.
+    /// Among partitions, only neighbours exchanged messages to coordinate a checkpoint.
     NeighboursOnly,
     /// Every part of a checkpoint was durable at its owner and at all holders before the checkpoint was committed.
     DurableBeforeCommit,
@@ -73,7 +73,8 @@ pub enum Property {
     DemandedOnly,
     /// Every orphan message was re-sent and then suppressed.
     OrphansReplayed,
-    /// A process that rolled back received no message of a later phase before it had re-sent its orphan messages.
+    /// Until a process that rolled back had re-sent an orphan message, it delivered no message of a later phase from
+    /// another cluster.
     OrphansFirst,
     /// The phases of orphan messages follow from the consumed messages.
     PhasesAgree,
@@ -88,14 +89,14 @@ pub enum Property {
     UnrecoverableJustified,
     /// Nothing that was collected was needed later.
     SafeCollection,
-    /// No logged message was collected before a checkpoint of its receiver contained it.
+    /// No logged message was collected before a checkpoint of its receiver contained its delivery.
     LogKept,
-    /// No failure lost more work than the checkpoint interval allows.
+    /// No failure caused the loss of more work than the checkpoint interval allows.
     BoundedLoss,
     /// At most one life of a process acted at a time.
     OneLife,
-    /// A partition ran on one process at a time, and moved away only from processes that had failed or were about to
-    /// leave.
+    /// A partition ran on one process at a time, and moved only if a process had failed permanently, was about to
+    /// leave, or had joined.
     OneHost,
     /// No process ended unexpectedly.
     NoUnplannedFailure,

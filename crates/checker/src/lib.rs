@@ -20,7 +20,7 @@ pub use evidence::examined;
 pub use faultline_history::{Context, History, Source};
 pub use finding::{Breach, Gap, Remark};
 pub use judgement::{Finding, Judgement, Property, Strictness, Verdict, Violation};
-pub use wording::contradiction;
+pub use wording::{contradiction, how_often};
 
 use faultline_trace::Trace;
 

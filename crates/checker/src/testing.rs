@@ -19,7 +19,7 @@ pub(crate) use finds;
 
 pub(crate) use faultline_history::testing::{Run, p, planned, position, tasks};
 
-/// Creates a run in virtual time that completes after a minute, under a protocol that collects every 5 s.
+/// Creates a run in virtual time that completes after a minute, under a protocol that collects garbage every 5 s.
 pub(crate) fn collecting(clusters: &[&[u32]]) -> Run {
     let mut run = Run::new(clusters);
     run.context.common_clock = true;

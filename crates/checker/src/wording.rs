@@ -78,7 +78,7 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             )
         }
         Contradiction::StartedOtherwise(process, life) => format!(
-            "the supervisor's facts about the storage of {} do not fit the way in which {life} started",
+            "the supervisor's facts about the storage of {} are inconsistent with the way in which {life} started",
             names.process(process)
         ),
         Contradiction::NeverLent(theft) => format!(
@@ -97,7 +97,7 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             names.process(theft.victim)
         ),
         Contradiction::PlanApart(process, life) => format!(
-            "the facts of {} about the plan of its tasks do not fit those about the execution of its tasks",
+            "the facts of {} about the plan of its tasks are inconsistent with those about the execution of its tasks",
             life_of(process, life)
         ),
         Contradiction::NeverExecuted { task, source } => {
@@ -514,7 +514,7 @@ impl Breach {
                 process(*of)
             ),
             Breach::EventNotWritten { process: by, waited } => format!(
-                "{} ran a task whose event it had not written {waited} later, although none of its writes took that \
+                "{} ran a task whose event it had still not written {waited} later, although none of its writes took that \
                  long",
                 process(*by)
             ),
@@ -671,8 +671,8 @@ impl Breach {
     }
 }
 
-/// Formats how often something happened.
-fn how_often(times: u64) -> String {
+/// Formats how often something happened: `once`, `twice` or `3 times`.
+pub fn how_often(times: u64) -> String {
     match times {
         1 => "once".into(),
         2 => "twice".into(),
@@ -868,7 +868,7 @@ fn missing_part(part: &MissingPart, names: &Context) -> String {
 fn link_delay(delay: &LinkDelay, names: &Context) -> String {
     let LinkDelay { from, to, percent, tolerance, mean, asked } = *delay;
     format!(
-        "for {percent} % of the echoes, the delay of {} was off by more than {tolerance}: {mean} on average instead \
+        "for {percent} % of the echoes during the run, the delay of {} was off by more than {tolerance}: {mean} on average instead \
          of {asked}",
         link(from, to, names)
     )
@@ -970,7 +970,7 @@ impl Remark {
             }
             Remark::WithoutEffect { fault, reason } => format!("{fault} had no effect: {reason}"),
             Remark::NotDue { never, planned } => {
-                format!("{never} of {planned} faults never became due before the end")
+                format!("{never} of {planned} faults did not become due before the end of the run")
             }
             Remark::LinkDelay(delay) => link_delay(delay, names),
             Remark::ReplicasLost { group, position, target } => format!(
@@ -978,7 +978,7 @@ impl Remark {
                 names.group(*group)
             ),
             Remark::NotCounted { process, is_incomplete } => format!(
-                "{}, so the contents of the result of {} were not counted",
+                "{}, so the tasks in the result of {} could not be checked",
                 match is_incomplete {
                     true => "facts are missing",
                     false => "executions of a task spawned different tasks",

@@ -126,8 +126,8 @@ pub(crate) struct RunArguments {
     /// With `--repeat`, keep the records of all runs, including simulated runs that pass
     #[arg(long, requires = "repeat")]
     pub(crate) keep: bool,
-    /// With `--backend kubernetes`, stop waiting for the run after this time, and leave it in the cluster. Default:
-    /// wait indefinitely, even while pods cannot start
+    /// With `--backend kubernetes`, stop waiting for the run after this time, and leave the federation in the cluster.
+    /// Default: wait indefinitely, even while pods cannot start
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Duration>,
     /// Write the record to DIR instead of a new directory in `faultline-runs`
@@ -138,8 +138,8 @@ pub(crate) struct RunArguments {
     /// Not supported on Kubernetes.
     #[arg(long)]
     pub(crate) record: bool,
-    /// Serve the metrics of all nodes together during the run, as Prometheus text at http://ADDR/metrics, with
-    /// `--backend local`
+    /// With `--backend local`, serve the combined metrics of all nodes during the run, as Prometheus text at
+    /// http://ADDR/metrics
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Judge waste, too: unnecessary checkpoints, messages and storage count as violations instead of remarks
@@ -388,8 +388,8 @@ pub(crate) enum Paper {
 /// The application, the faults and the seeds are the same for all protocols. Each protocol runs with every seed, once
 /// without faults and once with those in the file, in virtual time or on real processes, and every run is judged. The
 /// protocol named in the file keeps its options; other protocols use the same values for the options that they share
-/// with it (checkpointEvery, collectEvery, replicas, replicateTo, logMemory). Writes one page with a picture (index.html), the
-/// picture alone (picture.svg) and the numbers (comparison.json), and prints a table.
+/// with it (checkpointEvery, collectEvery, replicas, replicateTo, logMemory). Writes one page with a picture
+/// (index.html), the picture alone (picture.svg) and the numbers (comparison.json), and prints a table.
 ///
 /// If interrupted, shows the completed runs; to continue, run the same command with `--resume`.
 ///
@@ -441,8 +441,8 @@ pub(crate) struct CompareArguments {
 /// (runs.csv), the estimates (sweep.json) and the federation file of each setting (settings/), and prints a table.
 /// Names the setting with the smallest value of one quantity, and states how certain this is.
 ///
-/// Also records each setting's run with the first seed, together with its report (records/). All records together have
-/// at most 256 MiB: a record is omitted if it exceeds this size divided by the number of settings.
+/// Also records each setting's run with the first seed, together with its report (records/). Together, the records take
+/// up at most 256 MiB: a record is omitted if it exceeds this size divided by the number of settings.
 ///
 /// If interrupted, keeps the completed runs; to continue, even with more seeds, run the same command with `--resume`.
 ///
@@ -574,12 +574,12 @@ pub(crate) enum LinksName {
 /// Check what this machine or a Kubernetes cluster can run, and suggest fixes.
 ///
 /// Checks whether the limits of this machine allow runs on real processes. Tests, in a temporary network namespace,
-/// which of the features that `faultline run --links tc` uses are supported by the kernel. Changes nothing. Exits with
-/// 1 if anything that you requested is not possible.
+/// which of the features used by `faultline run --links tc` the kernel supports. Changes nothing. Exits with 1 if
+/// anything that you requested is not possible.
 ///
 /// For a Kubernetes cluster, checks what `faultline run --backend kubernetes` and `faultline fetch` need in one
-/// namespace. With `--tc`, also tests on each ready and untainted Kubernetes node, in a temporary pod, which of the features that
-/// `spec.kubernetes.links: tc` uses are supported by the kernel. This requires permission to list nodes, to create,
+/// namespace. With `--tc`, also tests on each Kubernetes node that accepts pods, in a temporary pod, which of the
+/// features used by `spec.kubernetes.links: tc` the kernel supports. This requires permission to list nodes, to create,
 /// get, list and delete pods, and to get pods/log.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -621,8 +621,8 @@ pub(crate) struct CheckArguments {
     /// Judge waste, too: unnecessary checkpoints, messages and storage count as violations instead of remarks
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Simulate the run again, and compare all facts; a difference makes the verdict `unknown`. Works only for simulated
-    /// runs that ended by themselves and were recorded by the same version of this program
+    /// Simulate the run again, and compare all facts; a difference makes the verdict `unknown`. Works only for
+    /// simulated runs that ended on their own and were recorded by the same version of this program
     #[arg(long)]
     pub(crate) resimulate: bool,
     #[command(flatten)]
@@ -766,7 +766,7 @@ pub(crate) struct FuzzArguments {
     /// Do not shrink a federation that violates a property
     #[arg(long)]
     pub(crate) no_shrink: bool,
-    /// Continue the interrupted search with the same first seed, protocol and defect from this directory
+    /// Continue the search with the same first seed, protocol and defect that was interrupted in this directory
     #[arg(long, conflicts_with_all = ["table", "file"])]
     pub(crate) resume: bool,
     /// Write the record of the violation to DIR instead of a new directory in `faultline-runs`
@@ -848,7 +848,7 @@ pub(crate) struct ExploreArguments {
     /// Explore every program with the number of messages given by `--messages`, one after the other
     #[arg(long)]
     pub(crate) all_programs: bool,
-    /// Let up to N processes fail in a run
+    /// Let processes fail up to N times in a run
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(0..=10))]
     pub(crate) crashes: u32,
     /// Choose what a failure does to the storage of its process
@@ -897,7 +897,7 @@ pub(crate) enum StorageName {
 pub(crate) enum Overtakings {
     /// At most this many.
     AtMost(u32),
-    /// Every order is explored.
+    /// Any number; every order is explored.
     All,
 }
 
@@ -920,7 +920,7 @@ fn overtakings(text: &str) -> Result<Overtakings, String> {
 /// transcript and a picture), and the share of random schedules that fail. Every counterexample is recorded, with the
 /// command that runs it again. Takes several minutes.
 ///
-/// If interrupted, writes the page about the rules searched so far; to continue, run the same command with `--resume`.
+/// If interrupted, writes the page with the entries found so far; to continue, run the same command with `--resume`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples (require a development build):
@@ -995,7 +995,7 @@ Examples:
   faultline samples                                list the samples
   faultline samples quickstart > my.yaml           copy one to a file")]
 pub(crate) struct SamplesArguments {
-    /// Print the sample of this name
+    /// Print the sample with this name
     pub(crate) name: Option<String>,
 }
 

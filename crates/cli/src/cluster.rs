@@ -60,7 +60,7 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError
     Ok(Exit::Pass)
 }
 
-/// Formats the clusters for one graph.
+/// Computes the clusters for one graph. Writes the files that `--out` requests, and returns the text to print.
 fn divide(
     graph: &CommunicationGraph,
     constraints: Constraints,
@@ -119,7 +119,7 @@ fn graph(path: &Path) -> Result<CommunicationGraph, CommandError> {
     match input(path)? {
         Input::Graph(graph) => Ok(graph),
         Input::Federation(source) => {
-            Err(unfit(&format!("{} is a federation; give it without other graphs", source.label)))
+            Err(unfit(&format!("{} is a federation file; pass it without any graphs", source.label)))
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `faultline doctor`: checks what this machine or a Kubernetes cluster can run and emulate, and suggests
 //! fixes.
 //!
-//! On this machine, it tries features in a temporary network namespace and a temporary file, and reads
-//! limits. It changes nothing. `kubectl-faultline` examines clusters ([`crate::plugin`]).
+//! On this machine, it tests features of the kernel in a temporary network namespace, times writes to a temporary file,
+//! and reads limits. It changes nothing. `kubectl-faultline` examines Kubernetes clusters ([`crate::plugin`]).
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::command_error::{CommandError, Exit};
 use crate::machine::{self, CheckState, Finding, Size};
 use crate::plugin;
 
-/// The abilities that `--links tc` requires.
+/// The kernel features that `--links tc` requires.
 const FOR_TC: [Ability; 5] = [Ability::Veth, Ability::Bridge, Ability::Htb, Ability::Pfifo, Ability::U32];
 
 /// Executes `faultline doctor`.
@@ -57,7 +57,7 @@ pub(crate) fn kernel_for_tc() -> Result<Kernel, CommandError> {
 struct Unfit {
     why: String,
     remedy: String,
-    /// The abilities found, if they could be tested.
+    /// The kernel features found, if they could be tested.
     probe: Option<Probe>,
 }
 

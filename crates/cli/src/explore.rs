@@ -160,7 +160,7 @@ fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec
     }
 }
 
-/// Prints the progress of the search.
+/// Prints the progress of the search, and stops it at an interruption or at the memory limit.
 struct Ticker<'a> {
     progress: Option<Progress>,
     overtakings: Overtakings,

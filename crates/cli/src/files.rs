@@ -1,4 +1,4 @@
-//! Federations in files, and the commands that need only a file: `plan`, `validate`, `schema`, `samples`.
+//! Federation files, and the commands that print or check them: `plan`, `validate`, `schema`, `samples`.
 
 use std::time::SystemTime;
 
@@ -23,7 +23,7 @@ use crate::arguments::{Format, PlanArguments, SamplesArguments, ValidateArgument
 use crate::command_error::{CommandError, Exit};
 use crate::output;
 
-/// Rejects a paused federation on a backend that could not resume it.
+/// Rejects a paused federation on a backend that cannot resume it.
 pub(crate) fn refuse_pause(label: &str, federation: &Federation) -> Result<(), CommandError> {
     if !federation.spec.pause {
         return Ok(());

@@ -131,7 +131,7 @@ fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Result
     Ok(ResultJournal { path: path.to_owned(), file, broken: None })
 }
 
-/// Opens an existing journal. Removes an incomplete last line, which a program that is killed can leave behind.
+/// Opens an existing journal, or creates one. Removes an incomplete last line, which a killed program can leave behind.
 fn resumed<T, E>(path: &Path, work: &str, head: &Head<T>) -> Result<(ResultJournal, Vec<E>), CommandError>
 where
     T: Serialize + DeserializeOwned + PartialEq,

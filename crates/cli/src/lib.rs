@@ -21,8 +21,10 @@
 //! | item | for |
 //! | --- | --- |
 //! | [`cli`], [`Cli`] | the program |
-//! | [`CustomProtocol`], [`core`] | protocols: the trait for files, and the kernel with the trait `Protocol` |
-//! | [`CustomApplication`], [`messaging`] | applications: the trait for files, and the messaging interface |
+//! | [`CustomProtocol`], [`core`] | protocols: the trait for use in federation files, and the kernel with the trait
+//! `Protocol` |
+//! | [`CustomApplication`], [`messaging`] | applications: the trait for use in federation files, and the messaging
+//! interface |
 //! | [`quantity`], [`resource`] | the types of parameters, and the federation that they belong to |
 //! | [`placement`] | which processes keep replicas |
 //! | [`kit`] | random federations and faults, in a test |
@@ -66,7 +68,7 @@ pub use faultline_workloads::messaging;
 use arguments::{Arguments, Command};
 use command_error::{CommandError, Exit};
 
-/// Tests a protocol under random federations and faults. The protocol does not have to be part of the program.
+/// Tests a protocol in random federations with random faults. The protocol does not have to be part of the program.
 pub mod kit {
     pub use faultline_checker::Property;
     pub use faultline_fuzz::{Candidate, SeedResult};

@@ -26,7 +26,7 @@ use crate::live::{Live, View};
 use crate::log;
 use crate::machine::{self, CheckState, Finding};
 
-/// The maximum number of unexpectedly ended nodes that are reported individually.
+/// The maximum number of nodes whose unexpected ends are reported individually.
 const MAX_REPORTED: usize = 3;
 
 /// Runs federations on real processes. If `kernel` is set, the processes are in network namespaces, where the kernel

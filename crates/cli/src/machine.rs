@@ -21,13 +21,13 @@ const DESCRIPTORS: u64 = 32;
 /// The memory of a node in bytes, without its application's state but with a margin: in a run of 60 nodes,
 /// each used 9.3 MB with 1 MiB of state.
 const NODE_MEMORY: u64 = 8 << 20;
-/// Threads of a node: the process, its heartbeat, its storage, metrics, and computations.
+/// Threads of a node: for the process itself, its heartbeat, its storage, metrics, and computations.
 const THREADS: u64 = 6;
 /// Ports that other programs may use.
 const SPARE_PORTS: u64 = 1000;
 /// The longest time that a write may take if the cost of checkpoints is to be measured.
 const SLOW_WRITE: Duration = Duration::from_millis(100);
-/// The number of test writes, and their length: a page.
+/// The number of test writes. Each of them writes one page.
 const WRITES: usize = 16;
 const PAGE: [u8; 4096] = [1; 4096];
 
@@ -41,7 +41,7 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// Returns the size of a run of this many nodes with the default state of applications.
+    /// Returns the size of a run of this many nodes, each with 1 MiB of application state.
     pub(crate) fn of_nodes(nodes: u64) -> Size {
         Size { nodes, state: 1 << 20 }
     }
@@ -68,7 +68,7 @@ impl Size {
     }
 }
 
-/// Rejects a run that exceeds the limits of this machine, before starting any part of it.
+/// Rejects a run that exceeds the limits of this machine, before any part of the run starts.
 pub(crate) fn require(size: Size) -> Result<(), CommandError> {
     let findings = findings(size);
     let lacking: Vec<_> = findings.iter().filter(|it| it.state == CheckState::Fail).collect();
@@ -96,8 +96,8 @@ pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
     let own = |resource| getrlimit(resource).ok().map(|(soft, _)| soft);
     let plain = |it: u64| it.to_string();
 
-    // A process needs two for each other process: while that process restarts, its old and its new connection
-    // can both be open.
+    // A process needs two descriptors for each other process: while that process restarts, its old and its new
+    // connection can both be open.
     let descriptors = DESCRIPTORS + 2 * nodes;
     let all_descriptors = nodes.saturating_mul(nodes + DESCRIPTORS);
     let open = number("/proc/sys/fs/file-nr").unwrap_or(0);
@@ -157,10 +157,10 @@ pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
             available_memory(&read("/proc/meminfo")),
             memory,
             mebibytes,
-            "add memory, or reduce `state` of the application".to_owned(),
+            "add memory, or reduce the application's `state`".to_owned(),
         ),
     ];
-    // Most machines do not limit the threads and the memory of control groups.
+    // Most machines limit neither the threads nor the memory of control groups.
     if group_threads.is_some() {
         let remedy = "raise `pids.max` of the control group (in a container: its limit on processes)";
         findings.push(enough("cgroup threads", group_threads, THREADS * nodes, plain, remedy.to_owned()));
@@ -172,7 +172,7 @@ pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
     findings
 }
 
-/// Measures the load of this machine: a process that does not get the CPU looks like a failed one.
+/// Measures the load of this machine: a process that gets no CPU time looks like a failed one.
 pub(crate) fn load() -> Option<Finding> {
     let load = load_average(&fs::read_to_string("/proc/loadavg").ok()?)?;
     let cores = thread::available_parallelism().ok()?;

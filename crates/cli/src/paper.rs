@@ -1,4 +1,5 @@
-//! The HC3I paper's three files: `faultline simulate` and `faultline import`.
+//! The commands that read the three input files of the HC3I paper's simulator: `faultline simulate` and `faultline
+//! import`.
 
 use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
@@ -126,7 +127,7 @@ struct Watcher {
     interrupted: Arc<AtomicBool>,
     progress: Progress,
     hours: f64,
-    /// The index of the run, and the number of runs.
+    /// The number of the current run, from 1, and the total number of runs.
     run: (u32, u32),
 }
 
@@ -168,7 +169,7 @@ impl SimulationObserver for Watcher {
             let name = names.process(*process);
             let (seconds, sentence) = (at.since(Time::ZERO).as_secs_f64(), describe(*process, fact, names));
             let line = format!("{seconds:>16.9} s  {name:<14} {sentence:#}\n");
-            // Stops writing when the reader has closed its end.
+            // Stop writing once the reader has closed the pipe.
             if self.out.write_all(line.as_bytes()).is_err() {
                 self.level = TraceLevel::Statistics;
             }

@@ -1,5 +1,5 @@
-//! Performs runs on real processes, for reproductions (a small federation compared with the simulator, and
-//! the runs for HydEE) and for comparisons of protocols.
+//! Performs runs on real processes, for reproductions (a small federation compared with the simulator, and the runs for
+//! HydEE and CCK) and for comparisons of protocols.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -159,7 +159,8 @@ impl Evaluation<'_> {
         self.run(here, name, text, seed)
     }
 
-    /// Performs a run. Returns `None` if the user interrupts the program during the run.
+    /// Performs a run or, when resuming, reads its record. Returns `None` if the user interrupts the program during the
+    /// run.
     fn run(
         self,
         here: &LocalBackend,
@@ -187,7 +188,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Returns the record of this run, if one exists that was not interrupted and did not reach the memory limit.
+/// Returns the record of this run, if one exists and the run neither was interrupted nor reached the memory limit.
 fn known(dir: &Path, text: &str, seed: u64) -> Option<LocatedRecording> {
     let manifest = Bundle::open(dir).read_manifest().ok()?;
     let is_over = !matches!(manifest.outcome, None | Some(Outcome::Interrupted | Outcome::OutOfMemory(_)));

@@ -9,7 +9,7 @@ use faultline_clustering::CommunicationGraph;
 pub(crate) use faultline_console::recording::LocatedRecording;
 use faultline_console::recording::{HELP, open};
 use faultline_core::fault::Outcome;
-use faultline_core::{Life, ProcessId};
+use faultline_core::{Fact, Incarnation, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::{explain, time_by_activity};
 use faultline_report::{DisplayNames, Timeline, page, text};
@@ -34,7 +34,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
     Ok(recording.exit())
 }
 
-/// Returns the strictness that a flag asks for.
+/// Returns the strictness of a judgement with or without `--strict`.
 pub(crate) fn strictness(strict: bool) -> Strictness {
     if strict { Strictness::Strict } else { Strictness::Lenient }
 }
@@ -96,7 +96,8 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> 
     }
 }
 
-/// Returns the communication graphs of the run recorded in `dir`, in this many intervals of equal length.
+/// Returns the communication graphs of the run recorded in `dir`, one for each of `intervals` intervals of equal
+/// length.
 pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<CommunicationGraph>, CommandError> {
     let UnjudgedRecording { manifest, trace, .. } = open(dir)?;
     warn_if_incomplete(&manifest);
@@ -135,11 +136,13 @@ fn warn_if_incomplete(manifest: &Manifest) {
     );
 }
 
-/// Warns if the graph also counts messages that were sent again after a failure.
+/// Warns if the graph may count messages twice because a re-execution sent them again with another identity.
 fn warn_about_resent(trace: &Trace) {
-    if trace.streams.keys().any(|(_, life)| *life > Life(1)) {
+    let is_of_rerun = |fact: &Fact| matches!(fact, Fact::Sent { id, .. } if id.incarnation > Incarnation(0));
+    if trace.streams.values().flatten().any(|(_, fact)| is_of_rerun(fact)) {
         anstream::eprintln!(
-            "this run contains failures, so re-sent messages count twice in the graph; to avoid this, record a run without faults"
+            "this run contains rollbacks, after which processes sent messages again under new identities: such messages \
+             count twice in the graph; to avoid this, record a run without faults"
         );
     }
 }

@@ -1,7 +1,8 @@
-//! `faultline replay`: feeds the recorded inputs to the processes of a run again, and compares their behaviour.
+//! `faultline replay`: feeds the recorded inputs to the processes of a run again, and compares their behaviour with the
+//! record.
 //!
 //! A replayed process has no network, storage or clock. It sees only its inputs, so identical facts and actions show
-//! that the same protocol code was recorded, whichever driver hosted it.
+//! that the recorded process ran the same protocol code, whichever driver hosted it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -193,7 +194,7 @@ fn replay_life<P: Process>(
                 Some(event) => process.handle(event, at, &mut actions),
                 None => {
                     replayed.difference =
-                        Some(format!("input {number} ({what}) does not fit the preceding inputs"));
+                        Some(format!("input {number} ({what}) is inconsistent with the preceding inputs"));
                     return replayed;
                 }
             },
@@ -269,7 +270,7 @@ fn first_difference(
     })
 }
 
-/// Returns the event of an entry; `None` if it is the result of a job that does not exist.
+/// Returns the event of an entry; `None` if the entry is not an event, or is the result of a job that does not exist.
 fn event<P: Process>(entry: InputEntryOf<P>, jobs: &mut BTreeMap<JobNo, P::Job>) -> Option<In<P>> {
     Some(match entry {
         InputEntry::Packet { from, packet } => Event::Packet { from, packet },

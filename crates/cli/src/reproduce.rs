@@ -34,21 +34,20 @@ const QUICK_PAIRS: u64 = 3;
 const HYDEE_SEEDS: u32 = 3;
 /// Number of seeds for each of HydEE's settings, with `--quick`.
 const HYDEE_QUICK_SEEDS: u32 = 1;
-/// Runs of ping-pong in each setting, and round trips with each message length.
+/// Number of ping-pong runs in each setting, and number of round trips with each message length.
 const PING_PONG: (u32, u32) = (10, 200);
-/// Runs of ping-pong with many processes in each setting, and round trips with each message length.
+/// The same two numbers for ping-pong with many processes.
 const CROWDED_PING_PONG: (u32, u32) = (5, 200);
-/// Runs of ping-pong in each setting, and round trips with each message length, with `--quick` and any number
-/// of processes.
+/// The same two numbers with `--quick`, whatever the number of processes.
 const QUICK_PING_PONG: (u32, u32) = (2, 50);
 /// Number of runs of each federation other than ping-pong, on real processes.
 const TURNS: u32 = 5;
 /// Number of runs of each federation other than ping-pong, on real processes, with `--quick`.
 const QUICK_TURNS: u32 = 1;
 
-/// Seeds for each of CCK's settings.
+/// Number of seeds for each of CCK's settings.
 const CCK_SEEDS: u32 = 3;
-/// Seeds for each of CCK's settings, with `--quick`.
+/// Number of seeds for each of CCK's settings, with `--quick`.
 const CCK_QUICK_SEEDS: u32 = 1;
 
 /// Executes `faultline reproduce`.
@@ -189,7 +188,7 @@ fn simulated(
     write_results(&done, out)
 }
 
-/// Identifies a reproduction in its journal. The number of seeds is not part of it.
+/// Identifies a reproduction in its journal. The number of seeds is not part of this identity.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Reproduced {
     paper: String,
@@ -204,7 +203,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Opens the journal, and returns the results in it.
+    /// Opens the journal, and returns it with the results that it contains.
     fn open(&self) -> Result<(ResultJournal, Vec<StoredResult>), CommandError> {
         let ReproduceArguments { paper, quick, resume, .. } = self.arguments;
         let paper = paper.to_possible_value().expect("no evaluation is hidden").get_name().to_owned();

@@ -92,12 +92,13 @@ fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
         None => Ok(()),
         Some((option, _, backend)) => Err(CommandError::input(miette!(
             help = format!("omit `{option}`, or add `--backend {backend}`"),
-            "`{option}` has no effect with this backend"
+            "`{option}` works only with `--backend {backend}`"
         ))),
     }
 }
 
-/// Returns the kernel's features for traffic control, if `--links tc` requests it. Prints which of them are missing.
+/// Returns the kernel's features for traffic control if `--links tc` is specified. Unless the output is quiet, prints
+/// which of them are missing.
 fn links(arguments: &RunArguments) -> Result<Option<Kernel>, CommandError> {
     if arguments.links == LinksName::InNode {
         return Ok(None);

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// UID and GID of an unprivileged user: the same in every pod, so that the next pod can read a volume.
+/// UID and GID of an unprivileged user: the same in every pod, so that a pod can read the files that an earlier pod
+/// wrote to its volume.
 const USER: i64 = 65532;
 
 /// Returns the spec of a pod under the Pod Security profile `restricted`, without access to the API server.

@@ -35,7 +35,7 @@ pub const SHAPER: &str = "shaper";
 /// The volume that holds a node's storage or the record of a run.
 pub const DATA: &str = "data";
 
-/// The image of the processes and the supervisor of this version.
+/// The default image for the containers of processes and the supervisor, with the version of this program.
 pub const NODE_IMAGE: &str = concat!("faultline-node:", env!("CARGO_PKG_VERSION"));
 
 /// Purpose of a pod of a federation.
@@ -87,7 +87,7 @@ pub fn file(federation: &Federation) -> String {
     set(federation, "federation")
 }
 
-/// Returns the name of the claim of a pod's volume.
+/// Returns the name of the claim for a pod's volume.
 pub fn claim(pod: &str) -> String {
     format!("{DATA}-{pod}")
 }
@@ -104,7 +104,7 @@ pub fn labels(federation: &Federation) -> BTreeMap<String, String> {
     .into()
 }
 
-/// Returns the selector of all objects that the operator creates, for watching them.
+/// Returns the selector with which to watch all objects that the operator creates.
 pub fn selector() -> String {
     format!("app.kubernetes.io/managed-by={FIELD_MANAGER},{UID}")
 }

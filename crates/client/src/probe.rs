@@ -1,5 +1,5 @@
-//! A pod that tests the link emulation of a Kubernetes node's kernel, in the environment of a shaper. Used by
-//! `kubectl faultline doctor`, not by the operator.
+//! A pod that tests a Kubernetes node's kernel for the features that emulate links, in the environment of a shaper.
+//! Used by `kubectl faultline doctor`, not by the operator.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;

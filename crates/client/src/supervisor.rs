@@ -1,5 +1,5 @@
-//! The client of a supervisor's API. Each request uses a separate connection, which is encrypted unless it
-//! stays on this machine. Callers repeat failed requests later.
+//! A client for a supervisor's API. Each request uses a separate connection, which is encrypted unless it stays on this
+//! machine. Callers repeat failed requests later.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub enum SupervisorError {
 }
 
 impl Supervisor {
-    /// Creates a client of the supervisor at this address. `key` is the federation's key.
+    /// Creates a client for the supervisor at this address. `key` is the federation's key.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl Supervisor {
 /// A request to a supervisor.
 #[derive(Clone, Debug)]
 pub struct HttpRequest<'a> {
-    /// Host name of the supervisor, for the header of the request.
+    /// Host of the supervisor, for the `Host` header of the request.
     pub host: &'a str,
     /// Token that grants access to the API.
     pub token: &'a str,

@@ -20,7 +20,7 @@ const PASSES: usize = 8;
 const PATIENCE: usize = 120;
 /// The number of candidates in each half that are examined for a move that keeps the balance.
 const LOOKS: usize = 8;
-/// The largest number of parts with which a part exchanges processes: those with which it has the most traffic.
+/// The largest number of parts with which a part exchanges processes. Pairs of parts with more traffic take precedence.
 const PARTNERS: usize = 4;
 /// The largest number of rounds of exchanges over all parts.
 const EXCHANGES: usize = 3;
@@ -127,7 +127,7 @@ impl Level {
             self.grow(share, chance)
         } else {
             let (coarser, merged_into) = self.merge(chance);
-            // Without traffic, merging makes no progress.
+            // If few nodes have a neighbour to merge with, merging makes hardly any progress.
             if coarser.len() * 20 > self.len() * 19 {
                 self.grow(share, chance)
             } else {
@@ -139,7 +139,8 @@ impl Level {
         is_left
     }
 
-    /// Merges pairs with the most traffic, in random order.
+    /// Merges nodes in pairs: visits them in random order, and merges each with the unmerged neighbour that has the
+    /// most traffic with it and is small enough.
     fn merge(&self, chance: &mut Chance) -> (Level, Vec<u32>) {
         const FREE: u32 = u32::MAX;
         let most = (self.sizes.iter().sum::<u64>() / COARSEST as u64).max(2);
@@ -197,7 +198,7 @@ impl Level {
         (0..self.len()).flat_map(of).sum()
     }
 
-    /// Reduces the cut by moving nodes, while both halves stay about the same size.
+    /// Reduces the cut by moving nodes, while the left half keeps about its requested size.
     fn refine(&self, is_left: &mut [bool], share: Share) {
         for _ in 0..PASSES {
             if !self.pass(is_left, share) {

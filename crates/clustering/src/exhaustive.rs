@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use crate::balance::Balance;
 use crate::graph::CommunicationGraph;
 
-/// The largest number of processes for which all divisions are compared: 4,213,597 divisions of twelve
-/// processes.
+/// The largest number of processes for which all divisions are compared. Twelve processes have 4,213,597 divisions.
 pub(crate) const MOST: usize = 12;
 
 /// Returns one division for each share of rolled-back processes that is possible within this balance: the

@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 use crate::chance::Chance;
 use crate::level::Level;
 
-/// The smallest significant change of the cost. Smaller changes may be rounding errors.
+/// The smallest significant change in the cost. Smaller changes may be rounding errors.
 pub(crate) const ROUNDING: f64 = 1e-7;
 
-/// Prices and limits of clusters.
+/// The price of a byte, and the size limit of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CostModel {
     /// The saving per byte inside a cluster, where each pair of processes in one cluster costs 2.
@@ -128,7 +128,7 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Returns the most profitable cluster for this node, which may be empty; `None` if the node should stay.
+    /// Returns the most profitable cluster for this node, possibly an empty one; `None` if the node should stay.
     fn best(&mut self, one: usize) -> Option<u32> {
         let (own, size) = (self.cluster_of[one], self.level.sizes[one]);
         for &(other, bytes) in &self.level.peers[one] {

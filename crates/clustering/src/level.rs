@@ -6,7 +6,7 @@ use crate::graph::CommunicationGraph;
 pub(crate) struct Level {
     /// The number of processes that each node represents.
     pub(crate) sizes: Vec<u64>,
-    /// For each node: its peers, ascending, with the sum of the bytes in both directions.
+    /// For each node: its peers, each with the sum of the bytes in both directions.
     pub(crate) peers: Vec<Vec<(u32, u64)>>,
 }
 

@@ -17,8 +17,8 @@
 //! | `refine` | profitable moves of individual processes, and merges of clusters |
 //! | `exhaustive` | all divisions of a few processes |
 //! | `level` | a graph whose nodes represent several processes |
-//! | `leiden` | minimisation of the sum by moving, refining and merging |
-//! | `search` | further minimisation of the sum by dividing regions again and combining divisions |
+//! | `leiden` | minimisation of the cost ([`Division::cost`]) by moving, refining and merging |
+//! | `search` | further minimisation of the cost by dividing regions again and combining divisions |
 //! | `recluster` | changes of clusters that pay off when the traffic shifts |
 //! | `follow` | identity of clusters across a change |
 //! | `chance` | random numbers from a fixed seed |
@@ -95,7 +95,7 @@ pub struct Division {
 #[serde(rename_all = "camelCase")]
 pub struct SearchResult {
     /// The Pareto front of the divisions found, in ascending order of the share of processes that roll back.
-    /// If `exhaustive`, the Pareto front of all divisions.
+    /// If `exhaustive`, the Pareto front of all divisions within the balance.
     pub front: Vec<Division>,
     /// The index of the chosen division in the front.
     pub chosen: usize,

@@ -11,7 +11,8 @@ use crate::graph::CommunicationGraph;
 pub enum Pattern {
     /// Block tridiagonal solver: a torus with neighbours in rows, columns and one diagonal.
     Bt,
-    /// Conjugate gradient: exchanges within rows by powers of two, and an exchange with the transposed position.
+    /// Conjugate gradient: exchanges within rows at power-of-two distances, and an exchange with the transposed
+    /// position.
     Cg,
     /// Fourier transform: all processes exchange data with each other.
     Ft,

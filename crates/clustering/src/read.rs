@@ -5,12 +5,12 @@
 //! A line that begins with `from to` before the first channel names the columns. Processes are in the order of their
 //! first mention.
 //!
-//! *METIS*: `processes edges [format]` in the first line, then one line per process with its neighbours, counted from
+//! *METIS*: `processes edges [format]` on the first line, then one line per process with its neighbours, counted from
 //! one. Each is followed by the weight of the edge if the format ends in `1`. Lines that begin with `%` are comments.
 //! Each edge appears twice, once for each end.
 //!
-//! *GraphML*: the nodes and edges of the first graph in the file. The bytes of an edge are the `data` whose
-//! key is named `bytes` or `weight`; its messages are those with the key `messages`. An edge without bytes
+//! *GraphML*: the nodes and edges of the first graph in the file. The bytes of an edge are in its `data` element whose
+//! key is named `bytes` or `weight`; its messages are in the one whose key is named `messages`. An edge without bytes
 //! counts as 1 byte.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,8 @@ pub enum ReadError {
     Empty,
     /// A line of an edge list has the wrong number of words.
     #[error(
-        "line {line} should have 3 or 4 words (found {words}); write `from to bytes` or `from to bytes messages`"
+        "line {line} should have 1, 3 or 4 words (found {words}); write the name of a process, `from to bytes`, or \
+         `from to bytes messages`"
     )]
     Words {
         /// The number of the line.
@@ -73,7 +74,7 @@ pub enum ReadError {
         format: String,
     },
     /// The number of lines in a METIS file differs from the number of processes.
-    #[error("the number of processes is {stated} in the header, but the file has lines for {found}")]
+    #[error("the header gives {stated} as the number of processes, but the file has lines for {found}")]
     Lines {
         /// The number of processes in the header.
         stated: usize,
@@ -348,14 +349,14 @@ mod tests {
         assert_eq!(wrong("# nothing\n", GraphFormat::EdgeList), "the file contains no processes");
         assert!(
             wrong("a b 1\na b\n", GraphFormat::EdgeList)
-                .starts_with("line 2 should have 3 or 4 words (found 2)")
+                .starts_with("line 2 should have 1, 3 or 4 words (found 2)")
         );
         assert!(wrong("a b -1\n", GraphFormat::EdgeList).starts_with("line 1: `-1` is not a whole number"));
         assert!(wrong("a b\n", GraphFormat::Metis).starts_with("line 1 is not the header"));
         assert!(wrong("2 1 011\n2\n1\n", GraphFormat::Metis).contains("the format 011"));
         assert_eq!(
             wrong("3 1\n2\n1\n", GraphFormat::Metis),
-            "the number of processes is 3 in the header, but the file has lines for 2"
+            "the header gives 3 as the number of processes, but the file has lines for 2"
         );
         assert!(wrong("2 1\n3\n1\n", GraphFormat::Metis).contains("names neighbour 3"));
         assert!(wrong("2 1 1\n2\n1 1\n", GraphFormat::Metis).contains("has no weight"));

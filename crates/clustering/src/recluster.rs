@@ -62,8 +62,8 @@ pub struct Interval {
     pub moved: usize,
     /// The number of processes that take a checkpoint for the change: the members of all new clusters.
     pub checkpointed: usize,
-    /// The number of each cluster of the division, which identifies it across intervals: as few processes as
-    /// possible change numbers from one interval to the next.
+    /// The number of each cluster of the division, which identifies the cluster across intervals. Numbers are assigned
+    /// so that as few processes as possible change clusters from one interval to the next.
     #[serde(skip)]
     pub numbers: Vec<u32>,
 }
@@ -164,7 +164,7 @@ struct Candidate {
     cluster_of: Vec<u32>,
     /// For each process: the number of the set of processes in its cluster.
     members: Vec<u32>,
-    /// For each interval: its contribution to the total sum.
+    /// For each interval: the contribution to the total sum if this division is used in it.
     costs: Vec<f64>,
 }
 

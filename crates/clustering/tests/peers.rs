@@ -53,7 +53,7 @@ fn no_peer_finds_a_smaller_sum_on_any_of_sixty_graphs() {
 fn worse_than(sample: &Sample, peers: f64) -> Option<String> {
     let found = find(&sample.graph, Constraints::default());
     let sum = found.front.iter().map(|it| it.cost()).fold(f64::INFINITY, f64::min);
-    // The choice differs from the smallest sum only if a single cluster is as good.
+    // The sum of the chosen division exceeds the smallest sum only if a single cluster is as good.
     let chosen = found.front[found.chosen].cost();
     let is_least = chosen <= sum + ROUNDED || found.reason.starts_with("dividing does not pay off");
     (sum > peers + ROUNDED || !is_least)

@@ -22,7 +22,7 @@ const C1: ClusterId = ClusterId(1);
 const FIRST: Life = Life(1);
 const SECOND: Life = Life(2);
 
-/// Between lives that do not end, each message arrives exactly once.
+/// Each message from one life to another arrives exactly once if neither of them ends.
 pub fn nothing_is_lost_or_delivered_twice(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[3, 3], Span::from_millis(800));
     scenario.script.all_arrives = true;
@@ -36,7 +36,7 @@ pub fn nothing_is_lost_or_delivered_twice(driver: &mut impl Driver) {
     expect_all_received(&evidence, &scenario, |from, to| if from.0 / 3 == to.0 / 3 { 61 } else { 60 });
 }
 
-/// With FIFO, the messages of each pair of processes arrive in the order in which they were sent.
+/// With FIFO, the messages from one process to another arrive in the order in which they were sent.
 pub fn fifo_keeps_the_order_of_every_pair(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(800));
     scenario.script.all_arrives = true;
@@ -51,7 +51,7 @@ pub fn fifo_keeps_the_order_of_every_pair(driver: &mut impl Driver) {
     }
 }
 
-/// Messages and images arrive unchanged (probes compare what they receive).
+/// Messages and images arrive unchanged (a probe that receives changed content fails).
 pub fn contents_survive_the_network(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[1, 1], Span::from_millis(1500));
     scenario.script.all_arrives = true;
@@ -68,8 +68,8 @@ pub fn contents_survive_the_network(driver: &mut impl Driver) {
     assert_eq!(received(&seen)[&(P0, FIRST)].len(), 100);
 }
 
-/// Nothing from or to an older life is delivered, and nothing from a life that has not been announced. Crashes
-/// three of four processes, one after another.
+/// Nothing is delivered from or to an older life, or from a life that has not been announced. Crashes three of four
+/// processes, one after another.
 pub fn lives_do_not_mix(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(1200));
     steady_traffic(&mut scenario);
@@ -266,7 +266,7 @@ pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
     expect_halt_at_second_mark(driver, &[]);
 }
 
-/// A process halts in the same way at the actions that result from a job.
+/// A process halts in the same way between actions that result from a job.
 pub fn a_process_halts_between_two_actions_after_a_job(driver: &mut impl Driver) {
     expect_halt_at_second_mark(driver, &[Act::Compute(0, Span::from_millis(20)), Act::Settle]);
 }
@@ -396,7 +396,8 @@ pub fn volatile_storage_is_lost_with_its_process(driver: &mut impl Driver) {
     assert_eq!(listings(&seen), [vec![]]);
 }
 
-/// Every job returns, unless its life ends first. Its output is not delivered to the next life.
+/// Every job returns, unless the life that requested it ends first. In that case, its output is not delivered to the
+/// next life.
 pub fn completions_belong_to_the_life_that_asked(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[1], Span::from_millis(1500));
     let acts = [Act::Compute(0, Span::from_millis(800)), Act::Compute(1, Span::ZERO)];
@@ -417,7 +418,7 @@ pub fn completions_belong_to_the_life_that_asked(driver: &mut impl Driver) {
     assert_eq!(computed(SECOND), [1, 0].map(|number| Observation::Computed { by: SECOND, number }));
 }
 
-/// No timeout is missed, including timeouts that are close together or expire under load.
+/// No timeout is missed, even if timeouts are close together or expire under load.
 pub fn timeouts_are_never_missed(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 1], Span::from_millis(700));
     scenario.script.all_arrives = true;
@@ -482,8 +483,8 @@ pub fn a_short_pause_loses_nothing(driver: &mut impl Driver) {
     }
 }
 
-/// A process that is paused for longer than the detection time is killed before its failure is announced, and its
-/// next life starts.
+/// A process that is paused for longer than the detection time is killed before its failure is announced. Its next life
+/// starts afterwards.
 pub fn a_long_pause_is_fenced(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 1], Span::from_millis(1200));
     steady_traffic(&mut scenario);
@@ -561,7 +562,7 @@ pub fn full_storage_refuses_and_corrupt_storage_forgets(driver: &mut impl Driver
     assert_eq!(answers, expected);
 }
 
-/// All processes of a cluster end before the end of any is detected, and all return.
+/// All processes of a lost cluster fail before any of the failures is detected, and all return.
 pub fn a_lost_cluster_returns(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[3, 1], Span::from_millis(900));
     steady_traffic(&mut scenario);
@@ -592,7 +593,7 @@ pub fn a_lost_cluster_returns(driver: &mut impl Driver) {
 /// Number of messages that each life of a process sends to every other process in [`steady_traffic`].
 const TRAFFIC: u32 = 60;
 
-/// Returns a time in milliseconds after the application began.
+/// Returns the time that is this many milliseconds after the start of the application.
 fn at(millis: u64) -> Time {
     Time::ZERO + Span::from_millis(millis)
 }

@@ -24,8 +24,8 @@ pub use scenario::{Driver, Evidence, Scenario, membership};
 
 /// Defines one `#[test]` per case. The argument is an expression that creates a new [`Driver`].
 ///
-/// A driver that can neither pause a process nor halt it between two actions adds `without suspension`. The
-/// cases that need suspension are then listed as ignored, with the reason.
+/// For a driver that can neither pause a process nor halt it between two actions, add `without suspension`. The cases
+/// that need suspension are then listed as ignored, with the reason.
 #[macro_export]
 macro_rules! conformance_tests {
     ($driver:expr) => {

@@ -1,9 +1,9 @@
-//! Observations of a probe. Facts are the only channel out of a process, so each observation is encoded as a claim.
+//! Observations of a probe. A probe can report only facts, so each observation is encoded as a claim.
 
 use faultline_core::{Boot, Claim, Fact, Life, ProcessId, Sn, Time};
 use faultline_trace::Trace;
 
-/// An action of the driver on a probe.
+/// An action of the driver, as observed by a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// A life began.
@@ -18,7 +18,7 @@ pub enum Observation {
         /// Version of the membership.
         version: u32,
     },
-    /// The new membership differs from the previous one in the entry of this process.
+    /// The new membership differs from the previous one in the newest life of `process`, or in whether it is up.
     Peer {
         /// The process concerned.
         process: ProcessId,
@@ -33,7 +33,7 @@ pub enum Observation {
         from: ProcessId,
         /// The life that sent the message.
         from_life: Life,
-        /// The life that the sender intended.
+        /// The life for which the sender intended the message.
         for_life: Life,
         /// Number of the message: consecutive for each pair of lives, from 0.
         number: u32,

@@ -38,7 +38,8 @@ pub struct Step {
     pub acts: Vec<Act>,
 }
 
-/// An action of a probe. Images, messages and jobs are numbered within a life, by the script or consecutively.
+/// An action of a probe. The script numbers the images and jobs of a life; messages are numbered consecutively for each
+/// pair of lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Act {
     /// Sends this many messages to a process, alternating between protocol and application messages.
@@ -50,9 +51,9 @@ pub enum Act {
     SendImage(ProcessId, u32, u32),
     /// Writes the image with this number and length.
     Persist(u32, u32),
-    /// Reads the image with this life and number.
+    /// Reads the image that this life created with this number.
     Read(Life, u32),
-    /// Removes the image with this life and number.
+    /// Removes the image that this life created with this number.
     Delete(Life, u32),
     /// Lists the images in storage.
     List,
@@ -66,13 +67,13 @@ pub enum Act {
     Started,
     /// Postpones all following actions, including those of later steps, until all requests have been answered.
     Settle,
-    /// States [`Claim::Protected`], as a trigger for faults.
+    /// Makes the claim [`Claim::Protected`], which serves as a trigger for faults.
     Mark,
     /// Reports that the probe has finished.
     Finish,
 }
 
-/// A probe, with or without FIFO.
+/// A probe. `FIFO` states whether packets between two lives must arrive in the order in which they were sent.
 #[derive(Clone, Debug)]
 pub struct Probe<const FIFO: bool> {
     me: ProcessId,
@@ -97,7 +98,7 @@ pub struct Probe<const FIFO: bool> {
     total: u64,
 }
 
-/// The stamp of probes' application messages: the lives between which they were sent.
+/// The stamp of a probe's message: the life that sent the message, and the life for which it is intended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     from: Life,
@@ -118,7 +119,7 @@ pub struct Message {
     filler: Vec<u8>,
 }
 
-/// Header of a probe's image: its length.
+/// Header of a probe's image: the length of the application state in the image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head(u32);
 
@@ -376,7 +377,7 @@ impl<const FIFO: bool> Probe<FIFO> {
 
     fn finish(&mut self, out: &mut Out<Self>) {
         self.finished_at = Some((self.sent, self.received));
-        // The run ends once these sums agree over all processes.
+        // The run ends once the sums of both values over all processes are equal.
         let (sent, delivered) = if self.script.all_arrives { (self.sent, self.received) } else { (0, 0) };
         let witness = Witness { life: self.life, upto: FactNo(self.facts), sent, delivered };
         self.state(Fact::Finished(Box::new((witness, Digest([0; 16])))), out);
@@ -420,7 +421,7 @@ impl<const FIFO: bool> Probe<FIFO> {
     }
 }
 
-/// Returns whether an event will respond to the action.
+/// Returns whether the driver answers the action with an event.
 fn is_question(act: &Act) -> bool {
     use Act::{Compute, List, Persist, Read, Record};
     matches!(act, Persist(..) | Read(..) | List | Record(_) | Compute(..))

@@ -63,7 +63,7 @@ pub struct KubernetesArguments {
 /// NAME-key and pods/portforward, and to create pods/portforward. Prints the directory of the record.
 #[derive(Debug, Args)]
 pub struct FetchArguments {
-    /// Federation, in the notation of kubectl
+    /// Select the federation, in the notation of kubectl
     #[arg(value_name = "federation/NAME")]
     pub federation: String,
     /// Write the record to DIR instead of a new directory in `faultline-runs`

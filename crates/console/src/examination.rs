@@ -65,7 +65,7 @@ impl Examination {
         self.findings.iter().all(|it| it.state != CheckState::Fail)
     }
 
-    /// Prints the findings for a run with this many nodes. The exit status says whether the run is possible, including
+    /// Prints the findings for a run with this many nodes. The exit status says whether the run is possible, with
     /// traffic control if `needs_tc` is set.
     ///
     /// # Errors
@@ -85,8 +85,7 @@ impl Examination {
     }
 }
 
-/// Returns the finding about an ability of a kernel: details if the kernel has the ability, or the reason why
-/// it lacks it.
+/// Returns the finding about a kernel feature: details if the kernel has the feature, or the reason why it does not.
 pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
     let instead = match ability {
         Ability::Netem => "; without it, delay and loss are emulated in the nodes",
@@ -108,7 +107,7 @@ pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
 /// Returns the remedy for missing kernel modules.
 pub fn loading(modules: &str) -> String {
     format!(
-        "`modprobe -a {modules}`, or install a kernel, or a package of extra kernel modules, that provides {modules}"
+        "run `modprobe -a {modules}`, or install a kernel, or a package of extra kernel modules, that provides {modules}"
     )
 }
 

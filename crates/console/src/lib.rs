@@ -1,11 +1,11 @@
-//! Code shared by the programs that users call, `faultline` and `kubectl-faultline`: exit statuses, output,
-//! the live view and repetitions of runs.
+//! Code shared by the programs that users invoke, `faultline` and `kubectl-faultline`: exit statuses, output, the live
+//! view and repetitions of runs.
 //!
 //! | module | content |
 //! | --- | --- |
 //! | [`command_error`] | exit statuses, and errors with their remedy |
 //! | [`arguments`] | options of several commands |
-//! | [`source`] | files that contain federations |
+//! | [`source`] | files that describe federations |
 //! | [`recording`] | a recorded run with its judgement |
 //! | [`repetition`] | runs with consecutive seeds |
 //! | [`place`] | names of the directories in which runs are recorded |

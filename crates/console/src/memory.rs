@@ -7,12 +7,13 @@ use miette::miette;
 
 use crate::command_error::CommandError;
 
-/// Sets the memory limit of every run of this program: the requested limit, or half of the available memory.
+/// Sets the memory limit for all runs that this program performs: the requested limit or, by default, half of the
+/// available memory.
 ///
 /// # Errors
 ///
-/// Fails if no run could stay within the requested limit, if the limit exceeds the memory of this machine, or if this
-/// system does not report the memory use of programs.
+/// Fails if no run could stay within the requested limit, if the limit exceeds the memory of this machine, or if a
+/// limit is requested but this system does not report the memory use of programs.
 pub fn set_limit(requested: Option<Size>) -> Result<(), CommandError> {
     let checked = |requested| checked(requested, memory::available(), memory::used());
     bound_memory(memory::bound(requested.map(checked).transpose()?));
@@ -32,7 +33,7 @@ fn checked(requested: Size, available: Option<u64>, used: Option<u64>) -> Result
     if requested.0 > available {
         return Err(CommandError::input(miette!(
             help = format!("use at most `--memory {}`", mebibytes(available)),
-            "`--memory` must not exceed the memory of this machine, or of its control group (found {requested})"
+            "`--memory` must not exceed the memory of this machine or of this program's control group (found {requested})"
         )));
     }
     // The memory use differs slightly from one start of the program to the next.

@@ -32,8 +32,8 @@ pub fn write(out: &Path, name: &str, content: &str) -> Result<PathBuf, CommandEr
     Ok(path)
 }
 
-/// Returns whether standard output supports colours: it is a terminal with colours, and the user has not
-/// disabled them.
+/// Returns whether to print colours to standard output: only to a terminal that supports them, unless environment
+/// variables such as `CLICOLOR_FORCE` override this.
 pub fn colours() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
@@ -53,7 +53,7 @@ pub fn print(text: &str) -> Result<(), CommandError> {
     }
 }
 
-/// Wraps text to the width of the terminal, or returns it unchanged if there is no terminal. Each line of
+/// Wraps text to the width of the terminal, or returns it unchanged if standard output is not a terminal. Each line of
 /// `text` is a paragraph.
 pub fn filled(text: &str) -> String {
     if !io::stdout().is_terminal() {

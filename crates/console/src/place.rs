@@ -15,9 +15,9 @@ const MOST_DIFFERENCES: usize = 3;
 /// The maximum length of the differences in a name, in bytes.
 const MOST_BYTES: usize = 80;
 
-/// Returns the path of a new directory for the record of a run: `NAME-SEED`. If `NAME-SEED` exists and contains a
-/// different federation or another backend, the name includes the differences, as in `NAME-SEED-checkpointEvery=2s`. If
-/// there are no differences, or that name also exists, the name ends with a number. Does not create the directory.
+/// Returns the path of a new directory for the record of a run: `NAME-SEED`. If `NAME-SEED` exists and its record has a
+/// different federation or backend, the name includes the differences, as in `NAME-SEED-checkpointEvery=2s`. If there
+/// are no differences, or that name also exists, the name ends with a number. Does not create the directory.
 pub fn free_place(name: &str, seed: u64, federation: &Federation, backend: BackendKind) -> PathBuf {
     free_in(Path::new(RUNS), name, seed, federation, backend)
 }
@@ -43,9 +43,9 @@ fn recorded(dir: &Path) -> Option<(Federation, BackendKind)> {
     Some((federation, manifest.backend))
 }
 
-/// Returns the differences between two runs with the same seed, as words for a file name. If there are too
-/// many for a name, returns the first one and the number of the others. The result is empty if the runs are
-/// equal, or if the first difference is too long.
+/// Returns the differences between two runs with the same seed, as words for a file name. If they do not fit in a name,
+/// returns the first one and the number of the others. The result is empty if the runs are equal, or if the first
+/// difference is too long.
 fn differences(old: &(Federation, BackendKind), new: (&Federation, BackendKind)) -> Vec<String> {
     let spec = |it: &Federation| serde_json::to_value(&it.spec).expect("a federation has a JSON form");
     let (mut before, mut after) = (spec(&old.0), spec(new.0));
@@ -70,7 +70,7 @@ fn differences(old: &(Federation, BackendKind), new: (&Federation, BackendKind))
     }
 }
 
-/// Adds the differences between two values below `key`.
+/// Adds the differences between the old and the new value of `key` to `words`.
 fn differ(old: &Value, new: &Value, key: &str, words: &mut Vec<String>) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
@@ -110,7 +110,7 @@ fn brief(value: &Value) -> String {
     }
 }
 
-/// Returns `key=value`, with only characters that need no quotes in a shell.
+/// Returns `key=value`, restricted to characters that need no quoting in a shell.
 fn word(key: &str, value: &str) -> String {
     let plain = |it: char| if it.is_ascii_alphanumeric() || ".=_".contains(it) { it } else { '_' };
     format!("{key}={value}").chars().map(plain).collect()

@@ -140,7 +140,7 @@ impl Count {
     }
 }
 
-/// Formats a rate that is given in runs per second. A rate below 0.1 is shown per minute or, if it is still
+/// Formats a rate that is given in runs per second. A positive rate below 0.1 is shown per minute or, if it is still
 /// below 0.1, per hour.
 fn per_time(rate: f64) -> String {
     let (amount, unit) = match rate {

@@ -54,7 +54,7 @@ impl LocatedRecording {
         }
     }
 
-    /// Returns the exit status for a command about the run.
+    /// Returns the exit status that corresponds to the verdict.
     pub fn exit(&self) -> Exit {
         self.run.judgement.verdict.into()
     }

@@ -63,7 +63,7 @@ struct Outcome {
 struct Outcomes<'a> {
     /// The name of the federation.
     name: &'a str,
-    /// The worst verdict of all runs except those without a fault; at least `unknown` if there are no other runs, or if
+    /// The worst verdict of all runs except those without a fault; at best `unknown` if there are no other runs, or if
     /// some runs were not performed.
     verdict: Verdict,
     passed: usize,
@@ -187,7 +187,8 @@ impl Repetition<'_> {
         !on_screen
     }
 
-    /// Returns the directory for the record of a run: the one that the user named, or a new one.
+    /// Returns the directory for the record of a run: the one that the user named (for several runs, a subdirectory of
+    /// it), or a new one.
     fn place(&self, seed: u64) -> PathBuf {
         match (self.out, self.repeat) {
             (Some(out), 1) => out.to_owned(),

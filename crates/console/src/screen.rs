@@ -16,7 +16,7 @@ use crate::arguments::{Format, OutputArguments};
 const RECENT: usize = 5;
 /// The time between two refreshes of the screen.
 const REFRESH: Duration = Duration::from_millis(100);
-/// The time between two status lines without a terminal.
+/// The time between two status lines if the output is not a terminal.
 const REMIND: Duration = Duration::from_secs(5);
 /// The width of a progress bar in characters.
 const BAR: usize = 24;
@@ -43,7 +43,7 @@ pub struct Row {
     pub checkpoints: u32,
     /// The number of forced checkpoints among those taken.
     pub forced: u32,
-    /// The number of steps, or of tasks, done.
+    /// The number of completed steps or tasks.
     pub done: u64,
     /// The total number of steps; 0 if it is unknown, as for a task-based program.
     pub total: u64,

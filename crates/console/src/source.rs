@@ -1,4 +1,4 @@
-//! Files that contain federations.
+//! Files that describe federations.
 
 use std::fs;
 use std::io::{self, Read};

@@ -4,7 +4,8 @@ use core::fmt;
 
 use crate::id::finish;
 
-/// Opaque bytes. Their `Debug` output differs for different bytes, although it is short: content of up to [`Content::SHOWN`] bytes is printed in full; longer content is represented by a 128-bit hash.
+/// Opaque bytes. Their `Debug` output differs for different bytes, although it is short: content of up to
+/// [`Content::SHOWN`] bytes is printed in full; longer content is represented by a 128-bit hash.
 pub(crate) struct Content<'a>(pub(crate) &'a [u8]);
 
 impl Content<'_> {

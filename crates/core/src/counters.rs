@@ -63,8 +63,8 @@ impl Counters {
         self.dense.clear();
     }
 
-    /// Switches to a dense table of all processes, or of those in the middle if the full table would waste too much
-    /// space. The outliers then stay in the list.
+    /// Switches to a dense table of all entries or, if that table would waste too much space, of the entries in the
+    /// middle; the outliers then stay in the list. Keeps the list if both tables would waste too much space.
     fn maybe_densify(&mut self) {
         let mut all: Vec<(ProcessId, u32)> = self.iter().collect();
         all.extend(self.sparse.iter().filter(|&&(_, number)| number == 0));

@@ -10,7 +10,8 @@ macro_rules! defects {
         $($(#[$doc:meta])* $name:ident,)*
         $(; mutations $($(#[$mutation_doc:meta])* $mutation:ident,)*)?
     ) => {
-        /// A deliberate mistake: a rule as printed in the paper, an omitted rule, or a mutation. Each defect violates a property, and the checker must detect the violation.
+        /// A deliberate mistake: a rule as printed in the paper, an omitted rule, or a mutation. Each defect violates a
+        /// property, and the checker must detect the violation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Defect {

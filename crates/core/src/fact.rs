@@ -32,7 +32,7 @@ pub struct Witness {
     pub delivered: u64,
 }
 
-/// Steps of the theft of a task. Without failures, they occur in this order.
+/// Steps of the theft of a task. Without failures, all but the last occur in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TheftStep {
     /// The victim reserved a task for the thief.
@@ -136,11 +136,11 @@ pub enum Fact {
         /// Duration of the task in microseconds: the program's figure, scaled by the speed of the process.
         cost_us: u32,
     },
-    /// Under a plan: the partition and the dependencies of one execution of a task. Reported immediately before
-    /// [`Fact::Ran`] or [`Fact::Rerun`] of the task.
+    /// Under a plan: the partition and the dependencies of one execution of a task. Reported immediately before the
+    /// task's [`Fact::Ran`] or [`Fact::Rerun`].
     Planned(Box<PlannedTask>),
-    /// A task that is already part of the state was re-executed outside of it, because another process lost
-    /// its values.
+    /// A task whose outcome is already part of the state was re-executed without changing the state, because another
+    /// process lost the task's values.
     Rerun {
         /// Identity of the task.
         task: TaskId,
@@ -171,8 +171,8 @@ pub enum Fact {
     },
     /// This process took over the state of a process that never returns, or a partition that has moved to this process.
     /// The state is that in an image or, if there is no image, the initial state. The incarnation is that of the
-    /// recovery that moved the partition. It is 0 for a partition that this process runs from the start, and for the
-    /// state of a process that steals tasks.
+    /// recovery that moved the partition. It is 0 for a partition that this process runs from the start, and in
+    /// programs whose processes steal tasks.
     Absorbed(Box<(ProcessId, Option<ImageName>, Witness, Incarnation)>),
     /// The process stopped running a partition, because a recovery moved the partition to another process.
     Ceded {
@@ -327,7 +327,7 @@ impl Fact {
     /// Returns the kind of this fact.
     #[inline]
     pub fn kind(&self) -> FactKind {
-        // Handled outside the `match`, so that the compiler turns the remaining arms into a table.
+        // Handled before the main `match`, so that the compiler turns the remaining arms into a table.
         match self {
             Fact::Claim(claim) => return claim.kind(),
             Fact::Theft { step, .. } => return step.kind(),

@@ -22,7 +22,7 @@ pub enum StorageFate {
     Lost,
 }
 
-/// The cause of a life's end, as the supervisor knows it.
+/// The cause of a life's end, as known to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum EndedBy {
     /// A fault of the plan: a kill, or a pause long enough for the process to be declared failed.
@@ -92,7 +92,7 @@ pub enum Fault {
     },
     /// All processes of a cluster are killed at the same time.
     LoseCluster {
-        /// The cluster whose processes to kill.
+        /// The cluster whose processes are killed.
         cluster: ClusterId,
         /// Fate of the storage of its nodes.
         storage: StorageFate,
@@ -136,7 +136,7 @@ pub enum Fault {
 /// When a fault is injected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trigger {
-    /// At an instant, counted from the start of the application.
+    /// At an instant, measured from the start of the application.
     At(Time),
     /// When a process reports a fact. The process is halted before its next action until the fault has been injected.
     When {

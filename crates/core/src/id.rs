@@ -51,7 +51,7 @@ number!(
     ClusterId(u16), "c"
 );
 number!(
-    /// One run of a process. The supervisor numbers lives from 1 and stores the numbers outside the nodes.
+    /// One execution of a process. The supervisor numbers lives from 1 and stores the numbers outside the nodes.
     Life(u32), "life "
 );
 number!(

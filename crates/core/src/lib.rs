@@ -9,7 +9,7 @@
 //! | [`id`], [`time`] | newtypes for everything that is numbered |
 //! | [`membership`] | which process runs where, and in which life |
 //! | [`message`], [`image`] | application messages, and checkpoints as they reach stable storage |
-//! | [`process`] | the one trait that a driver sees, its events and actions |
+//! | [`process`] | the one trait that a driver sees, with its events and actions |
 //! | [`protocol`], [`application`] | the two state machines that make up a process |
 //! | [`promises`] | what a protocol promises beyond the guarantees of every protocol |
 //! | [`node`] | the composition of a protocol and an application |

@@ -33,7 +33,7 @@ pub struct Member {
 
 impl Member {
     /// Returns how many lives of the process could act, including the newest. If there is more than one, the process
-    /// has failed.
+    /// has failed at least once.
     pub fn lives(&self) -> u32 {
         self.life.0.saturating_sub(self.idle_lives)
     }
@@ -142,8 +142,8 @@ impl Membership {
     }
 }
 
-/// Which ranks form a *group*: the unit that takes checkpoints and rolls back together. Groups are numbered from 0, in
-/// the order of the ranks or clusters that they consist of. Processes outside all clusters belong to no group.
+/// Which ranks form a *group*: the unit that takes checkpoints and rolls back as a whole. Groups are numbered from 0,
+/// in the order of the ranks or clusters that they consist of. Processes outside all clusters belong to no group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Scope {

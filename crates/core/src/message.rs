@@ -9,7 +9,8 @@ use crate::id::{Incarnation, ProcessId, finish};
 
 /// Identity of one application message: the channel, the incarnation of the sender's cluster when the message was
 /// *first* sent, and a number that is consecutive per channel. A re-sent message keeps its identity. Under a protocol
-/// that relies on repetition, a re-executed message keeps it as well, and the incarnation is always 0.
+/// that relies on repetition, a message that a re-execution sends again keeps it as well, and the incarnation is always
+/// 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MessageId {
     /// The sending process.

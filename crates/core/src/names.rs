@@ -1,4 +1,4 @@
-//! The names of processes, clusters, groups and tasks: one resolver for everything that is shown to people.
+//! The names of processes, clusters, groups and tasks: one resolver for every name that is shown to people.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -11,14 +11,14 @@ use crate::image::ImageName;
 use crate::membership::Scope;
 use crate::message::MessageId;
 
-/// The names of a run. Processes and clusters without a name are shown by their numbers: `p3`, `c1`.
+/// The names of a run. A process or cluster without a name is identified by its number, as in `p3` or `c1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunNames {
     /// The names of processes, indexed by process.
     pub processes: Vec<String>,
     /// The names of clusters, indexed by cluster.
     pub clusters: Vec<String>,
-    /// Which processes roll back together; `None` if unknown.
+    /// The scope of the groups that roll back together; `None` if unknown.
     pub scope: Option<Scope>,
     /// Short names of tasks, such as `t1`.
     pub tasks: BTreeMap<TaskId, String>,
@@ -59,7 +59,8 @@ impl RunNames {
         }
     }
 
-    /// Returns the display name of a message: `m1`, or sender, receiver, number, and the incarnation unless it is 0.
+    /// Returns the display name of a message: `m1`, or its sender, receiver and number, followed by the incarnation
+    /// unless that is 0.
     pub fn message(&self, id: MessageId) -> String {
         if let Some(short) = self.messages.get(&id) {
             return short.clone();

@@ -66,8 +66,8 @@ pub struct Node<P: Protocol, A: Application> {
     protocol: P,
 }
 
-/// All of the composite except the protocol. Fields are laid out in this order: those that every message
-/// touches come first and share cache lines.
+/// All of the composite except the protocol. Fields are laid out in declaration order, so that those used for every
+/// message come first and share cache lines.
 #[derive(Clone, Debug)]
 #[repr(C)]
 struct NodeState<A: Application> {

@@ -5,12 +5,12 @@
 //! * A process handles one event at a time. The actions of an event are performed in order; after that, network,
 //!   storage and computation proceed independently of each other.
 //! * Storage actions of one process complete in order, so a listing reflects every earlier write.
-//! * A crash drops the process's value. Only data that was reported durable survives, even if the operating system
+//! * A crash drops the [`Process`] value. Only data that was reported durable survives, even if the operating system
 //!   would have kept more.
 //! * The number of a life is stored durably outside the node before the life starts.
 //! * While two lives last, no packet between them is lost or delivered twice. Nothing from or to an older life is
-//!   delivered. A packet from a life that is newer than the known membership waits. Unless the process declares FIFO,
-//!   packets may overtake each other.
+//!   delivered. If the receiver's membership does not yet contain the life that sent a packet, the packet waits. Unless
+//!   the process declares FIFO, packets may overtake each other.
 //! * A completion is delivered only to the life that requested it.
 
 use alloc::sync::Arc;
@@ -156,7 +156,8 @@ pub struct Gauges {
     pub checkpoints: u32,
 }
 
-/// A process as a driver sees it. It never fails, never blocks, and never reads a clock or a random number.
+/// A process as a driver sees it. Its methods return no errors, never block, and use neither a clock nor a source of
+/// randomness.
 pub trait Process: Sized {
     /// Data that the protocol piggybacks on application messages.
     type Stamp: Stamp;
@@ -190,8 +191,8 @@ pub trait Process: Sized {
     fn control_kind(_message: &Self::Control) -> &'static str {
         "control"
     }
-    /// Adds the values to which the head and the saved state of an image refer. The head and the saved state
-    /// themselves have already been added.
+    /// Adds to the footprint the values to which the head and the saved state of an image refer. The head and the saved
+    /// state themselves have already been added.
     fn add_to(_head: &Self::Head, _saved: &Self::Saved, _footprint: &mut Footprint) {}
 }
 

@@ -23,7 +23,7 @@ pub enum Promise {
     /// A message that carries a newer position than those in the receiver's dependencies is delivered only after
     /// the checkpoint that it forces. The vectors of a checkpoint record its dependencies.
     ForcedBeforeDelivery,
-    /// Only a group in which a process failed rolls back, and at most once per failure of its processes.
+    /// Only a group in which a process failed rolls back, and at most once for each failure of one of its processes.
     Containment,
     /// A re-execution sends the same messages as the original execution, under the same identities, so a delivery stays
     /// valid even if its send was undone. Follows from [`Protocol::REPEATS`].

@@ -21,7 +21,7 @@ pub trait Stamp: Wire {
     fn position(&self) -> Position;
 }
 
-/// The types that a protocol sends and saves, whatever kind of program it protects.
+/// The types of the data that a protocol sends and saves, whatever kind of program it protects.
 pub trait ProtocolTypes: Sized + Clone + Debug {
     /// Messages of the protocol.
     type Control: Wire;
@@ -30,8 +30,8 @@ pub trait ProtocolTypes: Sized + Clone + Debug {
     /// The protocol's part of a saved state.
     type Saved: Wire;
 
-    /// Adds the values to which the head and the saved state of an image refer. The head and the saved state
-    /// themselves have already been added.
+    /// Adds to the footprint the values to which the head and the saved state of an image refer. The head and the saved
+    /// state themselves have already been added.
     fn add_to(_head: &Self::Head, _saved: &Self::Saved, _footprint: &mut Footprint) {}
 }
 
@@ -155,7 +155,7 @@ pub trait Machine<P: ProtocolTypes> {
     fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>);
     /// Reads an image from this process's storage.
     fn read(&mut self, name: ImageName);
-    /// Lists this process's storage, after all earlier writes.
+    /// Lists the images in this process's storage once all earlier writes are complete.
     fn list(&mut self);
     /// Removes an image from this process's storage.
     fn delete(&mut self, name: ImageName);

@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`program`] | how to write a program |
+//! | [`program`] | the interface for writing programs |
 //! | [`graph`] | the tasks and values of a process |
 //! | [`task_process`] | a process that runs, steals and lends tasks |
 //! | [`recovery`] | the interface between processes and protocols |
@@ -14,7 +14,7 @@
 //! | [`unrolled`] | a program whose tasks spawn others, in a form that can be planned |
 //! | [`partition`] | a process that runs partitions of a plan, and its interface to protocols |
 //! | [`partition_map`] | the process that runs each partition |
-//! | [`programs`] | programs to run, each with a sequential reference |
+//! | [`programs`] | the available programs, each with a sequential reference |
 //! | [`reference`](mod@reference) | sequential execution, one task after another: the result, and the size of a program |
 #![no_std]
 

@@ -67,8 +67,8 @@ mod tests {
     use super::*;
     use faultline_core::{Cluster, ClusterId, Life, Member, MembershipVersion, NodeId, Presence};
 
-    /// Returns a membership of clusters with two processes each and one process outside them, in which `gone` have
-    /// failed permanently.
+    /// Returns a membership of clusters with two processes each and one process outside them, in which the processes in
+    /// `gone` have failed permanently.
     fn membership(clusters: u32, gone: &[u32]) -> Membership {
         let member = |cluster, role, process| Member {
             cluster,

@@ -1,10 +1,10 @@
-//! The static schedule of a program: which partition runs each task of the first frame, and which values
-//! cross between partitions.
+//! The static schedule of a program: which partition runs each task that the first task spawns, and which values are
+//! sent between partitions.
 //!
 //! Every process plans the program in the same way, so tasks, values and messages have the same names in all processes
 //! and executions. Equal steps share one shape, so a loop is stored once.
 //!
-//! Only the tasks of the first frame are planned. In a planned program, they spawn no tasks.
+//! Only the tasks that the first task spawns are planned. In a planned program, they spawn no tasks.
 
 mod urgency;
 
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::program::{Access, Call, Frame, Mode, Op, Program};
 
-/// A task of the first frame.
+/// Identifies a task that the program's first task spawns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskNo {
     /// The step of the task.
@@ -27,8 +27,8 @@ pub struct TaskNo {
     pub index: u32,
 }
 
-/// A value that one task writes through one of its accesses, once. A gathered value consists of one such value per
-/// contributing task, which the reader combines.
+/// A value that one task writes, once, through one of its accesses. A gathered value consists of several such values,
+/// one per contributing task; the reader combines them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Value {
     /// The task that writes the value.
@@ -37,14 +37,14 @@ pub struct Value {
     pub output: u32,
 }
 
-/// The schedule of a program. Each partition has the name of the process that starts with it.
+/// The schedule of a program. Each partition has the name of the rank to which it belongs.
 #[derive(Clone, Debug)]
 pub struct Plan {
     partitions: u32,
     steps: Vec<Arc<Step>>,
     /// The number of tasks before each step.
     before: Vec<u32>,
-    /// All pairs of partitions between which values are sent, and their indices in `numbers`.
+    /// All pairs of a sending and a receiving partition, each with its index among a step's entries in `numbers`.
     channels: BTreeMap<(ProcessId, ProcessId), usize>,
     /// For each step in turn: the first message number of each channel.
     numbers: Vec<u32>,
@@ -93,10 +93,11 @@ enum Source {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Output {
-    /// The tasks that read the value: how many steps later, and the index within that step.
+    /// The tasks that read the value, each as the number of steps from this step to its own, and its index within that
+    /// step.
     readers: Vec<(u32, u32)>,
-    /// Other partitions that read the value, and the index of this value among those that the step sends to
-    /// them.
+    /// Other partitions that read the value, each with the index of the value among those that the task's partition
+    /// sends to it in this step.
     sends: Vec<(ProcessId, u32)>,
 }
 
@@ -108,7 +109,7 @@ impl Plan {
     /// # Panics
     ///
     /// Panics if there are no partitions, if a piece is assigned to a partition that does not exist, or if the result
-    /// of the program is not written by exactly one task of the first frame.
+    /// of the program is not written by exactly one of the planned tasks.
     pub fn new<G: Program>(program: &G, partitions: u32, pieces: &[u32]) -> Plan {
         assert!(partitions > 0, "a plan has at least one partition");
         assert!(
@@ -403,7 +404,8 @@ fn counted_from_first(accesses: &[Access]) -> Arc<[Access]> {
     accesses.iter().map(counted).collect()
 }
 
-/// Assigns `pieces` pieces to `partitions` partitions, in blocks of neighbouring pieces of nearly equal size.
+/// Assigns `pieces` pieces to `partitions` partitions, in blocks of neighbouring pieces. The blocks have nearly equal
+/// sizes.
 pub fn in_blocks(pieces: u32, partitions: u32) -> Vec<u32> {
     let of = |piece| u64::from(piece) * u64::from(partitions) / u64::from(pieces);
     (0..pieces).map(|piece| of(piece) as u32).collect()

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// program, not a runtime condition.
 pub trait Program: Clone + Debug + Send + Sync + 'static {
     /// Runs the first task, which has neither inputs nor outputs and spawns the others. The result of the program is
-    /// the newest version of the data that it returns.
+    /// the newest version of the returned data.
     fn main(&self, frame: &mut Frame) -> Data;
     /// Runs any other task: reads the inputs of `call`, and writes its outputs or spawns tasks that write
     /// them.
@@ -41,7 +41,7 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     }
 }
 
-/// A task as it was spawned.
+/// A spawned task, with its arguments and inputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// The name of the task, the same in every execution.
@@ -188,10 +188,10 @@ pub(crate) struct Marks {
 }
 
 /// The number of pieces of data up to which a search through a list is as fast as one through a map. Most tasks use
-/// fewer, but the first task of a planned program uses all of them.
+/// fewer, but the first task of a planned program uses all of the program's data.
 const FEW: usize = 16;
 
-/// A running task's knowledge of the versions of data.
+/// A running task's knowledge of the versions of one piece of data.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     /// The newest version; 0 means none.
@@ -203,7 +203,7 @@ struct Newest {
     /// The operation with which a further contribution still belongs to the newest version; `None` if no
     /// further contribution does.
     gathers: Option<Op>,
-    /// Whether tasks unknown to this one also contribute to version `last`.
+    /// Whether tasks unknown to this one may also contribute to version `last`.
     is_partial: bool,
 }
 

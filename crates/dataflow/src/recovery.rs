@@ -1,8 +1,8 @@
 //! The interface between processes and rollback-recovery protocols for task-based programs.
 //!
-//! A theft consists of four messages, called *legs* ([`Leg`]). The process offers each of them once the graph
-//! contains it; the protocol decides when to send it, and may send it again. Protocols differ only in these
-//! decisions and in how they handle failures.
+//! A theft consists of four messages, called *legs* ([`Leg`]). When a leg is ready to be sent, the process announces it
+//! to the protocol ([`TaskInput::Due`]). The protocol decides when to send it, and may send it again. Protocols differ
+//! only in these decisions and in how they handle failures.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -32,7 +32,7 @@ pub enum Leg {
 
 /// A protocol for task-based programs, one instance per process. It acts on its process through a [`TaskHost`].
 pub trait TaskProtocol: ProtocolTypes {
-    /// Parameters, equal for all processes.
+    /// Parameters, which are the same for all processes.
     type Config: Clone + Debug;
     /// Whether the protocol requires that packets between two lives arrive in the order in which they were sent.
     const FIFO: bool;
@@ -150,7 +150,8 @@ pub trait TaskHost<P: TaskProtocol>: Machine<P> {
     fn void(&mut self, theft: Theft);
     /// Drops a result that is no longer wanted, together with the work in progress for it.
     fn forget(&mut self, theft: Theft);
-    /// Returns the current state. Executing tasks count as not started. The next segment of the log begins here.
+    /// Returns the current state. Tasks that are running count as not started. The next segment of the log begins at
+    /// this state.
     fn snapshot(&mut self) -> Snapshot;
     /// Returns a segment of the log: the events since the last segment or [`snapshot`](TaskHost::snapshot)
     /// for which `is_logged` holds. The segment carries the witness of the state after these events. Returns
@@ -159,10 +160,10 @@ pub trait TaskHost<P: TaskProtocol>: Machine<P> {
     /// Replaces the graph with an image's graph, or with the initial one, and cancels running jobs. Nothing
     /// is run, lent or taken until [`TaskHost::release`].
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>);
-    /// Replaces the graph like [`restore`](TaskHost::restore), and then applies the events of these segments of the log,
-    /// in this order. The restored state has the name of the last segment. A log with a gap cannot be replayed: the
-    /// first event that is impossible in the graph and all events after it are left out, and the checker detects that
-    /// the state differs.
+    /// Replaces the graph like [`restore`](TaskHost::restore), and then applies the events of these segments of the
+    /// log, in this order. The restored state has the name of the last segment. A log with a gap cannot be replayed
+    /// completely: the first event that is impossible in the graph and all events after it are left out, and the
+    /// checker detects that the state differs.
     fn restore_log(&mut self, from: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]);
     /// Absorbs the graph of a permanently failed process.
     fn absorb(&mut self, of: ProcessId, what: LastState<'_, P>);
@@ -195,7 +196,7 @@ pub enum LastState<'a, P: TaskProtocol> {
 
 /// Returns the process that answers for `process`: itself, or the next rank that has not failed permanently. The result
 /// depends on the membership alone, so all processes agree, even if the next rank fails permanently in turn. Ranks that
-/// exist from the beginning take precedence: a cluster that joins later never takes over from a process that has
+/// exist from the beginning take precedence: a rank whose cluster joins later never takes over from a process that has
 /// already absorbed the failed one.
 pub fn successor(membership: &Membership, process: ProcessId) -> ProcessId {
     let all = membership.members.len() as u32;

@@ -1,5 +1,5 @@
-//! Computes a program sequentially, without processes, thefts or failures. Shares no code with the runtime, whose
-//! results are compared with it.
+//! Runs a program sequentially, without processes, thefts or failures. Shares no code with the runtime, whose results
+//! are compared with those of this module.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -33,8 +33,8 @@ struct Unit {
     call: Call,
     /// The accesses that the unit uses.
     accesses: Arc<[Access]>,
-    /// For an unrolled task, the indices of the accesses that the task itself writes. The tasks that it spawns are
-    /// separate units.
+    /// For an unrolled task, the indices of the accesses through which the task itself writes. The tasks that it spawns
+    /// are separate units.
     writes: Option<Vec<u32>>,
 }
 
@@ -109,9 +109,9 @@ impl<G: Program> Unrolled<G> {
         Some((unit, original))
     }
 
-    /// Runs a task and everything that it spawns. Returns the values that the task must write, each with the index of the
-    /// access that writes it; the smallest number that any of the tasks published; and the total time that the tasks
-    /// take.
+    /// Runs a task and everything that it spawns. Returns the values that the task must write, each with the index of
+    /// the access that writes it; the smallest number that any of the tasks published; and the total time that the
+    /// tasks take.
     fn run_whole(&self, call: Call, mut hint: u64) -> (Vec<(u32, Chunk)>, Option<u64>, Span) {
         let mut graph = Graph::default();
         graph.take(Theft::NONE, StolenTask { call });

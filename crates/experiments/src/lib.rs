@@ -11,11 +11,11 @@
 //! | [`files`] | the three files of the paper's simulator, and the federation that they describe |
 //! | [`samples`] | the files of the paper's experiments |
 //! | [`mod@reproduce`] | reproductions of published evaluations, and their pages |
-//! | [`mod@simulate`] | the statistics of one run |
-//! | [`statistics`] | the numbers of a run |
-//! | [`measures`] | the same numbers as a flat list, and their spread over runs |
+//! | [`mod@simulate`] | simulation of one run, from which its statistics are computed |
+//! | [`statistics`] | the data types of these statistics |
+//! | [`measures`] | the statistics of runs as a flat list, and their spread over several runs |
 //! | [`sweep`] | one federation with many settings of its parameters |
-//! | [`verdict_counts`] | how several runs ended, in numbers |
+//! | [`verdict_counts`] | counts of the verdicts and outcomes of several runs |
 //! | [`table1`] | the HydEE paper's table of clusterings, reproduced |
 //! | [`text`] | statistics as text, JSON and CSV |
 

@@ -69,14 +69,14 @@ impl Spread {
         }
     }
 
-    /// Returns whether the mean lies within `tolerance` of `value`. The range is not considered: it widens with every
-    /// run, so a check against it would become weaker with more seeds.
+    /// Returns whether the mean lies within `tolerance` of `value`. The range is not considered: it can only widen as
+    /// runs are added, so a check against it would become weaker with more seeds.
     pub fn is_near(&self, value: f64, tolerance: f64) -> bool {
         self.runs > 0 && (self.mean - value).abs() <= tolerance
     }
 
-    /// Returns twice the standard error of the mean, which decreases as the number of runs grows. About nineteen in
-    /// twenty means differ from the true mean by less.
+    /// Returns twice the standard error of the mean, which decreases as the number of runs grows. About 95 % of such
+    /// means lie within this distance of the true mean.
     pub fn uncertainty(&self) -> f64 {
         2.0 * self.deviation / (self.runs.max(1) as f64).sqrt()
     }

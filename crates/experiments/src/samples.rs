@@ -31,7 +31,7 @@ pub fn sample(name: &str) -> Option<&'static Sample> {
     SAMPLES.iter().find(|it| it.name == name)
 }
 
-/// Combines three samples, named without `hc3i/`.
+/// Combines three samples, whose names are given without `hc3i/`.
 ///
 /// # Panics
 ///

@@ -1,7 +1,7 @@
 //! Statistics of one run of a federation in virtual time.
 //!
-//! All numbers are computed from the facts, except two that no fact states: the packets that the simulator
-//! carried, by kind, and the number of its events.
+//! All numbers are computed from the facts, except two that no fact states: the packets that the simulated network
+//! carried, by kind, and the number of simulator events.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;

@@ -36,7 +36,7 @@ pub struct Statistics {
     /// Application messages, by sending cluster and then receiving cluster. Includes messages whose sends a rollback
     /// undid; counts re-sent messages once.
     pub messages: Vec<Vec<u64>>,
-    /// Garbage collections that removed something.
+    /// Garbage collections that at least one node carried out.
     pub collections: Vec<Collection>,
     /// Messages on the network by kind, in alphabetical order.
     pub traffic: Vec<Kind>,
@@ -76,7 +76,7 @@ pub struct ClusterStatistics {
     pub most_logged: u64,
     /// The longest time, in seconds, for which a checkpoint paused a node's application.
     pub longest_freeze_seconds: f64,
-    /// Lives of the cluster's nodes, excluding lives that lasted until the end of the run.
+    /// Lives of the cluster's nodes that ended before the end of the run.
     pub failures: u64,
     /// Messages that the cluster re-sent to other clusters.
     pub resent: u64,
@@ -113,9 +113,9 @@ pub struct Rollback {
 pub struct Collection {
     /// The collection's number, from 1.
     pub round: u32,
-    /// The time at which the first node removed something.
+    /// The time at which the first node carried out the collection.
     pub at_seconds: f64,
-    /// The time at which the last node removed something.
+    /// The time at which the last node carried out the collection.
     pub done_seconds: f64,
     /// Removals by cluster; absent for a cluster that did not take part.
     pub clusters: Vec<Option<Collected>>,
@@ -129,7 +129,7 @@ pub struct Collected {
     pub before: u64,
     /// Checkpoints stored just after the collection.
     pub after: u64,
-    /// Logged messages removed by all nodes together.
+    /// Messages removed from the logs of all nodes together.
     pub log: u64,
 }
 
@@ -149,7 +149,7 @@ pub struct Kind {
     pub bytes_between: u64,
 }
 
-/// A word from a known list. This type exists because serde borrows every `&str` from its input.
+/// A word from a known list. This type exists because serde borrows every `&str` field from its input.
 pub type Word = &'static str;
 
 /// Parses the outcome of a run, which is one of a few words.

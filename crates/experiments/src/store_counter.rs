@@ -23,9 +23,9 @@ pub(crate) struct StoreCounter {
 /// The data removed by one collection.
 #[derive(Clone, Debug)]
 pub(crate) struct Removal {
-    /// The time at which the first node removed something.
+    /// The time at which the first node carried out the collection.
     pub(crate) began: Time,
-    /// The time at which the last node removed something.
+    /// The time at which the last node carried out the collection.
     pub(crate) ended: Time,
     /// Removals by cluster.
     pub(crate) clusters: Vec<Option<Collected>>,
@@ -133,7 +133,7 @@ impl StoreCounter {
             }
             Claim::RolledBack { checkpoint, .. } if reports => {
                 cluster.stored.retain(|it| it <= checkpoint);
-                // A checkpoint in doubt is also stored.
+                // The restored checkpoint may have been in doubt, and therefore not yet counted.
                 if checkpoint.sn.0 > 0 {
                     cluster.stored.insert(*checkpoint);
                 }

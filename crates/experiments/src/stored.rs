@@ -36,7 +36,7 @@ pub(crate) trait RunResult: Serialize + DeserializeOwned + Send {
 /// The progress after one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunProgress<'a> {
-    /// The current setting, for the user.
+    /// The current setting, as shown to the user.
     pub what: &'a str,
     /// Completed runs of all settings.
     pub done: u64,
@@ -112,8 +112,8 @@ impl<'a> ResultStore<'a> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Returns the results of a federation with these seeds, in this order. Runs that are not stored are performed,
-    /// `jobs` at a time. After an interruption, no further runs are started, and results are missing.
+    /// Returns the results of a federation with these seeds, in ascending order of the seeds. Runs that are not stored
+    /// are performed, `jobs` at a time. After an interruption, no further runs are started, and results are missing.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ const ROLLED_BACK: f64 = 0.4;
 /// The largest margin by which the paper's point may be better than the front and still count as on it, in
 /// percentage points of the bytes that are logged.
 const LOGGED: f64 = 0.5;
-/// The part of the front that the pictures show, as a percentage of the processes.
+/// The charts show the front up to this percentage of processes rolled back.
 const SHOWN: f64 = 60.0;
 
 /// Styles of this page only.
@@ -63,7 +63,7 @@ impl Row {
         self.as_good().is_some()
     }
 
-    /// Returns a chart of the front, with the paper's point and the chosen one.
+    /// Returns a chart of the front, with the paper's point and the chosen division.
     pub fn chart(&self) -> Chart {
         let Published { rolled_back_percent, logged_percent, .. } = self.pattern.published();
         let paper = ("the paper's".to_owned(), rolled_back_percent, logged_percent);
@@ -71,8 +71,8 @@ impl Row {
     }
 }
 
-/// Returns a chart of the front, with the chosen division and other points. Each of the other points has a
-/// name, the share rolled back and the share logged.
+/// Returns a chart of the front, with the chosen division and other points. Each of the other points consists of a
+/// name, the percentage of processes rolled back and the percentage of bytes logged.
 pub fn front_chart(title: &str, found: &SearchResult, others: &[(String, f64, f64)]) -> Chart {
     let spread = |value| Spread::of([value]);
     let front = found.front.iter().filter(|it| it.rolled_back_percent <= SHOWN);
@@ -174,8 +174,8 @@ mod tests {
     fn all_six_rows_agree_and_are_in_the_page() {
         let rows = repeat();
         assert!(rows.iter().all(Row::agrees), "{}", text(&rows));
-        // For two kernels, the criterion chooses the paper's division. For LU, it finds a smaller sum than the
-        // paper's.
+        // For two kernels, the criterion chooses the paper's division. For LU, it chooses a division with a smaller sum
+        // than the paper's.
         let chosen = |pattern| rows.iter().find(|it| it.pattern == pattern).expect("a row").chosen();
         assert_eq!([Pattern::Cg, Pattern::Ft].map(|it| chosen(it).clusters), [16, 2]);
         assert!(chosen(Pattern::Lu).cost() < 25.11, "{:?}", chosen(Pattern::Lu));

@@ -32,7 +32,7 @@ pub fn text(runs: &[Statistics]) -> String {
     parts.join("\n")
 }
 
-/// Formats one run as it is, or several with the spread of every number.
+/// Formats the statistics of one run, or those of several runs with the spread of every number, as one JSON object.
 ///
 /// # Panics
 ///

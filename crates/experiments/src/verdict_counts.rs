@@ -1,4 +1,4 @@
-//! Counts how several runs ended.
+//! Counts the outcomes of several runs.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub struct VerdictCounts {
     pub completed: usize,
     /// Runs that were judged completely and violated nothing.
     pub pass: usize,
-    /// Runs that could not be judged completely, and violated nothing.
+    /// Runs that could not be judged completely, but in which no violation was found.
     pub unknown: usize,
     /// Runs whose verdict is unknown only because no random fault took effect. They are not part of `unknown`.
     pub without_fault: usize,

@@ -2,7 +2,7 @@
 //!
 //! The contents of a process state take up several kilobytes, so the search drops those that it probably does not need
 //! again. If it does need them, it recomputes them from the preceding state of the process and the event that first led
-//! from there.
+//! from that state to the dropped one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

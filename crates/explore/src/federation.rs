@@ -23,7 +23,7 @@ const PATIENCE: Span = Span::from_secs(5);
 /// The reason why a federation cannot be explored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unexplored {
-    /// No protocol has this name.
+    /// No protocol that can be explored has this name.
     #[error("`{0}` is not a protocol that can be explored; use one of: {all}", all = names().collect::<Vec<_>>().join(", "))]
     UnknownProtocol(String),
     /// The number of clusters or of ranks is out of range.

@@ -7,7 +7,7 @@ use crate::key::{Key, Unhashed};
 
 /// The size of the first segment of a table; each segment is twice as large as the one before it.
 const FIRST: usize = 1024;
-/// Enough segments for all numbers of 32 bits.
+/// Enough segments for all 32-bit numbers.
 const SEGMENTS: usize = 23;
 
 /// Values with their numbers. Each key has one number, which never changes.

@@ -67,7 +67,7 @@ pub struct Exploration {
 pub enum Ending {
     /// Every run within the bounds was visited, and none violates a property.
     Exhausted,
-    /// The exploration stopped at [`Bounds::states`]. Unvisited states may contain violations.
+    /// The exploration stopped at [`Bounds::states`]. Unvisited states may lead to violations.
     Stopped,
     /// The exploration was interrupted.
     Interrupted,
@@ -77,9 +77,9 @@ pub enum Ending {
 }
 
 /// Explores the clusters and the protocol of a federation, with the application `program`. If the federation runs a
-/// task-based program, explores that instead, and ignores `program`. `federation` must be valid; its links and faults
-/// are ignored. `jobs` threads search; their number changes no result. `progress` receives the progress of the search
-/// regularly, and returns whether to continue.
+/// task-based program, explores that instead, and ignores `program`. `federation` must be valid. Its links determine
+/// only how soon protocols repeat requests; its faults are ignored. `jobs` threads search; their number does not affect
+/// the result. `progress` receives the progress of the search regularly, and returns whether to continue.
 ///
 /// # Errors
 ///

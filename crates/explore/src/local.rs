@@ -26,7 +26,7 @@ pub(crate) struct Local<N: Hosted> {
     pub(crate) key: Key,
     pub(crate) me: ProcessId,
     pub(crate) life: Life,
-    /// `None` between two lives.
+    /// `None` if no life of the process is running.
     node: Option<N>,
     pub(crate) view: Arc<Membership>,
     view_key: Key,
@@ -71,7 +71,7 @@ pub(crate) enum ExploredEvent<N: Hosted> {
     Told(Arc<Membership>),
     /// The next deadline expires.
     Ring,
-    /// The supervisor knows that the storage is complete again.
+    /// The supervisor learns that the storage is complete again.
     Refilled,
 }
 
@@ -89,7 +89,7 @@ pub(crate) enum Request<N: Hosted> {
 pub(crate) struct Reaction<N: Hosted> {
     pub(crate) local: Local<N>,
     pub(crate) requests: Vec<Request<N>>,
-    /// Facts that the life states.
+    /// The facts that the process reports.
     pub(crate) facts: Vec<Fact>,
     /// How the event ends the run, if it does.
     pub(crate) ends: Option<Outcome>,

@@ -2,7 +2,8 @@
 //!
 //! Each rank goes through the program in order: it sends its own messages, and waits for those that other
 //! ranks send to it. A send may depend on all earlier receipts of its rank, and is the same in every
-//! re-execution. The exploration chooses the time of each send. A rank without messages computes once and then finishes.
+//! re-execution. The exploration chooses the time of each send. A rank without messages computes once and then
+//! finishes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +14,7 @@ use faultline_core::{
     Application, Chunk, Digest, Incarnation, Membership, Outbox, Payload, ProcessId, Progress, Role, Span,
 };
 
-/// Messages as (sender, receiver), in the order of the program.
+/// Messages as (sender, receiver) pairs, in program order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program(Arc<[(ProcessId, ProcessId)]>);
 
@@ -42,7 +43,7 @@ impl Program {
         Program(pairs.collect())
     }
 
-    /// Iterates over all programs of this length for `ranks` ranks.
+    /// Iterates over all programs of `messages` messages for `ranks` ranks.
     pub fn all(ranks: u32, messages: u32) -> impl Iterator<Item = Program> {
         let pairs: Arc<[(ProcessId, ProcessId)]> = (0..ranks)
             .flat_map(|from| (0..ranks).map(move |to| (ProcessId(from), ProcessId(to))))

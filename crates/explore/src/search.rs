@@ -1,8 +1,9 @@
-//! The breadth-first search. The first violation that it finds has the shortest run.
+//! The breadth-first search. The first violating run that it finds is one of the shortest.
 //!
-//! The search visits all states with runs of the same length, one level after the other. Threads divide a level into
-//! batches, and find the states that follow. Of several steps to the same new state, the search keeps the first, in the
-//! order of the level and of the choices. Therefore, the number of threads changes no result.
+//! The search proceeds level by level: a level consists of all states whose shortest runs have the same length. Each
+//! thread takes a chunk of the level at a time, and finds the states that follow. Of several steps to the same new
+//! state, the search keeps the first, in the order of the level and of the choices. Therefore, the number of threads
+//! does not affect the result.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -89,7 +90,7 @@ pub(crate) struct Search<'a> {
     progress: &'a mut dyn FnMut(&SearchExtent) -> bool,
     pub(crate) tables: Tables,
     visited: Visited,
-    /// The completions of the runs that were judged.
+    /// The keys of the complete runs that were judged.
     judged: Keys,
     /// For each state except the first, the step that led to it.
     steps: Vec<Step>,
@@ -99,7 +100,7 @@ pub(crate) struct Search<'a> {
 /// See [`Search::most_contents`].
 const MOST_CONTENTS: usize = 20_000;
 
-/// States in order, as numbers of the tables.
+/// States in order, each encoded as a list of numbers.
 #[derive(Default)]
 struct States {
     words: Vec<u32>,
@@ -137,10 +138,10 @@ impl States {
 #[derive(Default)]
 struct Following {
     states: States,
-    /// For each state, its key, the place of the state before it in the level, the choice, and whether a larger bound
-    /// on overtakings may lead to more states.
+    /// For each state, its key, the position (in the level) of the state before it, the choice, and whether a larger
+    /// bound on overtakings may lead to more states.
     reached: Vec<(Key, usize, Choice, bool)>,
-    /// The places of the states in each part of the set of visited states.
+    /// For each part of the set of visited states, the positions in `reached` of the states that belong to this part.
     shards: [Vec<u32>; SHARDS],
     /// The number of steps performed.
     steps: u64,
@@ -265,7 +266,7 @@ impl<'a> Search<'a> {
         unreachable!("a search has finitely many levels")
     }
 
-    /// Judges the complete runs that end in the states of a level. Returns how the search ends, if it does.
+    /// Judges the complete runs that follow from the quiet states of a level. Returns how the search ends, if it does.
     fn judge(&mut self, level: &States, number: u32) -> Option<End> {
         let Search { tables, threads, judge, judged, steps, extent, .. } = self;
         let quiet: Vec<Vec<(u32, Key)>> = threads.install(|| {
@@ -407,7 +408,8 @@ mod tests {
         states: 1_000_000,
     };
 
-    /// The rest of a run depends on the states of the processes, which may differ although the same facts were reported.
+    /// The rest of a run depends on the states of the processes, which may differ although the same facts were
+    /// reported.
     #[test]
     fn quiet_states_with_the_same_facts_and_different_deadlines_are_both_judged() {
         let subject = Subject::small("hc3i", 2, "0>1,1>0");

@@ -70,7 +70,7 @@ pub(crate) struct Choices {
     lanes: Vec<Lane>,
 }
 
-/// Receives the facts that processes state, step by step.
+/// Receives the facts that processes report, step by step.
 pub(crate) trait Witness {
     fn states(&mut self, process: ProcessId, life: Life, facts: &[Fact]);
     /// Called at the beginning of a step, with its description.
@@ -199,9 +199,9 @@ impl State {
         key_of_words(words)
     }
 
-    /// Returns the key of the complete run that [`State::complete`] derives from a quiet state. It consists of the
-    /// facts reported so far and of everything on which the rest of the run depends: nothing if the run has ended,
-    /// otherwise the states of all processes and of the supervisor. The remaining bounds are irrelevant.
+    /// Returns the key of the complete run that [`State::complete`] derives from a quiet state. It covers the facts
+    /// reported so far and everything on which the rest of the run depends: nothing if the run has ended; otherwise,
+    /// the states of all processes and of the supervisor, and the pending steps. The remaining bounds are irrelevant.
     pub(crate) fn completion(&self, tables: &Tables) -> Key {
         if self.has_ended {
             return self.facts_key(tables);
@@ -236,7 +236,7 @@ impl State {
         self.has_ended
     }
 
-    /// Returns whether every rank that has not failed permanently has finished.
+    /// Returns whether every process that has not failed permanently is running and, if it is a rank, has finished.
     pub(crate) fn has_finished(&self, tables: &Tables) -> bool {
         let membership = self.membership(tables);
         let is_gone = |process: ProcessId| membership.member(process).gone;
@@ -557,7 +557,7 @@ impl State {
     }
 }
 
-/// Converts the position of a pending step to the type of a choice.
+/// Converts the position of a pending step to the type that [`Choice`] uses.
 fn position(place: usize) -> u16 {
     u16::try_from(place).expect("fewer than 65,536 steps are pending")
 }

@@ -72,7 +72,7 @@ impl MessagesVisitor for Preparation<'_> {
     }
 }
 
-/// Explores processes that run the federation's own program.
+/// Prepares the exploration of processes that run the federation's own program.
 impl Visitor for Preparation<'_> {
     type Output = Subject;
 

@@ -34,7 +34,7 @@ pub(crate) trait Processes: Send + Sync {
     fn handle(&self, local: u32, event: LocalEvent, tables: &Tables) -> Effect;
     /// Returns the number of process states whose contents are kept.
     fn contents(&self) -> usize;
-    /// Drops the contents of all process states that are not needed and have an origin.
+    /// Drops the contents of all process states for which `is_needed` returns `false`.
     fn retain(&self, is_needed: &dyn Fn(u32) -> bool);
     /// Describes the packet that arrives in a step.
     fn packet(&self, step: u32) -> String;
@@ -59,7 +59,7 @@ pub(crate) struct LocalEntry {
 pub(crate) enum LocalEvent {
     /// The oldest operation of the storage completes.
     Stores,
-    /// The supervisor knows that the storage is complete again.
+    /// The supervisor learns that the storage is complete again.
     Refills,
     /// The next deadline expires.
     Rings,
@@ -76,7 +76,7 @@ pub(crate) struct Effect {
     pub(crate) local: u32,
     /// The steps that the event requests, by number.
     pub(crate) requests: Box<[u32]>,
-    /// Facts that the life states.
+    /// The facts that the process reports.
     pub(crate) facts: Box<[Fact]>,
     /// How the event ends the run, if it does.
     pub(crate) ends: Option<Box<Outcome>>,
@@ -255,7 +255,8 @@ impl Tables {
         self.processes.contents()
     }
 
-    /// Drops the contents of process states that are not needed. They are recomputed on demand.
+    /// Drops the contents of process states that are not needed and have an origin, from which they are recomputed on
+    /// demand.
     pub(crate) fn retain(&self, is_needed: impl Fn(u32) -> bool) {
         self.processes.retain(&|it| is_needed(it) || self.locals.get(it).origin.is_none());
     }

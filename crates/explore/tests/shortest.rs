@@ -24,7 +24,7 @@ struct Row {
     violated: String,
 }
 
-/// The number of states up to which a search takes about a second.
+/// The number of states that a search visits in about a second.
 const SMALL: u64 = 45_000;
 
 /// Reads the rows of the tables of defects.

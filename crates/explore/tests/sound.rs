@@ -65,7 +65,7 @@ fn failures_at_every_step_of_a_program_of_tasks_are_survived() {
     }
 }
 
-/// One rank remains, even if a second one fails before the supervisor detects the first failure.
+/// At least one rank never fails permanently, even if a second failure occurs before the supervisor detects the first.
 #[test]
 fn not_all_ranks_of_a_program_of_tasks_fail_permanently() {
     let bounds =

@@ -59,7 +59,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let (killed, of) = (all.len() - survivors.len(), all.len());
     println!(
         "detected: {killed} of the {counted} mutations that are not listed as equivalent ({} of them only by directed \
-         schedules of the protocols' tests); {of} mutations were tried",
+         tests); {of} mutations were tried",
         shown.len()
     );
     Ok(if unexplained == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

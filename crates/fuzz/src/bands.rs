@@ -38,9 +38,9 @@ const BANDS: [Band; 13] = [
 ];
 
 impl Shares {
-    /// Describes each outcome that a protocol reached more often than its known rate. The descriptions have
-    /// no full stop. A few runs are not evidence: the excess must also be larger than four standard
-    /// deviations plus two runs.
+    /// Describes each outcome that a protocol reached more often than the known rate permits. Each description ends
+    /// without a full stop. A few runs are not evidence: the excess must also be larger than four standard deviations
+    /// plus two runs.
     pub fn unusual(&self) -> Vec<String> {
         let mut unusual = Vec::new();
         for band in &BANDS {

@@ -42,7 +42,7 @@ impl Chance {
     }
 }
 
-/// Rounds down to the first two digits, for readability.
+/// Rounds down to two significant digits, for readability.
 pub(crate) fn short(span: Span) -> Span {
     let unit = 10_u64.pow(span.0.max(1).ilog10().saturating_sub(1));
     Span(span.0 / unit * unit)

@@ -1,10 +1,10 @@
-//! The contract between a protocol that relies on repetition and its programs (narrower than HydEE, Definition 3): the
+//! The contract between a protocol that relies on repetition and its programs (stricter than HydEE, Definition 3): the
 //! messages that a process sends, and the messages consumed before each of them, must not depend on the order in which
 //! messages arrive.
 //!
-//! Runs the program in several orders, without a protocol and without failures, and compares the runs process by
-//! process and send by send. A difference violates the contract. The absence of differences proves nothing, because
-//! other orders may differ.
+//! Runs the program with several orders of delivery, without a protocol and without failures, and compares the runs
+//! process by process and send by send. A difference violates the contract. The absence of differences proves nothing,
+//! because other orders may differ.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 
-/// Two orders of delivery between which the messages that a process sent or consumed differ.
+/// A difference between two orders of delivery in the messages that a process sent or consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The process.
     pub process: ProcessId,
-    /// The index of the first message that differs, from 0.
+    /// The index of the first message that differs, counted from 0.
     pub send: usize,
     /// The kind of difference.
     pub what: Differs,

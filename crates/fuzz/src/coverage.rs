@@ -133,7 +133,7 @@ pub struct Shares {
     pub repeated: u64,
     /// The median number of simulator events in a run.
     pub median_events: u64,
-    /// The share of runs with the application whose re-execution differs.
+    /// The share of runs with the salted application, whose re-execution sends different messages.
     pub salted: f64,
     /// The share of runs in which the rollback of one cluster caused that of another.
     pub cascading: f64,

@@ -2,9 +2,9 @@
 //! first run of the federation.
 //!
 //! A process reports `durable` before it announces the write: a crash at that fact falls between a durable write and
-//! its announcement. All such pairs of a run are candidates, and so are all moments of the recovery from the first
-//! failure. Equal moments, such as the parts of a member that become durable outside recoveries, count as one, and the
-//! search tries one of them. It prefers the moments that it has tried least so far.
+//! its announcement. All such moments of a run are candidates, and so are all moments of the recovery from the first
+//! failure. Equal moments, such as all those at which the first process of a cluster makes its own part durable outside
+//! recoveries, count as one, and the search tries one of them. It prefers the moments that it has tried least so far.
 
 use std::collections::BTreeMap;
 
@@ -61,8 +61,8 @@ enum SecondFault {
     OppositeFates(Storage),
     /// A process outside the clusters fails.
     Outside(Storage),
-    /// The process that reports the fact fails, as does a process outside the clusters. Only the storage of
-    /// the latter has this fate.
+    /// The process that reports the fact fails, as does a process outside the clusters. The storage of the latter has
+    /// this fate; the storage of the former is kept.
     WithOutside(Storage),
 }
 
@@ -120,7 +120,7 @@ impl Moment {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MomentCoverage(BTreeMap<CoverageName, (u64, u64)>);
 
-/// The kinds of moments of a search.
+/// The numbers of kinds of moments in a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MomentShares {
@@ -236,8 +236,8 @@ impl Directions {
         self.tried.len()
     }
 
-    /// Returns the scenario of a seed, with its first crash at a planned time as the only fault. In up to one scenario
-    /// of three, a heat solver whose steps take longer than recoveries replaces the application.
+    /// Returns the scenario of a seed, with its first crash at a planned time as the only fault. In at most one
+    /// scenario in three, a heat solver whose steps take longer than recoveries replaces the application.
     pub fn base(seed: u64, protocol: ProtocolName, defect: Option<Defect>) -> Scenario {
         let mut scenario = Scenario::new(seed, Some(protocol), defect);
         let spec = &mut scenario.federation.spec;
@@ -292,8 +292,8 @@ impl Directions {
     }
 }
 
-/// Returns the scenario of a trial with a fault that strikes at this fact; `None` if that is not a valid federation, or
-/// if the federation has no process that the fault could strike.
+/// Adds a fault that strikes at this fact to the scenario of a trial. Returns `None` if the result is not a valid
+/// federation, or if the federation has no process that the fault could strike.
 fn with_strike(
     trial: &Trial,
     fact: FactKind,

@@ -91,8 +91,8 @@ impl SeedResult {
         Ok(())
     }
 
-    /// Returns the facts as text, process by process: a *golden transcript*. Keep it with the protocol's tests, so
-    /// that a review shows changes in its behaviour.
+    /// Returns the facts as text, process by process: a *golden transcript*. Keep it with the protocol's tests, so that
+    /// changes in the protocol's behaviour are visible in reviews.
     pub fn transcript(&self) -> String {
         let names = RunNames::default();
         let mut text = String::new();
@@ -111,7 +111,7 @@ where
     P: faultline_core::Protocol + Send + Sync + 'static,
     P::Config: Send + Sync,
 {
-    /// Runs the federation of a seed under the protocol twice, and judges the run.
+    /// Runs the federation of a seed under the protocol twice, and judges the first run.
     ///
     /// # Errors
     ///

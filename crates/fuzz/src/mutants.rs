@@ -1,9 +1,9 @@
 //! A mutation run: switches on every mutation of the code, one at a time, and runs schedules until enough of them
 //! have a violation.
 //!
-//! Mutations show which defects the checker detects, and which properties detect them. A mutation that
-//! survives either is missed by all properties or has no observable effect. [`EQUIVALENT`] lists those
-//! without an effect, each with the reason.
+//! Mutations show which defects the checker detects, and which properties detect them. If a mutation survives, either
+//! no property detects it or it has no observable effect. [`EQUIVALENT`] lists the mutations without an observable
+//! effect, each with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use crate::directed::Directions;
 use crate::scenario::{ProtocolName, Scenario};
 use crate::trial::{Trial, run};
 
-/// Mutations that no observation of a run can distinguish from the correct code, with the reason.
+/// Mutations that no observation of a run can distinguish from the correct code, each with the reason.
 pub const EQUIVALENT: &[(&str, &str)] = &[
     (
         "asks-for-every-message",
@@ -160,9 +160,9 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// Mutations that need a coincidence too rare for a search. For each, a protocol's test shows its effect: a
-/// cluster never resumes, a message is lost, a process acts before something is durable, or a property is
-/// violated. Without the mutation, none of these happens.
+/// Mutations that need a coincidence too rare for a search. For each, a directed test shows its effect: a cluster never
+/// resumes, a message is lost, a process acts before something is durable, or a property is violated. Without the
+/// mutation, none of these happens.
 pub const DIRECTED: &[(&str, &str)] = &[
     ("older-reports-count", "protocols/tests/hc3i/mutations.rs: a_report_to_an_older_round_does_not_count"),
     (
@@ -213,7 +213,7 @@ pub const DIRECTED: &[(&str, &str)] = &[
     ),
 ];
 
-/// The result of one mutation.
+/// The result of the search for one mutation.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mutant {
@@ -221,7 +221,7 @@ pub struct Mutant {
     pub mutation: String,
     /// The number of schedules that were run.
     pub runs: u64,
-    /// The number of the first schedule with a violation or a panic, from 1; `None` if there was none.
+    /// The number of the first schedule with a violation or a panic, counted from 1; `None` if there was none.
     pub first: Option<u64>,
     /// The number of schedules with a violation or a panic.
     pub found: u64,
@@ -251,12 +251,13 @@ impl Mutant {
         self.first.is_some() || !self.unusual.is_empty()
     }
 
-    /// Returns the test that detects the mutation with a directed schedule; `None` if there is none.
+    /// Returns the directed test that shows the effect of the mutation; `None` if [`DIRECTED`] does not list the
+    /// mutation.
     pub fn shown_by(&self) -> Option<&'static str> {
         DIRECTED.iter().find(|(name, _)| *name == self.mutation).map(|(_, test)| *test)
     }
 
-    /// Returns why the mutation is equivalent to the correct code; `None` if that is not known.
+    /// Returns why the mutation is equivalent to the correct code; `None` if [`EQUIVALENT`] does not list the mutation.
     pub fn argument(&self) -> Option<&'static str> {
         EQUIVALENT.iter().find(|(name, _)| *name == self.mutation).map(|(_, why)| *why)
     }
@@ -301,7 +302,7 @@ impl Mutant {
         mutant
     }
 
-    /// Runs a schedule, and records its violations. Returns `None` if the code panics.
+    /// Runs a schedule, and records its violations. Returns `None` if the code under test panics.
     ///
     /// # Panics
     ///
@@ -374,7 +375,7 @@ mod tests {
                 let protocol =
                     protocol.parse().ok().unwrap_or_else(|| panic!("{protocol} is not a protocol"));
                 let scenario = Scenario::new(0, Some(protocol), Some(mutation));
-                // The mutated code may panic, but not because the schedule cannot be set up.
+                // The mutated code may panic, but setting up the schedule must not fail.
                 if let Ok(Err(error)) = catch_unwind(AssertUnwindSafe(|| run(scenario))) {
                     panic!("{mutation} in {protocol:?}: {error}");
                 }

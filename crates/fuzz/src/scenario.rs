@@ -42,7 +42,7 @@ impl Scenario {
         Scenario { seed, federation: generate::federation(seed, protocol.or(demanded)), defect }
     }
 
-    /// Sets parameters of a protocol from another crate. Has no effect on other protocols.
+    /// Sets parameters of a protocol from another crate. Has no effect on built-in protocols.
     #[must_use]
     pub fn set(mut self, parameters: &[(String, Value)]) -> Scenario {
         if let ProtocolSpec::Custom(custom) = &mut self.federation.spec.protocol {
@@ -57,7 +57,7 @@ impl Scenario {
         matches!(self.federation.spec.application, ApplicationSpec::Salted(_))
     }
 
-    /// Returns the scenario as the text of a file, including the seed.
+    /// Returns the text of a file that describes the federation, including the seed but not the defect.
     pub fn to_yaml(&self) -> String {
         let mut federation = self.federation.clone();
         federation.spec.seed = Some(self.seed);
@@ -66,7 +66,7 @@ impl Scenario {
 }
 
 impl ProtocolName {
-    /// Returns all protocols, in the order of the resource.
+    /// Returns all protocols that can be fuzzed, in the order of [`ProtocolSpec::names`].
     pub fn all() -> impl Iterator<Item = ProtocolName> {
         let all = ProtocolSpec::names().map(ProtocolName);
         all.filter(|it| it.with(SharedOptions::default()).family().is_some())

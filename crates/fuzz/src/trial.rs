@@ -74,8 +74,8 @@ pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
     Ok(Trial { scenario, stats, manifest, trace, judgement })
 }
 
-/// Returns whether a second run of the same scenario is exactly equal; `None` if one of the two reached the memory
-/// limit, because the memory use of the rest of the program affects when this happens.
+/// Runs the scenario of a trial again, and returns whether the second run is identical to the first; `None` if one of
+/// the two reached the memory limit, because the memory use of the rest of the program affects when this happens.
 ///
 /// # Errors
 ///

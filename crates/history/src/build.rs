@@ -1,4 +1,4 @@
-//! Builds a history: one pass over every stream, followed by the final states.
+//! Builds a history: makes one pass over every stream, and then determines the final states.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,7 +65,7 @@ struct Delivery {
 }
 
 impl Delivery {
-    /// The index of a delivery within a group.
+    /// Marks a delivery within a group, which has no index.
     const WITHIN: u32 = u32::MAX;
 }
 
@@ -99,13 +99,13 @@ struct Cursor<'a> {
     group: Option<GroupId>,
     segment: Segment,
     sums: Sums,
-    /// The task of the last execution.
+    /// The task that was executed last.
     ran: Option<TaskId>,
     /// Messages sent and delivered in the segment.
     moves: u32,
     /// Whether the stream also has facts about other partitions.
     is_shared: bool,
-    /// The vectors that currently apply.
+    /// The vectors of the last checkpoint that was committed or restored.
     vectors: Option<&'a Vectors>,
 }
 
@@ -430,8 +430,8 @@ impl<'a> Builder<'a> {
 
     /// Handles an application message that was sent or delivered.
     fn moved(&mut self, cursor: &mut Cursor<'a>, fact: u32, time: Time) {
-        // Between two entries, the sums are computed from the facts. In a stream about several partitions, every move
-        // has an entry.
+        // Between two entries, the sums are computed from the facts. In a stream about several partitions, every send
+        // and delivery has an entry.
         if cursor.moves.is_multiple_of(MOVES_PER_SUM) || cursor.is_shared {
             self.history.sums.push((fact, cursor.sums));
         }

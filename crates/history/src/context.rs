@@ -58,11 +58,11 @@ pub struct Context {
     pub links: Vec<LinkEntry>,
     /// Whether all processes read the same clock. Times of different processes can be compared only if they do.
     pub common_clock: bool,
-    /// A run that exceeded its deadline is judged as completed if it was quiet for at least this time before
-    /// its end: no application message was sent or delivered, no task ran or was stolen, no state was
-    /// restored, and no fault was in effect. By then, every message that can arrive has arrived. In virtual
-    /// time, this is half the run, and at least ten seconds longer than the longest task. On real processes
-    /// it is `None`, because a busy machine can delay messages indefinitely.
+    /// How long a run that exceeded its deadline must have been quiet before its end to be judged as if it had
+    /// completed: no application message was sent or delivered, no task ran or was stolen, no state was restored, and
+    /// no fault was in effect. By then, every message that can arrive has arrived. In virtual time, the value is half
+    /// the duration of the run, but at least ten seconds more than the longest task takes. On real processes it is
+    /// `None`, because a busy machine can delay messages indefinitely.
     pub settled_after: Option<Span>,
     /// An upper bound on the time that one task takes; zero if it is unknown, or if processes run no tasks.
     pub longest_task: Span,
@@ -160,7 +160,7 @@ impl Context {
         }
     }
 
-    /// Returns whether a re-execution repeats the messages of the execution. A message whose send was undone
+    /// Returns whether a re-execution repeats the messages of the original execution. A message whose send was undone
     /// then remains valid.
     pub fn repeats(&self) -> bool {
         self.promises.include(Promise::Repetition)

@@ -86,7 +86,7 @@ pub enum Contradiction {
         /// The life that ended.
         life: Life,
     },
-    /// A life started in another way than the facts about its process's storage and cluster demand.
+    /// A life started in a way that does not fit the facts about the earlier lives and the storage of its process.
     StartedOtherwise(ProcessId, Life),
     /// A step of a theft names a task that the victim never lent to the thief.
     NeverLent(Theft),
@@ -94,7 +94,8 @@ pub enum Contradiction {
     NeverShipped(Theft),
     /// The result of a stolen task was merged, but no fact states that it was sent.
     NeverReturned(Theft),
-    /// No execution follows the fact about a task's plan, or no such fact precedes a task's execution.
+    /// A fact about a task's plan is not immediately followed by the execution of the task, or an execution is not
+    /// immediately preceded by such a fact.
     PlanApart(ProcessId, Life),
     /// A task read the values of a task that was never executed.
     NeverExecuted {
@@ -155,7 +156,7 @@ pub enum Contradiction {
     EndedNothing(FaultNo),
     /// The manifest and the facts state different outcomes of a fault.
     OtherOutcome(FaultNo),
-    /// A fault that was due left no fact.
+    /// A fault was due, but no fact mentions it.
     NeverDue(FaultNo),
     /// The manifest states the outcomes of more or fewer faults than were planned.
     OutcomesMissing {

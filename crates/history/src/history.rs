@@ -86,7 +86,8 @@ pub struct Segment {
     pub continues: bool,
     /// Whether the application acted in the segment.
     pub is_active: bool,
-    /// Facts before this one belong to the final state of the process; equal to `begin` if no fact does.
+    /// The first fact that does not belong to the final state of the process; equal to `begin` if no fact of the range
+    /// belongs to it.
     pub survives: u32,
     /// The segment's running sums, as a range of [`History::sums`].
     pub(crate) sums: (u32, u32),
@@ -285,15 +286,15 @@ impl<'a> History<'a> {
         &self.segments[no.0 as usize]
     }
 
-    /// Returns whether a segment is a state of its process. Except in the first life, a process has no state before its
-    /// first restore, unless its application acted anyway.
+    /// Returns whether a segment describes states of its process. In every life but the first, a process has no state
+    /// before the life's first restore, unless its application acted anyway.
     pub fn has_state(&self, no: SegmentNo) -> bool {
         let segment = self.segment(no);
         let is_first = self.processes[segment.process.index()].segments.start == no.0;
         segment.is_restored || segment.is_active || is_first
     }
 
-    /// Returns the last state that a member had before it restored, in the same life or an earlier one.
+    /// Returns the last state that a member had before this restore, in the same life or an earlier one.
     pub fn state_before(&self, restored: &RestoredBy) -> Option<Point> {
         restored.before.or_else(|| {
             let own = self.processes[self.process_of(restored.at).index()].segments.clone();
@@ -317,7 +318,7 @@ impl<'a> History<'a> {
         (host(sent.iter().last()).unwrap_or(from), host(delivered.iter().last()).unwrap_or(to))
     }
 
-    /// Returns the fact at `point`, for evidence.
+    /// Cites the fact at `point` as evidence.
     pub fn source(&self, point: Point) -> Source {
         let segment = self.segment(point.segment);
         Source { process: segment.host, life: segment.life, number: FactNo(point.fact.into()) }
@@ -394,7 +395,7 @@ impl<'a> History<'a> {
         self.member(process).map(|(group, _)| group)
     }
 
-    /// Returns the sums of everything sent and delivered at `cut`, according to the facts.
+    /// Returns the sums of everything that had been sent and delivered at `cut`, according to the facts.
     pub fn sums_at(&self, cut: Point) -> Sums {
         let segment = self.segment(cut.segment);
         let sums = &self.sums[segment.sums.0 as usize..segment.sums.1 as usize];

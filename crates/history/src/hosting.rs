@@ -15,8 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, PartitionClaim, ProcessId};
 use faultline_trace::{Stream, Trace};
 
-/// The facts that a process states in one life, about a partition while it runs the partition, or about
-/// itself.
+/// Facts that a process states in one life: either about a partition, while it runs the partition, or about itself.
 pub(super) struct HostingPeriod<'a> {
     /// The partition, or the process if it runs none.
     pub(super) partition: ProcessId,
@@ -70,7 +69,7 @@ pub(super) fn of(trace: &Trace) -> Option<Vec<HostingPeriod<'_>>> {
     })
 }
 
-/// Divides each period whose process joins a recovery after another process had taken over the partition.
+/// Divides each period whose process joins a recovery after another process has taken over the partition.
 fn divide(periods: Vec<HostingPeriod<'_>>) -> Vec<HostingPeriod<'_>> {
     let begins: BTreeSet<(ProcessId, Incarnation, ProcessId)> =
         periods.iter().map(|it| (it.partition, it.begins, it.host)).collect();

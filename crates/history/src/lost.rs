@@ -4,9 +4,9 @@
 //! The lost work of a process in a rollback is the time from the instant of the restored state, or from the start of
 //! the application if that is later, until the process paused for the recovery or failed. Everything that it did in
 //! between was undone. Work that an earlier rollback had already undone does not count again, nor does the time during
-//! which the process was down. The process failed when the supervisor ended it. If the supervisor did not, the process
-//! counts as failed at its last fact, since nothing more precise is known. Time for which a checkpoint paused the
-//! process counts; time for which the user paused the whole federation does not.
+//! which the process was down. If the supervisor ended the process, the time of the failure is the time at which it did
+//! so. Otherwise, it is the time of the process's last fact, since nothing more precise is known. Time for which a
+//! checkpoint paused the process counts; time for which the user paused the whole federation does not.
 //!
 //! The lost work of a group's rollback is the sum over its processes. This module makes no judgements. The only clock
 //! that it compares with those of the processes is the supervisor's: for the start of the application, the ends of
@@ -165,9 +165,8 @@ impl<'h, 'a> Returns<'h, 'a> {
         &self.pauses
     }
 
-    /// Lists the returns of `process`, in order. If its partition moved to another process, the states restored there
-    /// are not returns of `process`. Neither is the state with which a partition moves to its own process when its
-    /// cluster joins.
+    /// Lists the returns of `process`, in order. If its partition moved to another process, the restores there are not
+    /// returns of `process`. Neither is the move of a partition to its own process when its cluster joins.
     pub fn of(&self, process: ProcessId) -> Vec<Return> {
         let history = self.history;
         let Some(own) = history.processes.get(process.index()).map(|it| it.segments.clone()) else {
@@ -302,8 +301,8 @@ impl<'h, 'a> Returns<'h, 'a> {
         })
     }
 
-    /// Returns the work that a permanently failed process had done after a state, except for work that was undone
-    /// before.
+    /// Returns the work that a permanently failed process had done after a state, except for work that earlier
+    /// rollbacks had undone.
     fn undone_after(&self, process: ProcessId, cut: FactPosition) -> Vec<Undone> {
         let Some((life, _)) = self.history.trace.lives(process).last() else { return Vec::new() };
         let mut past = SurvivingHistory::default();
@@ -367,8 +366,8 @@ pub fn ran<'a>(facts: impl Iterator<Item = &'a Fact>) -> (u64, Span) {
     })
 }
 
-/// Returns the time at which a process was at a position in its history: the time of that fact, or of the
-/// last one.
+/// Returns the time at which a process was at a position in its history: the time of the fact at that position or, at
+/// the end of a life, of the life's last fact.
 pub fn instant(trace: &Trace, process: ProcessId, place: FactPosition) -> Time {
     let stream = stream(trace, process, place.0);
     stream.get(place.1).or(stream.last()).map_or(Time::ZERO, |(at, _)| *at)

@@ -24,7 +24,7 @@ pub struct Message {
     sent: Point,
     /// The first delivery; [`Point::NONE`] if there is none.
     delivered: Point,
-    /// The sender's position as first piggybacked; meaningless without a fact that states it.
+    /// The sender's position as first piggybacked; meaningless if `stamped` is [`Point::NONE`].
     position: Position,
     stamped: Point,
     /// Allocated only for messages that were sent, delivered or stamped several times, to keep the others small: a run
@@ -65,7 +65,7 @@ impl Message {
         (self.stamped != Point::NONE).then_some((self.position, self.stamped))
     }
 
-    /// Returns the last transmission with a position other than the first.
+    /// Returns the last piggybacked position that differs from the first one, and the fact that states it.
     #[inline]
     pub fn restamped(&self) -> Option<(Position, Point)> {
         self.more.as_ref().and_then(|it| it.restamped)
@@ -152,7 +152,7 @@ pub struct Messages {
     /// The number of processes in the table.
     processes: usize,
     channels: Vec<Channel>,
-    /// Whether a channel has messages of several incarnations.
+    /// Whether any channel has messages of several incarnations.
     has_several: bool,
     /// Messages outside the channels: of processes that are not in the table, or with a number far from the others.
     rest: HashMap<MessageId, MessageNo>,
@@ -160,7 +160,7 @@ pub struct Messages {
     after_transmitted: usize,
 }
 
-/// The messages of one sender to one receiver.
+/// The messages from one sender to one receiver.
 #[derive(Debug)]
 struct Channel {
     /// The incarnation that was added last; usually the only one.

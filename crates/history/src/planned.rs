@@ -38,7 +38,7 @@ pub struct Planned {
 /// A partition that a process stopped running because the partition had moved to another process.
 #[derive(Clone, Copy, Debug)]
 pub struct Ceded {
-    /// The fact that states it.
+    /// The fact that states that the process ceded the partition.
     pub at: Point,
     /// The partition.
     pub partition: ProcessId,

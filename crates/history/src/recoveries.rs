@@ -35,7 +35,7 @@ pub struct RecoveryCost {
 #[derive(Clone, Debug, Default)]
 pub struct Recoveries {
     by_epoch: BTreeMap<Incarnation, RecoveryCost>,
-    /// By process: the partition of the task whose facts the process states next.
+    /// The partition of the task that each process currently executes.
     executing: BTreeMap<ProcessId, ProcessId>,
     /// The number of tasks that the state of each partition contains.
     executed: BTreeMap<ProcessId, u64>,

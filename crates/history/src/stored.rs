@@ -26,7 +26,7 @@ impl History<'_> {
             if previous != Some(process) {
                 previous = Some(process);
             } else {
-                // Writes of an earlier life that were not reported durable do not count as durable.
+                // Writes of an earlier life that were never reported as durable do not count as durable.
                 let own =
                     slots.range_mut((process, FIRST)..).take_while(|((holder, _), _)| *holder == process);
                 own.for_each(|(_, slot)| slot.is_being_written = false);

@@ -1,4 +1,4 @@
-//! The supervisor's actions in its own order: lives, ends of lives, and injected faults.
+//! The supervisor's actions in the order of its facts: starts and ends of lives, injected faults, and changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub struct LifeEnd {
     pub is_storage_lost: bool,
     /// The fate of the storage of the process's node, as the supervisor reported it.
     pub storage: StorageFate,
-    /// The cause of the end; `None` if the supervisor found that the life had ended.
+    /// The cause of the end; `None` if the supervisor only detected the end.
     pub by: Option<EndedBy>,
     /// The time at which the supervisor detected and announced the end.
     pub detected: Option<Time>,
@@ -91,7 +91,7 @@ impl<'a> Supervision<'a> {
     ) -> Supervision<'a> {
         let mut this = Supervision { joins: joins(facts, clusters), ..Supervision::default() };
         // The time, by the supervisor's clock, until which each process's storage corrupts the data that is read; the
-        // end of time if it does so permanently.
+        // maximum time if it does so permanently.
         let mut spoils: BTreeMap<ProcessId, Time> = BTreeMap::new();
         for (number, (at, fact)) in facts.iter().enumerate() {
             match fact {
@@ -201,13 +201,13 @@ impl<'a> Supervision<'a> {
         ends.rev().find(|it| (it.process, it.life) == (process, life))
     }
 
-    /// Returns the supervisor's first fact about the end of a life; greater than every fact if the life never ended.
+    /// Returns the number of the supervisor's first fact about the end of a life; `usize::MAX` if the life never ended.
     /// Everything that the life did happened before this fact.
     pub fn end_of_life(&self, process: ProcessId, life: Life) -> usize {
         self.end_of(process, life).map_or(usize::MAX, |end| end.fact)
     }
 
-    /// Returns whether something that `process` had stored in `life` may have been lost or corrupted by the
+    /// Returns whether something that `process` had stored in `life` may have been lost or corrupted before the
     /// supervisor's fact `before`.
     pub fn may_have_lost(&self, process: ProcessId, life: Life, before: usize) -> bool {
         self.losses

@@ -21,9 +21,9 @@ use crate::history::{History, Point, SegmentNo, Sums};
 /// The history of a task-based program.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
-    /// Every step of every theft, by process and life.
+    /// Every step of every theft, in the order of processes and lives.
     pub thefts: BTreeMap<Theft, Vec<Step>>,
-    /// Every absorption of a permanently failed process's state, by process and life.
+    /// Every absorption of a permanently failed process's state, in the order of processes and lives.
     pub absorptions: Vec<Absorption>,
     /// Facts that are impossible given the tasks that their process had, each with the reason.
     pub impossible: Vec<(Point, ImpossibleFact)>,
@@ -102,7 +102,7 @@ pub struct End {
     pub found: Option<Sums>,
 }
 
-/// A cut as witnesses name it: the facts of this life before this number.
+/// A cut as witnesses name it: a process, one of its lives, and the number of facts of that life before the cut.
 type Cut = (ProcessId, Life, u64);
 
 impl Tasks {
@@ -218,7 +218,7 @@ pub(super) fn follow(history: &History<'_>, tasks: Tasks) -> Tasks {
         pass.run();
         let all = pass.results.iter().filter(|(_, found)| found.len() > 1);
         let found: BTreeSet<Theft> = all.map(|(theft, _)| *theft).collect();
-        // Repeats the pass if it found further results that differ: their contents cannot be told apart.
+        // Repeats the pass if it found further results that differ: no fact states which of them was merged.
         if found.is_subset(&differing) {
             let sums = |state: &TaskState| state.sums().filter(|_| !pass.is_mixed(state));
             let contained = pass.states.iter().map(|(cut, state)| (*cut, sums(state))).collect();
@@ -318,7 +318,7 @@ impl<'a> Pass<'_, 'a> {
         Point { segment: SegmentNo(cursor.segment), fact: cursor.fact }
     }
 
-    /// Applies a fact to the state. Returns `false` if the fact waits for another process.
+    /// Applies a fact to the state. Returns `false` if the cursor must wait for another process's cursor.
     fn apply(&mut self, cursor: &mut Cursor<'a>, at: Point, fact: &Fact, is_missing: bool) -> bool {
         let state = &mut cursor.state;
         match fact {

@@ -1,4 +1,5 @@
-//! Builds small traces for tests: a composite that reports its actions correctly, driven step by step.
+//! Builds small traces for tests, one action at a time. Every action is reported as the composite of protocol and
+//! application would report it.
 
 #![expect(
     missing_docs,
@@ -31,7 +32,7 @@ pub fn position(incarnation: u32, sn: u32) -> Position {
     Position::new(incarnation, sn)
 }
 
-/// A completed run (according to its context) under a protocol that forces checkpoints between clusters.
+/// A completed run (according to its context) under a protocol in which messages between clusters force checkpoints.
 pub struct Run {
     pub trace: Trace,
     pub context: Context,
@@ -58,7 +59,7 @@ struct ProcessState {
     position: Position,
 }
 
-/// Returns the context of a completed run on clusters with these ranks. Its processes read different clocks.
+/// Returns the context of a completed run whose clusters contain these ranks and whose processes read different clocks.
 fn bare(promises: Promises, clusters: Vec<Vec<ProcessId>>) -> Context {
     let mut context = Context::from_manifest(&Manifest::bare(promises, &[]));
     context.clusters = clusters;
@@ -69,7 +70,7 @@ fn bare(promises: Promises, clusters: Vec<Vec<ProcessId>>) -> Context {
 }
 
 impl Run {
-    /// A vector entry that covers everything that can be received.
+    /// A vector entry that covers every position that a received message can carry.
     pub const COVERS_ALL: Position = Position::new(u32::MAX, 0);
 
     pub fn new(clusters: &[&[u32]]) -> Run {
@@ -190,7 +191,7 @@ impl Run {
         self.states.get_mut(&process).expect("the process is part of the run").position = position;
     }
 
-    /// Commits the next checkpoint of `cluster`, with vectors that cover everything.
+    /// Commits the next checkpoint of `cluster`, with a DDV that covers all positions and an empty delivered vector.
     pub fn commit_all(&mut self, cluster: u16, members: &[u32]) {
         let ddv = vec![Self::COVERS_ALL; self.context.clusters.len()];
         self.commit_with(cluster, members, &ddv, &[]);
@@ -283,7 +284,7 @@ impl Run {
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
     }
 
-    /// Injects the fault that ends this process permanently.
+    /// Ends this process permanently: reports the injection of a crash, the failure, and its detection.
     pub fn lose_permanently(&mut self, process: u32) {
         let (storage, no) = (StorageFate::Kept, FaultNo(0));
         let (of, life) = (p(process), self.states[&process].life);

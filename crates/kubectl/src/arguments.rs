@@ -47,13 +47,13 @@ pub(crate) enum Command {
 Example:
   kubectl faultline completions bash > /etc/bash_completion.d/kubectl-faultline")]
     Completions {
-        /// Shell to generate the script for
+        /// Generate the script for this shell
         shell: Shell,
     },
 }
 
 impl Command {
-    /// Returns whether the program logs its own work.
+    /// Returns whether the program logs debug messages.
     pub(crate) fn is_verbose(&self) -> bool {
         matches!(self, Command::Run(RunArguments { output, .. }) if output.verbose > 1)
     }
@@ -101,9 +101,9 @@ pub(crate) struct RunArguments {
 /// Check whether a Kubernetes cluster can run federations in a namespace, and suggest fixes.
 ///
 /// Checks the definition, the operator, your permissions, and the capacity for pods. With `--tc`, also tests on each
-/// Kubernetes node, in a temporary pod, which of the features that `spec.kubernetes.links: tc` uses are supported by
-/// the kernel. This requires permission to list nodes, to create, get, list and delete pods, and to get pods/log. Exits
-/// with 1 if the cluster cannot do what you requested.
+/// Kubernetes node that accepts pods, in a temporary pod, which of the features used by `spec.kubernetes.links: tc` the
+/// kernel supports. This requires permission to list nodes, to create, get, list and delete pods, and to get pods/log.
+/// Exits with 1 if the cluster cannot do what you requested.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -94,7 +94,7 @@ impl KubernetesCluster {
         KubernetesCluster { client, namespace: namespace.to_owned() }
     }
 
-    /// Returns a federation.
+    /// Returns the federation with this name, which must exist.
     pub(crate) async fn federation(&self, name: &str) -> Result<Federation, CommandError> {
         self.find(name).await?.ok_or_else(|| {
             let help = "list federations with `kubectl get federations --all-namespaces`, or specify a namespace with \
@@ -187,7 +187,7 @@ impl KubernetesCluster {
                 }
                 Err(CommandError::input(miette!(
                     help = INSTALL,
-                    "the cluster has no definition of federations"
+                    "the cluster does not have the custom resource definition of federations"
                 ))
                 .into())
             }

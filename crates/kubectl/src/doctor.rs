@@ -1,5 +1,5 @@
-//! `kubectl faultline doctor`: checks whether a cluster can run federations in a namespace, and which link emulation
-//! the kernels of its Kubernetes nodes support.
+//! `kubectl faultline doctor`: checks whether a cluster can run federations in a namespace, and which features of link
+//! emulation the kernels of its Kubernetes nodes support.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -49,7 +49,8 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> 
     examine(&arguments.cluster, nodes, arguments.tc)?.print(nodes, arguments.tc, arguments.format)
 }
 
-/// Examines what a cluster can run and, on request, which links it can shape.
+/// Examines whether a cluster can run federations and, on request, which features of link emulation its kernels
+/// support.
 fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Examination, CommandError> {
     crate::block_on(async {
         let cluster = KubernetesCluster::connect(arguments).await?;
@@ -104,7 +105,7 @@ impl Examiner {
             Ok(_) => missing(
                 NAME,
                 format!(
-                    "{} differs from the definition in this program, version {}",
+                    "{} differs from the definition in this program (version {})",
                     ours.name_any(),
                     env!("CARGO_PKG_VERSION")
                 ),
@@ -239,7 +240,7 @@ impl Examiner {
         (hosts, finding)
     }
 
-    /// Checks whether all kernels can limit rates, and reports on each element of link emulation.
+    /// Checks whether all kernels can limit rates, and reports which of them support each feature of link emulation.
     async fn kernels(&self, hosts: &[Node], image: &str) -> (bool, Vec<Finding>) {
         let probed = stream::iter(hosts).map(async |host| {
             let name = host.name_any();
@@ -339,7 +340,7 @@ async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     })
 }
 
-/// Reports, for each element of link emulation, where the element is available.
+/// Reports each feature of link emulation as available, or names the Kubernetes nodes whose kernels lack it.
 fn abilities(probes: &BTreeMap<String, Probe>) -> Vec<Finding> {
     let findings = Ability::OF_LINKS.into_iter().filter(|_| !probes.is_empty()).map(|ability| {
         let lacking: Vec<(&str, &str)> = probes
@@ -379,10 +380,14 @@ fn same_schema(one: &CustomResourceDefinition, other: &CustomResourceDefinition)
 }
 
 fn no_definition() -> Finding {
-    fail("definition", "the cluster has no definition of federations".to_owned(), INSTALL)
+    fail(
+        "definition",
+        "the cluster does not have the custom resource definition of federations".to_owned(),
+        INSTALL,
+    )
 }
 
-/// Returns a setting of an operator.
+/// Returns the value of an environment variable of an operator.
 fn setting(operator: &Deployment, name: &str) -> Option<String> {
     let pod = operator.spec.as_ref()?.template.spec.as_ref()?;
     let set = pod.containers.first()?.env.as_ref()?.iter().find(|it| it.name == name)?;

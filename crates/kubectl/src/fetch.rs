@@ -94,7 +94,7 @@ fn record_lost(federation: &Federation) -> CommandError {
     ))
 }
 
-/// Returns the error for a failed request to a supervisor, with its remedy.
+/// Returns the error, with a remedy, for a failed request to a supervisor.
 pub(crate) fn unreachable(error: RequestError, federation: &Federation) -> CommandError {
     if error.is_forbidden() {
         let help = "this requires permission to `get` and to `create` pods/portforward; docs/kubernetes.md contains \

@@ -1,4 +1,4 @@
-//! `kubectl faultline logs`: prints logs of a federation's containers.
+//! `kubectl faultline logs`: prints the log of a federation's supervisor, or of one of its processes.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! `kubectl faultline`: federations on a Kubernetes cluster, from the user's point of view. It needs only the
-//! permissions of a user; the operator does the rest. `faultline run --backend kubernetes` calls it.
+//! `kubectl faultline`: the user's commands for federations on a Kubernetes cluster. The program needs only the
+//! permissions of a user; the operator does the rest. `faultline run --backend kubernetes` calls this program.
 
 mod arguments;
 mod cluster;

@@ -1,5 +1,5 @@
-//! `kubectl faultline run`: runs a federation on a cluster, from its creation to its deletion. The federation is
-//! deleted once its record has been fetched, or if there will be no record.
+//! `kubectl faultline run`: creates a federation on a cluster, follows its run, and deletes the federation once its
+//! record has been fetched, or if there will be no record.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +28,8 @@ use crate::supervisor::{Supervisor, is_over};
 
 /// Time between two checks of a run.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Maximum delay before the next request to an unreachable API server, in checks. The delay doubles after each
-/// failure.
+/// Maximum delay before the next request to an unreachable API server, as a multiple of the time between two checks.
+/// The delay doubles after each failure.
 const MAX_DELAY: u32 = 32;
 /// Number of checks after which the user is informed that no operator has reconciled the federation.
 const NOT_RECONCILED: u32 = 15;
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     })
 }
 
-/// Returns the federation with this seed. Fails if the seed is too large for a resource.
+/// Returns a copy of the federation with this seed. Fails if the seed is too large for a resource.
 fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, CommandError> {
     if i64::try_from(seed).is_err() {
         let help = format!("use a seed of at most {} with `--seed`", i64::MAX);
@@ -82,8 +82,8 @@ fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, CommandEr
     Ok(federation)
 }
 
-/// Runs a federation to its end, with the record in `dir`. A federation whose end was not observed stays on the
-/// cluster.
+/// Runs a federation until the run ends, and stores the record in `dir`. If the end of the run is not observed or the
+/// record cannot be fetched, the federation stays on the cluster.
 fn once(
     arguments: &RunArguments,
     federation: Federation,
@@ -280,7 +280,7 @@ impl Watch<'_> {
         Ok(None)
     }
 
-    /// Returns the status of the resource; `None` if the resource was deleted.
+    /// Returns the status of the resource; `None` if the resource was deleted or is being deleted.
     async fn resource(&self) -> Result<Option<FederationStatus>, ClusterError> {
         let name = self.federation.metadata.name.as_deref().unwrap_or_default();
         let there = self.cluster.find(name).await?;

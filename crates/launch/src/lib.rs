@@ -1,5 +1,5 @@
-//! Runs a federation on real processes: translates the federation into options for the runtime, and the outcome of
-//! the runtime into that of a session. Each process of the federation enters through [`node()`].
+//! Runs a federation on real processes: translates the federation into options for the runtime, and the runtime's
+//! outcome into the [`RunEnd`] of a session. Each process of the federation runs in [`node()`].
 
 mod node;
 
@@ -18,11 +18,11 @@ use faultline_session::{BYTES_PER_FACT, MemoryBound, RunEnd, memory_bound};
 
 pub use node::{HostError, node};
 
-/// Time for which links that differ from the request are measured repeatedly, since a machine may be busy for a
-/// moment.
+/// Time for which links whose measurements differ from the requested properties are measured again, since a machine may
+/// be busy for a moment.
 const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
 
-/// Returns the options for a run of a federation on real processes, recorded in `run_dir`. The run serves no
+/// Returns the options for running a federation on real processes and recording the run in `run_dir`. The run serves no
 /// metrics, has no labels for them, and cannot be interrupted; callers may change this.
 pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
     let clusters = setup.names.clusters() as u16;
@@ -61,7 +61,8 @@ fn memory_of_all() -> u64 {
     memory::used_by_all().unwrap_or(0)
 }
 
-/// Returns how a run of the runtime ended, and the lives that ended unexpectedly.
+/// Converts the runtime's outcome into the end of a session's run, and returns it with the lives that ended
+/// unexpectedly.
 pub fn ended(run: RunOutcome) -> (RunEnd, Vec<UnexpectedEnd>) {
     let RunOutcome { outcome, added, faults, effects, links, duration, collapsed } = run;
     (RunEnd { outcome, added, faults, effects, links: Some(links), duration }, collapsed)

@@ -1,5 +1,5 @@
-//! Measures the cost of one message for a process: two ranks of one cluster answer each other, driven by a queue
-//! alone, under HC3I and without a protocol.
+//! Measures what one message costs a process, under HC3I and without a protocol. Two ranks of one cluster send a
+//! message back and forth, and the only driver is a queue of events.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
@@ -129,8 +129,8 @@ impl<P: Process> TestDriver<P> {
         }
     }
 
-    /// Advances the time to the next deadline. Returns the process that set it, and the timeout. Called when nothing is
-    /// in transit.
+    /// Advances the time to the next deadline. Returns the process that set it, and the timeout. Called when no event
+    /// is pending.
     fn timeout(&mut self) -> (usize, In<P>) {
         let deadlines =
             self.processes.iter().enumerate().filter_map(|(it, at)| Some((at.next_deadline()?, it)));

@@ -13,7 +13,7 @@ use faultline_dataflow::partition::{PartitionHost, PartitionInput, PartitionProt
 use faultline_dataflow::recovery::{TaskHost, TaskInput, TaskProtocol};
 use serde::{Deserialize, Serialize};
 
-/// Any failure ends the run.
+/// Promises of a protocol under which any failure ends the run.
 const SURVIVES_NOTHING: Promises =
     Promises::of_scope(Scope::Cluster).surviving(FaultModel::Volatile { failures: 0 });
 

@@ -17,8 +17,8 @@ pub enum ReplicateTo {
     SharedStorage,
 }
 
-/// Number and location of each part's replicas, in addition to the owner's own copy. A storage server counts as one
-/// replica.
+/// Number and location of each part's replicas, not counting the owner's own copy. The copy at a storage server counts
+/// as one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Number of replicas per part.
@@ -33,12 +33,13 @@ impl Placement {
         Placement { replicas: self.replicas.saturating_sub(1), ..self }
     }
 
-    /// Returns the role of the additional processes that hold replicas; `None` if the ranks hold them.
+    /// Returns the role of the additional processes that hold replicas; `None` if the ranks hold the replicas, or there
+    /// are no replicas.
     pub(crate) fn server(self) -> Option<Role> {
         (self.replicas > 0 && self.to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER)
     }
 
-    /// Returns the holders of `owner`'s parts, in the order in which they are asked.
+    /// Returns the holders of `owner`'s parts, in the order in which they are chosen.
     ///
     /// # Panics
     ///
@@ -65,7 +66,7 @@ impl Placement {
         }
     }
 
-    /// Returns the owners whose parts `holder` replicates.
+    /// Returns the owners whose parts are replicated to `holder`.
     pub(crate) fn owners(self, membership: &Membership, holder: ProcessId) -> Vec<ProcessId> {
         let holds = |&rank: &ProcessId| self.holders(membership, rank).contains(&holder);
         membership.with_role(Role::RANK).filter(holds).collect()

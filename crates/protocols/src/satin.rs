@@ -8,10 +8,10 @@
 //! stolen from it are orphaned: their thieves announce that they are working on these tasks, complete them, and keep
 //! the results. Each process keeps a table of these announcements, and looks up every task before starting it; if
 //! another process has the task, the process waits for the result. (This is Satin's variant without aborts. In the
-//! other variant, unfinished orphans are dropped, except for the tasks in them that have ended.) If the process that
-//! runs the program's first task fails, the program restarts, at that process or, if it failed permanently, at the next
-//! one. The lost work therefore grows with the work that the failed process has not returned yet. Without failures,
-//! nothing is written, and no message waits.
+//! other variant, unfinished orphans are dropped, except for the finished tasks that descend from them.) If the process
+//! that runs the program's first task fails, the program restarts, at that process or, if it failed permanently, at the
+//! next one. A failure therefore loses all work of the failed process whose results it has not returned yet. Without
+//! failures, nothing is written, and no message waits.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -38,7 +38,7 @@ defects! {
     LoanKept,
     /// A task that waits for an orphan's result is not re-executed if the holder of the result fails.
     OrphanKept,
-    /// The table keeps the results of failed holders.
+    /// The orphans of failed holders stay in the table.
     StaleTable,
     /// If the process that runs the program's first task fails permanently, no other process restarts the
     /// program.
@@ -54,19 +54,19 @@ defects! {
     OrphanSentToVictim,
     /// The result of an orphan is removed once one process has merged it.
     ReceiptRemovesOrphan,
-    /// The results of failed holders enter the table.
+    /// The orphans of failed holders are added to the table.
     FailedHoldersRecorded,
     /// A new life of a thief counts as the life that stole the task.
     LivesNotCompared,
     /// An orphan stays in the table after this process has merged its result.
     GivenStaysInTable,
-    /// Orphans that have not begun are announced.
+    /// Orphans whose execution has not begun are announced.
     UnbegunAnnounced,
     /// A new process does not learn which orphans exist.
     NewcomersNotTold,
     /// A process that already runs the program's first task starts it again.
     RootStartedTwice,
-    /// All loans are re-executed after a failure, even those of live thieves.
+    /// All lent tasks are re-executed after a failure, even those that live thieves have.
     LiveLoansVoided,
 }
 
@@ -76,7 +76,7 @@ pub enum Message {
     /// The sender has the results of these tasks, or is working on them. Each task is listed with the theft by which
     /// the sender obtained it.
     Orphans(Arc<[(TaskId, Theft)]>),
-    /// The sender has the task of this orphan, and requests its result once the result exists.
+    /// The sender has the task of this orphan, and asks the receiver to send the result once it exists.
     Fetch(Theft),
     /// The sender no longer has the result of this orphan.
     Missing(Theft),
@@ -151,7 +151,7 @@ impl TaskProtocol for Satin {
             });
         }
         if boot == Boot::Replaced {
-            // Satin stores no images, so nothing is missing from the lost storage.
+            // Satin stores no images, so the lost storage contained nothing to replace.
             host.held();
         }
         host.release();

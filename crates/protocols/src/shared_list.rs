@@ -3,7 +3,7 @@
 //! A checkpoint contains the tables of its process, and most of a table is the same in the next checkpoint. A
 //! copy of this list takes one key and one pointer per branch of up to 256 items. A change copies the item's leaf of
 //! up to eight items, and the branch of up to 32 leaves that contains it, if another copy of the list still uses them.
-//! The memory of a sequence of checkpoints thus grows only with the new items of each.
+//! The memory for a sequence of checkpoints thus grows only with the new items of each checkpoint.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ pub(crate) trait Keyed: Clone {
     fn key(&self) -> Self::Key;
 }
 
-/// A leaf is never empty.
+/// The items of a leaf. Never empty.
 type Leaf<T> = Vec<T>;
 /// Leaves, each with its first key. Never empty.
 type Branch<T> = Vec<(<T as Keyed>::Key, Arc<Leaf<T>>)>;
@@ -136,7 +136,7 @@ impl<T: Keyed> SharedList<T> {
         self.insert_after(self.last_up_to(item.key()), item);
     }
 
-    /// Works like [`SharedList::insert`], but for a place that has been looked up.
+    /// Works like [`SharedList::insert`], but with the result of [`SharedList::last_up_to`] for the item's key.
     pub(crate) fn insert_after(&mut self, place: Option<ItemIndex>, item: T) {
         let key = item.key();
         let (place, index) = match place {

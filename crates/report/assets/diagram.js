@@ -658,7 +658,7 @@ const known = [
       + (it.undone ? "\nundone by a rollback" : "") })),
   ...data.outages.map(it => ({ at: it.from, lane: it.lane, text: `${it.text}\nat ${moment(it.from, 4)}, next life after ${span(it.upto - it.from)}` })),
   ...data.rollbacks.flatMap(it => it.members.map(([lane, restored]) => ({ at: restored, lane, layer: "rollbacks",
-    text: `${data.lanes[lane]} restored at ${moment(restored, 4)}\n${it.text}` }))),
+    text: `${data.lanes[lane]} restored its state at ${moment(restored, 4)}\n${it.text}` }))),
 ].sort((a, b) => a.at - b.at || a.lane - b.lane);
 const fates = ["delivered", "delivered, then undone", "re-sent from a log, delivered", "dropped as stale: its send was undone", "never arrived"];
 

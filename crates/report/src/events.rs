@@ -1,5 +1,5 @@
-//! Describes the events of a run in sentences while it happens, based only on the facts that the supervisor
-//! states or receives.
+//! Describes the events of a run in sentences as they happen, based only on the facts that the supervisor states or
+//! receives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,8 @@ struct Checkpoints {
 }
 
 impl EventReporter {
-    /// Creates a reporter of the run with these processes and clusters. `awaited` are the clusters that join later.
+    /// Creates a reporter for the run with these processes and clusters. `awaited` contains the clusters that join
+    /// later.
     pub fn new(names: DisplayNames, awaited: BTreeSet<ClusterId>) -> EventReporter {
         EventReporter {
             names,
@@ -73,7 +74,7 @@ impl EventReporter {
         let group = self.names.group_of(process);
         match fact {
             Fact::Begun => {
-                // Failures before the start of the application roll nothing back.
+                // Failures before the start of the application cause no rollback.
                 self.failing.clear();
                 event("Started", self.sentence(process, fact))
             }
@@ -151,7 +152,7 @@ impl EventReporter {
         }
     }
 
-    /// Returns the event, if any, that accompanies the report that the end of a life was detected.
+    /// Returns the event that explains why a life ended, if an explanation is needed.
     fn ended(&self, process: ProcessId, by: EndedBy) -> Option<ReportedEvent> {
         let name = self.names.process(process);
         match by {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use faultline_checker::how_often;
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, Position, ProcessId, Promise, Span, StorageFate, Time,
@@ -136,15 +137,15 @@ fn tasks(tasks: Tasks, is_incomplete: bool) -> String {
     let source = if is_incomplete { "According to the facts that remain, " } else { "" };
     let mut text = format!("{source}{} run{stolen}.", was(tasks, "task"));
     if again > 0 {
-        let times = count(again, "time");
+        let times = how_often(again);
         text.push_str(&format!(" Because of failures, tasks were re-executed {times}"));
         match (again - rerun, rerun) {
             (_, 0) => {}
             (0, _) => text.push_str(", all by processes that kept their states"),
             (restored, kept) => text.push_str(&format!(
                 ": {} in restored states, and {} by processes that kept their states",
-                count(restored, "time"),
-                count(kept, "time")
+                how_often(restored),
+                how_often(kept)
             )),
         }
         text.push('.');
@@ -651,7 +652,7 @@ mod tests {
         let incomplete = tasks(Tasks { tasks: 9, again: 0, rerun: 0, stolen: Some(2) }, true);
         assert_eq!(incomplete, "According to the facts that remain, 9 tasks were run; 2 tasks were stolen.");
         assert_eq!(said(0, 0), "9 tasks were run.");
-        assert_eq!(said(1, 0), "9 tasks were run. Because of failures, tasks were re-executed 1 time.");
+        assert_eq!(said(1, 0), "9 tasks were run. Because of failures, tasks were re-executed once.");
         insta::assert_snapshot!(
             said(3, 3),
             @"9 tasks were run. Because of failures, tasks were re-executed 3 times, all by processes that kept their states."

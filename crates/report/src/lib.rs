@@ -1,4 +1,4 @@
-//! Presents a run to people: the summary, the explanation in sentences, the page and its diagram.
+//! Presents a run in human-readable form: the summary, the explanation in sentences, the page and its diagram.
 //!
 //! All of it is derived from the recorded facts and from the checker's findings. This crate makes no
 //! judgements.

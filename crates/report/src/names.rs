@@ -33,7 +33,7 @@ impl DisplayNames {
         DisplayNames { names: manifest.names(), clusters, cluster_of, ranks }
     }
 
-    /// Returns the resolver of all names.
+    /// Returns the underlying [`RunNames`].
     pub fn names(&self) -> &RunNames {
         &self.names
     }

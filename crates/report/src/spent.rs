@@ -19,13 +19,13 @@ use crate::timeline::Timeline;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimeByActivity {
-    /// Computations and tasks that no rollback undid.
+    /// Time in computations and tasks that no rollback undid.
     pub working_seconds: f64,
     /// Remaining time: the process waited for a message, for a task to steal or for a value.
     pub waiting_seconds: f64,
     /// Work that a rollback undid, or that was lost with a process that never returned.
     pub undone_seconds: f64,
-    /// Time frozen for a checkpoint that was committed, excluding computations that completed in the meantime.
+    /// Time for which a committed checkpoint froze the process, excluding computations that completed in the meantime.
     pub frozen_seconds: f64,
     /// Time from the restart of a failed process, or from the start of the recovery of a surviving one, until it
     /// resumed.

@@ -36,9 +36,9 @@ pub struct Summary {
     pub clusters: Vec<ClusterSummary>,
     /// One summary per planned fault.
     pub faults: Vec<FaultSummary>,
-    /// One summary per link and direction.
+    /// One summary per link and direction, and one more for each change of a link.
     pub links: Vec<LinkSummary>,
-    /// The result, compared with that of a run without faults.
+    /// The result of the application, compared with the reference.
     pub result: ResultSummary,
     /// One summary per property.
     pub properties: Vec<PropertySummary>,
@@ -86,9 +86,9 @@ pub struct ClusterSummary {
     pub processes: usize,
     /// The number of lives that ended.
     pub failures: u64,
-    /// Committed checkpoints that were not forced, including the initial one.
+    /// The number of committed checkpoints that were not forced, including the initial one.
     pub unforced: u64,
-    /// Committed checkpoints that were forced.
+    /// The number of committed checkpoints that were forced.
     pub forced: u64,
     /// The longest time in seconds for which a checkpoint paused the application of a process.
     pub longest_freeze_seconds: f64,
@@ -99,16 +99,16 @@ pub struct ClusterSummary {
     pub lost_work_seconds: f64,
     /// How the cluster's processes spent their time. The parts add up to the total.
     pub time: TimeByActivity,
-    /// Messages that the application sent within the cluster.
+    /// The number of messages that the application sent within the cluster.
     pub sent_within: u64,
-    /// Messages that the application sent from this cluster to others.
+    /// The number of messages that the application sent from this cluster to others.
     pub sent_between: u64,
-    /// Deliveries of messages to the application in this cluster, including repeated deliveries.
+    /// The number of deliveries of messages to the application in this cluster, including repeated deliveries.
     pub delivered: u64,
-    /// Messages that other clusters re-sent to this cluster from their logs.
+    /// The number of messages that other clusters re-sent to this cluster from their logs.
     pub resent: u64,
-    /// Executions of tasks by the cluster's processes, including re-executions; `None` if processes exchange
-    /// messages.
+    /// The number of executions of tasks by the cluster's processes, including re-executions; `None` if processes
+    /// exchange messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks_run: Option<u64>,
 }
@@ -117,11 +117,11 @@ pub struct ClusterSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RollbackSummary {
-    /// `failure`, or `alert` by another cluster.
+    /// `failure`, or `alert` if an alert from another cluster caused the rollback.
     pub cause: &'static str,
     /// The cluster whose rollback caused or included this one.
     pub because_of: Option<String>,
-    /// The planned faults behind the failures that this rollback handles.
+    /// The numbers of the planned faults that caused the failures that this rollback handles.
     pub faults: Vec<u32>,
     /// The number of failures that this rollback handles and that no planned fault caused.
     pub unplanned: u32,
@@ -133,11 +133,13 @@ pub struct RollbackSummary {
     pub checkpoint_incarnation: u32,
     /// The number of committed checkpoints that the rollback undid.
     pub depth: u64,
-    /// Undone work in seconds, summed over all processes: for each, from the restored state until it stopped or failed.
+    /// Undone work in seconds, summed over all processes: for each process, the time from the restored state until the
+    /// process stopped or failed.
     pub lost_work_seconds: f64,
-    /// Seconds from `at_seconds` until the last process resumed.
+    /// Seconds from `at_seconds` until the last process resumed, excluding periods in which the user paused the
+    /// federation.
     pub recovery_seconds: f64,
-    /// Messages that other clusters re-sent.
+    /// The number of messages that other clusters re-sent to this one.
     pub resent: u64,
 }
 
@@ -155,7 +157,7 @@ impl RollbackSummary {
 pub struct FaultSummary {
     /// The number of the fault in the plan.
     pub no: u32,
-    /// The time or the condition at which the fault is due.
+    /// The time or the fact that triggers the fault.
     pub when: String,
     /// The description of the fault.
     pub what: String,
@@ -204,7 +206,7 @@ pub struct LinkSummary {
     /// The number of measurements, which are repeated while the link differs from the request. The measured values are
     /// those of the last measurement.
     pub rounds: u32,
-    /// The maximum difference in seconds between the measured and the requested delay.
+    /// The largest permitted difference in seconds between the measured and the requested delay.
     pub tolerance_seconds: f64,
     /// Whether the measured delay is within the tolerance. Jitter is not judged.
     pub as_requested: Option<bool>,
@@ -335,7 +337,7 @@ impl Summary {
         Summary::of_history(recorded, &names, &history)
     }
 
-    /// Summarises a run from its history.
+    /// Summarises a run from its timeline.
     pub fn of_history(recorded: RecordedRun<'_>, names: &DisplayNames, history: &Timeline) -> Self {
         let RecordedRun { manifest, trace, judgement, .. } = recorded;
         Summary {

@@ -282,7 +282,9 @@ impl Writer<'_> {
                 format!("The result of the only {rank} equals that of {source}.")
             }
             (Some(source), Some(true)) => {
-                format!("The results of all {ranks} equal those of {source}.")
+                let every =
+                    if result.remaining == 2 { format!("both {rank}s") } else { format!("all {ranks}") };
+                format!("The results of {every} equal those of {source}.")
             }
             (Some(source), _) if result.finished >= result.remaining => {
                 format!("The result differs from that of {source}.")
@@ -333,7 +335,7 @@ impl Writer<'_> {
     }
 }
 
-/// Formats the lost work of a cluster, with its share of the time of all processes.
+/// Formats the lost work of a cluster, with its share of the time of the cluster's processes.
 pub(crate) fn lost(it: &ClusterSummary) -> String {
     let (lost, whole) = (it.lost_work_seconds, it.time.total_seconds());
     if whole > 0.0 { format!("{} ({})", span(lost), percent(lost, whole)) } else { span(lost) }
@@ -362,7 +364,7 @@ pub(crate) fn ended(outcome: &str) -> &'static str {
     }
 }
 
-/// Returns the protocol's name as in the federation's file.
+/// Returns the protocol's name as in the federation file.
 pub(crate) fn protocol(summary: &Summary) -> String {
     summary.run.protocol.clone()
 }

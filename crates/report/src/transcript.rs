@@ -1,8 +1,8 @@
-//! A run as lines to read from top to bottom, each with a time, a process and an action. Intended for small runs, such
+//! A run as text: one line per event, with a time, a process or a cluster, and an action. Intended for small runs, such
 //! as counterexamples.
 //!
-//! Lines are in the order of the drivers' clocks, which is the order of events only if all processes share one clock,
-//! as in the simulator.
+//! Lines are ordered by the times that the drivers recorded. This is the order of the events only if all processes
+//! share one clock, as in the simulator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use crate::timeline::Timeline;
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranscriptLine {
-    /// Microseconds since the application started; negative before it.
+    /// Microseconds since the application started; negative before the start.
     pub micros: i64,
     /// The process or the cluster; empty if the line belongs to neither.
     pub who: String,
@@ -26,14 +26,14 @@ pub struct TranscriptLine {
     pub text: String,
 }
 
-/// Returns the lines of a run. Messages are named m1, m2, … in the order in which they are first sent, and tasks t1, t2, …
-/// in the order in which they are first mentioned.
+/// Returns the lines of a run. Messages are named m1, m2, … in the order in which they are first sent, and tasks t1,
+/// t2, … in the order in which they are first mentioned.
 pub fn transcript(trace: &Trace, history: &Timeline, names: &DisplayNames) -> Vec<TranscriptLine> {
     written(trace, history, names).lines
 }
 
-/// Returns the names that the run's transcript gives to tasks: t1, t2, … A resolver that has them gives the same names
-/// to tasks in other sentences about the run.
+/// Returns the names that the run's transcript gives to tasks: t1, t2, … Stored in [`RunNames::tasks`], they let other
+/// sentences about the run use the same names.
 pub fn task_names(trace: &Trace, history: &Timeline, names: &DisplayNames) -> BTreeMap<TaskId, String> {
     written(trace, history, names).short.tasks
 }

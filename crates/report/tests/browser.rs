@@ -9,7 +9,7 @@ use std::process::Command;
 use faultline_checker::{Judgement, Verdict};
 use faultline_report::{RecordedRun, page};
 
-/// Disables the browser's background activity.
+/// Options that run the browser without a window and without background activity.
 const OPTIONS: [&str; 10] = [
     "--headless",
     "--no-sandbox",
@@ -41,7 +41,7 @@ impl Page {
         Page { dir }
     }
 
-    /// Returns the document as modified by the script, with these filters in its address.
+    /// Opens the page with these filters in its address. Returns the document as modified by the script.
     fn shown(&self, filters: &str) -> String {
         let filters = filters.replace(' ', "%20").replace('#', "%23").replace('>', "%3E");
         let address = format!("file://{}#{filters}", self.dir.join("report.html").display());

@@ -44,7 +44,8 @@ fn failed() -> Judgement {
     judgement
 }
 
-/// All reports of the run. They are also written to the directory in the environment variable `PICTURES`, if it is set.
+/// All reports of the run. They are also written to the directory that the environment variable `PICTURES` names, if it
+/// is set.
 struct Reports {
     summary: Summary,
     history: Timeline,
@@ -239,7 +240,7 @@ fn a_run_that_never_started_can_be_reported() {
     );
 }
 
-/// Returns facts of the supervisor, a tenth of a second apart.
+/// Returns a trace in which the supervisor records these facts, a tenth of a second apart.
 fn supervised(facts: impl IntoIterator<Item = faultline_core::Fact>) -> faultline_trace::Trace {
     use faultline_core::{FactNo, Life, Time};
     use faultline_trace::{Record, Sink, Trace};
@@ -371,7 +372,7 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     assert!(told[2].starts_with("At 0.50 s, rennes-1 was declared failed and killed"), "{told:?}");
     assert!(told[3].contains("(fault 3, pause); it was declared failed and killed at 0.70 s"), "{told:?}");
 
-    // During the run, only the unplanned end is reported separately.
+    // During the run, only lives that were declared failed are reported separately from the faults.
     let mut reporter =
         faultline_report::events::EventReporter::new(DisplayNames::new(&manifest), Default::default());
     let told: Vec<_> = trace

@@ -1,5 +1,5 @@
-//! Tests the reports of a made-up run of a task-based program: processes steal tasks, one of them fails and returns,
-//! and another one never returns.
+//! Tests the reports of a made-up run of a task-based program: processes steal tasks; one process fails and returns,
+//! and another one fails and never returns.
 
 mod common;
 

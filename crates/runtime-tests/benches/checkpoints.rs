@@ -1,6 +1,6 @@
-//! The cost of HC3I for a federation of real processes: a checkpoint of 2 MB per node, compared with sending, writing
-//! and syncing the same bytes without Faultline; the time for which the application is frozen; the run time, compared
-//! with a run without a protocol; and the memory of a node with 100 peers.
+//! The cost of HC3I for a federation of real processes: the duration of a checkpoint of 2 MB per node, and the time for
+//! which it freezes the application, compared with writing, syncing and sending the same bytes without Faultline; the
+//! run time, compared with a run without a protocol; and the memory of a node with 100 peers.
 //!
 //! `cargo bench -p faultline-runtime-tests --bench checkpoints`
 
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measurements in seconds, by turn.
+/// Measurements in seconds: one per turn, or one per checkpoint in `timelines`.
 #[derive(Default)]
 struct Measured {
     commit: Vec<f64>,
@@ -138,7 +138,7 @@ impl Measured {
 /// Results of a run.
 struct Ended {
     trace: Trace,
-    /// Peak memory of the process with the highest value, in bytes.
+    /// Highest peak memory of any node process, in bytes.
     peak_memory: f64,
 }
 
@@ -161,7 +161,7 @@ fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[u32]) -> Result
 /// Samples the memory of the nodes ten times per second, because they are killed at the end of a run.
 #[derive(Default)]
 struct Memory {
-    /// Peak of the node with the highest value, in bytes.
+    /// Highest peak memory of any node process so far, in bytes.
     peak: u64,
 }
 
@@ -303,9 +303,9 @@ fn run_time(trace: &Trace) -> Result<f64, &'static str> {
     Ok(end.since(*begin).as_secs_f64())
 }
 
-/// Performs the work of a cluster's checkpoint without Faultline. Returns two times in seconds: for sending each node's
-/// state over TCP until it is acknowledged, and for the slowest write (of states and replicas, all in
-/// parallel).
+/// Performs the work of a cluster's checkpoint without Faultline. Returns two times in seconds: that of the slowest
+/// transfer of a node's state over TCP, including the acknowledgement, and that of the slowest write (of states and
+/// replicas, all in parallel).
 fn measure_by_hand() -> io::Result<(f64, f64)> {
     let state: Vec<u8> =
         (0..STATE as u64).map(|it| (it.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
@@ -337,7 +337,7 @@ fn measure_by_hand() -> io::Result<(f64, f64)> {
     Ok((round_trip, fsync))
 }
 
-/// Returns the slowest of `count` parallel operations.
+/// Returns the time of the slowest of `count` parallel operations, in seconds.
 fn slowest(count: u32, one: impl Fn(u32) -> io::Result<f64> + Sync) -> io::Result<f64> {
     thread::scope(|scope| {
         let one = &one;

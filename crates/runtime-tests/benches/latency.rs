@@ -1,6 +1,5 @@
-//! The round trip of one byte between two node processes, including stamps, headers and facts, compared with
-//! echoes on plain Tokio and on blocking sockets: on the same two cores of the same machine, in alternating
-//! turns.
+//! The round trip of one byte between two node processes, including stamps, headers and facts, compared with echo
+//! servers that use plain Tokio or blocking sockets, on the same two cores of the same machine, in alternating turns.
 //!
 //! `cargo bench -p faultline-runtime-tests --bench latency`
 
@@ -158,7 +157,7 @@ impl Application for PingPong {
     }
 }
 
-/// Starts an echo server from this program, and runs `client` against it.
+/// Starts this program as an echo server, and runs `client` against it.
 fn echo(
     server: &str,
     client: impl FnOnce(u16) -> Result<f64, Box<dyn Error>> + Send,

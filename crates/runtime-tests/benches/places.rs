@@ -1,4 +1,4 @@
-//! A task-based program on real processes, compared with the same tasks on as many threads of a rayon pool.
+//! A task-based program on real processes, compared with the same tasks on a rayon pool with as many threads.
 //!
 //! `cargo bench -p faultline-runtime-tests --bench places`
 
@@ -28,7 +28,7 @@ use faultline_trace::{Bundle, Trace};
 
 /// Number of processes, and of threads in the pool.
 const CORES: u32 = 2;
-/// Largest number that one task computes by itself.
+/// Largest index whose Fibonacci number one task computes without spawning others.
 const THRESHOLD: u32 = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -84,7 +84,7 @@ fn rounds_of_a_millisecond() -> u64 {
     (ROUNDS as f64 * 1e-3 / seconds) as u64
 }
 
-/// Runs the same tasks under rayon.
+/// Runs the same tasks with rayon.
 fn join(n: u32, rounds: u64) -> u64 {
     if n <= THRESHOLD {
         return black_box(work(rounds));
@@ -93,7 +93,7 @@ fn join(n: u32, rounds: u64) -> u64 {
     one.wrapping_add(other)
 }
 
-/// [`Fibonacci`] whose small tasks keep a core busy.
+/// [`Fibonacci`] with leaf tasks that keep a core busy.
 #[derive(Clone, Debug)]
 struct Busy {
     fibonacci: Fibonacci,

@@ -32,8 +32,8 @@ pub struct Agent {
 }
 
 impl Agents {
-    /// Starts `number` agents of the program `probe_agent`, with directories under `dir`. Each agent starts
-    /// its process with `command`.
+    /// Starts `number` agents, each of which executes the program `probe_agent` and has a directory under `dir`. Each
+    /// agent starts its process with `command`.
     ///
     /// # Panics
     ///

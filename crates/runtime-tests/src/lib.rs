@@ -1,5 +1,4 @@
-//! Code shared by the tests and benchmarks of the real driver: running a federation with one process per
-//! node.
+//! Code shared by the tests and benchmarks of the real driver, for running a federation with one process per node.
 
 pub mod agents;
 

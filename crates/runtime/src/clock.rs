@@ -119,7 +119,7 @@ impl Origin {
         }
     }
 
-    /// Returns the same clock for this machine. The clock shows at least `least`.
+    /// Returns the recorded clock for this machine. At present, the clock shows at least `least`.
     pub(crate) fn clock(&self, least: Time) -> Clock {
         if self.source.is_same(&ClockSource::of_this_process()) {
             return self.clock;

@@ -15,8 +15,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::frame::{Body, FrameKind};
 
-/// The reason why bytes cannot be decoded. Their checksum was correct, so the writer has another version or a
-/// bug.
+/// The reason why bytes cannot be decoded. Their checksum was correct, so the writer runs another version of the
+/// program or has a bug.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum CodecError {
     #[error("{0} is truncated")]

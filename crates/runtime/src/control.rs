@@ -48,7 +48,7 @@ pub(crate) struct Setup {
     /// Cluster of each process, indexed by process.
     pub(crate) clusters: Vec<ClusterId>,
     pub(crate) storage: StorageOptions,
-    /// Keys that the process shares with every other process, indexed by process.
+    /// Keys that the process shares with each of the other processes, indexed by process.
     pub(crate) keys: WrappedKeys,
     /// Kinds of facts to report.
     pub(crate) follows: Vec<FactKind>,
@@ -95,13 +95,13 @@ pub(crate) enum ToNode {
     Setup(Box<Setup>),
     /// Permits connections before any process has started, so that the links can be measured.
     Directory(Directory),
-    /// Measures links by echo, one at a time. Until the given time has passed, repeats the measurement of
-    /// links that differ from the request. Replaces an earlier order of this kind.
+    /// Measures links by echo, one at a time. Until the given time has passed, repeats the measurement of links that
+    /// are not as requested. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
     /// Observes links by echo while the application runs. Contains the process at the other end of each link,
     /// and the requested latency. Replaces an earlier order of this kind.
     Observe(Vec<(ProcessId, Span)>),
-    /// The membership, with the addresses of all its processes. The first announcement starts the process.
+    /// The membership, with the addresses of its processes. The first announcement starts the process.
     Announce(Membership, Directory),
     Watch(Vec<Trigger>),
     Go,

@@ -70,7 +70,7 @@ pub enum FrameError {
     #[error("a frame's header is damaged")]
     Header,
     /// The body would be longer than [`LONGEST_BODY`].
-    #[error("a frame states an invalid length of {0} bytes")]
+    #[error("a frame declares an invalid length of {0} bytes")]
     TooLong(usize),
     /// The body fails its checksum.
     #[error("a frame's body is damaged")]

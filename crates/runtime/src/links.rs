@@ -6,7 +6,7 @@ use faultline_core::ClusterId;
 use faultline_core::fault::LinkProperties;
 use serde::{Deserialize, Serialize};
 
-/// Requested properties of links. Links without a request stay as the machine provides them.
+/// Requested properties of links. Links without a request are not emulated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Links {
     /// The requests, by sending and receiving cluster.
@@ -14,7 +14,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Returns the requested properties of one direction between two clusters, or within one.
+    /// Returns the requested properties of the link from one cluster to another, or of the link inside one cluster.
     pub fn between(&self, from: ClusterId, to: ClusterId) -> LinkProperties {
         self.requested.get(&(from, to)).copied().unwrap_or_default()
     }

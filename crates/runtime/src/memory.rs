@@ -17,8 +17,8 @@ pub fn bound(bytes: Option<u64>) -> MemoryBound {
     MemoryBound { bytes: bytes.unwrap_or_else(half), used: || used().unwrap_or(0) }
 }
 
-/// Returns the memory that this program uses at present, in bytes: its resident memory, excluding files such
-/// as the program itself. `None` if it is unknown.
+/// Returns the memory that this program uses at present, in bytes: its resident memory, excluding pages that are backed
+/// by files, such as the program's code. `None` if it is unknown.
 pub fn used() -> Option<u64> {
     static COUNTS: OnceLock<Option<File>> = OnceLock::new();
     let counts = COUNTS.get_or_init(|| File::open("/proc/self/statm").ok()).as_ref()?;
@@ -48,9 +48,9 @@ fn page_size() -> Option<u64> {
     *SIZE.get_or_init(|| page_size_of(&fs::read("/proc/self/auxv").ok()?))
 }
 
-/// Returns the maximum amount of memory that this program can use, in bytes: the memory of the machine or, if it is
-/// lower, the smallest limit of the program's control groups (in a container, the container's memory limit). `None` if
-/// it is unknown.
+/// Returns the maximum amount of memory that this program can use, in bytes: the memory of the machine or, if lower,
+/// the smallest limit of the program's control groups (in a container, the container's memory limit). `None` if it is
+/// unknown.
 pub fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|it| total(&it));
     let limits = control_groups(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default());

@@ -33,7 +33,7 @@ const HELLO: usize = 4 + 8 + NONCE;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
-/// The keys of all processes of a run. Only the supervisor has them.
+/// The keys of all processes of a run. Only the supervisor has them all.
 #[derive(Clone, Debug)]
 pub struct Keys(Vec<Secret>);
 
@@ -62,7 +62,7 @@ pub enum HandshakeError {
     #[error("cannot generate random bytes: {0}")]
     Random(#[from] getrandom::Error),
     /// The connection does not begin with the expected bytes.
-    #[error("the other end is not a program of a run")]
+    #[error("the other end is not a process of a Faultline run")]
     Magic,
     /// The other end does not have the identity that it claims, or tried to reach another process.
     #[error("the other end does not have the key of the process that it claims to be")]
@@ -154,7 +154,7 @@ impl Secret {
         Secret::read_line(line.as_bytes())
     }
 
-    /// Returns the line that a child reads from its standard input.
+    /// Returns the line that a child reads from its standard input: 64 hexadecimal digits and a line break.
     pub fn to_line(&self) -> String {
         let mut line = String::with_capacity(65);
         for byte in self.0 {

@@ -6,7 +6,7 @@ use faultline_core::{PlannedFault, Span};
 use faultline_trace::manifest::{BackendKind, EffectEntry, Expected, LinkEntry};
 use faultline_trace::{Bundle, Manifest, Trace};
 
-/// Carries out one run. This crate implements it in virtual time; other crates implement it for real processes and for
+/// Carries out one run. This crate implements it for virtual time; other crates implement it for real processes and for
 /// pods.
 pub trait Backend {
     /// The reason why a run could not be carried out.
@@ -40,7 +40,7 @@ pub type ComputeExpected = Box<dyn FnOnce() -> Option<Expected> + Send>;
 pub struct PreparedRun<'a, N: Hosted> {
     /// The configuration of the federation's processes and drivers.
     pub setup: &'a Setup<N>,
-    /// The description of the run so far.
+    /// The manifest, which does not describe the end of the run yet.
     pub manifest: &'a Manifest,
     /// The bundle of the run.
     pub bundle: &'a Bundle,
@@ -64,7 +64,7 @@ pub struct RunEnd {
 }
 
 impl RunEnd {
-    /// Completes the manifest of a run with its end.
+    /// Adds the end of the run to its manifest.
     pub(crate) fn complete(self, manifest: &mut Manifest) {
         let RunEnd { outcome, added, faults, effects, links, duration } = self;
         manifest.outcome = Some(outcome);

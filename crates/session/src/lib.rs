@@ -1,7 +1,7 @@
 //! One judged run: from a federation to its record, and from a record to its judgement.
 //!
-//! Every command that runs a federation uses this crate. The same federation with the same seed therefore has the same
-//! manifest and the same judgement under every command:
+//! Every command that runs a federation uses this crate. The manifest of a run and, for a given strictness, its
+//! judgement therefore do not depend on the command:
 //!
 //! 1. [`Session::draft`] drafts the manifest of a run that has not started.
 //! 2. A [`Backend`] carries out the run. [`Simulator`] is one; the caller supplies those for real processes and pods.
@@ -13,7 +13,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `backend` | the interface of programs that carry out a run |
+//! | `backend` | the interface of backends, which execute runs |
 //! | `memory` | the memory limit of simulated runs |
 //! | `recording` | the record of a run, before and after its judgement |
 //! | `repetition` | comparison of a recorded run with a repetition in virtual time |
@@ -51,7 +51,7 @@ pub struct Session<'a> {
     text: &'a str,
     seed: Option<u64>,
     started: SystemTime,
-    /// `Some` if the federation is known to be valid, with the defect to enable in its protocol.
+    /// `Some` if the federation is known to be valid. Contains the defect to enable in its protocol, if any.
     trusted: Option<Option<Defect>>,
     records_inputs: bool,
     resumed: Option<&'a Manifest>,
@@ -91,26 +91,28 @@ impl<'a> Session<'a> {
         Session { seed: Some(seed), ..self }
     }
 
-    /// Sets the text from which the federation was read, and the current time. Both become part of the manifest.
+    /// Sets the text from which the federation was read, and the start time of the run. Both become part of the
+    /// manifest.
     #[must_use]
     pub fn of_text(self, text: &'a str, started: SystemTime) -> Session<'a> {
         Session { text, started, ..self }
     }
 
-    /// Skips the validation of a federation that is known to be valid, and enables a defect of its protocol.
+    /// Skips the validation of a federation that is known to be valid, and enables `defect` in its protocol, if it is
+    /// `Some`.
     #[must_use]
     pub fn trusted(self, defect: Option<Defect>) -> Session<'a> {
         Session { trusted: Some(defect), ..self }
     }
 
-    /// Also records the inputs of processes if the backend supports this. Affects only runs that are recorded in a
-    /// bundle.
+    /// Sets whether the inputs of processes are also recorded, if the backend supports this. Affects only runs that are
+    /// recorded in a bundle.
     #[must_use]
     pub fn with_inputs(self, records_inputs: bool) -> Session<'a> {
         Session { records_inputs, ..self }
     }
 
-    /// Resumes a run whose manifest has already been written.
+    /// Resumes the run that `manifest` describes; `None` begins a new run.
     #[must_use]
     pub fn resumed(self, manifest: Option<&'a Manifest>) -> Session<'a> {
         Session { resumed: manifest, ..self }
@@ -127,7 +129,7 @@ impl<'a> Session<'a> {
         self.set_up(Draft { session: self, backend })
     }
 
-    /// Returns the results of the run without faults; `None` for an application without a sequential reference. Depends
+    /// Returns the results of a run without faults; `None` for an application without a sequential reference. Depends
     /// only on the federation and the seed. Computing them can take as long as the application computes, excluding
     /// modelled time.
     ///

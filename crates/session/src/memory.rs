@@ -24,7 +24,7 @@ const JUDGED_FACT: u64 = 200;
 pub const BYTES_PER_FACT: u64 = FACT + JUDGED_FACT;
 
 /// The fraction of the limit that is reserved for the end of each run in progress, as a divisor: adding up the contents
-/// of the memory takes memory, too, and the allocator returns the memory of a run that has ended only after some time.
+/// of the memory takes memory, too, and the allocator takes some time to return the memory of a run that has ended.
 const RESERVE: u64 = 8;
 /// The largest number of runs in progress that have memory reserved for their ends. Together, they reserve
 /// half of the limit.
@@ -88,7 +88,7 @@ fn free(bound: u64) -> u64 {
     bound.saturating_sub(BASE.load(Ordering::Relaxed))
 }
 
-/// Returns the memory use of a program that cannot judge a record with more than `most` facts.
+/// Returns the memory use to report for a record with more than `most` facts, which this program cannot judge.
 pub(crate) fn beyond(most: u64) -> MemoryUse {
     let (bound, used) = memory_bound().map_or((0, 0), |it| (it.bytes, (it.used)()));
     let facts = MemoryPart { content: MemoryContent::JudgedFacts, count: most, bytes: most * BYTES_PER_FACT };

@@ -18,8 +18,8 @@ pub struct UnjudgedRecording {
     pub manifest: Manifest,
     /// The facts of the run.
     pub trace: Trace,
-    /// Whether the facts were read from a bundle and may therefore contradict each other. A trace in memory is complete
-    /// by construction.
+    /// Whether the facts were read from a bundle and may therefore contradict each other. A trace in memory is
+    /// consistent by construction.
     pub is_read: bool,
 }
 
@@ -35,8 +35,9 @@ pub struct Recording {
 }
 
 impl UnjudgedRecording {
-    /// Reads the record in a bundle. For a run that was cut short, the end is derived from the facts. Entries that do
-    /// not follow from the record's federation file are replaced by the derived ones, and become flaws of the trace.
+    /// Reads the record in a bundle. For a run that was cut short, the end is derived from the facts. Entries of the
+    /// manifest that do not follow from the record's federation file are replaced with derived ones, and reported as
+    /// flaws of the trace.
     ///
     /// Reading can take as long as the application computes, excluding modelled time.
     ///
@@ -49,15 +50,15 @@ impl UnjudgedRecording {
         let mut trace = bundle.read_trace_of(most_facts())?;
         let Rederived { mut manifest, doubts } =
             rederive(recorded, &trace, |it| check_program(it, memory_bound()));
-        // They explain more than the flaws of single streams do.
+        // Contradictions come first, because they explain more than the flaws of single streams.
         trace.flaws.splice(0..0, contradicted(doubts));
         manifest.fill_in(&trace);
         Ok(UnjudgedRecording { manifest, trace, is_read: true })
     }
 
     /// Reads the facts of a run that has just ended, up to `most` of them. If there are more, the result has
-    /// no facts and counts as out of memory, so its verdict is unknown. The record itself remains unchanged,
-    /// for a program with more memory.
+    /// no facts and counts as out of memory, so its verdict is unknown. The record itself remains unchanged, so a
+    /// program with more memory can still judge it.
     ///
     /// # Errors
     ///
@@ -84,7 +85,8 @@ impl UnjudgedRecording {
         }
     }
 
-    /// Returns the flaws of the record, including contradictions between its facts, for commands that do not judge.
+    /// Returns the flaws of the record, including contradictions between its facts, for commands that do not judge the
+    /// run.
     pub fn flaws(&self) -> Vec<Flaw> {
         let context = Context::from_manifest(&self.manifest);
         let found = examined(History::new(&self.trace, &context)).contradictions;
@@ -103,7 +105,7 @@ impl UnjudgedRecording {
         bundle.write_manifest(&self.manifest)
     }
 
-    /// Judges the run by its facts and its manifest. Waste only leads to a remark.
+    /// Judges the run by its facts and its manifest. Waste leads only to a remark.
     pub fn judge(self) -> Recording {
         self.judge_as(Strictness::Lenient)
     }

@@ -34,14 +34,14 @@ pub enum RepetitionError {
 }
 
 impl UnjudgedRecording {
-    /// Simulates the run again, and compares the facts and the end of both runs. Every difference becomes a
-    /// flaw of the trace and makes the verdict `unknown`. A simulated run depends only on its federation, its
-    /// seed and the version of this program.
+    /// Simulates the run again, and compares the facts and the end of both runs. A different end, and each stream that
+    /// differs, becomes a flaw of the trace and makes the verdict `unknown`. A simulated run depends only on its
+    /// federation, its seed and the version of this program.
     ///
     /// # Errors
     ///
-    /// Fails if the recorded run was not simulated or did not end by itself, or if the repetition is cut
-    /// short.
+    /// Fails if the recorded run was not simulated or did not end by itself, if its federation cannot be set up, or if
+    /// the repetition is cut short.
     pub fn compare_with_repetition(&mut self, simulator: &mut Simulator<'_>) -> Result<(), RepetitionError> {
         let manifest = &self.manifest;
         if manifest.backend != BackendKind::Simulate {
@@ -60,7 +60,7 @@ impl UnjudgedRecording {
         }
         let end = |it: &UnjudgedRecording| (it.manifest.outcome.clone(), it.manifest.duration);
         if end(self) != end(&repeated) {
-            let text = "the run did not end like its repetition".to_owned();
+            let text = "the run and its repetition ended differently".to_owned();
             self.trace.flaws.push(Flaw { stream: None, kind: FlawKind::Contradiction(text) });
         }
         let differences = differences(&self.trace, &repeated.trace);

@@ -84,8 +84,8 @@ impl<'a> Simulator<'a> {
         Simulator { most_events: events, ..self }
     }
 
-    /// Ends a run as [out of memory](faultline_core::fault::Outcome::OutOfMemory) once this limit is reached, instead
-    /// of the program's limit.
+    /// Ends a run as [out of memory](faultline_core::fault::Outcome::OutOfMemory) once this limit is reached. Replaces
+    /// the program's limit.
     #[must_use]
     pub fn within(self, memory: MemoryBound) -> Simulator<'a> {
         Simulator { memory: Some(memory), ..self }
@@ -96,7 +96,7 @@ impl<'a> Simulator<'a> {
         self.memory
     }
 
-    /// Returns the counts of the last run, which the facts do not contain.
+    /// Returns the last run's counts of events and packets, which its facts do not contain.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -158,8 +158,8 @@ impl<'a> Simulator<'a> {
     }
 }
 
-/// Decides when the memory is measured: every thousand events, but sooner while it grows quickly, because the tasks of a
-/// program may have large data.
+/// Decides when the memory is measured: every thousand events, but more often at the start of a run and while memory
+/// grows quickly, because the tasks of a program may have large data.
 struct Pace {
     /// The number of events until the next measurement.
     left: u32,
@@ -185,7 +185,7 @@ impl Pace {
         self.left == 0
     }
 
-    /// Records a measurement, and sets the time of the next one.
+    /// Records a measurement, and schedules the next one.
     fn measured(&mut self, used: u64) {
         let is_fast = used.saturating_sub(self.used) > self.fast;
         self.every = if is_fast { 1 } else { (self.every * 2).clamp(1, LOOK_EVERY) };

@@ -64,7 +64,7 @@ impl<T> DelayLine<T> {
         self.newest
     }
 
-    /// Removes and returns the oldest packet once it is due.
+    /// Removes and returns the oldest packet if it is due and the link is not cut.
     pub fn pop(&mut self, now: Time) -> Option<T> {
         if self.next_due()? > now {
             return None;

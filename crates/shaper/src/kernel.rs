@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// (`u32`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// Rates and classes (`sch_htb`), their queues (`sch_fifo`), and filters that assign packets by address
+    /// Rates and classes (`sch_htb`), their queues (`sch_fifo`), and filters that assign packets to classes by address
     /// (`cls_u32`).
     pub htb: bool,
     /// Delay, jitter and loss (`sch_netem`).
@@ -30,8 +30,7 @@ pub enum ShapingSide {
 }
 
 impl Kernel {
-    /// Returns the side on which this kernel delays and loses packets, provided that their addresses identify the
-    /// senders.
+    /// Returns where packets are delayed and lost on this kernel, provided that their addresses identify the senders.
     pub const fn delays_at(self) -> ShapingSide {
         match self {
             Kernel { netem: false, .. } => ShapingSide::Node,

@@ -1,8 +1,9 @@
 //! The plan by which a node's kernel emulates the links of a federation: classes, queues and filters for outgoing and
 //! incoming packets.
 //!
-//! This module is pure: it does not communicate with a kernel. A tree depends only on the requested links and not on
-//! any previous state, so that the program that applies it can determine the differences and change nothing else.
+//! This module is pure: it does not communicate with a kernel. A tree depends only on the arguments of [`Tree::new`]
+//! and not on any previous state, so that the program that applies it can determine the differences and change nothing
+//! else.
 //!
 //! A sender's interface transmits packets at the link's bandwidth. At the sender, a class with that rate emulates this.
 //! The classes of all other clusters share one parent, because a process has a single [`crate::Interface`] to them.
@@ -23,8 +24,8 @@ const OTHERS: u16 = 1;
 const OUTSIDE: u16 = 2;
 /// Class of cluster 0. The classes of other clusters follow in order.
 const FIRST_CLUSTER: u16 = 0x10;
-/// Size of the smallest packet in bytes. A queue with a delay must hold as many of them as can be in transit on the
-/// link.
+/// Size of the smallest packet in bytes. A queue with a delay must hold as many packets of this size as can be in
+/// transit on the link.
 const SMALLEST_PACKET: u128 = 64;
 /// Size of a full Ethernet packet including its header, in bytes.
 const FULL_PACKET: u64 = 1514;
@@ -221,7 +222,7 @@ fn leaving(
         let leaf = leaf.unwrap_or(Leaf::Queue(queue(link, 1, FULL_PACKET.into())));
         direction.classes.insert(number, Class::of_rate(rate, leaf));
     }
-    // Each class may use the entire rate, but all of them together may not exceed it.
+    // Each class may use its entire rate, but all of them together may not exceed the highest rate.
     if let Some(fastest) = shared.iter().map(|&(_, bandwidth)| bandwidth).max() {
         direction.classes.insert(OTHERS, Class::of_rate(fastest, Leaf::Classes));
         for &(number, bandwidth) in &shared {

@@ -108,8 +108,8 @@ fn grow(
     }
 }
 
-/// Shows the growth of a simulator that loses time only to cold memory, as any program does. This is a lower
-/// bound, because no read waits for another here.
+/// Shows the slowdown of a simulator that loses time only to cold memory, as any program does. This is a lower bound,
+/// because no read waits for another here.
 fn show_cold_memory(sizes: &[(usize, usize)], smallest: f64) {
     let all: Vec<f64> = sizes.iter().map(|&(clusters, nodes)| touch(clusters * nodes)).collect();
     for (&(clusters, nodes), seconds) in sizes.iter().zip(&all).skip(1) {

@@ -101,8 +101,7 @@ fn cases() -> [Case; 4] {
             judging: None,
         },
         // Only 100 messages are in transit at any time. The program pairs ranks across clusters, so there is
-        // only one cluster: with two, every message would make the checkpoints of one cluster force those of
-        // the other.
+        // only one cluster: with two, every checkpoint of one cluster would force one in the other, endlessly.
         Case {
             name: "ping-pong of 100 pairs",
             clusters: &[200],
@@ -171,8 +170,8 @@ fn main() {
     }
 }
 
-/// Runs one case a few times, for a profiler. `arguments` is `off` or `judged`, followed by the index of the
-/// case if that is not 0: `judged-3`.
+/// Runs one case a few times, for a profiler. `arguments` is `off` or `judged`, followed by a hyphen and the index of
+/// the case if that is not 0, as in `judged-3`.
 fn once(arguments: &str) {
     let (way, row) = arguments.split_once('-').unwrap_or((arguments, "0"));
     let run = match way {

@@ -1,9 +1,9 @@
-//! Events per second of the simulator, compared with a bare loop of a binary heap and a slab, which no
-//! simulator can beat.
+//! Events per second of the simulator, compared with a bare loop around a binary heap and a slab, which does nothing
+//! but order events.
 //!
-//! All rows count events, so the ratio of two rows is the cost of everything that the simulator does besides
-//! ordering its events. Absolute rates on one machine vary by a factor of 2 to 3; compare only ratios within
-//! a run.
+//! All rows count events, so the ratio of a row to the bare loop shows the cost of everything that the simulator does
+//! besides ordering its events. Absolute rates on one machine vary by a factor of 2 to 3; compare only ratios within a
+//! run.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
@@ -123,8 +123,8 @@ fn burst() -> Config<Hc3i> {
         terms: Vec::new(),
     };
     // 200 nodes send 10 messages per millisecond each: 10^5 messages in 50 ms. As in the paper, only the first cluster
-    // takes checkpoints by timer, and each of them forces one in the other cluster: two every 150 ms, besides the first
-    // checkpoint of each cluster.
+    // takes checkpoints on a timer, and each of them forces one in the other cluster. This results in two checkpoints
+    // every 150 ms, besides the first checkpoint of each cluster.
     let mut protocol = common::hc3i(2, Span::from_millis(150));
     protocol.checkpoint_every = [Some(Span::from_millis(150)), None].into();
     common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)

@@ -29,10 +29,10 @@ pub struct Config<C> {
     pub chance: Chance,
     /// Delays between the supervisor and the processes.
     pub control: Control,
-    /// Whether every packet and image is encoded and decoded in transit, to test its encoding. Slow; for
-    /// tests.
+    /// Whether every packet that is sent and every image that is stored is encoded and decoded, to test the encoding.
+    /// Slow; for tests.
     pub paranoid: bool,
-    /// Known defects of the simulator that are enabled.
+    /// The enabled defect of the simulator, if any.
     pub defects: Defects,
 }
 
@@ -115,13 +115,13 @@ pub struct StorageCosts {
 }
 
 impl Default for StorageCosts {
-    /// Returns the costs of a solid-state disk: 50 us, 500 MB/s, 500 us.
+    /// Returns the costs of a solid-state disk: a latency of 50 us, 500 MB/s, and 500 us until a write is durable.
     fn default() -> StorageCosts {
         StorageCosts { latency: Span::from_micros(50), bandwidth: 500_000_000, fsync: Span::from_micros(500) }
     }
 }
 
-/// Time that a packet occupies each of its two processes.
+/// Time that the sender and the receiver of a packet each spend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handling {
     /// For packets within a cluster.
@@ -132,7 +132,7 @@ pub struct Handling {
     pub cores: Option<NonZero<u32>>,
 }
 
-/// Time that one packet occupies one process.
+/// Time that one process spends on one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandlingTime {
     /// Fixed time per packet.
@@ -156,8 +156,8 @@ pub struct Chance {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InFlight {
     /// A random choice per failure: all of these packets are lost, all of them arrive, or only those arrive that
-    /// would reach their receiver within a random time between 1 us and 1 s. On a FIFO link, the packets that
-    /// arrive are a prefix.
+    /// would reach their receiver within a random time between 1 us and 1 s. On a FIFO link, the packets that arrive
+    /// are a prefix of those in transit.
     #[default]
     Sampled,
     /// Packets in transit are lost.
@@ -166,7 +166,7 @@ pub enum InFlight {
     Kept,
 }
 
-/// Delays of messages between the supervisor and the processes, and of starting processes.
+/// Delays of messages between the supervisor and the processes, and the duration of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
     /// Delay of each message of the control plane.

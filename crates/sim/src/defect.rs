@@ -4,9 +4,9 @@
 /// An omitted rule of the contract between drivers and processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Defect {
-    /// A packet from a life that has ended is accepted as if its replacement had sent it.
+    /// A packet from a life that has ended is accepted as if the process's newest life had sent it.
     OldSendersHeard,
-    /// A packet to a life that has ended is delivered to its replacement.
+    /// A packet to a life that has ended is delivered to the process's newest life.
     OldReceiversServed,
 }
 

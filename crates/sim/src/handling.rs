@@ -1,4 +1,4 @@
-//! Time that packets occupy the processes that send and receive them.
+//! Time that processes spend on the packets that they send and receive.
 //!
 //! A process handles one packet at a time, in the order in which packets arrive and are sent. If processes share
 //! cores, a packet also waits for a free core. Other work of a process occupies no core: a computation of the
@@ -45,7 +45,7 @@ impl Processors {
         self.busy_until[process.index()].max(now)
     }
 
-    /// Frees a failed process, whose remaining work is discarded.
+    /// Discards the remaining work of a failed process.
     pub(crate) fn end(&mut self, process: ProcessId, now: Time) {
         self.busy_until[process.index()] = now;
     }

@@ -8,8 +8,8 @@
 //! | --- | --- |
 //! | `simulation` | the event loop, and the actions of processes |
 //! | `supervising` | reports to the supervisor, and its orders |
-//! | `network`, `storage` | costs of packets and images, and the effect of a crash on them |
-//! | `handling` | time that packets occupy their senders and receivers |
+//! | `network`, `storage` | arrival times of packets, and the stable storage of a process |
+//! | `handling` | time that processes spend on the packets that they send and receive |
 //! | `contents` | the memory of a simulation, broken down by its contents |
 //! | `queue` | events in the order of their times |
 //! | `defect` | known defects of a driver, which tests can enable |

@@ -5,7 +5,7 @@
 //!   queue for the interface.
 //! * The packet then arrives after the latency of the link, with a uniform jitter.
 //! * The transport re-sends a lost packet after a timeout like TCP's, and doubles the timeout after each
-//!   further loss. The delay line of real processes uses the same rule.
+//!   further loss. The delay line of real processes uses a constant timeout without TCP's lower limit.
 //! * Packets between two processes may overtake each other unless the processes declare FIFO.
 
 use std::collections::HashMap;

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Number of results of one thread that may wait for an earlier result of another thread.
+/// Number of items per thread that may be in progress or wait for the result of an earlier item.
 const AHEAD: usize = 16;
 
 /// Applies `work` to each of `items`, such as the seeds of runs, on `jobs` threads, and passes the results to `take`
@@ -55,7 +55,7 @@ pub fn in_order<Item: Send, Result: Send, Break>(
                 }
                 let (answer, result) = sync_channel(1);
                 results.push_back(result);
-                // The send fails only if all threads have panicked. In that case there is no result, either.
+                // The send cannot fail, because the receiver outlives the scope.
                 let _ = tasks.send(Task { item, answer });
             }
             let Some(oldest) = results.pop_front() else { return ControlFlow::Continue(()) };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use faultline_core::process::{ActionOf, PacketOf};
 use faultline_core::{Boot, JobNo, Life, Membership, MembershipVersion, Process, ProcessId, Time};
 
-/// A packet in transit, with the lives that its sender and receiver had when it was sent.
+/// A packet in transit, with the life of its sender, and the newest life of its receiver that the sender knew.
 pub(crate) struct Flight<P: Process> {
     pub(crate) from: ProcessId,
     pub(crate) from_life: Life,
@@ -55,7 +55,7 @@ pub(crate) struct SimProcess<P: Process> {
     pub(crate) process: ProcessSlot<P>,
     /// The membership that this process knows; `None` until the first one arrives.
     pub(crate) view: Option<Arc<Membership>>,
-    /// The newest membership in transit. A newer one replaces it before it arrives.
+    /// The newest membership in transit. A newer one replaces it if it has not arrived yet.
     pub(crate) coming: Option<Arc<Membership>>,
     /// Time at which the process's newest report arrives. Reports arrive in order.
     pub(crate) reported: Time,

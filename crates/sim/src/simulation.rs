@@ -112,7 +112,7 @@ pub struct Run {
     pub ended: Time,
     /// Counts of events and packets.
     pub stats: Stats,
-    /// The plan of faults, and the effect of each.
+    /// The state of each fault of the plan.
     pub faults: Vec<FaultAccount>,
 }
 

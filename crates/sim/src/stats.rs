@@ -48,7 +48,7 @@ pub struct Stats {
     pub lost_in_flight: u64,
     /// Protocol messages by kind, within and between clusters, in the order of their first appearance.
     kinds: Vec<(&'static str, [Traffic; 2])>,
-    /// The application messages and the images that were sent between clusters.
+    /// The application messages that were sent between clusters. The next field counts the images.
     application_between: Traffic,
     images_between: Traffic,
 }

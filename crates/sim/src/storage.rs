@@ -98,7 +98,7 @@ impl<P: Process> Storage<P> {
         }
     }
 
-    /// Handles the failure of the process.
+    /// Discards the operations in progress and, if the storage is lost, its content.
     pub(crate) fn crash(&mut self, now: Time, fate: StorageFate) {
         self.under_way.clear();
         self.busy_until = now;

@@ -114,8 +114,7 @@ fn a_run_can_be_stepped_observed_and_interrupted() {
 
 #[test]
 fn packets_of_failed_lives_are_lost_kept_or_sampled() {
-    // Each step sends the boundary of cluster 0 to cluster 1, so some packets are always in transit on this
-    // slow link.
+    // In each step, cluster 0 sends its boundary to cluster 1, so some packets are always in transit on this slow link.
     let slow = LinkProperties { latency: Span::from_millis(100), ..LinkProperties::default() };
     let lost = |in_flight, seed| {
         let mut config = config(seed);

@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 
 use faultline_core::{GroupId, Incarnation, ProcessId, Witness};
 
-/// The ranks that have finished, with their sums.
+/// The ranks that have finished, and the sums of their hashes.
 #[derive(Debug)]
 pub(crate) struct Completion {
     /// Hashes of each finished rank (sent, delivered), indexed by process.
     finished: Vec<Option<(u64, u64)>>,
-    /// Group, and the incarnation under which the process last restored a state, indexed by process.
+    /// Each process's group, and the incarnation under which the process last restored a state, indexed by process.
     restored: Vec<(GroupId, Incarnation)>,
     /// The newest incarnation of each group.
     newest: BTreeMap<GroupId, Incarnation>,
@@ -80,7 +80,7 @@ impl Completion {
         }
     }
 
-    /// Records that `rank` has no next life. The other ranks can finish without it.
+    /// Records that `rank` will have no further life. The other ranks can finish without it.
     pub(crate) fn without(&mut self, rank: ProcessId) {
         self.unfinished(rank);
         self.ranks -= 1;

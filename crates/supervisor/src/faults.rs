@@ -15,7 +15,7 @@ use crate::supervisor::Supervisor;
 /// An action scheduled for a specific time.
 #[derive(Clone, Debug)]
 pub(crate) enum Due {
-    /// Injects a fault of the plan, by its index.
+    /// Injects the fault with this index in the plan.
     Inject(usize),
     Launch(ProcessId),
     Join(ClusterId),
@@ -42,7 +42,7 @@ pub(crate) enum Due {
     Deadline,
 }
 
-/// The faults of a run, and those currently in effect.
+/// The faults of a run, and their latest effects on links and storage.
 #[derive(Debug)]
 pub(crate) struct Plan {
     faults: Vec<FaultEntry>,

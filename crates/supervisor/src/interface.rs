@@ -152,8 +152,8 @@ pub enum Report {
         /// The cause of the loss.
         by: EndedBy,
     },
-    /// The user changed the federation. An added fault gets the number that follows the last one in the plan.
-    /// Changes take effect in the order of their reports.
+    /// The user changed the federation. The number of an added fault must follow the last one in the plan. Changes take
+    /// effect in the order of their reports.
     Changed(Change),
     /// A user or a signal requests the end of the run.
     Interrupted,
@@ -214,7 +214,8 @@ pub enum Order {
         /// The new properties.
         properties: Option<LinkProperties>,
     },
-    /// Changes the properties that the federation itself specifies for a link. An earlier [`Order::Link`] remains in effect.
+    /// Changes the properties that the federation itself specifies for a link. An earlier [`Order::Link`] remains in
+    /// effect.
     Relink {
         /// Sending cluster.
         from: ClusterId,
@@ -239,7 +240,7 @@ pub enum Order {
         /// The malfunction.
         how: Option<StorageFault>,
     },
-    /// A fact of the supervisor itself, which must be recorded before later orders are performed.
+    /// Records a fact of the supervisor itself. The fact must be recorded before later orders are performed.
     Record(Fact),
     /// Ends the run, and with it all processes.
     End(Outcome),
@@ -256,7 +257,7 @@ pub struct Status {
     pub outcome: Option<Outcome>,
     /// Status of each cluster, indexed by [`ClusterId`].
     pub clusters: Vec<ClusterStatus>,
-    /// The plan of faults, and the state of each.
+    /// The state of each fault of the plan.
     pub faults: Vec<FaultAccount>,
 }
 

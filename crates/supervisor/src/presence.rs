@@ -96,7 +96,7 @@ impl Supervisor {
     }
 
     /// Records that the protocol has released `cluster`. A cluster whose departure was announced leaves now, unless one
-    /// of its processes is failing: the protocol releases the cluster again after the recovery.
+    /// of its processes has failed and not yet restarted: the protocol releases the cluster again after the recovery.
     pub(crate) fn wants_to_leave(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         match self.membership.presence(cluster) {
             Presence::Present => drop(self.presence.to_leave.insert(cluster)),
@@ -111,8 +111,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends a released cluster if all its processes have reported that they finished. These reports may still
-    /// be in transit when the cluster is released.
+    /// Lets a released cluster leave if all its processes have reported that they finished. These reports may still be
+    /// in transit when the cluster is released.
     pub(crate) fn try_leave(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         if !self.presence.to_leave.contains(&cluster) || !self.are_all_registered(cluster) {
             return;

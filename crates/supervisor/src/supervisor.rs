@@ -41,7 +41,7 @@ pub struct Supervisor {
     links_measured: bool,
     pub(crate) begun: Option<Time>,
     /// Reference for the deadline and the times of faults: the start of the application, postponed by the length of
-    /// every pause. Before that, the start of the supervisor or the end of the last pause.
+    /// every pause. Before the application starts, the start of the supervisor or the end of the last pause.
     pub(crate) origin: Time,
     /// Time at which the user paused the federation, if it is paused.
     pub(crate) paused: Option<Time>,
@@ -76,7 +76,7 @@ pub(crate) struct SupervisedProcess {
     pub(crate) gauges: Gauges,
 }
 
-/// State of a process's newest life, from its launch to the announcement of its end.
+/// State of a process's newest life, from its launch to the detection of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LifeState {
     /// Launched, but not registered yet.
@@ -153,9 +153,9 @@ impl Supervisor {
         supervisor
     }
 
-    /// Makes the detection of a silent process wait for its [`Report::Exited`]. Intended for drivers that need time to
-    /// perform an [`Order::Kill`] and that report the end of every life. Other drivers complete each order before the
-    /// next one.
+    /// Makes the supervisor wait for the [`Report::Exited`] of a silent process before it announces the failure.
+    /// Intended for drivers that need time to perform an [`Order::Kill`] and that report the end of every life. Other
+    /// drivers complete each order before the next one.
     pub fn await_exits(&mut self) {
         self.awaits_exits = true;
     }
@@ -254,8 +254,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the plan of faults, and the state of each. A fault that is still pending after the end was
-    /// never due.
+    /// Returns the state of each fault of the plan. A fault that is still pending after the end of the run was never
+    /// due.
     pub fn faults(&self) -> Vec<FaultAccount> {
         self.plan.account()
     }
@@ -364,7 +364,7 @@ impl Supervisor {
         self.failure_detector.heartbeat(process, now);
     }
 
-    /// Returns the entry of `process` if `life` is its newest life and has not ended.
+    /// Returns the entry of `process` if `life` is its newest life and has neither ended nor been killed.
     fn entry_of(&mut self, process: ProcessId, life: Life) -> Option<&mut SupervisedProcess> {
         Some(&mut self.entries[process.index()]).filter(|entry| entry.life == life && entry.lives())
     }

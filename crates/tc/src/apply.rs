@@ -1,6 +1,6 @@
 //! Updates the kernel's traffic control in place to match a [`Tree`]. Objects that are already
-//! correct are not touched: a change of one class does not disturb others, and a restarted program adopts
-//! existing objects.
+//! correct are not touched: changing one class does not disturb the others, and a restarted program adopts existing
+//! objects.
 //!
 //! Handles and names identify this crate's own objects. An object of another program is never replaced: a tree
 //! that requires the same place is not applied.
@@ -30,7 +30,7 @@ const QUANTUM: u32 = 3028;
 /// Priority of the first peer's filter. Priority 0 does not exist.
 const PRIORITY_OF_FIRST: u16 = 1;
 
-/// The reason why a tree could not be applied.
+/// The reason why an operation on an interface failed.
 #[derive(Debug, Error)]
 pub enum ApplyError {
     /// The interface does not exist.
@@ -41,7 +41,7 @@ pub enum ApplyError {
     Address(Ipv4Addr),
     /// The interface has a queueing discipline that belongs to another program.
     #[error(
-        "{interface} has a queueing discipline of another program ({kind}); remove it with `tc qdisc del dev {interface} {at}`"
+        "{interface} has a queueing discipline that belongs to another program ({kind}); remove it with `tc qdisc del dev {interface} {at}`"
     )]
     Occupied {
         /// Name of the interface.

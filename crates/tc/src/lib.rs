@@ -10,7 +10,7 @@
 //! | [`traffic`] | queueing disciplines, classes and filters |
 //!
 //! The crate acts on the network namespace of the calling thread. Everything that it sets up is removed with
-//! the namespace; it writes nothing elsewhere, and calls no `tc` program. Decisions about links belong in
+//! the namespace; it writes nothing elsewhere, and does not run the `tc` program. Decisions about links belong in
 //! `faultline-shaper`.
 
 mod apply;
@@ -35,7 +35,7 @@ pub enum TcError {
     /// The netlink socket could not be opened.
     #[error("cannot open a netlink socket: {0}")]
     Socket(io::Error),
-    /// The kernel refused the operation.
+    /// The operation on the interface failed.
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }

@@ -157,8 +157,7 @@ impl Socket {
         )
     }
 
-    /// Turns off segmentation offload behind the queues of an interface, so that each packet is queued
-    /// individually.
+    /// Turns off segmentation offload for an interface, so that each packet is queued individually.
     ///
     /// # Errors
     ///

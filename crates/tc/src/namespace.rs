@@ -114,7 +114,7 @@ impl Hub {
 
 /// Moves the calling thread from a hub into a new namespace with an interface to the hub. The other threads of the
 /// process stay in the hub, except those that the calling thread starts later. A process must therefore call this
-/// function first.
+/// function before it starts other threads.
 ///
 /// # Errors
 ///

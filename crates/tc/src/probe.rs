@@ -38,14 +38,14 @@ pub enum Ability {
     Netem,
     /// Interfaces to which packets are redirected for shaping.
     Ifb,
-    /// Redirecting incoming packets to another interface.
+    /// Redirection of incoming packets to another interface.
     Redirect,
 }
 
-/// Results of all attempts.
+/// Results of trying each ability.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
-    /// One result per ability, in the order of [`Ability::ALL`], with the reason if it failed.
+    /// One result per ability, in the order of [`Ability::ALL`], with the reason if the kernel lacks the ability.
     pub findings: Vec<(Ability, Result<(), String>)>,
 }
 

@@ -205,7 +205,7 @@ fn netem(Delay { latency, jitter, loss_ppm, limit }: Delay, options: Request) ->
 }
 
 impl HtbClass {
-    /// Returns a class with a burst in bytes.
+    /// Creates a class. The parameter `burst` is in bytes.
     pub fn new(rate: u64, ceiling: u64, burst: u32, quantum: u32) -> HtbClass {
         HtbClass { rate, ceiling, burst: ticks(rate, burst), quantum }
     }
@@ -362,7 +362,7 @@ impl Socket {
         Ok(all.map(|it| Queue::read(&it)).collect())
     }
 
-    /// Adds a class with a burst in bytes, or changes it ([`Mode::Existing`]).
+    /// Adds a class, or changes it ([`Mode::Existing`]). The parameter `burst` is in bytes.
     ///
     /// # Errors
     ///

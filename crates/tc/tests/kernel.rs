@@ -1,4 +1,4 @@
-//! Tests that apply trees of traffic control to the running kernel, as far as it supports them. A skipped test
+//! Tests that apply traffic-control trees to the running kernel, as far as the kernel supports them. A skipped test
 //! prints the reason.
 
 #![allow(clippy::disallowed_methods)] // The kernel delays packets in real time.
@@ -104,7 +104,7 @@ fn is_applied_changed_and_removed(kernel: Kernel, place: ShapingSide) {
     assert_eq!(apply(INTERFACE, &faster).unwrap(), 1, "one class has another rate");
     assert_eq!(apply(INTERFACE, &faster).unwrap(), 0);
 
-    // Without a bandwidth, the class no longer shares the interface's rate.
+    // Without a bandwidth, the class is removed, or leaves the parent class whose rate it shared.
     links.insert((MINE, ClusterId(2)), LinkProperties { bandwidth: 0, ..wan });
     let unlimited = tree(&peers, &links, kernel, place);
     assert!(apply(INTERFACE, &unlimited).unwrap() > 0);
@@ -251,7 +251,7 @@ fn the_hub_keeps_its_hardware_address_when_processes_join() {
     });
 }
 
-/// A thread in its own namespace, which runs the work passed to it.
+/// A thread that has its own namespace and runs the work passed to it.
 struct Resident {
     work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
 }
@@ -318,7 +318,7 @@ fn pair(links: &Links, kernel: Kernel, place: ShapingSide) -> Pair {
 }
 
 impl Pair {
-    /// Sends `bytes`, and returns the time until all have arrived.
+    /// Sends `bytes` bytes, and returns the time until the far process has confirmed their arrival.
     fn send(&self, bytes: u64) -> Duration {
         let begun = Instant::now();
         (&self.stream).write_all(&vec![0; bytes as usize]).unwrap();

@@ -1,4 +1,4 @@
-//! Encryption of the connections to a supervisor's API with TLS 1.3.
+//! TLS 1.3 encryption for connections to a supervisor's API.
 //!
 //! Both ends derive the supervisor's key pair from the federation's key, so each federation has its own. The
 //! supervisor presents the bare public key ([RFC 7250](https://www.rfc-editor.org/rfc/rfc7250)), and the

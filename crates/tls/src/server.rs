@@ -1,4 +1,4 @@
-//! The supervisor's side: a listener that encrypts the connections of callers that request it.
+//! The supervisor's side: a listener that uses TLS for callers that request it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
-/// First byte of every TLS connection: a handshake record. No HTTP request begins with it.
+/// First byte of every TLS connection: the type of a handshake record. No HTTP request begins with this byte.
 const HANDSHAKE: u8 = 0x16;
 /// Time within which a caller must send its first byte and complete the handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ pub struct Limits {
     pub connections: usize,
     /// Maximum number of open connections from one address.
     pub per_address: usize,
-    /// Time without progress in either direction after which a connection is closed.
+    /// Time after which a connection that makes no progress in either direction is closed.
     pub idle: Duration,
 }
 
@@ -52,7 +52,8 @@ impl Default for Limits {
     }
 }
 
-/// A listener for TLS and plain connections on the same port. Handshakes take place in parallel, so a slow caller does not delay the others. The listener closes connections beyond the [`Limits`] immediately.
+/// A listener for TLS and plain connections on the same port. Handshakes take place in parallel, so a slow caller does
+/// not delay the others. The listener closes connections beyond the [`Limits`] immediately.
 #[derive(Debug)]
 pub struct TlsListener {
     address: SocketAddr,
@@ -143,7 +144,7 @@ impl Drop for OpenConnection {
 }
 
 impl TlsListener {
-    /// Accepts connections from `listener`, as the supervisor of the federation with this key.
+    /// Accepts connections on `listener`, as the supervisor of the federation with this key.
     ///
     /// # Errors
     ///
@@ -199,7 +200,7 @@ async fn accept(
     }
 }
 
-/// Waits for the first byte of a caller, and encrypts the connection if that byte begins a TLS handshake.
+/// Waits for the first byte from a caller, and encrypts the connection if that byte begins a TLS handshake.
 async fn introduced(stream: TcpStream, acceptor: TlsAcceptor) -> io::Result<Stream> {
     let mut first = [0];
     stream.peek(&mut first).await?;

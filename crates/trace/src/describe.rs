@@ -1,5 +1,5 @@
-//! Describes facts in words, for people. This file and [`faultline_core::claim`] contain the only wording of a fact:
-//! tables, listings and transcripts choose facts, and use these sentences.
+//! Describes facts in words, for people. The wording of facts is defined only in this file and in
+//! [`faultline_core::claim`]: tables, listings and transcripts select facts, and use these sentences.
 
 use std::fmt::{self, Display};
 
@@ -35,7 +35,7 @@ pub enum Subject {
     Included,
 }
 
-/// Returns the sentence of a fact that `reporter` reported.
+/// Returns the sentence that describes a fact reported by `reporter`.
 pub fn describe<'a>(reporter: ProcessId, fact: &'a Fact, names: &'a RunNames) -> Sentence<'a> {
     Sentence { reporter, fact, names }
 }
@@ -158,7 +158,7 @@ impl Display for Predicate<'_> {
                     TheftStep::Done => write!(f, "completes {task} for {victim}"),
                     TheftStep::Returned => write!(f, "sends the result of {task} to {victim}"),
                     TheftStep::Merged => write!(f, "merges the result of {task} from {thief}"),
-                    TheftStep::Receipted => write!(f, "confirms the result of {task} to {thief}"),
+                    TheftStep::Receipted => write!(f, "acknowledges the result of {task} to {thief}"),
                     TheftStep::Forgotten => write!(f, "drops {task} of {victim}"),
                     TheftStep::Voided => write!(f, "takes {task} back from {thief}"),
                 }

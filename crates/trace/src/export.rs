@@ -50,8 +50,8 @@ pub fn csv(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Resul
 pub type Channels = BTreeMap<(ProcessId, ProcessId), (u64, u64)>;
 
 /// Returns the traffic of each channel in `intervals` intervals of equal length between the first message and
-/// the last. A message that is re-sent, or re-executed under the same identity, counts once, at its first
-/// send.
+/// the last. A message that is re-sent, or that a re-execution sends again under the same identity, counts once, at its
+/// first send.
 ///
 /// # Panics
 ///
@@ -211,8 +211,8 @@ mod tests {
         }
     }
 
-    /// Returns a trace in which process 0 sends to process 1. Each entry is the number of a message, its
-    /// length, and its time.
+    /// Returns a trace in which process 0 sends `messages` to process 1. Each entry contains the number of a message,
+    /// its length, and the time of its send.
     fn sent(messages: &[(u32, u32, u64)]) -> Trace {
         let mut trace = Trace::default();
         for (number, &(name, bytes, at)) in messages.iter().enumerate() {

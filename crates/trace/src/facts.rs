@@ -1,6 +1,6 @@
 //! The file of one life's facts: append-only, written by the process itself, and readable after a kill at any point.
 //!
-//! A file is a header, then one record per fact:
+//! A file consists of a header, one record per fact, and a seal:
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
@@ -30,7 +30,7 @@ const RECORD_HEADER_LEN: usize = 8;
 const LONGEST_BODY: usize = 0x00FF_FFFF;
 /// The size in bytes at which the buffer is flushed automatically.
 const FLUSH_AT: usize = 64 * 1024;
-/// The number of written bytes that are added to the seal's digest at a time. Adding many short pieces would take
+/// The number of written bytes at which the buffer is added to the seal's digest. Adding many short pieces would take
 /// several times as long, and a process writes a piece before each message.
 const DIGEST_AT: usize = 16 * 1024;
 
@@ -118,11 +118,12 @@ pub enum StreamEnd {
     BrokenSeal(Seal),
     /// Additional bytes follow the seal.
     AfterSeal,
-    /// The file ends with a complete record. The process was killed, and its stream has not been sealed.
+    /// The file ends with a complete record. The process is still running or was killed, and its stream has not been
+    /// sealed.
     Unsealed,
     /// The file ends in the middle of a record or of the seal. The process was killed while writing it.
     Torn,
-    /// The facts end at a damaged record. At least one fact is missing.
+    /// The facts end at a damaged record or seal. Facts may be missing.
     Damaged,
 }
 
@@ -264,7 +265,8 @@ pub fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result
 ///
 /// # Errors
 ///
-/// Returns [`Cut::Torn`] if `bytes` ends before the record does, or is empty.
+/// Returns [`Cut::Torn`] if `bytes` is empty or ends before the record does, and [`Cut::Damaged`] if a check byte or
+/// checksum does not match.
 ///
 /// # Panics
 ///

@@ -11,7 +11,7 @@ use crate::manifest::FactsEntry;
 pub struct Flaw {
     /// The stream concerned; `None` if the flaw concerns no particular stream.
     pub stream: Option<(ProcessId, Life)>,
-    /// The kind of the flaw.
+    /// The kind of flaw.
     pub kind: FlawKind,
 }
 
@@ -25,8 +25,8 @@ pub enum FlawKind {
     /// The record of this fact is damaged, or the fact never arrived although later ones did. The stream ends before
     /// it.
     Gap(FactNo),
-    /// No run of this federation can contain this fact: it names a process or a cluster that does not exist, or spawns
-    /// more tasks than fit in memory. The stream ends before it.
+    /// No run of this federation can contain this fact: it names a process or a cluster that does not exist, or reports
+    /// that more tasks were spawned than fit in memory. The stream ends before it.
     Impossible(FactNo),
     /// The file ends in the middle of a record or of its seal, after this many facts.
     Torn(u64),
@@ -45,7 +45,7 @@ pub enum FlawKind {
     Incomplete(u64),
     /// The manifest does not list the stream.
     Unlisted,
-    /// The manifest lists the stream with another length, count or digest.
+    /// The manifest lists the stream with a different length or seal.
     Unlike {
         /// The stream according to the manifest.
         listed: Box<FactsEntry>,
@@ -135,7 +135,9 @@ impl fmt::Display for FlawKind {
             FlawKind::Stranger(file) => {
                 write!(f, "the file {file} in the directory of facts belongs to no process")
             }
-            FlawKind::TimeGoesBack(number) => write!(f, "have decreasing times at {number}"),
+            FlawKind::TimeGoesBack(number) => {
+                write!(f, "are not in chronological order: the time decreases at {number}")
+            }
             FlawKind::NotRepeated(number) => {
                 write!(f, "differ from those of a repeated simulation, beginning with {number}")
             }

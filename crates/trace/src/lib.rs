@@ -7,7 +7,7 @@
 //! | [`seal`] | the end of such a file, which shows that it is complete and unchanged |
 //! | [`flaw`] | flaws in the evidence |
 //! | [`inputs`] | the file of one life's inputs, from which the life can be re-executed |
-//! | [`manifest`] | the description of a bundle's run apart from its facts |
+//! | [`manifest`] | the description of a run apart from its facts |
 //! | [`bundle`] | the directory of a recorded run |
 //! | `possible` | facts that no run can contain |
 //! | [`export`] | facts as JSON Lines and CSV, and the communication graph |

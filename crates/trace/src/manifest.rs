@@ -1,4 +1,4 @@
-//! The description of a bundle's run apart from its facts: `manifest.json`.
+//! The description of a run apart from its facts: `manifest.json`.
 //!
 //! Written when the run begins and again when it ends, so that a run that is cut short also has a
 //! description.
@@ -29,7 +29,8 @@ pub struct Manifest {
     pub backend: BackendKind,
     /// The seed of all random choices of the run.
     pub seed: u64,
-    /// The federation file, with the content of any other files that it names. Stored in the bundle as `federation.yaml`, not in the manifest.
+    /// The federation file, with the content of any other files that it names. Stored in the bundle as
+    /// `federation.yaml`, not in the manifest.
     #[serde(skip)]
     pub federation: String,
     /// The name of the protocol, for display only. Checkers and reports read its promises instead.
@@ -46,8 +47,8 @@ pub struct Manifest {
     pub copies: Option<Copies>,
     /// Whether a node's storage is lost with the node's process (`storage: memory`).
     pub volatile_storage: bool,
-    /// An upper bound on the time that one task takes, on the slowest cluster; `None` if the processes run no
-    /// tasks, or if the durations of the tasks are unknown.
+    /// An upper bound on the time that one task takes on the slowest cluster; `None` if the processes run no tasks, or
+    /// if the durations of the tasks are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_task: Option<Span>,
     /// The plan of faults, including those that were added during the run.
@@ -126,12 +127,12 @@ impl Manifest {
         }
     }
 
-    /// Iterates over the processes that run the application, ascending. They come before all others.
+    /// Iterates over the ranks in ascending order. Ranks come before all other processes.
     pub fn ranks(&self) -> impl Iterator<Item = (ProcessId, &ProcessEntry)> + Clone {
         (0..).map(ProcessId).zip(&self.processes).filter(|(_, it)| it.role == Role::RANK)
     }
 
-    /// Returns the processes of a role, ascending.
+    /// Returns the processes with this role in ascending order.
     pub fn with_role(&self, role: Role) -> impl Iterator<Item = ProcessId> {
         let all = (0..).map(ProcessId).zip(&self.processes);
         all.filter(move |(_, it)| it.role == role).map(|(process, _)| process)
@@ -225,8 +226,8 @@ pub struct Bounds {
     pub checkpoint_every: Vec<Option<Span>>,
     /// The longest time from a failure to its detection.
     pub detect_after: Span,
-    /// The longest delay between two collections of data that no recovery can need; zero if each checkpoint collects.
-    /// `None` if the protocol never collects, or does not say when.
+    /// The longest delay between two garbage collections; zero if every checkpoint triggers one. `None` if the protocol
+    /// never collects, or does not say when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Span>,
     /// In virtual time, the longest time that a message takes between a cluster and a process outside the clusters.
@@ -321,8 +322,8 @@ pub struct LinkEntry {
     pub to: ClusterId,
     /// Requested properties.
     pub requested: LinkProperties,
-    /// Properties measured before the application began, or after the change; `None` if they were not measured (in a
-    /// simulation, or with a single node).
+    /// Properties measured before the application began or, if the entry is for a change, after that change; `None` if
+    /// they were not measured (in a simulation, or with a single node).
     pub measured: Option<LinkMeasured>,
     /// Properties observed while the application ran; `None` if they were not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -333,7 +334,7 @@ pub struct LinkEntry {
     pub since: Option<Time>,
 }
 
-/// Properties of a link, measured by echoes between its processes.
+/// Properties of a link, measured by echoes between two processes at its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkMeasured {
@@ -343,8 +344,8 @@ pub struct LinkMeasured {
     pub jitter: Span,
     /// The number of echoes.
     pub samples: u32,
-    /// The number of measurements. A measurement that differs from the requested delay is repeated, because a
-    /// machine may be temporarily busy. All other fields belong to the last measurement.
+    /// The number of measurements. A measurement whose latency is out of tolerance is repeated, because a machine may
+    /// be temporarily busy. All other fields belong to the last measurement.
     #[serde(default = "once")]
     pub rounds: u32,
 }
@@ -403,7 +404,7 @@ impl LinkEntry {
 pub struct Expected {
     /// The origin of the results: a sequential reference, or a run without faults.
     pub source: String,
-    /// The digest of each rank.
+    /// The digest of each rank's result.
     #[serde(with = "hexadecimal")]
     pub digests: Vec<(ProcessId, Digest)>,
 }

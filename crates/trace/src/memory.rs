@@ -53,7 +53,8 @@ pub type Stream = Vec<(Time, Fact)>;
 pub struct Trace {
     /// One stream per life. The supervisor's stream has the key ([`ProcessId::SUPERVISOR`], 0).
     pub streams: BTreeMap<(ProcessId, Life), Stream>,
-    /// Flaws in the facts and in the run's description. Empty for a run in memory, unless its numbers have gaps.
+    /// Flaws in the facts and in the run's description. Empty for facts that were collected in memory, unless their
+    /// numbers have gaps.
     pub flaws: Vec<Flaw>,
 }
 
@@ -151,7 +152,7 @@ impl Trace {
         self.supervisor().iter().find_map(|(at, fact)| (*fact == Fact::Begun).then_some(*at))
     }
 
-    /// Iterates over the lives of one process, ascending.
+    /// Iterates over the lives of one process in ascending order.
     pub fn lives(&self, process: ProcessId) -> impl DoubleEndedIterator<Item = (Life, &Stream)> {
         self.streams.range((process, Life(0))..=(process, Life(u32::MAX))).map(|(&(_, life), it)| (life, it))
     }
@@ -166,7 +167,7 @@ impl Trace {
         self.len() == 0
     }
 
-    /// Iterates over all facts by process and life, in the order in which they were reported.
+    /// Iterates over all facts, sorted by process and life, and within a life in the order in which they were reported.
     pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.streams.iter().flat_map(|(&(process, life), stream)| {
             stream.iter().zip(0..).map(move |((at, fact), number)| Record {

@@ -1,5 +1,5 @@
-//! Facts that no run of a federation can contain: they name processes or clusters that do not exist, or spawn more
-//! tasks than fit in memory. Code that uses a record relies on these limits.
+//! Facts that no run of a federation can contain: they name processes or clusters that do not exist, or report that
+//! more tasks were spawned than fit in memory. Code that uses a record relies on these limits.
 
 use faultline_core::{Claim, ClusterId, Fact, FactNo, Fault, PartitionClaim, ProcessId};
 
@@ -7,7 +7,7 @@ use crate::Manifest;
 use crate::describe::message_of;
 use crate::memory::Stream;
 
-/// The number of tasks that a record may spawn beyond one per fact. Each takes up memory until it has run.
+/// The number of spawned tasks that a stream may report beyond one per fact. Each takes up memory until it has run.
 const UNFINISHED_TASKS: u64 = 1 << 26;
 
 /// The size of a run's federation, which limits the identities that its facts can contain.
@@ -18,7 +18,8 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// Returns the extent of a run with this manifest; without a manifest, nothing is known to be impossible.
+    /// Returns the extent of a run with this manifest; without a manifest, every process and cluster counts as
+    /// possible.
     pub(crate) fn new(manifest: Option<&Manifest>) -> Extent {
         Extent {
             processes: manifest.map_or(usize::MAX, |it| it.processes.len()),
@@ -31,7 +32,7 @@ impl Extent {
         process == ProcessId::SUPERVISOR || process.index() < self.processes
     }
 
-    /// Returns the first fact of a stream that no run can contain.
+    /// Returns the number of the stream's first impossible fact.
     pub(crate) fn first_impossible(self, stream: &Stream) -> Option<FactNo> {
         let mut spawned = 0;
         let at = (0..).zip(stream).position(|(number, (_, fact))| {

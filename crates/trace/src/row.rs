@@ -130,7 +130,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Creates the row of a fact. `began` is the time at which the application began.
+    /// Creates the row for a fact. `began` is the time at which the application began.
     pub(crate) fn new(record: &Record, names: &Naming<'_>, began: Time) -> Row {
         let Record { process, life, number, at, fact } = record;
         let mut row = Row {
@@ -290,14 +290,14 @@ impl Row {
         }
     }
 
-    /// Fills the columns of a checkpoint of this process.
+    /// Fills in the columns that describe a checkpoint of this process.
     fn checkpoint(&mut self, position: Position) {
         self.checkpoint_of = Some(self.process.clone());
         self.checkpoint_incarnation = Some(position.incarnation);
         self.checkpoint_sn = Some(position.sn);
     }
 
-    /// Fills the columns of a part of a checkpoint, which may belong to another process.
+    /// Fills in the columns that describe a part of a checkpoint. The part may belong to another process.
     fn image(&mut self, image: &ImageName, names: &Naming<'_>) {
         self.checkpoint_of = Some(names.process(image.owner));
         self.checkpoint_incarnation = Some(image.incarnation);
@@ -346,7 +346,7 @@ impl Naming<'_> {
         self.cluster(self.manifest.processes.get(process.index())?.cluster)
     }
 
-    /// Returns the incarnation and sequence number of each group: `paris=0.3 rennes=1.2`.
+    /// Formats the DDV, with the incarnation and sequence number for each group: `paris=0.3 rennes=1.2`.
     fn dependencies(&self, vectors: &Vectors) -> String {
         let groups = (0..).map(|number| self.group(GroupId(number))).zip(vectors.ddv.iter());
         let each = groups.map(|(it, at)| format!("{it}={}.{}", at.incarnation.0, at.sn.0));
@@ -354,7 +354,7 @@ impl Naming<'_> {
     }
 }
 
-/// Returns the kind of a fact, as users name it in triggers.
+/// Returns the name of a kind of fact, as written in triggers.
 pub(crate) fn kind_name(kind: FactKind) -> String {
     match serde_json::to_value(kind) {
         Ok(serde_json::Value::String(name)) => name,

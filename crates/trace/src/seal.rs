@@ -1,5 +1,4 @@
-//! The seal at the end of a stream: the number of facts, the author of the seal, and a digest of all bytes
-//! before it.
+//! The seal at the end of a stream: the number of facts, the author of the seal, and a digest of all preceding bytes.
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |

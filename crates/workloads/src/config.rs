@@ -70,7 +70,7 @@ pub enum Invalid {
         /// Greatest permitted value.
         limit: u64,
     },
-    /// A parameter is below the smallest possible value.
+    /// A parameter is below the smallest permitted value.
     #[error("`{field}` must be at least {least} (found {value})")]
     TooSmall {
         /// Name of the parameter.

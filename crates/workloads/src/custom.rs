@@ -1,6 +1,6 @@
 //! Applications from other crates. Only the program that is built with them knows their types.
 //!
-//! One variant of [`Workload`](crate::Workload) contains any of them, behind a pointer. Drivers and protocols
+//! One variant of [`Workload`](crate::Workload) can hold any such application, behind a pointer. Drivers and protocols
 //! are therefore compiled only once, and built-in applications are as fast as they would be without this variant.
 
 use alloc::boxed::Box;

@@ -66,7 +66,7 @@ struct State {
     sum: u64,
     /// Worker: pieces that have not been computed yet.
     waiting: VecDeque<u32>,
-    /// Number of messages received, by rank.
+    /// Number of messages received from each rank.
     received: Vec<u32>,
 }
 
@@ -100,7 +100,7 @@ impl Rank {
         }
     }
 
-    /// Returns the duration of the next piece.
+    /// Returns the duration of the next computation; `None` if no piece is waiting.
     pub(crate) fn next_job(&self) -> Option<Span> {
         if !self.state.has_begun {
             return Some(Span::ZERO);
@@ -140,8 +140,8 @@ impl Rank {
         };
     }
 
-    /// Returns the digest of the master's sum. A worker's digest covers no data, because its share of the pieces
-    /// depends on timing.
+    /// Returns the rank's digest; `None` while work is known to remain. The master's digest covers the sum and the
+    /// number of the answers. A worker's digest covers no data, because its share of the pieces depends on timing.
     pub(crate) fn result(&self) -> Option<Digest> {
         match self.is_master {
             true => {

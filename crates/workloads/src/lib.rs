@@ -15,7 +15,7 @@
 //!
 //! Applications are state machines: no clock, no I/O, no randomness except from their seed. They are
 //! independent of protocols, checkpoints and failures, except that their state can be saved and replaced by
-//! an older one. Results are bit-identical on all machines: floating point is used only in `+ - * /` and in a
+//! an older one. Results are bit-identical on all machines: floating-point arithmetic is limited to `+ - * /` and a
 //! software logarithm.
 #![no_std]
 

@@ -1,6 +1,6 @@
-//! Ping-pong, as in NetPIPE: the first rank sends a message to the last one, which returns one of the same length,
-//! several times for each length. The second rank does the same with the second-to-last one, and so on in pairs. A rank
-//! in the middle without a partner finishes immediately.
+//! Ping-pong, as in NetPIPE: the first rank sends a message to the last one, which replies with a message of the same
+//! length. The two ranks repeat this several times for each length. The second rank does the same with the
+//! second-to-last one, and so on in pairs. A rank in the middle without a partner finishes immediately.
 //!
 //! The application has no clock. The duration of a round trip follows from the facts of the rank that begins
 //! it: it is the time from one send to the next.
@@ -56,7 +56,7 @@ pub(crate) struct Rank {
 /// State of a rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// Number of completed sends and receives.
+    /// Number of sends and receives that have begun.
     done: u64,
     hash: u64,
 }

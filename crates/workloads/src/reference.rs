@@ -10,11 +10,11 @@ use crate::{Config, Workload, exchange, farm, heat, nas, pingpong};
 /// Returns the result of each rank in a run without failures, after every message has arrived. `seed` returns the
 /// seed of each rank.
 ///
-/// Returns `None` for the salted application, whose result depends on timing, and for an application from another
-/// crate without expected results.
+/// Returns `None` for the salted application, whose result depends on timing, and for an application from another crate
+/// if it provides no expected results.
 ///
-/// The heat application's results come from a sequential solver, which takes as long as all steps together.
-/// The synthetic application's results come from running its ranks sequentially, which is correct because
+/// The heat application's results come from a sequential solver, which takes as long as all steps of all ranks
+/// together. The synthetic application's results come from running its ranks sequentially, which is correct because
 /// received messages do not affect what a rank sends.
 pub fn reference(
     config: &Arc<Config>,

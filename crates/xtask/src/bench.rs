@@ -40,7 +40,8 @@ struct Row {
 /// The common name of the simulator's benchmarks.
 const SIMULATOR: &str = "simulator";
 
-/// Runs all benchmarks or the named ones, and prints the table as Markdown. Fails if a benchmark did not run.
+/// Runs all benchmarks or the named ones, and prints the table as Markdown. Fails if a benchmark fails or prints no
+/// measurement.
 pub(crate) fn run(
     repository: &Repository,
     names: &[String],
@@ -115,8 +116,8 @@ fn tabbed(line: &str) -> Option<Row> {
     })
 }
 
-/// Parses a point of a chart: the name of the quantity that grows, its size, and the time per event relative to that
-/// of the smallest size.
+/// Parses a point of a chart: the name of the quantity that grows, its size, and the time per event relative to that at
+/// the smallest size.
 fn point(line: &str) -> Option<(String, f64, f64)> {
     let fields: Vec<&str> = line.strip_prefix("point\t")?.split('\t').collect();
     let [figure, x, y] = fields[..] else { return None };

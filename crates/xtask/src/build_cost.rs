@@ -2,8 +2,8 @@
 //! comparable even on a busy machine, unlike the elapsed time.
 //!
 //! Cargo runs this program in place of the compiler (`RUSTC_WRAPPER`). If [`RECORD`] names a file, this program runs
-//! the compiler, and adds a line with the CPU seconds of the compiler and the linker. Cargo and build scripts account
-//! for the rest of the total.
+//! the compiler, and appends a line to the file with the CPU seconds of the compiler and the linker. Cargo and build
+//! scripts account for the rest of the total.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -33,7 +33,8 @@ const NAMED: usize = 4;
 pub(crate) fn compile() -> Option<Result<ExitCode, Box<dyn Error>>> {
     let record = std::env::var_os(RECORD)?;
     let mut arguments = std::env::args_os().skip(1);
-    // The variable is also set if a user, or a Cargo that this program runs for another purpose, calls this program.
+    // The variable may also be set if this program is called by a user, or by a Cargo process that it started for
+    // another purpose.
     let compiler = arguments.next().filter(|it| it.to_string_lossy().ends_with("rustc"))?;
     Some(recorded(compiler, arguments.collect(), Path::new(&record)))
 }

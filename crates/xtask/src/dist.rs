@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::Repository;
 
-/// The platforms, each with the linker for building on another platform, and the Debian packages that contain that
-/// linker and a static C library.
+/// The platforms, each with the linker for building for it on another platform, and the Debian packages that contain
+/// that linker and a static C library.
 const PLATFORMS: &[(&str, &str, &str)] = &[
     ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu-gcc", "gcc-x86-64-linux-gnu libc6-dev-amd64-cross"),
     ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
@@ -27,8 +27,8 @@ const SUMS: &str = "SHA256SUMS";
 /// The exit status if a platform was skipped, as in the steps of `.ci/run`.
 const SKIPPED: u8 = 77;
 
-/// Creates all release files in `dist` in the target directory. If this machine cannot build for other
-/// platforms, reports them and returns [`SKIPPED`]. Fails if the machine cannot build for its own platform.
+/// Creates all release files in `dist` in the target directory. If this machine cannot build for another platform,
+/// reports that platform and returns [`SKIPPED`]. Fails if the machine cannot build for its own platform.
 pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
     let target: &Path = repository.metadata.target_directory.as_ref();
     let dist = target.join("dist");
@@ -255,7 +255,7 @@ mod tests {
         {
             assert!(names.contains(program), "{program} is missing");
         }
-        // Crates that only tests, images and this program need.
+        // Crates that no released program needs.
         for other in ["assert_cmd", "faultline-operator", "xtask"] {
             let is_known = repository.metadata.packages.iter().any(|it| it.name.as_str() == other);
             assert!(is_known && !names.contains(other), "{other} is in no program");
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn static_and_dynamic_programs_are_distinguished() {
-        // This test is linked dynamically. Without its program headers, it would look static.
+        // This test is linked dynamically. Without its `PT_INTERP` header, it would look static.
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
         assert!(!is_static(&own));
         let mut without = own.clone();

@@ -1,10 +1,11 @@
 //! Runs the commands that README.md and `docs/` print, so that no document contains a command that fails.
 //!
 //! Each document has a scratch directory, in which its `sh` blocks run command by command, in order, as printed, with
-//! the programs of `--programs` on the path. `DIR` represents the newest record in that directory. [`EXCEPTIONS`] lists
-//! the commands that run in another form or elsewhere. An exception that matches no command is an error.
+//! the directory given by `--programs` on the `PATH`. `DIR` represents the newest record in that directory.
+//! [`EXCEPTIONS`] lists the commands that run in another form or elsewhere. An exception that matches no command is an
+//! error.
 //!
-//! Up to [`PARALLEL`] documents run at the same time.
+//! The commands of up to [`PARALLEL`] documents run at the same time.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -17,14 +18,14 @@ use std::time::{Instant, SystemTime};
 
 use crate::Repository;
 
-/// How to run a command that does not run as printed.
+/// How to run a command to which an exception applies.
 #[derive(Clone, Copy, Debug)]
 enum Instead {
-    /// Run this instead: fewer seeds, a free port, a smaller search.
+    /// Run this instead, for example with fewer seeds, a free port or a smaller search.
     Run(&'static str),
     /// Run this first, then the command as printed.
     After(&'static str),
-    /// Run this instead if the user is root.
+    /// Run this instead if the user is root; otherwise, skip the command.
     AsRoot(&'static str),
     /// Run it as printed, although most other commands of the document run elsewhere.
     AsPrinted,
@@ -111,7 +112,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
 ];
 
 /// The maximum number of attempts at a command that exits with status 3, because the verdict of a run on a busy machine
-/// can be `unknown`. From the second attempt, no other command runs at the same time.
+/// can be `unknown`. From the second attempt on, no other command runs at the same time.
 const ATTEMPTS: usize = 3;
 /// A command locks this for reading, or for writing if it must run alone.
 static MACHINE: RwLock<()> = RwLock::new(());
@@ -126,8 +127,8 @@ struct Printed {
     text: String,
 }
 
-/// The number of documents that run at the same time. Many commands only wait for processes or slow links, so this
-/// saves time.
+/// The number of documents whose commands run at the same time. Many commands only wait for processes or slow links, so
+/// this saves time.
 const PARALLEL: usize = 2;
 
 /// Runs the commands of all documents, or of those whose names contain one of `only`.
@@ -172,7 +173,7 @@ pub(crate) fn run(repository: &Repository, programs: &Path, only: &[String]) -> 
 struct Performed {
     ran: usize,
     elsewhere: usize,
-    /// The places of the commands that failed.
+    /// The document and the line of each command that failed.
     failed: Vec<String>,
     /// The indices of the exceptions that applied.
     used: BTreeSet<usize>,
@@ -362,7 +363,7 @@ impl Scratch {
         Ok(Err(why))
     }
 
-    /// Returns the files and directories that the commands so far wrote, and the records among them.
+    /// Returns the files and directories in the scratch directory, and the records in `faultline-runs`.
     fn entries(&self) -> Result<BTreeSet<PathBuf>, Box<dyn Error>> {
         let mut entries = BTreeSet::new();
         for directory in [self.directory.join("faultline-runs"), self.directory.clone()] {
@@ -442,7 +443,7 @@ mod tests {
             path: std::env::var("PATH").unwrap(),
         };
         fs::write(directory.path().join("kept"), "").unwrap();
-        // The first attempt exits with 3. The second one fails if the first one's record is still there.
+        // The first attempt exits with 3. The second one fails if the first one's record still exists.
         let attempt = "test -e kept && mkdir -p faultline-runs && mkdir faultline-runs/a real";
         let counted = format!("{attempt} && echo >> \"$COUNT\" && test $(wc -l < \"$COUNT\") = 2 || exit 3");
         let count = directory.path().with_extension("count");

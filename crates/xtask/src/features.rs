@@ -1,5 +1,5 @@
-//! Checks that `cargo run` and `cargo test --workspace` compile the packages that they share with the same features, and
-//! therefore only once. `crates/features` enables the features that only other programs need.
+//! Checks that `cargo run` and `cargo test --workspace` enable the same features for the packages that they share, and
+//! therefore compile these packages only once. `crates/features` enables the features that only other programs need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! Checks the direction of dependencies: crates are arranged in layers, and depend only on lower layers. Some crates
-//! must not depend on each other at all.
+//! Checks the direction of dependencies: crates are arranged in layers, and depend only on lower layers. Some
+//! dependencies are forbidden even on lower layers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;

@@ -80,7 +80,7 @@ fn variants(definition: &str) -> BTreeSet<String> {
     variants.iter().filter_map(|it| Some(it["required"][0].as_str()?.to_owned())).collect()
 }
 
-/// Returns the actions of a fault: the fields of an entry that are not triggers.
+/// Returns the possible actions of a fault: the fields of an entry in `faults` that are not triggers.
 fn actions() -> BTreeSet<String> {
     let schema = faultline_api::schema();
     let fields = schema["properties"]["spec"]["properties"]["faults"]["items"]["properties"].clone();

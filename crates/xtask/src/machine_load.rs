@@ -17,7 +17,7 @@ pub(crate) fn of_children() -> Result<f64, Box<dyn Error>> {
     Ok(microseconds as f64 / 1e6)
 }
 
-/// Times of the machine and of this program's children, in CPU seconds.
+/// CPU times of the machine and of this program's children, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MachineLoad {
     /// The total time available on all cores since the machine was started.

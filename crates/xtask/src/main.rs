@@ -76,7 +76,7 @@ enum Task {
     Dist,
     /// Run the commands that README.md and docs/ print.
     Documents {
-        /// Run only the documents whose names contain one of these strings.
+        /// Run only the commands of documents whose names contain one of these strings.
         names: Vec<String>,
         /// Use the programs in DIR.
         #[arg(long, value_name = "DIR", default_value = "target/release")]

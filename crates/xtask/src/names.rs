@@ -1,5 +1,5 @@
-//! Checks which files name protocols. All other code reads their promises, so that a protocol can be added or removed
-//! without changes elsewhere, and an unknown protocol is treated like the others.
+//! Checks that only the permitted files name protocols. All other code reads the protocols' promises, so that a
+//! protocol can be added or removed without changes elsewhere, and an unknown protocol is treated like the others.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -61,7 +61,8 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     Ok(problems)
 }
 
-/// Returns the forms of these names in source code: as a string, and as an identifier.
+/// Returns the forms in which source code can contain these names: with an initial capital, and unchanged or, for an
+/// ordinary word, in quotes.
 fn forbidden<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     let forms = |name: &str| {
         let capital = name[..1].to_uppercase() + &name[1..];
@@ -71,7 +72,7 @@ fn forbidden<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     names.into_iter().flat_map(forms).collect()
 }
 
-/// Returns the `names` that a source contains, with their lines. Ignores comments, and the tests at the end
+/// Returns the `names` that a source text contains, with their line numbers. Ignores comments, and the tests at the end
 /// of the source.
 fn named(text: &str, names: &BTreeSet<String>) -> Vec<(usize, String)> {
     let code = text.lines().zip(1..).take_while(|(line, _)| *line != "#[cfg(test)]");

@@ -122,7 +122,7 @@ fn split(line: &str) -> (&str, &str) {
 #[derive(Default)]
 struct Joined {
     text: String,
-    /// The start of each line in the text, and its number.
+    /// The offset at which each line starts in `text`, and the line's number.
     lines: Vec<(usize, usize)>,
 }
 

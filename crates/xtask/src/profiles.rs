@@ -1,5 +1,6 @@
 //! Checks the profiles: the examples share the packages built for the workspace only if both are optimised alike, and
-//! Cargo strips a program only if its package's own line in the release profile repeats `strip`.
+//! if a program's package has its own line in the release profile, Cargo strips the program only if that line repeats
+//! `strip`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -43,8 +44,8 @@ fn unstripped(own: &BTreeMap<&str, &str>, programs: &[&str]) -> Problems {
     programs.iter().filter(lacks).map(problem).collect()
 }
 
-/// Returns the settings of a section that differ between the workspace and the examples. The examples omit
-/// packages that they do not use.
+/// Returns a problem for each setting of a section that differs between the workspace and the examples. The examples
+/// may omit packages that they do not use.
 fn different(section: &str, own: &str, examples: &str, used: &BTreeSet<&str>) -> Problems {
     let (own, examples) = (settings(own, section), settings(examples, section));
     let names: BTreeSet<&str> = own.keys().chain(examples.keys()).copied().collect();

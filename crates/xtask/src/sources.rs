@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::{Problems, Repository};
 
-/// Crates without the standard library, which therefore cannot use a clock, a file or a socket.
+/// Crates that do not use the standard library, and therefore cannot use a clock, a file or a socket.
 const NO_STD: &[&str] =
     &["faultline-core", "faultline-dataflow", "faultline-protocols", "faultline-workloads"];
 
@@ -70,20 +70,20 @@ pub(crate) fn no_std(repository: &Repository) -> Result<Problems, Box<dyn Error>
     Ok(problems)
 }
 
-/// Returns whether a source uses the standard library outside the tests at its end.
+/// Returns whether a source text uses the standard library outside the tests at its end.
 fn takes_std(text: &str) -> bool {
     text.lines()
         .take_while(|it| *it != "#[cfg(test)]")
         .any(|it| it.trim_start().starts_with("extern crate std"))
 }
 
-/// Returns whether a file is compiled only for tests: `testing.rs`, `tests.rs`, or a file below a directory
+/// Returns whether a file is compiled only for tests: `testing.rs`, `tests.rs`, or a file below a directory named
 /// `testing` or `tests`.
 fn is_for_tests(file: &Path) -> bool {
     file.iter().any(|part| ["testing.rs", "tests.rs", "testing", "tests"].iter().any(|it| part == *it))
 }
 
-/// Checks that only the listed crates permit clocks: a `clippy.toml` replaces the one at the root, even if it is empty.
+/// Checks that only the listed crates permit clocks: a `clippy.toml`, even an empty one, replaces the one at the root.
 pub(crate) fn clocks(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
     let named = |it: &PathBuf| it.file_name().is_some_and(|it| it == "clippy.toml" || it == ".clippy.toml");
     let found: BTreeSet<String> = files(repository)?

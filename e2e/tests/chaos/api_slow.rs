@@ -3,7 +3,7 @@
 
 use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};
 
-/// Forty seconds in which the API server is paused for four fifths of every second.
+/// A command that, for forty seconds, pauses the API server for four fifths of every second.
 const SLOW: &str = "for _ in $(seq 40); do pkill -STOP -x kube-apiserver; sleep 0.8; \
     pkill -CONT -x kube-apiserver; sleep 0.2; done";
 

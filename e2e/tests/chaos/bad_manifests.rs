@@ -1,4 +1,4 @@
-//! An invalid federation is rejected at admission. Errors that admission cannot detect become a condition.
+//! An invalid federation is rejected at admission. Errors that admission cannot detect are reported in the status.
 
 use std::time::Duration;
 

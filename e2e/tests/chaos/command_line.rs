@@ -74,7 +74,7 @@ fn digests(summary: &Value) -> Result<&Value, Failure> {
     }
 }
 
-/// Returns the planned faults with their times from the summary.
+/// Returns the planned faults in the summary, with their times.
 fn plan(summary: &Value) -> Result<Vec<[&Value; 3]>, Failure> {
     let faults = summary["faults"].as_array().ok_or("the summary contains no faults")?;
     Ok(faults.iter().map(|it| [&it["no"], &it["when"], &it["what"]]).collect())

@@ -1,6 +1,6 @@
 //! The samples of three protocols that need a process outside the clusters run in pods. Under HydEE, a process fails,
 //! then a whole cluster, then two clusters together with the recovery process. The verdict of each run requires that
-//! only failed clusters roll back.
+//! only failed groups roll back: clusters under HydEE, and single processes under the other two protocols.
 
 use faultline_e2e::{Failure, TestNamespace};
 

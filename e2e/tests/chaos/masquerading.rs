@@ -1,5 +1,5 @@
-//! The network hides the addresses of pods from each other, like a network that masquerades traffic between
-//! Kubernetes nodes. Traffic control shapes packets at the sender, by their destination, and therefore does not
+//! The network hides each pod's address from the pods on other Kubernetes nodes, as a network that masquerades traffic
+//! between nodes does. Traffic control shapes packets at the sender, by their destination, and therefore does not
 //! depend on the apparent source.
 
 use faultline_api::resource::{Emulation, Kubernetes, condition};

@@ -18,7 +18,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let place = |pod: &Pod| pod.spec.as_ref().and_then(|it| it.node_name.clone());
     let supervisor = format!("{QUICK_START}-supervisor-0");
     let of_supervisor = pods.iter().find(|it| it.name_any() == supervisor).and_then(place);
-    // Without a record on a volume, a run does not survive its supervisor.
+    // Without a record on a volume, a run does not survive the loss of its supervisor's pod.
     let Some(victim) = pods.iter().filter_map(place).find(|it| Some(it) != of_supervisor.as_ref()) else {
         return Err(Skipped("all pods are on one Kubernetes node".into()).into());
     };

@@ -1,6 +1,6 @@
 //! While a federation runs, all packets between the operator and the API server are dropped silently for a while, in
-//! both directions. The run needs neither the operator nor the API server, and the status reports it once the operator
-//! is connected again.
+//! both directions. The run needs neither the operator nor the API server, and the status reports the run once the
+//! operator is connected again.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -42,7 +42,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     pause(true).await?;
     let stands = |it: &FederationStatus| it.phase == Phase::Paused && paused(it);
     ns.wait(QUICK_START, "the federation is paused", soon, stands).await?;
-    // By then, messages that were in transit at the time of the pause have been counted.
+    // After this delay, messages that were in transit at the time of the pause have been counted.
     sleep(Duration::from_secs(2)).await;
     let progress = async || -> Result<Vec<Option<String>>, Failure> {
         let federation: Federation = ns.api().get(QUICK_START).await?;

@@ -1,5 +1,5 @@
-//! A federation requests links by traffic control in a namespace with the profile `restricted`: its pods are rejected,
-//! and its status reports the remedy. Once a user applies the remedy, the federation runs.
+//! A federation in a namespace with the profile `restricted` requests that links be emulated with traffic control: its
+//! pods are rejected, and its status reports the remedy. Once a user applies the remedy, the federation runs.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks that the API server names NET_ADMIN as the only violation of a pod under the profile `baseline`.
+/// Checks that the API server names NET_ADMIN as a pod's only violation of the profile `baseline`.
 pub(crate) async fn only_net_admin(ns: &TestNamespace, pod: &str) -> Result<(), Failure> {
     let mut pod = ns.api::<Pod>().get(pod).await?;
     pod.metadata = kube::core::ObjectMeta { name: Some("again".into()), ..Default::default() };

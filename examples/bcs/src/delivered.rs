@@ -12,9 +12,9 @@ pub struct Delivered(BTreeMap<ProcessId, Channel>);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Channel {
-    /// All messages with smaller numbers have been delivered.
+    /// All messages with numbers smaller than this one have been delivered.
     below: u32,
-    /// Delivered messages with greater numbers.
+    /// Numbers of the other delivered messages, all greater than `below`.
     beyond: BTreeSet<u32>,
 }
 

@@ -57,14 +57,14 @@ pub enum Message {
     Prepared { epoch: u32, index: Sn },
     /// The sender's checkpoint with this index is durable.
     Stable { epoch: u32, index: Sn },
-    /// The sender will never undo the delivery of the receiver's messages with smaller numbers.
+    /// The sender will never undo the delivery of the receiver's messages with numbers smaller than `below`.
     Settled { epoch: u32, below: u32 },
 }
 
 /// The header of a checkpoint, which listings of the storage return.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// Whether a message forced it.
+    /// Whether a message forced the checkpoint.
     forced: bool,
 }
 
@@ -82,7 +82,7 @@ struct Logged {
     payload: Payload,
 }
 
-/// A message that waits: for the checkpoint that it forces, or for the end of a recovery.
+/// A message that waits until a checkpoint has been taken, or until a recovery has ended.
 #[derive(Clone, Debug)]
 struct Waiting {
     id: MessageId,
@@ -109,7 +109,7 @@ struct Unsaved {
 /// The current activity of a process.
 #[derive(Clone, Debug)]
 enum Phase {
-    /// Looks for its newest checkpoint, or takes its first one.
+    /// The process looks for its newest checkpoint, or takes its first one.
     Starting,
     /// Some processes are down, or have not reported.
     Reporting,
@@ -166,7 +166,7 @@ pub struct Bcs {
     /// undoes the checkpoints of earlier incarnations that have greater indices. Durable.
     rollbacks: Vec<(u32, Sn)>,
     record: u64,
-    /// The newest durable index of each process that has resumed in this epoch.
+    /// The index of the newest durable checkpoint of each process that has resumed in this epoch.
     stable: BTreeMap<ProcessId, Sn>,
     collections: u32,
 }

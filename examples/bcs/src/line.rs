@@ -12,7 +12,8 @@ use faultline::core::{ProcessId, Sn};
 /// The reports received in one epoch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
-    /// The greatest index that each process permits: that of its newest checkpoint if it lost its state; otherwise any.
+    /// The greatest index that each process permits: [`ANY`] if it can continue from its current state; otherwise that
+    /// of the newest checkpoint to which it may roll back.
     reports: BTreeMap<ProcessId, Sn>,
     /// The index that each process has prepared.
     prepared: BTreeMap<ProcessId, Sn>,

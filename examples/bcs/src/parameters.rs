@@ -13,7 +13,7 @@ use crate::Bcs;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Parameters {
-    /// Delay between unforced checkpoints of a process. A forced checkpoint restarts the delay. Default 2s.
+    /// Delay between unforced checkpoints of a process. A forced checkpoint restarts the timer. Default 2s.
     pub checkpoint_every: Period,
     /// A rule to omit, to show that the checker detects the violation.
     #[serde(skip_serializing_if = "Option::is_none")]

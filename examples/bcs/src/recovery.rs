@@ -22,7 +22,7 @@ impl Bcs {
         }
     }
 
-    /// Handles the failure of a process: sends and delivers nothing until the new line has been restored.
+    /// Handles the failure of a process: stops all sends and deliveries until the new line has been restored.
     fn fail(&mut self, host: &mut dyn Host<Bcs>) {
         self.line = Line::default();
         self.stable.clear();
@@ -97,7 +97,7 @@ impl Bcs {
         }
     }
 
-    /// Handles a checkpoint of the line that cannot be read: this process permits only older lines.
+    /// Handles an unreadable checkpoint of the line: this process now permits only older lines.
     fn damaged(&mut self, name: ImageName, host: &mut dyn Host<Bcs>) {
         self.stored.remove(&name.sn);
         let Some((&permits, _)) = self.stored.range(..name.sn).next_back() else {

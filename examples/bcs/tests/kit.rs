@@ -9,7 +9,7 @@ fn candidate(defect: Option<Defect>) -> Candidate<Bcs> {
     Candidate { config: Parameters { checkpoint_every: Period(Some(Span::from_millis(100))), defect } }
 }
 
-/// Runs seeds until one violates `property`.
+/// Runs schedules until one violates `property`.
 fn is_found(defect: Defect, property: Property) {
     let candidate = candidate(Some(defect));
     let violates = |seed| {

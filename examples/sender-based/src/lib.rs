@@ -1,19 +1,19 @@
 //! Sender-based message logging of Johnson and Zwaenepoel (*Sender-Based Message Logging*, FTCS 1987): messages are
 //! logged in the memory of their senders, and only the process that failed rolls back.
 //!
-//! * A receiver numbers its deliveries (the *receive sequence number*, RSN) and returns each number to the sender,
-//!   which enters it into its log and confirms it.
-//! * A process sends nothing until the RSNs of all its deliveries are confirmed, because its messages may depend on
-//!   their order. Until then, it continues to compute.
+//! * A receiver gives each delivery a *receive sequence number* (RSN) and returns it to the sender, which enters it
+//!   into its log and confirms it.
+//! * A process sends nothing until the RSNs of all its deliveries are confirmed, because its messages may depend on the
+//!   order of these deliveries. Until then, it continues to compute.
 //! * Each process takes checkpoints on its own. Its log is part of them.
 //! * A process that failed restores its newest checkpoint, asks all others for the messages that they have since sent
 //!   to it, and delivers them in the order of their RSNs. Those without an RSN follow in any order, because no earlier
 //!   send depended on them. Receivers drop the messages that it sends during its re-execution, and return their RSNs
 //!   again.
 //!
-//! A failure loses the log of the process that fails, and the re-execution refills it. If another process needs the log
-//! before that, the protocol gives up: it survives one failure at a time. It protects programs that act identically
-//! after the same messages in the same order.
+//! A process that fails loses its log, and its re-execution refills the log. If another process needs the log before
+//! that, the protocol gives up: it survives one failure at a time. It protects programs that act identically after the
+//! same messages in the same order.
 
 mod parameters;
 mod recovery;
@@ -55,12 +55,13 @@ pub enum Message {
     Delivered { number: u32, rsn: Rsn },
     /// The sender has entered an RSN into its log.
     Entered { rsn: Rsn },
-    /// A checkpoint of the sender contains the delivery of the receiver's messages with smaller numbers.
+    /// A checkpoint of the sender contains the delivery of the receiver's messages with numbers smaller than `below`.
     Settled { below: u32 },
-    /// The sender has failed, and has restored the delivery of the receiver's messages with smaller numbers.
+    /// The sender has failed, and has restored the delivery of the receiver's messages with numbers smaller than
+    /// `below`.
     Recover { below: u32 },
-    /// Answers `Recover`: all messages for its receiver, whether the sender's log is complete, and the number of the
-    /// first message that the sender has not delivered.
+    /// Answers `Recover`: all logged messages that the sender has sent to the receiver, whether the sender's log is
+    /// complete, and the number of the receiver's first message that the sender has not delivered.
     Log { log: Vec<Logged>, is_complete: bool, next: u32 },
 }
 
@@ -97,9 +98,9 @@ enum Phase {
     /// without it. Otherwise, the application could receive the answer to a message before it has sent that
     /// message again.
     Replaying(VecDeque<Logged>),
-    /// The application is running.
+    /// Runs the application.
     Running,
-    /// More data has been lost than the protocol can recover.
+    /// Has given up, because more data was lost than the protocol can recover.
     GivenUp,
 }
 
@@ -139,9 +140,9 @@ pub struct SenderBased {
     next: BTreeMap<ProcessId, u32>,
     /// RSNs of messages that the newest checkpoint does not contain, for senders that have to learn them again.
     numbered: BTreeMap<(ProcessId, u32), Rsn>,
-    /// RSNs that their senders have not confirmed.
+    /// RSNs that the senders of the delivered messages have not confirmed.
     unconfirmed: BTreeSet<Rsn>,
-    /// Messages that arrived while the application was held.
+    /// Messages that wait until the application is running and is not held.
     waiting: Vec<(MessageId, Payload)>,
     /// After a failure: for each receiver, the number below which this process has yet to learn the RSNs again. Until
     /// the map is empty, this process's log is incomplete.

@@ -29,8 +29,8 @@ impl Replies {
 }
 
 impl SenderBased {
-    /// Restores the newest checkpoint in a later life. Without one, the process restarts if no earlier life has acted,
-    /// and gives up otherwise.
+    /// Begins to restore the newest checkpoint at the start of a restarted or replaced life. Without a checkpoint, the
+    /// process restarts if no earlier life has acted, and gives up otherwise.
     pub(crate) fn listed(&mut self, newest: Option<ImageName>, host: &mut dyn Host<SenderBased>) {
         match newest {
             Some(newest) => host.read(newest),
@@ -58,8 +58,8 @@ impl SenderBased {
         }
     }
 
-    /// Begins the application, or the recovery, once the process has a durable checkpoint and may act. Ends the
-    /// recovery once all processes have answered.
+    /// Begins the application, or the recovery, once the process has a durable checkpoint and may act. Begins the
+    /// replay once all other processes have answered.
     pub(crate) fn proceed(&mut self, now: Time, host: &mut dyn Host<SenderBased>) {
         if matches!(self.phase, Phase::Starting) && self.stored.is_some() && self.is_started() {
             if self.incarnation == Incarnation(0) {

@@ -10,7 +10,7 @@ fn candidate(defect: Option<Defect>) -> Candidate<SenderBased> {
     Candidate { config: Parameters { checkpoint_every: Period(Some(Span::from_millis(100))), defect } }
 }
 
-/// Runs seeds until one violates one of `properties`.
+/// Runs schedules until one violates one of `properties`.
 fn is_found(defect: Defect, properties: &[Property]) {
     let candidate = candidate(Some(defect));
     let violates = |seed| {

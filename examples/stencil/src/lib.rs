@@ -95,7 +95,7 @@ enum Side {
 }
 
 impl Stencil {
-    /// Returns the neighbours of this rank, each with its side.
+    /// Returns the neighbours of this rank, each with the side of this rank's block that it adjoins.
     fn neighbours(&self) -> Vec<(Side, u32)> {
         let RankInfo { me, ranks } = self.place;
         let columns = self.parameters.columns;

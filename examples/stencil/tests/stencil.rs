@@ -26,7 +26,7 @@ fn federation() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("federation.yaml")).unwrap()
 }
 
-/// Returns the results of all ranks in a summary as JSON.
+/// Returns the results of all ranks in a JSON summary.
 fn digests(said: &str) -> &str {
     let (_, digests) = said.split_once("\"digests\": {").expect("a summary has results");
     let (digests, _) = digests.split_once('}').expect("they end");

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_faultline-node");
 pub(crate) const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-/// Time limit of a test that waits.
+/// Time limit of each wait in a test.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A program that prints its address. It is killed when this value is dropped.
@@ -64,7 +64,7 @@ impl Drop for Program {
     }
 }
 
-/// All programs of a federation, in a directory of their own.
+/// All programs of a federation, with a temporary directory for their files.
 pub(crate) struct Setting {
     pub(crate) dir: TempDir,
     pub(crate) supervisor: Program,
@@ -95,7 +95,7 @@ impl Setting {
         Setting { dir, supervisor, agents }
     }
 
-    /// Returns the file with the key of a process.
+    /// Writes the key of a process to a file, and returns the path of the file.
     pub(crate) fn key_of(&self, process: &str) -> PathBuf {
         key_of(self.dir.path(), process)
     }

@@ -1,5 +1,5 @@
-//! Machines with different monotonic clocks. The test reports that it is skipped if this user cannot create time
-//! namespaces.
+//! Machines with different monotonic clocks. If the current user cannot create time namespaces, the test reports that
+//! it is skipped.
 
 use std::io::Write;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn ahead(seconds: u32) -> Command {
 #[test]
 fn different_monotonic_clocks_do_not_delay_faults() {
     if !ahead(1).arg("--version").output().is_ok_and(|it| it.status.success()) {
-        // Unlike the output of a macro, this is not captured.
+        // Unlike the output of `eprintln!`, this is not captured.
         return drop(writeln!(std::io::stderr(), "SKIPPED: this user cannot create time namespaces"));
     }
     let setting = Setting::start_with(&federation(FAULTS), &PROCESSES, |name| {

@@ -15,7 +15,7 @@ const PROCESSES: [&str; 7] =
     ["paris-0", "delft-0", "rennes-0", "rennes-1", "nancy-0", "nancy-1", "recovery-process"];
 const RANKS: &[&str] = PROCESSES.split_at(6).0;
 
-/// A planned task-based program. One cluster joins, and another leaves. The second fault is due before the cluster
+/// A planned task-based program. One cluster joins, and another leaves. The second fault is due before its cluster
 /// joins.
 const ELASTIC: &str = "apiVersion: faultline.dev/v1alpha1
 kind: Federation
@@ -43,7 +43,7 @@ spec:
   deadline: 150s
 ";
 
-/// A cluster joins a federation under HC3I, works with it, and leaves.
+/// A cluster joins a federation under HC3I, exchanges messages with another cluster, and leaves.
 const GUEST: &str = "apiVersion: faultline.dev/v1alpha1
 kind: Federation
 metadata:
@@ -113,7 +113,7 @@ fn is(name: &str, state: ClusterState) -> impl Fn(&RunStatus) -> bool {
     move |it| it.clusters.iter().any(|it| it.name == name && it.state == state)
 }
 
-/// Returns the places of the agents. An agent that replaces another has another UID.
+/// Returns the places of the agents. If an agent has been replaced, its successor's place has a different UID.
 fn places(setting: &Setting, generation: u64) -> Places {
     let mut places = setting.places(generation);
     places.places.iter_mut().for_each(|it| it.uid.clone_from(&it.address));
@@ -218,7 +218,7 @@ fn clusters_join_and_leave_though_the_supervisor_restarts_and_the_run_is_paused(
     let status = setting.judged();
     passes(&status);
     assert_eq!(status.faults.without_effect, 1, "{status:#?}");
-    // One life before the supervisor restarted, and one that left.
+    // One life before the supervisor restarted, and one that ran until the cluster left.
     assert_eq!(recorded(&setting, "rennes-1"), (vec![Life(1), Life(2)], 0));
 }
 

@@ -106,7 +106,7 @@ pub async fn apply(
     Ok(Applied { obstacle, repaired: desired.drifted, restored })
 }
 
-/// Returns whether a federation whose run is not over has fewer running pods than it should.
+/// Returns whether pods of a federation are missing or not running although its run is not over.
 fn lacks_pods(validated: &Validated, observed: &Observed) -> bool {
     let running = observed.pods.values().filter(|it| build::is_complete(it)).count();
     observed.phase() != Phase::Completed && running <= validated.nodes() as usize
@@ -180,7 +180,7 @@ pub async fn add_finalizer(federation: &Federation, context: &Context) -> Result
 ///
 /// # Errors
 ///
-/// Fails if the API server rejects a deletion or a read.
+/// Fails if a request to the API server fails.
 pub async fn delete<F>(federation: &F, context: &Context) -> Result<Vec<String>, ApplyError>
 where
     F: Resource<DynamicType = ()>,
@@ -230,7 +230,7 @@ where
     Ok(left)
 }
 
-/// Returns whether a pod that is being deleted waits for another program to remove its finalizers.
+/// Returns whether a pod is being deleted but waits for another program to remove its finalizers.
 fn is_stuck(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some() && !pod.finalizers().is_empty()
 }
@@ -256,7 +256,7 @@ where
     ignore_missing(written.map(drop)).map_err(ApplyError::Finalizer)
 }
 
-/// Creates or changes the objects that are missing or differ.
+/// Creates the objects that are missing, and changes those that differ from the desired state.
 async fn make(
     federation: &Federation,
     observed: &Observed,
@@ -463,7 +463,7 @@ async fn delete_pod(
     ignore_missing(pods.delete(pod, &exactly_this).await).map_err(|it| ApplyError::Delete(pod.to_owned(), it))
 }
 
-/// Treats an object that is gone, or has been replaced or changed, as a success.
+/// Treats the failure of a request as a success if the object is gone, or has been replaced or changed.
 fn ignore_missing<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match answer {
         Ok(_) => Ok(()),

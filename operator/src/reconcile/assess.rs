@@ -1,4 +1,4 @@
-//! Derives the status of a federation, and the events to report since the last status, without side effects.
+//! Derives the status of a federation, and the new events to report, without side effects.
 
 use faultline_api::Federation;
 use faultline_api::resource::{
@@ -16,7 +16,7 @@ use super::dereference::{Observed, Supervision, is_known};
 use super::validate::{Refusal, Validated};
 use crate::naming;
 
-/// Maximum number of events at the start of each run that become Kubernetes events. In longer runs, the last
+/// Number of events, from the start of each run, that become Kubernetes events. If a run has more events, the last
 /// [`LAST_EVENTS`] are reported as well.
 const MAX_EVENTS: u64 = 300;
 /// Number of events reported at the end of each run.
@@ -33,7 +33,7 @@ pub enum Situation {
     Accepted {
         /// The validated federation.
         validated: Box<Validated>,
-        /// The outcome of applying the federation.
+        /// The outcome of applying the desired state.
         applied: Applied,
     },
     /// The reconciliation failed.
@@ -53,7 +53,7 @@ pub enum Situation {
 /// Reason reported when a change to a federation is refused and the federation continues as before.
 const CHANGE_REFUSED: &str = "ChangeRefused";
 
-/// Message of a run that is ready and paused by its user.
+/// Message for a run that is ready but paused by the user.
 const READY_BUT_PAUSED: &str = "the application starts once spec.pause is removed";
 
 /// An event to be reported once.
@@ -610,7 +610,7 @@ impl Report<'_> {
 struct Emulated {
     /// Name in the status.
     word: &'static str,
-    /// Reason of the condition.
+    /// Reason in the condition.
     reason: &'static str,
     sentence: String,
 }

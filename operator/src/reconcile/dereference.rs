@@ -62,7 +62,7 @@ pub enum DereferenceError {
     /// The key could not be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The events of a set without pods could not be read.
+    /// The events of a set that lacks pods could not be read.
     #[error("cannot read the events of {0}: {1}")]
     Events(String, #[source] kube::Error),
 }

@@ -6,7 +6,7 @@
 //! | validity | [`mod@validate`] | pure |
 //! | desired state | [`mod@build`] | pure |
 //! | applying it | [`mod@apply`] | writes |
-//! | reporting | [`mod@update_status`] | [`mod@assess`] derives the report (pure); writes it |
+//! | reporting | [`mod@update_status`] | writes the report, which [`mod@assess`] derives (pure) |
 //!
 //! State that is kept between reconciliations can be reconstructed: the operator may stop between any two writes.
 
@@ -156,7 +156,7 @@ fn validate(federation: &Federation, context: &Context) -> Result<Validated, Ref
     Ok(validate::passed(federation))
 }
 
-/// Returns the delay until the next reconciliation; `None` if only a change requires it.
+/// Returns the delay until the next reconciliation; `None` if only a change triggers it.
 fn next_reconciliation(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
     match observed.phase() {
         Phase::Completed if applied.obstacle.is_none() => None,

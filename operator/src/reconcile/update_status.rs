@@ -21,7 +21,7 @@ use super::dereference::Observed;
 use crate::controller::Context;
 use crate::naming;
 
-/// Minimum mean time between two writes of the same status.
+/// Minimum mean time between two writes of one federation's status.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Minimum time from a write to a later write that only updates the progress.
 const PROGRESS: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ const SHARE: Duration = Duration::from_millis(50);
 /// quick succession.
 const CREDIT: Duration = Duration::from_secs(3);
 
-/// The reason why a federation could not be reported.
+/// The reason why the state of a federation could not be reported.
 #[derive(Debug, Error)]
 pub enum UpdateStatusError {
     /// An event could not be created.

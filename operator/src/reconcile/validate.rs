@@ -59,8 +59,8 @@ pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
     check(federation).map(|()| passed(federation))
 }
 
-/// Checks whether a federation can be run. Applies all rules for federation files, which takes longer than the rest of a
-/// reconciliation.
+/// Checks whether a federation can be run. Applies all rules for federation files, which takes longer than the rest of
+/// a reconciliation.
 ///
 /// # Errors
 ///
@@ -102,8 +102,8 @@ pub fn passed(federation: &Federation) -> Validated {
     Validated { federation: federation.clone(), groups: groups(federation), refused: None }
 }
 
-/// Returns the validated form of a federation as it was when its pods were created. The federation has since
-/// been changed to one that cannot be run.
+/// Returns the validated form of a federation as it was when its pods were created. The federation has since been
+/// changed, and the change was refused.
 pub fn unchanged(federation: &Federation, refusal: Refusal) -> Validated {
     Validated { federation: federation.clone(), groups: groups(federation), refused: Some(refusal) }
 }

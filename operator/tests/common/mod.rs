@@ -24,7 +24,7 @@ struct ServerState {
     objects: BTreeMap<String, Value>,
     used: BTreeSet<Right>,
     writes: Vec<String>,
-    /// The resource whose writes are refused, and the response to them.
+    /// The resource to which all writes are refused, and the response to such a write.
     refusing: Option<(String, Value)>,
     /// Number of writes that succeed before one fails.
     until_failure: Option<u32>,
@@ -91,7 +91,7 @@ impl ApiServer {
         std::mem::take(&mut self.0.lock().unwrap().writes)
     }
 
-    /// Refuses every write to a resource with this message and cause, as admission does.
+    /// Refuses every write to a resource, with this message and cause, as admission control does.
     pub(crate) fn forbid(&self, resource: &str, message: &str, cause: Option<&str>) {
         let mut answer = failure(StatusCode::FORBIDDEN, "Forbidden", message);
         if let Some(cause) = cause {
@@ -224,7 +224,7 @@ impl ApiServer {
                 state.objects.insert(place.key, object.clone());
                 (StatusCode::OK, object)
             }
-            // Remains until the garbage collector has deleted its dependents.
+            // The object remains until the garbage collector has deleted its dependents.
             "delete" if body["propagationPolicy"] == "Foreground" && exists => {
                 let object = state.objects.get_mut(&place.key).expect("it exists");
                 object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");

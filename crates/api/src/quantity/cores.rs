@@ -30,7 +30,7 @@ impl FromStr for Cores {
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let (number, unit) = CORES.number(text)?;
         let worth = CORES.units.iter().find(|(name, _)| *name == unit).map(|it| it.1 as f64);
-        let worth = worth.ok_or_else(|| CORES.unknown_unit(text, unit, &[("m", 1)]))?;
+        let worth = worth.ok_or_else(|| CORES.unknown_unit(text, unit, &[("m, or no unit", 1)]))?;
         CORES.within_limit(text, (number * worth).ceil()).map(|millis| Cores { millis: millis as u32 })
     }
 }
@@ -132,7 +132,7 @@ mod tests {
             error("many"),
             "`many` is not a number of cores: write a value such as `100m`, `\"0.5\"` or `2`"
         );
-        assert_eq!(error("5M"), "`M` in `5M` is not a valid unit for a number of cores: use m");
+        assert_eq!(error("5M"), "`M` in `5M` is not a valid unit for a number of cores: use m, or no unit");
         assert_eq!(error("1025"), "`1025` is too large for a number of cores: write at most 1024");
         assert_eq!(
             from_value::<Cores>(json!(0.1)).unwrap_err().to_string(),

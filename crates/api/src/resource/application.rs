@@ -15,8 +15,8 @@ pub enum ApplicationSpec {
     /// Coupled heat solvers, one per cluster. At every step, neighbouring processes exchange rows and each cluster
     /// sends its boundary to the next cluster.
     Heat(Heat),
-    /// Messages sent with given probabilities, in exact numbers, or as fast as possible. Follows the application file of
-    /// the HC3I simulator.
+    /// Messages sent with given probabilities, in exact numbers, or as fast as possible. Follows the application file
+    /// of the HC3I simulator.
     Synthetic(Synthetic),
     /// Random message-passing programs of the classes that HydEE supports: named receives, gathers, and polls with a
     /// fence.
@@ -76,7 +76,7 @@ pub struct Heat {
     /// Computing time of one step. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
-    /// Number of steps after which each cluster also sends its boundary to the previous cluster. With 1, both
+    /// Interval, in steps, at which each cluster also sends its boundary to the previous cluster. With 1, both
     /// directions are coupled equally, and almost every message forces a checkpoint; with 0, nothing is sent back.
     /// Default 120.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,11 +108,11 @@ pub enum Traffic {
     Random(RandomTraffic),
     /// An exact number of messages for each pair of clusters, sent at random times (HC3I, the table of section 5.2).
     Exact(ExactTraffic),
-    /// As many messages as the machine can carry, within the cluster or to the next one. For benchmarks.
+    /// Messages sent as fast as possible, within the cluster or to the next one. For benchmarks.
     Burst(BurstTraffic),
 }
 
-/// Traffic by probability.
+/// Random traffic: after each computation, a process may send a message to each cluster, with a given probability.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RandomTraffic {
@@ -151,7 +151,7 @@ pub struct Send {
     pub probability: f64,
 }
 
-/// Traffic by exact numbers of messages.
+/// Traffic that consists of exact numbers of messages.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExactTraffic {
@@ -177,7 +177,7 @@ pub struct Count {
     pub count: u32,
 }
 
-/// Traffic as fast as possible.
+/// Traffic at the maximum speed.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BurstTraffic {
@@ -391,8 +391,8 @@ impl ApplicationSpec {
             ApplicationSpec::Heat(it) => Some(it.step_time() * u64::from(it.steps())),
             ApplicationSpec::Salted(it) => Some(it.step_time() * u64::from(it.steps())),
             ApplicationSpec::Nas(it) => Some(it.step_time() * u64::from(it.iterations())),
-            // In an exchange, processes start different numbers of exchanges. In a ping-pong, no process computes. In a
-            // farm, the order of answers determines how much each worker computes.
+            // In `exchange`, processes start different numbers of exchanges. In `pingPong`, no process computes. In
+            // `farm`, the order of answers determines how much each worker computes.
             ApplicationSpec::Exchange(_) | ApplicationSpec::PingPong(_) | ApplicationSpec::Farm(_) => None,
             // Any process may run any task.
             ApplicationSpec::Fibonacci(_)

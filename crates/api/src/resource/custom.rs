@@ -167,8 +167,8 @@ impl Custom {
         }
     }
 
-    /// Returns the shared options with the protocol's own defaults; `None` if the protocol has no `checkpointEvery`, is
-    /// not registered, or has invalid parameters.
+    /// Returns the shared options with the protocol's own defaults filled in; `None` if the protocol has no
+    /// `checkpointEvery`, is not registered, or has invalid parameters.
     pub(super) fn checkpointing(&self) -> Option<Checkpointing> {
         let known = protocol(&self.name)?;
         let all = (known.parameters.complete)(&self.parameters).ok()?;

@@ -1,7 +1,7 @@
 //! Faults: each entry has one trigger (`at`, `when`, `mtbf`) and one action (`crash`, `pause`, …).
 //!
-//! The two are optional fields of one flat struct rather than enums, so that an entry reads as one line and an API
-//! server can validate it. [`FaultSpec::triggers`] and [`FaultSpec::actions`] return them as enums.
+//! Triggers and actions are optional fields of one flat struct rather than enums, so that an entry fits on one line and
+//! an API server can validate it. [`FaultSpec::triggers`] and [`FaultSpec::actions`] return them as enums.
 
 use faultline_core::{FactKind, StorageFate};
 use kube_derive::KubeSchema;
@@ -71,7 +71,7 @@ pub struct When {
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
-    /// The number of the process in its cluster, from 0. Default: every process.
+    /// The number of the process in its cluster, from 0. Requires `cluster`. Default: every process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// Which occurrence of the fact triggers the fault, counted from 1. Default 1. Each process reports its own facts,
@@ -86,7 +86,7 @@ pub struct When {
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mtbf {
-    /// Exponential distribution with this mean. Failures are memoryless.
+    /// Exponential distribution with this mean. The failure rate is constant.
     Exponential(Duration),
     /// Weibull distribution.
     Weibull(Weibull),

@@ -67,7 +67,7 @@ pub struct SharedOptions {
     /// Delay between garbage collections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Period>,
-    /// Replicas of each part of a checkpoint, in addition to the owner's part.
+    /// Number of replicas of each part of a checkpoint, in addition to the owner's part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
     /// Where the replicas are stored.
@@ -177,7 +177,7 @@ impl ProtocolSpec {
         self.family().is_none_or(|it| it == application.family())
     }
 
-    /// Returns the names of all protocols: those of the table in its order, then those from other crates.
+    /// Returns the names of all protocols: the built-in ones in the order of the table, then those from other crates.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KNOWN.iter().map(|it| it.name).chain(custom::protocols().into_iter().map(|it| it.name))
     }
@@ -230,9 +230,9 @@ impl ProtocolSpec {
     }
 
     /// Returns the protocol that a comparison runs under `name`, one of [`ProtocolSpec::compared`]; `None` for any
-    /// other name. If `name` is this protocol's own, the result has all of its options; if `name` is a variant of this
-    /// protocol, such as `every-message`, all except the option that defines the variant. Otherwise, the result takes
-    /// over the shared options that both protocols have.
+    /// other name. If `name` is this protocol's own, the result has all of its options; if `name` denotes a variant of
+    /// this protocol, such as `every-message`, the result has all options except the one that defines the variant.
+    /// Otherwise, the result takes over the shared options that both protocols have.
     pub fn or_instead(&self, name: &str) -> Option<ProtocolSpec> {
         if name == EVERY_MESSAGE {
             let Options::Hc3i(own) = self.or_instead("hc3i")?.options() else { return None };
@@ -279,7 +279,7 @@ impl ProtocolSpec {
         self.demand() == Demand::AnyOrder
     }
 
-    /// Returns the protocol's requirement on an application.
+    /// Returns what the protocol requires of an application.
     pub fn demand(&self) -> Demand {
         let custom = || self.known_custom().map(|it| it.demand);
         self.known().map(|it| it.demand).or_else(custom).unwrap_or(Demand::Nothing)

@@ -4,9 +4,9 @@
 //! cover the checks that an API server can run by itself. With the feature `rules`, tests check that the
 //! rules agree with [`crate::validate()`].
 //!
-//! Rules for these types, most of them enforced by API servers: enums are externally tagged, with a struct in each
-//! variant, or plain words; numbers are `u32`, `u64`, `i64` or `f64`; strings, lists and maps are bounded; absent
-//! values are not serialised; unknown fields are errors.
+//! Rules for these types, most of them enforced by API servers: an enum is externally tagged, with one value in each
+//! variant, or consists of plain words; numbers are `u32`, `u64`, `i64` or `f64`; strings, lists and maps are bounded;
+//! absent values are not serialised; unknown fields are errors.
 
 #![expect(unreachable_pub, reason = "the derive of KubeSchema repeats each struct inside a function")]
 
@@ -51,7 +51,7 @@ pub const MAX_NODES: u32 = 1_000_000;
 pub const MAX_NODES_ALONE: u32 = u16::MAX as u32;
 /// Maximum number of exceptions in `links.pairs`.
 pub const MAX_PAIRS: usize = 512;
-/// Maximum number of pairs of clusters with an exact number of messages.
+/// Maximum number of entries in the `messages` of `exact` traffic.
 pub const MAX_COUNTS: usize = 1024;
 /// Maximum number of entries in `faults`.
 pub const MAX_FAULTS: usize = 256;
@@ -127,6 +127,7 @@ pub const ANY: &str = "any";
     validation = rules::names_a_node("fullStorage"),
     validation = rules::names_a_node("corruptStorage"),
     validation = rules::names_a_node("when"),
+    validation = rules::trigger_names_a_cluster(),
     validation = rules::places_clusters("pools"),
     validation = rules::places_clusters("sites"),
 )]
@@ -152,8 +153,8 @@ pub struct FederationSpec {
     /// How idle processes get tasks from others. Only for task-based programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stealing: Option<Stealing>,
-    /// How the tasks of a program are assigned to processes in advance. Only for task-based programs, under a protocol that
-    /// does not let processes steal tasks.
+    /// How the tasks of a program are assigned to processes in advance. Only for task-based programs, under a protocol
+    /// that does not let processes steal tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
     /// How failures are detected and failed processes restarted.
@@ -193,9 +194,10 @@ pub struct ClusterSpec {
     #[schemars(range(min = 1, max = 100_000))]
     pub nodes: u32,
     /// Time at which the cluster joins, counted from the start of the application. No process sends to it before then.
-    /// Under `cck`, other processes run its partitions until then. Default: it is part of the federation from the start.
-    /// Requires `hc3i` and `synthetic` traffic with a duration, or a task-based program under `cck`, `tic`, `sel`,
-    /// `satin` or `none`. On Kubernetes, the cluster's pods are created at the start, and its processes wait in them.
+    /// Under `cck`, other processes run its partitions until then. Default: it is part of the federation from the
+    /// start. Requires `hc3i` and `synthetic` traffic with a duration, or a task-based program under `cck`, `tic`,
+    /// `sel`, `satin` or `none`. On Kubernetes, the cluster's pods are created at the start, and its processes wait in
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_after: Option<Duration>,
     /// Computing time after which the cluster leaves. No process sends to it afterwards. Once no recovery can need
@@ -244,19 +246,18 @@ impl ClusterSpec {
     }
 }
 
-/// Properties of a node's storage. The simulator charges these times; the other backends slow down real writes to match
-/// them.
+/// Properties of a node's storage. In the simulator, writes take these times; the other backends slow down real writes
+/// to match them.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Storage {
     /// Where checkpoints are stored. Default `disk`.
     #[serde(default)]
     pub kind: StorageKind,
-    /// Maximum write bandwidth. Default: as fast as the disk; the simulator assumes a solid-state disk.
+    /// Maximum write bandwidth. Default: that of the disk; the simulator assumes a solid-state disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_bandwidth: Option<Bandwidth>,
-    /// Time per write in addition to the transfer. Default: as fast as the disk; the simulator assumes a solid-state
-    /// disk.
+    /// Time per write in addition to the transfer. Default: that of the disk; the simulator assumes a solid-state disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
 }

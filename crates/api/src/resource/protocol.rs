@@ -48,9 +48,9 @@ pub enum ProtocolSpec {
     /// Satin, for task-based programs: nothing is stored. The tasks of a failed process run again, except those whose
     /// results other processes still have. Baseline.
     Satin(Satin),
-    /// CCK, for task-based programs that are planned in advance: a checkpoint is coordinated only between processes that
-    /// communicate. After a failure, only failed processes roll back; the others re-execute only the tasks whose values
-    /// were lost with the failed ones.
+    /// CCK, for task-based programs that are planned in advance: a checkpoint is coordinated only between processes
+    /// that communicate. After a failure, only failed processes roll back; the others re-execute only the tasks whose
+    /// values were lost with the failed ones.
     Cck(Cck),
     /// No checkpoints. The first failure ends the run. The baseline for overhead.
     None(Unprotected),
@@ -62,7 +62,7 @@ pub enum ProtocolSpec {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hc3i {
-    /// Delay between unforced checkpoints of a cluster. A forced checkpoint restarts the delay. Default 10s.
+    /// Delay between unforced checkpoints of a cluster. A forced checkpoint restarts the timer. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<Period>,
     /// Overrides `checkpointEvery` for individual clusters, by name.
@@ -277,8 +277,8 @@ pub enum Piggyback {
     /// The SN of the sender's cluster.
     #[default]
     Sn,
-    /// The sender's whole DDV. A forced checkpoint then also covers the messages that the sender received from other
-    /// clusters, so cyclic traffic forces fewer checkpoints.
+    /// The whole DDV of the sender's cluster. A forced checkpoint then also covers the messages that this cluster
+    /// received from other clusters, so cyclic traffic forces fewer checkpoints.
     Ddv,
 }
 

@@ -56,7 +56,7 @@ pub(super) fn pairs_name_clusters(field: &str) -> Rule {
         .field_path(".links.pairs")
 }
 
-/// Rule: the target of a fault exists, or is `any`.
+/// Rule: the cluster in this field of each fault exists, or is `any`.
 pub(super) fn names_a_cluster(action: &str, field: &str) -> Rule {
     let target = format!("f.{action}.{field}");
     let wrong = format!(
@@ -83,6 +83,16 @@ pub(super) fn names_a_node(action: &str) -> Rule {
     of_faults(&wrong, &text)
 }
 
+/// Rule: a trigger that names a node also names the node's cluster.
+pub(super) fn trigger_names_a_cluster() -> Rule {
+    let wrong =
+        format!("has(f.when) && has(f.when.node) && (!has(f.when.cluster) || f.when.cluster == '{ANY}')");
+    of_faults(
+        &wrong,
+        "'`when.node` of a fault requires the name of its cluster: add `when.cluster`, or omit `node`'",
+    )
+}
+
 /// Rule: no fault `f` satisfies `wrong`; otherwise, the message is `text` for the first fault that does.
 fn of_faults(wrong: &str, text: &str) -> Rule {
     Rule::new(format!("!has(self.faults) || !self.faults.exists(f, {wrong})"))
@@ -90,7 +100,7 @@ fn of_faults(wrong: &str, text: &str) -> Rule {
         .field_path(".faults")
 }
 
-/// Rule: the keys of this map in `kubernetes` are clusters that exist.
+/// Rule: every key of this map in `kubernetes` is the name of a cluster.
 pub(super) fn places_clusters(field: &str) -> Rule {
     let map = format!("self.kubernetes.{field}");
     let wrong = "!self.clusters.exists(c, c.name == k)";

@@ -49,7 +49,7 @@ pub struct FederationStatus {
     /// Longest time from the first to the last effect of one fault, by the clocks of its targets, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_skew_micros: Option<i64>,
-    /// Longest time between the due time of a fault and its last effect, in microseconds.
+    /// Longest time from the due time of a fault to its last effect, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_latency_micros: Option<i64>,
     /// Total number of rollbacks of clusters.

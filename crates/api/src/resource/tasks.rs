@@ -17,7 +17,8 @@ pub struct Fibonacci {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 93))]
     pub n: Option<u32>,
-    /// Largest index that one task computes without spawning others. Lower values give more tasks. Default 5.
+    /// Largest index whose Fibonacci number a single task computes without spawning others. Lower values give more
+    /// tasks. Default 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 35))]
     pub threshold: Option<u32>,
@@ -44,8 +45,8 @@ pub struct NQueens {
     pub task_time: Option<Duration>,
 }
 
-/// Solves the quadratic assignment problem by branch and bound. At most one of `instance`, `file` and `data` defines
-/// the problem.
+/// Solves the quadratic assignment problem by branch and bound. At most one of `instance`, `file` and `data` may be
+/// set.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Qap {
@@ -57,12 +58,12 @@ pub struct Qap {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub file: Option<String>,
-    /// Text of a QAPLIB file: the size n, then the distances and the flows as two n x n matrices of whole numbers.
+    /// Text of a QAPLIB file: the size n, then the distances and the flows as two n × n matrices of whole numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 65_536))]
     pub data: Option<String>,
     /// Number of facilities whose locations are chosen by separate tasks. The tasks of the last of these facilities
-    /// search the locations of all remaining facilities themselves. Default 3.
+    /// search for the locations of all remaining facilities themselves. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 32))]
     pub depth: Option<u32>,
@@ -72,7 +73,7 @@ pub struct Qap {
     pub task_time: Option<Duration>,
 }
 
-/// An instance of the quadratic assignment problem by Nugent, Vollmann and Ruml, as collected in QAPLIB.
+/// A quadratic assignment problem by Nugent, Vollmann and Ruml, as collected in QAPLIB.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum QapInstance {
@@ -89,10 +90,10 @@ pub enum QapInstance {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskGraph {
-    /// Selects one of the programs of this size. Default 1.
+    /// Selects one of the programs with this depth and width. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<u32>,
-    /// Number of levels of tasks below the first. Default 5.
+    /// Number of levels of tasks below the first level. Default 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub depth: Option<u32>,
@@ -126,11 +127,13 @@ pub struct Jacobi {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub iterations: Option<u32>,
-    /// Number of iterations between two tests for convergence; 0 disables the tests. A test gathers the largest change in each block. Default 10.
+    /// Number of iterations between two tests for convergence; 0 disables the tests. A test gathers the largest change
+    /// in each block. Default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_every: Option<u32>,
     /// The computation counts as converged once a test finds that no cell changed by more than this. All iterations
-    /// are computed in any case; the result contains the number of the iteration that converged. Default 0.001.
+    /// are computed in any case; the result contains the number of the iteration after which the computation converged.
+    /// Default 0.001.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub tolerance: Option<f64>,
@@ -139,8 +142,8 @@ pub struct Jacobi {
     pub task_time: Option<Duration>,
 }
 
-/// Simulation of a piece of cloth that hangs by two corners: particles held together by springs, cut into square blocks.
-/// An iteration of a block is two tasks: one computes forces, the other moves the particles.
+/// Simulation of a piece of cloth that hangs by two corners: particles held together by springs, cut into square
+/// blocks. An iteration of a block consists of two tasks: one computes forces, the other moves the particles.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cloth {
@@ -177,17 +180,17 @@ pub struct Schedule {
     /// Which of its executable tasks a process executes first. Default `oldestFirst`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<TaskOrder>,
-    /// For each piece of the data, the number of the process that it is assigned to. Processes are numbered from 0 in
-    /// the order of the clusters, blocks of `jacobi` row by row. Default: each process gets an equal share of
-    /// neighbouring pieces.
+    /// For each piece of the program, the number of the process that it is assigned to. The pieces are the blocks of
+    /// `jacobi` and `cloth`, row by row, or the tasks of other programs. Processes are numbered from 0 in the order of
+    /// the clusters. Default: the pieces are divided equally, and each process gets consecutive pieces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_048_576), extend("items" = {
         "description": "Number of a process.", "type": "integer", "format": "uint32", "minimum": 0
     }))]
     pub pieces: Option<Vec<u32>>,
-    /// Path of a partition file as METIS writes it, relative to the federation's file: line i holds the process of piece
-    /// i. `faultline` reads the file and records its content with the run. A federation that is applied to Kubernetes
-    /// needs the content itself, in `pieces`.
+    /// Path of a partition file as METIS writes it, relative to the federation's file: line i holds the process of
+    /// piece i. `faultline` reads the file and records its content with the run. A federation that is applied to
+    /// Kubernetes needs the content itself, in `pieces`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub file: Option<String>,
@@ -211,8 +214,8 @@ pub struct Stealing {
     /// Time that a process without work waits before it asks for a task again. Default 5ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<Duration>,
-    /// Probability that a process asks within its own cluster, where links are fast, whenever it asks for a task.
-    /// Otherwise, it asks any process. Default 0.8.
+    /// Probability that a request for a task goes to a process of the same cluster, where links are fast. Otherwise, it
+    /// goes to any process. Default 0.8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub cluster_first: Option<f64>,

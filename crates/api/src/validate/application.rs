@@ -1,4 +1,4 @@
-//! Checks that an application can run on the federation's clusters.
+//! Checks an application's parameters, and whether it can run on the federation's clusters.
 
 use std::collections::BTreeSet;
 
@@ -22,11 +22,11 @@ const MAX_MESSAGE: u64 = 1 << 28;
 /// Lower limit on the configured maximum message length of a NAS pattern, in bytes. Even the shortest message
 /// must carry a value.
 const LEAST_NAS_MESSAGE: u64 = 512;
-/// Numbers of processes that all NAS patterns support: squares of powers of two.
+/// Numbers of processes that all NAS patterns support: the squares of powers of two from 16 to 4096.
 const NAS_PROCESSES: [u32; 5] = [16, 64, 256, 1024, 4096];
 /// Maximum number of round trips of a ping-pong.
 const MAX_ROUND_TRIPS: u64 = 1 << 24;
-/// Maximum number of pieces of work.
+/// Maximum number of pieces of work in a farm.
 const MAX_PIECES: u64 = 1 << 24;
 /// Maximum number of messages that a process sends to one cluster in exact traffic. Their times are kept in memory.
 const MAX_EXACT: u64 = 1_000_000;

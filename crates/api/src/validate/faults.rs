@@ -1,4 +1,4 @@
-//! Checks that the triggers of faults can occur and that their targets exist.
+//! Checks that faults can be triggered and that their targets exist.
 
 use faultline_core::{FactKind, Span};
 
@@ -7,7 +7,7 @@ use crate::names::Names;
 use crate::quantity::Duration;
 use crate::resource::{ANY, ActionRef, Family, FaultSpec, MAX_FAULTS, Mtbf, ProtocolSpec, TriggerRef, When};
 
-/// Maximum expected number of faults of one `mtbf` entry.
+/// Maximum number of faults of one `mtbf` entry, estimated as the deadline divided by the mean or scale.
 const MAX_DRAWN: u64 = 10_000;
 
 /// Facts reported without a protocol by processes that exchange messages.
@@ -43,7 +43,7 @@ const PROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
     FactKind::Unrecoverable,
 ];
 
-/// Facts that only protocols with checkpoints report.
+/// Facts that processes report only under protocols with checkpoints.
 const FACTS_OF_CHECKPOINTS: [FactKind; 5] = [
     FactKind::Saved,
     FactKind::Durable,
@@ -159,7 +159,15 @@ impl Check<'_> {
         } else {
             self.reportable(path, when.fact);
         }
-        self.target(path, "cluster", &when.cluster, when.node);
+        if when.node.is_some() && when.cluster == ANY {
+            self.problem(
+                format!("{path}.node"),
+                "a node requires the name of its cluster",
+                "add `cluster`, or omit `node`",
+            );
+        } else {
+            self.target(path, "cluster", &when.cluster, when.node);
+        }
         if when.occurrence == Some(0) {
             self.problem(
                 format!("{path}.occurrence"),

@@ -1,4 +1,4 @@
-//! Checks of combinations of values.
+//! Checks of values, alone and in combination.
 //!
 //! Works on values, not on text: a problem names the path of the value, and [`crate::parse()`] turns paths into
 //! locations. All problems are reported at once,

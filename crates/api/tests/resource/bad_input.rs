@@ -190,6 +190,7 @@ fn every_mistake_is_explained() {
         ("unknown fact", with("checkpointRequested", "checkpointRequest")),
         ("fact of the supervisor", with("checkpointRequested", "injecting")),
         ("occurrence", with("occurrence: 3", "occurrence: 0")),
+        ("node without a cluster in a trigger", with("cluster: rennes, occurrence: 3", "node: 0")),
         (
             "unknown cluster in a fault",
             with("cluster: paris, storage: lost", "cluster: nancy, storage: lost"),

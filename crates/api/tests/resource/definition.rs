@@ -80,7 +80,7 @@ fn good() -> Federation {
     parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid")
 }
 
-/// Applies the rules alone, as an API server does.
+/// Returns the errors that the CEL rules alone, as applied by an API server, report after a change.
 fn refused(change: impl FnOnce(&mut FederationSpec)) -> String {
     let mut federation = good();
     change(&mut federation.spec);
@@ -185,6 +185,13 @@ fn the_rules_refuse_nodes_that_do_not_exist() {
     assert!(
         refused(federation(json!({ "when": when, "crash": {} }))).contains("cluster `rennes` has no node")
     );
+    for when in [
+        json!({ "fact": "delivered", "node": 0 }),
+        json!({ "fact": "delivered", "cluster": "any", "node": 0 }),
+    ] {
+        let refusal = refused(federation(json!({ "when": when, "crash": {} })));
+        assert!(refusal.contains("`when.node` of a fault requires the name of its cluster"), "{refusal}");
+    }
 }
 
 #[test]

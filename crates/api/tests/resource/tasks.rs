@@ -237,7 +237,7 @@ fn the_recovery_process_returns() {
             "omit `returns`, so that the process is restarted".into()
         )
     );
-    // Other servers or ranks hold the replicas.
+    // Other storage servers or, if there are none, ranks take over the replicas.
     let server = with("storage-server");
     assert!(parse("federation.yaml", server.as_bytes()).is_ok(), "{server}");
 }
@@ -271,7 +271,7 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
         "cluster `rennes` would join at the start",
         "omit `joinsAfter`: by default, a cluster is present from the start",
     );
-    // Replicas are kept only on clusters that are present for the whole run.
+    // Replicas are kept only in clusters that are present for the whole run.
     rejects(
         [late, ("tau: 2s", "tau: 2s, replicateTo: otherCluster")],
         6,

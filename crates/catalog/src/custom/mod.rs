@@ -1,8 +1,8 @@
 //! Protocols and applications from other crates.
 //!
-//! A program registers the protocols and applications that it is built with before it reads the first file. They are
-//! then found by the name in the file. Their types are erased ([`Erased`], [`Custom`]), so every operation on a
-//! federation is compiled once for all of them, and nothing else is generic over them.
+//! Before a program reads the first file, it registers the protocols and applications that it was built with. A file
+//! then refers to them by name. Their types are erased ([`Erased`], [`Custom`]), so every operation on a federation is
+//! compiled once for all of them, not once for each.
 
 mod protocol;
 mod wire;
@@ -25,10 +25,10 @@ use serde_json::{Map, Value};
 
 pub use protocol::{Erased, ErasedConfig};
 
-/// Parameters in a federation file. Fields with a default may be omitted. A parameter with the name of an option of the
-/// built-in protocols has the same meaning: `checkpointEvery`, `checkpointEveryIn`, `collectEvery`, `replicas`,
-/// `replicateTo`, `logMemory`. Searches choose values for such parameters, comparisons carry them over, and the checker
-/// reads them. No parameter may be called `name`.
+/// Parameters in a federation file. Fields with a default may be omitted. A parameter whose name is also that of an
+/// option of the built-in protocols has the same meaning as that option: `checkpointEvery`, `checkpointEveryIn`,
+/// `collectEvery`, `replicas`, `replicateTo`, `logMemory`. Searches choose values for such parameters, comparisons
+/// apply them to every compared protocol that has them, and the checker reads them. No parameter may be called `name`.
 pub trait Parameters: Serialize + DeserializeOwned + JsonSchema + 'static {}
 impl<T: Serialize + DeserializeOwned + JsonSchema + 'static> Parameters for T {}
 
@@ -36,11 +36,11 @@ impl<T: Serialize + DeserializeOwned + JsonSchema + 'static> Parameters for T {}
 pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static {
     /// The name in files: at most 40 lower-case letters, digits and hyphens, different from that of any other protocol.
     const NAME: &'static str;
-    /// The protocol's requirement on a program's re-execution. Determines the applications of random federations.
+    /// The protocol's requirement on a program's re-execution. Random federations run only applications that meet it.
     const DEMAND: Demand = if Self::REPEATS { Demand::AnyOrder } else { Demand::Nothing };
-    /// The messages that the protocol logs. Determines columns of comparisons.
+    /// The messages that the protocol logs. Comparisons derive the number of logged bytes from this.
     const LOGS: Logs = Logs::Nothing;
-    /// Fields of the file other than the name.
+    /// The fields of `custom` in the federation file, other than `name`.
     type Parameters: Parameters;
 
     /// Translates the parameters into the configuration for a federation.
@@ -55,7 +55,7 @@ pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static 
 pub trait CustomApplication: 'static {
     /// The name in files: at most 40 lower-case letters, digits and hyphens.
     const NAME: &'static str;
-    /// Fields of the file other than the name.
+    /// The fields of `custom` in the federation file, other than `name`.
     type Parameters: Parameters;
     /// The type of one rank: `Performer<Self>` for a program on the messaging interface, or another [`Application`].
     type Rank: Application<Config: Send + Sync> + Send + Sync + 'static;

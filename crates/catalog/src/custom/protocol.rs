@@ -1,7 +1,7 @@
 //! Protocols from other crates as a single type, for which drivers are compiled once.
 //!
-//! The real protocol is behind a pointer. It acts on a host of its own, which forwards everything to the host of this
-//! type and hides the types of the values that are sent and saved.
+//! The real protocol is behind a pointer. It acts on a host of its own, which forwards everything to the host of
+//! [`Erased`] and hides the types of the values that are sent and saved.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -25,7 +25,7 @@ impl Clone for Erased {
     }
 }
 
-/// The parameters of a protocol from another crate, with its code.
+/// The parameters of a protocol from another crate, together with the protocol's code.
 #[derive(Clone, Debug)]
 pub struct ErasedConfig(Arc<dyn Code>);
 

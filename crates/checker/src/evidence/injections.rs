@@ -11,7 +11,7 @@ use faultline_history::{Contradiction, History};
 /// clock again for each fact.
 const EARLY: Span = Span::from_secs(1);
 
-/// Requires that each injected fault was due. A fault with a planned time is injected at that time: exactly in virtual
+/// Checks that each injected fault was due. A fault with a planned time is injected at that time: exactly in virtual
 /// time, approximately on real processes. In virtual time, a fault that waits for facts is injected after as many of
 /// them as the plan requires; on real processes, this is not judged.
 pub(super) fn are_due(history: &History<'_>, late: Span, found: &mut Vec<Contradiction>) {
@@ -39,7 +39,7 @@ pub(super) fn are_due(history: &History<'_>, late: Span, found: &mut Vec<Contrad
     }
 }
 
-/// Counts the facts for which a fault waits, up to a time.
+/// Counts the facts up to a time that match the trigger of a fault.
 fn count(history: &History<'_>, planned: &PlannedFault, upto: Time) -> u64 {
     let matches = |process: ProcessId, fact: &Fact| {
         let cluster = history.context.clusters.iter().position(|it| it.contains(&process));
@@ -55,7 +55,7 @@ fn count(history: &History<'_>, planned: &PlannedFault, upto: Time) -> u64 {
     streams.map(|((process, _), facts)| count((*process, facts))).sum()
 }
 
-/// Requires that each process that a fault ended lost its storage if and only if the plan says so or the storage is
+/// Checks that each process that a fault ended lost its storage if and only if the plan says so or the storage is
 /// volatile. In virtual time, the process must have failed exactly when the fault was injected.
 pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
     for (at, fact) in history.trace.supervisor() {
@@ -77,7 +77,7 @@ pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
     }
 }
 
-/// Requires that no user changed a federation in virtual time, that each link that changed was changed by a user, and
+/// Checks that no user changed a federation in virtual time, that each link that changed was changed by a user, and
 /// that each cluster joined and left at most once.
 pub(super) fn changes(history: &History<'_>, found: &mut Vec<Contradiction>) {
     let (context, supervision) = (history.context, &history.supervision);

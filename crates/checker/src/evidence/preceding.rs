@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Fact, ImageName, ProcessId, Promise, TaskId, TheftStep};
 use faultline_history::{Contradiction, History};
 
-/// Requires that a life saved each part before its storage reported the part as durable, and saved it once for each
-/// report.
+/// Checks that each report of a part as durable was preceded by a save of the part in the same life. Each save counts
+/// for one report.
 pub(super) fn writes(history: &History<'_>, found: &mut Vec<Contradiction>) {
     for (&(process, life), stream) in &history.trace.streams {
         let mut awaited: BTreeMap<ImageName, u32> = BTreeMap::new();
@@ -25,7 +25,7 @@ pub(super) fn writes(history: &History<'_>, found: &mut Vec<Contradiction>) {
     }
 }
 
-/// Requires that each delivered message was transmitted.
+/// Checks that each delivered message was transmitted.
 pub(super) fn transmissions(history: &History<'_>, found: &mut Vec<Contradiction>) {
     for message in history.messages.iter().filter(|it| it.stamp().is_none()) {
         if !message.delivered().is_empty() && !history.trace.has_gap_of(message.id.from) {
@@ -34,7 +34,7 @@ pub(super) fn transmissions(history: &History<'_>, found: &mut Vec<Contradiction
     }
 }
 
-/// Requires that the steps of a theft name a task that the victim lent, that the task was sent if the thief
+/// Checks that the steps of a theft name a task that the victim lent, that the task was sent if the thief
 /// received it, and that the result was sent if another process merged it. A process that has absorbed the
 /// thief has the result itself.
 pub(super) fn thefts(history: &History<'_>, found: &mut Vec<Contradiction>) {
@@ -57,7 +57,7 @@ pub(super) fn thefts(history: &History<'_>, found: &mut Vec<Contradiction>) {
             }
         }
     }
-    // A process has also absorbed what the absorbed process had absorbed.
+    // A process that absorbs another one also absorbs the processes that the other one had absorbed.
     loop {
         let pairs = absorbed.iter().flat_map(|&(by, of)| {
             let further = absorbed.range((of, ProcessId(0))..=(of, ProcessId(u32::MAX)));
@@ -84,8 +84,8 @@ pub(super) fn thefts(history: &History<'_>, found: &mut Vec<Contradiction>) {
     found.extend(unsent.map(|(theft, _)| Contradiction::NeverReturned(*theft)));
 }
 
-/// Requires that each execution of a planned task follows the fact about its plan, that the tasks whose values it read
-/// were executed as well, and that a life that sends messages of a planned program has executed a task.
+/// Checks that each execution of a planned task immediately follows the fact about its plan, that the tasks whose
+/// values it read were executed as well, and that a life that sends messages of a planned program has executed a task.
 pub(super) fn executions(history: &History<'_>, found: &mut Vec<Contradiction>) {
     let is_planned = history.planned.is_some() || history.context.promises.include(Promise::StrictlyRequired);
     if !is_planned {

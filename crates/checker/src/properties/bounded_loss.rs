@@ -75,7 +75,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
 /// Returns the delay between the checkpoints of a group. The inner option is `None` if the group takes no unforced
 /// checkpoints, and the outer one if the resource does not specify the delay.
 ///
-/// The resource specifies a delay for each cluster. A cluster may differ from the group that rolls back together.
+/// The resource specifies a delay for each cluster. A cluster may differ from the group of processes that roll back
+/// together.
 pub(super) fn checkpoint_every(
     history: &History<'_>,
     bounds: &Bounds,
@@ -104,8 +105,8 @@ pub(super) fn since_restored<'s, 'a>(lives: &'s [(Life, &'a Stream)]) -> &'s [(L
     &lives[lives.iter().rposition(has_restored).unwrap_or(0)..]
 }
 
-/// Returns how long the coordinator let the application run since the restored checkpoint without requesting
-/// the next; `None` if the bound does not apply.
+/// Returns how long the coordinator let the application run after the restored checkpoint without requesting another;
+/// `None` if the bound does not apply.
 fn waited(
     history: &History<'_>,
     group: &Group<'_>,
@@ -221,8 +222,8 @@ mod tests {
         }
     }
 
-    /// The next life starts only after a delay that would be too long for a checkpoint, because another machine has to
-    /// be found for the member.
+    /// The next life starts only after a delay that would be too long between two checkpoints, because another machine
+    /// has to be found for the member.
     fn waits_for_the_next_life(common_clock: bool) {
         let mut run = run(Span::from_millis(900));
         run.context.common_clock = common_clock;

@@ -1,5 +1,5 @@
 //! Processes exchange only durable data: a task is sent only after a checkpoint that contains its theft, a result only
-//! after one that contains it as complete, and a receipt only after one that contains the result. This property is
+//! after one in which the task is complete, and a receipt only after one that contains the result. This property is
 //! judged for protocols that promise it.
 //!
 //! A checkpoint counts once its owner reports that it is durable in its own storage. A restored or absorbed state was

@@ -43,7 +43,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Requires that, when the supervisor reports that the run has completed, every rank that has not left or failed
+/// Checks that, when the supervisor reports that the run has completed, every rank that has not left or failed
 /// permanently is alive and, unless it runs tasks, has reported a result in its last state.
 fn check_ranks(history: &History<'_>, finding: &mut Findings) {
     let supervisor = history.trace.supervisor();

@@ -1,6 +1,7 @@
 //! A checkpoint of a cluster is consistent (HC3I section 2.2): if one part contains the delivery of a message that was
-//! sent within the cluster, the sender's part contains the send. Messages in transit are not inconsistent: they belong
-//! to the checkpoint, and are delivered again after a restore. If they are not delivered, `no_loss` reports it.
+//! sent within the cluster, the sender's part contains the send. Messages in transit do not make a checkpoint
+//! inconsistent: they belong to it, and are delivered again after a restore. If they are not delivered, `no_loss`
+//! reports it.
 
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;

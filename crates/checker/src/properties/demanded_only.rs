@@ -2,7 +2,7 @@
 //! that the partition then sent, or that another re-executed task of the same recovery read.
 //!
 //! A value that was sent again before the recovery may arrive after its receiver has demanded it. The recovery may then
-//! end before the value's task is re-executed, but after some of the tasks that it depends on.
+//! end after some of the tasks on which the value depends are re-executed, but before the value's own task is.
 
 use std::collections::{BTreeMap, BTreeSet};
 

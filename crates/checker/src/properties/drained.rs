@@ -1,6 +1,6 @@
-//! A valid checkpoint of partitions has drained their channels (CCK long paper, the coordinated checkpoint): it
-//! contains the receipt of every value whose send it contains. No channel's state is saved, so a rollback to the
-//! checkpoint would lose a value that the receiver's part lacks.
+//! At a valid checkpoint, the channels between partitions are drained (CCK long paper, the coordinated checkpoint): the
+//! checkpoint contains the receipt of every value whose send it contains. No channel's state is saved, so a rollback to
+//! the checkpoint would lose a value that the receiver's part lacks.
 
 use super::valid_checkpoints::{CrossingMessage, for_each_message};
 use crate::finding::{Breach, Findings};

@@ -3,10 +3,10 @@
 //!
 //! The federation specifies how many replicas there are, and which processes may hold them. The assignment of
 //! parts to holders is a fixed function that the checker does not know. To the checker, every process that
-//! ever reported a part of an owner as durable is a holder of this owner. Each holder must hold every part,
-//! and there must be as many holders as requested. A process reports its actions before others can observe
-//! them, so the reports on which a commit depends are in the trace; if all processes read the same clock,
-//! they also precede the commit.
+//! ever reported a part of an owner as durable is one of this owner's holders. Each holder must hold every part, and
+//! there must be as many holders as requested. A process reports its actions before others can observe them, so the
+//! reports on which a commit depends are in the trace; if all processes read the same clock, they also precede the
+//! commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,7 +73,7 @@ fn check_owner(
     }
 }
 
-/// The copies of the parts of one owner.
+/// All copies of one owner's parts.
 struct Copies {
     /// For each checkpoint, from the newest to the oldest: when its part became durable at each holder. In a task-based
     /// program, a newer part replaces an older one, so this is when the part, or any newer one, first became durable.
@@ -101,8 +101,8 @@ impl Copies {
     }
 
     /// Returns whether `holder` held a part older than the one for checkpoint `name`, and also that part or a
-    /// newer one. A process that replaces a permanently failed holder first receives the newest part, whose
-    /// checkpoint was committed before.
+    /// newer one. A process that replaces a permanently failed holder first receives the newest part, whose checkpoint
+    /// has already been committed.
     fn are_around(&self, name: CheckpointName, holder: ProcessId) -> bool {
         self.held.get(&holder).is_some_and(|(oldest, newest)| *oldest < name && name <= *newest)
     }

@@ -45,7 +45,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Requires that a process that is in its initial state commits a checkpoint before it acts.
+/// Checks that a process that is in its initial state commits a checkpoint before it acts.
 fn check_beginnings(history: &History<'_>, finding: &mut Findings) {
     for segment in history.segments.iter().filter(|it| it.parent.is_none() && !it.is_rootless) {
         let (process, life) = (segment.host, segment.life);
@@ -96,7 +96,7 @@ impl<'a> Recovery<'a> {
         let first = rollback.restores().min_by_key(|it| it.time)?;
         let began = |restored: &RestoredBy| {
             let own = beginnings.get(&history.process_of(restored.at))?;
-            // Compares positions, because the next recovery may begin at the time of the restore.
+            // Compares points rather than times, because the next recovery may begin at the time of the restore.
             own[..own.partition_point(|(at, _)| *at < restored.at)].last().map(|(_, began)| *began)
         };
         let began = rollback.restores().map(|it| began(it).unwrap_or(Time::ZERO)).min()?;

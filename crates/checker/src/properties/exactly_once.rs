@@ -1,5 +1,5 @@
 //! Exactly once: no state of a process, final or undone, contains two deliveries of one message; no two messages share
-//! an identity; and the deliveries in the final states include at most one message for each position of a channel.
+//! an identity; and the deliveries in the final states include at most one message for each position in a channel.
 
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
@@ -31,8 +31,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 );
             }
         }
-        // Within one incarnation, messages of a channel with the same number have the same identity, so only messages
-        // of different incarnations can share a position.
+        // Within one incarnation, messages of one channel that have the same number also have the same identity, so
+        // only messages of different incarnations can share a position.
         if history.messages.has_other_incarnations(message.id)
             && message.delivered().iter().any(|&at| history.survives(at))
         {

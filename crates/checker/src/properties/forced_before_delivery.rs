@@ -1,9 +1,10 @@
-//! HC3I section 3.2: a message from another cluster whose position is newer than the receiver's dependencies vector is
-//! delivered only after the checkpoint that it forces. Checkpoints taken after a delivery account for it: the vector
-//! that decides rollbacks covers every delivery that the checkpoint contains.
+//! HC3I section 3.2: if a message from another cluster carries a position newer than the one in the receiver's
+//! dependencies vector, the message is delivered only after the checkpoint that it forces. A checkpoint taken after a
+//! delivery accounts for it: the vector that determines rollbacks covers every delivery that the checkpoint contains.
 //!
-//! The position is the piggybacked one that the composite observed. The vectors are the self-reported ones of the
-//! checkpoint that the receiver last committed or restored, which the other members must confirm (see `members_agree`).
+//! The position is the piggybacked one that the composite observed. The vectors are self-reported: those of the
+//! checkpoint that the receiver last committed or restored. All members that commit a checkpoint must report the same
+//! vectors (see `members_agree`).
 
 use faultline_core::{Position, Vectors};
 
@@ -23,7 +24,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Requires that a re-sent message carries its original position.
+/// Checks that a re-sent message carries its original position.
 fn check_stamps(history: &History<'_>, finding: &mut Findings) {
     for message in history.messages.iter() {
         if let (Some((first, at)), Some((second, again))) = (message.stamp(), message.restamped()) {
@@ -65,7 +66,7 @@ fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding
     }
 }
 
-/// Returns whether the delivered positions cover a message that `group` sent at `stamp`.
+/// Returns whether the delivered vector covers a message that `group` sent at `stamp`.
 fn covers(vectors: &Vectors, group: GroupId, stamp: Position) -> bool {
     let covers = |&(it, at): &(GroupId, Position)| {
         it == group && at.incarnation == stamp.incarnation && at.sn >= stamp.sn

@@ -1,7 +1,7 @@
 //! Economy: a forced checkpoint has a reason (HC3I, section 3.2). A message forces a checkpoint only if it carries a
-//! position that its receiver's dependencies vector does not cover, so a forced checkpoint raises an entry of another
-//! cluster. This property is judged under protocols that promise it, by the vectors of checkpoints that the members
-//! agree on.
+//! position that its receiver's dependencies vector does not cover, so a forced checkpoint raises the vector's entry
+//! for another cluster. This property is judged for protocols that promise it, from the vectors that the first member
+//! of each cluster reports. The other members must report the same vectors (see `members_agree`).
 //!
 //! A message that forced a checkpoint may be undone before its delivery. Such a checkpoint still had a reason.
 
@@ -42,7 +42,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns whether an entry of a group other than `own` is greater than before.
+/// Returns whether the entry for any group other than `own` is greater than before.
 fn raises(vectors: &Vectors, known: &Vectors, own: GroupId) -> bool {
     let entries = (0..).zip(vectors.ddv.iter()).filter(|(group, _)| *group != own.0);
     entries

@@ -24,8 +24,8 @@ struct OfGroup {
 /// Returns the instant for which collection is judged: everything that no recovery could need at that instant must have
 /// been removed by the end of the run. The remaining time allows for two collections. Returns `None` if collection is
 /// not judged: the protocol does not collect, the run did not complete in virtual time, clusters joined or left, the
-/// record is flawed, or the run ended too soon after the last fault, the last rollback, or the last time that a lost
-/// storage became complete again.
+/// record is flawed, or the run ended too soon after the last fault, the last rollback, or the last report of a process
+/// that it is protected again.
 pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
     let context = history.context;
     let every = context.bounds.as_ref()?.collect_every?;
@@ -41,7 +41,8 @@ pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
     (since >= calm).then_some(since)
 }
 
-/// Returns when the last fault and the last rollback were over, and the last lost storage was complete again.
+/// Returns when the last fault and the last rollback were over, and the last process that had lost its storage was
+/// protected again.
 fn calm_since(history: &History<'_>) -> Time {
     let restores = history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores());
     let is_protected =

@@ -6,7 +6,7 @@ use crate::finding::{Findings, Gap, LinkDelay, Remark};
 use crate::judgement::Property;
 use faultline_history::History;
 
-/// If more than this percentage of a link's echoes deviate from the request, the verdict is `unknown`.
+/// If the delays of more than this percentage of a link's echoes are out of tolerance, the verdict is `unknown`.
 const MOST_PERCENT_OUTSIDE: u32 = 20;
 
 pub(super) fn check(history: &History<'_>) -> Findings {

@@ -42,14 +42,14 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns the last claim of each process to have collected garbage, with the time of the claim.
+/// Returns, for each process, its last claim that it collected garbage, and the time of that claim.
 fn last_collections(history: &History<'_>) -> BTreeMap<ProcessId, (Point, Time)> {
     let collections = history.claims.iter().filter(|it| matches!(it.claim, Claim::Collected { .. }));
     collections.map(|it| (history.process_of(it.at), (it.at, it.time))).collect()
 }
 
-/// Counts, by sender, the surviving messages to other groups that were delivered before the line's checkpoint of their
-/// receiver.
+/// Counts, by sender, the surviving messages to other groups that were delivered before their receiver's checkpoint on
+/// the line.
 fn due(history: &History<'_>, line: &RecoveryLine) -> BTreeMap<ProcessId, u64> {
     let mut due = BTreeMap::new();
     // By receiver: the cut of its part of the checkpoint on the line.

@@ -15,8 +15,8 @@ use crate::finding::{Breach, Findings};
 use crate::properties::bounded_loss::{lives_before, since_restored};
 use faultline_history::{History, Source};
 
-/// The time that a holder's answer may take beyond the delay of the slowest link. No fact states when it arrives:
-/// packets may be lost and sent again, or delayed by the simulator. On real processes, timers may be late.
+/// The time that a holder's answer may take beyond the delay of the slowest link. No fact states when it arrives, and
+/// packets may be lost and sent again, or delayed by the simulator. With real processes, timers may be late.
 const SLACK: Span = Span::from_secs(1);
 
 pub(super) fn check(history: &History<'_>, mut finding: Findings) -> Findings {
@@ -83,7 +83,7 @@ struct Written {
     name: ImageName,
     /// The life that wrote the image.
     life: Life,
-    /// The image contains the facts of this life whose numbers are smaller than this one.
+    /// The number of the first fact of `life` that the image does not contain.
     upto: u64,
     at: Time,
     /// Whether the examined holder has a durable copy of the image.
@@ -93,7 +93,7 @@ struct Written {
     complete: Option<Time>,
 }
 
-/// Returns the places and times at which each image became durable.
+/// Returns, for each image, the processes at which it became durable, and when.
 fn durable(history: &History<'_>) -> BTreeMap<ImageName, Vec<Stored>> {
     let mut all: BTreeMap<ImageName, Vec<_>> = BTreeMap::new();
     for (&(holder, life), stream) in &history.trace.streams {
@@ -300,10 +300,9 @@ mod tests {
         assert!(matches!(wrong[..], [Breach::EventNotWritten { process: ProcessId(0), .. }]), "{wrong:?}");
     }
 
-    /// Checks the findings about the first life of process 0. This life writes the log, and runs a task
-    /// `wait` before it fails. The next `lives` lives fail before they restore a state. Process 0 then
-    /// returns if `returns`, and restores the image with the number `restored`; otherwise, process 1 absorbs
-    /// that image.
+    /// Checks the first life of process 0. This life writes the log, and runs a task `wait` before it fails. The next
+    /// `lives` lives fail before they restore a state. Process 0 then returns if `returns`, and restores the image with
+    /// the number `restored`; otherwise, process 1 absorbs that image.
     fn found_in_an_earlier_life(lives: u32, returns: bool, wait: Span, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::promising(2, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;

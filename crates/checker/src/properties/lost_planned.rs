@@ -1,8 +1,8 @@
 //! Lost work is bounded in planned programs, too: a failure loses at most the work since the last valid checkpoint.
 //!
 //! The protocol controls one part of this bound: the coordinator requests the next checkpoint `tau` after the last
-//! request or, if that checkpoint took longer than `tau`, once the last partition has acknowledged it. The duration of a
-//! checkpoint depends on the storage and the network, and is taken from the run.
+//! request or, if that checkpoint took longer than `tau`, once the last partition has acknowledged it. The duration of
+//! a checkpoint depends on the storage and the network, and is taken from the run.
 //!
 //! No fact states when an acknowledgement reaches the coordinator, so the bound adds the longest time that a message to
 //! the coordinator may take. This property is judged only if that time is bounded, and only in virtual time, because

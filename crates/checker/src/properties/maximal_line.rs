@@ -167,7 +167,7 @@ mod tests {
     use faultline_core::Claim;
     use std::sync::Arc;
 
-    /// Two clusters of one process. Both p0 and p1 have checkpoints 1 and 2. p0 sends a message between its
+    /// Two single-process clusters. Both p0 and p1 have checkpoints 1 and 2. p0 sends a message between its
     /// checkpoints; p1 delivers it between its own.
     fn run() -> Run {
         let mut run = Run::new(&[&[0], &[1]]);

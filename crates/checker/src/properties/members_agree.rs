@@ -1,6 +1,7 @@
 //! The processes of a cluster agree: every member that commits a checkpoint reports the same attempt, kind and vectors,
 //! and every member that rolls back under one incarnation restores the same checkpoint. Along a member's history,
-//! incarnations and SNs only increase; SNs increase by one if the protocol promises dense numbering.
+//! incarnations only increase, and so do SNs between rollbacks. SNs increase by one if the protocol promises dense
+//! numbering.
 
 use faultline_core::{Claim, Position, ProcessId, Promise, Sn};
 

@@ -44,7 +44,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         }
     }
     if history.tasks.is_some() {
-        // In a task-based program, a message lost in transit shows as a missing task.
+        // In a task-based program, a message lost in transit shows up as a missing task.
         return finding;
     }
     let ranks: usize = context.clusters.iter().map(Vec::len).sum();

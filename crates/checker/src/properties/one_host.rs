@@ -4,7 +4,7 @@
 //! leaves, and before the program ends.
 //!
 //! If all processes that knew about a move have failed or left since, the move is forgotten: the partition still has to
-//! move away from the process that ran it before, and may move to another process.
+//! move away from the process that ran it before that move, and may move to a different process.
 //!
 //! A process that never learns of a move, because the coordinator failed while it announced the move, continues to run
 //! the partition. It need not cede the partition if the next recovery that it joins moves the partition back to it.
@@ -99,7 +99,7 @@ fn is_forgotten(history: &History<'_>, planned: &Planned, partition: ProcessId, 
         && supervision.ends.iter().any(|it| is_coordinator(it.process))
 }
 
-/// A partition that moved to another process.
+/// The move of a partition to another process.
 struct Move {
     from: ProcessId,
     /// The first state of the partition at `from` since the partition moved there.

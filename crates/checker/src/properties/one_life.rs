@@ -1,9 +1,9 @@
 //! At most one life of a process acts at a time: lives are numbered in ascending order, a life starts only
-//! after the previous one has ended (fencing) and its end has been detected, a life whose storage was lost
-//! starts as replaced, and only lives that were started report facts. (A process whose cluster has not joined
-//! reports no facts. It has stored nothing, so its next life may start fresh.) If all processes read the same
-//! clock, the last fact of a life also precedes the start of the next, and no process sends or receives
-//! anything before the application starts: until then, a protocol may be unable to survive a failure.
+//! after the previous one has ended (fencing) and its end has been detected, a life that follows the loss of the
+//! process's storage starts as replaced, and only lives that were started report facts. (A process whose cluster has
+//! not joined reports no facts. It has stored nothing, so its next life may start fresh.) If all processes read the
+//! same clock, the last fact of a life also precedes the start of the next, and no process sends or receives anything
+//! before the application starts: until then, a protocol may be unable to survive a failure.
 
 use faultline_core::{Boot, Fact, FactNo, Life, ProcessId};
 

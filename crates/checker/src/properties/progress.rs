@@ -2,10 +2,10 @@
 //! back again, and the application continues until it has finished.
 //!
 //! This property is judged for runs that exceeded their deadline, if all processes read the same clock. A run
-//! that completed has made progress. The limit follows from the federation: ten seconds plus a hundred times
-//! the delay of its slowest link. A task-based program counts as stalled only if, in addition, its longest task
-//! would have ended. An application whose earlier pauses were longer counts as stalled only after ten times
-//! its longest pause. Single groups are judged as well, while others continue (`stalled`).
+//! that completed has made progress. The time allowed to settle and resume depends on the federation: ten seconds plus
+//! a hundred times the delay of its slowest link. A task-based program counts as stalled only if, in addition, its
+//! longest task would have ended. No application counts as stalled before it has paused for ten times its longest
+//! earlier pause. Each group is also judged individually, even if others continue (`stalled`).
 //!
 //! It is judged for protocols that promise it; for others, a violation is only reported as a remark. Independent
 //! checkpoints do not promise it, because their groups may make each other roll back for as long as they exchange
@@ -141,7 +141,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Requires that the application progresses, unless its earlier pauses were long as well.
+    /// Checks that the application progresses, unless its earlier pauses were long as well.
     fn movement(&self, finding: &mut Findings) {
         let mut times = Vec::new();
         for (_, stream) in

@@ -54,9 +54,9 @@ pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
     }
 }
 
-/// Returns whether `holder` held a part that had been committed before `lost`. If a cluster has joined before `by`, this
-/// must be the newest such part, it must have been saved after the join, and no other processes may have replaced the
-/// holder since.
+/// Returns whether `holder` held a part that had been committed before `lost`. If a cluster has joined before `by`,
+/// this must be the newest such part, it must have been saved after the join, and no other processes may have replaced
+/// the holder since.
 fn held(
     history: &History<'_>,
     group: &Group<'_>,
@@ -121,7 +121,7 @@ fn may_be_sent(
     !is_corrupted && copies(group, place).any(is_intact)
 }
 
-/// Iterates over all copies of the parts of an owner.
+/// Iterates over all copies of an owner's parts.
 fn copies<'a>(group: &'a Group<'_>, place: usize) -> impl Iterator<Item = &'a StoredCopy> + 'a {
     group.checkpoints.values().flat_map(move |it| &it.parts[place].copies)
 }

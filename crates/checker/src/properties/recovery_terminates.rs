@@ -1,8 +1,8 @@
 //! Recovery terminates: one failure makes a cluster roll back at most once for each checkpoint that it could restore,
-//! and a few times for each cluster of the federation.
+//! plus a few times for each cluster of the federation.
 //!
 //! The attribution of rollbacks to a failure is self-reported: each cluster names the rollback that made its own
-//! necessary. A cluster that resumes before all others have rolled back may have to follow them again, which can repeat
+//! necessary. A cluster that resumes before all others have rolled back may have to follow them again, which can happen
 //! a few times. This property requires that the repetition ends. Under protocols that do not promise progress, endless
 //! repetition is only reported as a remark.
 
@@ -12,7 +12,7 @@ use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{GroupId, History};
 
-/// How often a cluster may follow every other cluster, in addition to the number of its checkpoints.
+/// The number of rollbacks allowed for each cluster of the federation, in addition to one for each checkpoint.
 const ROUNDS: usize = 4;
 
 pub(super) fn check(history: &History<'_>) -> Findings {

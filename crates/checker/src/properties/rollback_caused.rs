@@ -1,13 +1,13 @@
-//! Every rollback has a cause: the supervisor ended a life of one of the group's processes, or the group had
-//! delivered a message whose send was undone by a rollback that itself has a cause.
+//! Every rollback has a cause: a life of one of the group's processes ended, or the group had delivered a message whose
+//! send was undone by a rollback that itself has a cause.
 //!
 //! The cause that the protocol claims does not count. A rollback is attributed to the end of a life between two
 //! restores of the same process, so one end does not justify two rollbacks of the same process. A message counts if the
-//! rollback undid its delivery. Chains of undone messages must start with the end of a life: two groups that make each
-//! other roll back indefinitely have no cause.
+//! rollback undid its delivery. Chains of undone messages must start with the end of a life: if two groups only make
+//! each other roll back, their rollbacks have no cause.
 //!
-//! A protocol that restores a line by its numbers ([`Affected::Line`]) also rolls back groups that had delivered
-//! nothing undone: at most once for each life that ended, of any process.
+//! A protocol whose checkpoint numbers define the recovery line ([`Affected::Line`]) also rolls back groups that had
+//! delivered no undone message: at most once for each life that ended, whichever process it belonged to.
 //!
 //! No clock orders rollbacks of different groups, so a send that was undone at any time is a cause.
 
@@ -78,7 +78,7 @@ fn ends(history: &History<'_>) -> BTreeMap<ProcessId, BTreeSet<Life>> {
     ends
 }
 
-/// Returns whether a life of a member ended since the member last restored. `lives` contains the life in which each
+/// Returns whether a life of a member has ended since the member last restored. `lives` contains the life in which each
 /// member last restored, and is updated for this rollback.
 fn is_after_an_end(
     history: &History<'_>,
@@ -105,7 +105,8 @@ fn is_after_an_end(
 struct Undone {
     /// Rollbacks that undid a send.
     by: BTreeSet<RollbackOf>,
-    /// Whether a send is undone, or may be, for an unknown reason: its sender did not recover, or facts are missing.
+    /// Whether a send was undone, or may have been, for an unknown reason: the sender did not recover, or facts are
+    /// missing.
     is_unclear: bool,
 }
 

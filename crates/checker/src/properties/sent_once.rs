@@ -1,15 +1,15 @@
-//! Economy: no message is re-sent unnecessarily. In a state that no rollback interrupts, a process passes a
-//! message to the network once. It may do so once more for each life that ended in the receiver's group,
-//! because the message may have been lost with it, and once more for each rollback of this group. A rollback
-//! that another one overtakes before any process has restored its state counts as well, because the sender
-//! may have been alerted to both. Under [`Promise::Containment`], only the ends of lives count: each rollback
-//! follows from one of them. A message that the process suppressed needs such a reason for each transmission.
-//! If re-executions also repeat messages, both ends of a channel compare their states before the channel
-//! resumes. A process must then not send a message to another group at all if the receiver had the message before the
-//! process restored its state, and kept it. This last rule is judged only if all processes read one clock.
+//! Economy: no message is re-sent unnecessarily. Between its own rollbacks, a process passes a message to the network
+//! only once. It may do so once more for each life that ended in the receiver's group, because the message may have
+//! been lost with it, and once more for each rollback of this group. A rollback that another one overtakes before any
+//! process has restored its state counts as well, because the sender may have been alerted to both. Under
+//! [`Promise::Containment`], only the ends of lives count: each rollback follows from one of them. A message that the
+//! process suppressed needs such a reason for each transmission. If re-executions also repeat messages, both ends of a
+//! channel compare their states before the channel resumes. A process must then not send a message to another group at
+//! all if the receiver had the message before the process restored its state, and kept it. This last rule is judged
+//! only if all processes read one clock.
 //!
-//! Not judged for task-based programs that are assigned in advance: a recovery demands values again from processes that
-//! did not roll back, and `strictly_required` judges which.
+//! This property is not judged for planned programs: a recovery demands values again from processes that did not roll
+//! back, and `strictly_required` judges which tasks are re-executed.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{History, Point, SegmentNo};
 
-/// What a process did with a message in one of its states.
+/// What a process did with a message within one segment.
 #[derive(Default)]
 struct Transmissions {
     times: u64,

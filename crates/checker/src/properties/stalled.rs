@@ -7,7 +7,7 @@
 //! this state before the rollback.
 //!
 //! Both are judged against the longest delays that the run itself explains: the slowest delivery of a message, the work
-//! that a rollback has to repeat, and the time that the data on the links takes.
+//! that a rollback has to repeat, and the time that the links need to carry the data in transit.
 
 use std::cmp::max;
 
@@ -56,7 +56,7 @@ pub(super) fn check(history: &History<'_>, since: Time, bound: Span, finding: &m
     }
 }
 
-/// Returns the time of the last fact before a cut, or the time at which the application began.
+/// Returns the time of the last fact before a cut, or the time at which the application began, whichever is later.
 fn time_of_cut(history: &History<'_>, cut: Option<Point>) -> Time {
     let begun = history.supervision.begun.unwrap_or_default();
     match cut {

@@ -173,7 +173,7 @@ impl<'a> Needed<'a> {
         required
     }
 
-    /// Returns whether a value was sent to a partition once more before its sender joined the recovery.
+    /// Returns whether a value was sent to a partition more than once before its sender joined the recovery.
     fn may_arrive(&self, messages: &BTreeMap<TaskId, Vec<MessageNo>>, task: TaskId, to: ProcessId) -> bool {
         let Some(from) = self.planned.tasks.get(&task).map(|it| it.partition).filter(|it| *it != to) else {
             return false;

@@ -44,8 +44,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns whether a process was about to start, for the first time or again, when the run ended. A program may wait
-/// for such a process.
+/// Returns whether a process had yet to start, for the first time or again, when the run ended. A program may wait for
+/// such a process.
 fn awaits_process(history: &History<'_>) -> bool {
     let supervision = &history.supervision;
     let gone = supervision.gone(&history.context.clusters);
@@ -58,7 +58,7 @@ fn awaits_process(history: &History<'_>) -> bool {
     members.any(|&it| !gone.contains(&it) && !history.has_left(it) && is_down(it))
 }
 
-/// Returns the first task that is lent in a final state.
+/// Returns the first theft whose task is still lent at the end of the run, with this task.
 fn never_returned(history: &History<'_>, tasks: &Tasks) -> Option<(Theft, TaskId)> {
     tasks.thefts.iter().find_map(|(theft, steps)| {
         let surviving = |steps_of: &[TheftStep]| {
@@ -146,7 +146,7 @@ mod tests {
         for lends in [false, true] {
             let finding = stolen_twice(&[], lends);
             assert_eq!(finding.violation_count(), 0, "{lends}: {finding:?}");
-            // If tasks are lent only once they are durable, no process has a task twice.
+            // If a process sends a stolen task only after the theft is durable, no process has a task twice.
             assert!(stolen_twice(&[Promise::CheckpointedFirst], lends).violation_count() > 0, "{lends}");
         }
     }

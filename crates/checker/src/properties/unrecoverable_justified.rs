@@ -2,8 +2,8 @@
 //! federation specifies the number of holders. A process that reported that a copy was durable, and has lost nothing
 //! since, still has the copy, unless a rollback undid the checkpoint, a newer checkpoint replaced it, or another part
 //! of the checkpoint is lost. A cluster can be restored if its newest committed checkpoint has all of its parts and
-//! need not be passed over. There is one exception: after a collection, if a newer committed checkpoint is lost, the
-//! older one may have been collected, and must not be restored.
+//! contains no orphan delivery. There is one exception: after a collection, if a newer committed checkpoint is lost,
+//! the older one may have been collected, and must not be restored.
 //!
 //! A protocol that survives a limited number of failures at a time ([`FaultModel::Volatile`]) may also declare a
 //! cluster unrecoverable if more processes than that have failed. The checker does not judge whether the first of them
@@ -203,7 +203,7 @@ impl<'a> UnrecoverableClaim<'a> {
             .is_some_and(|it| it.parts.iter().any(|part| part.may_be_lost(supervision, self.before)))
     }
 
-    /// Returns whether a checkpoint need not be passed over.
+    /// Returns whether a checkpoint need not be passed over: none of its saved states can contain an orphan delivery.
     fn is_clean(&self, checkpoint: &Checkpoint<'_>) -> bool {
         checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !self.orphans.is_in(cut))
     }

@@ -179,7 +179,8 @@ mod tests {
         finds!(finding, Breach::UsedBeforeDurable { owner: ProcessId(1), .. });
     }
 
-    /// A process removes its part of a valid checkpoint once `parts` of 2 parts of the next one are durable.
+    /// A process removes its part of a valid checkpoint once `parts` of the two parts of the next checkpoint are
+    /// durable.
     fn removed(parts: u32) -> Partitions {
         let mut run = Partitions::new(2);
         run.0.context.common_clock = true;

@@ -25,11 +25,12 @@ struct Object<'a> {
     change_cost_percent: f64,
     #[serde(flatten)]
     found: &'a Reclustering,
-    /// The members of each cluster, by interval of the best sequence.
+    /// For each interval of the best sequence, the members of each cluster, by cluster number.
     clusters: Vec<BTreeMap<u32, Vec<&'a str>>>,
 }
 
-/// Formats the clusters for several graphs in chronological order.
+/// Computes the clusters for several graphs, given in chronological order. Writes the files that `--out` requests, and
+/// returns the text to print.
 pub(super) fn recluster(
     graphs: &[CommunicationGraph],
     constraints: Constraints,
@@ -63,7 +64,7 @@ pub(super) fn recluster(
     })
 }
 
-/// Returns the members of each cluster, by its number.
+/// Returns the members of each cluster, by cluster number.
 fn clusters<'a>(found: &'a Reclustering, interval: &Interval) -> BTreeMap<u32, Vec<&'a str>> {
     interval.numbers.iter().copied().zip(members(&found.processes, &interval.division)).collect()
 }
@@ -89,7 +90,7 @@ fn text(object: &Object<'_>, fragment: &str) -> String {
     let mut line = |arguments: std::fmt::Arguments<'_>| {
         text.write_fmt(arguments).expect("writing to a string never fails")
     };
-    line(format_args!("a checkpoint of all processes costs {change_cost_percent} % of the bytes\n\n"));
+    line(format_args!("a checkpoint of all processes costs {change_cost_percent} % of the bytes sent\n\n"));
     line(format_args!("   interval         bytes  clusters  rolled back    logged      sum"));
     line(format_args!("   change cluster   take checkpoint\n"));
     for (number, Interval { bytes, division: it, moved, checkpointed, .. }) in (1..).zip(intervals) {
@@ -148,7 +149,7 @@ fn chart(found: &Reclustering) -> Chart {
     }
 }
 
-/// Formats the sequences by interval, one per line.
+/// Formats the sequences, with one line for each interval of each sequence.
 fn intervals_csv(found: &Reclustering) -> String {
     let mut text =
         "sequence,interval,bytes,clusters,largest,rolled_back_percent,logged_percent,moved,checkpointed\n"

@@ -1,8 +1,8 @@
 //! `faultline errata`: writes one page about the incorrect and missing rules of a published protocol, each with the
 //! shortest counterexample that the search finds.
 //!
-//! The printed rule and its correction come from the protocol's document; the rest of the page comes from
-//! runs.
+//! The printed rules, their effects and the corrected rules come from the protocol's document; the counterexamples and
+//! the shares come from runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::finding::{RenderedTrial, record, remove, reproduce, violations};
 use super::table::{self, Detection, detect};
-use super::{available, print_seed_on_panic, summary};
+use super::{available, summary};
 use crate::arguments::{ErrataArguments, Format, FuzzArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::journal::{Head, RUNS, ResultJournal};
@@ -29,7 +29,7 @@ const STEPS: Steps = Steps { seeds: 24, trials: 20_000, last: 2_000 };
 
 /// A published protocol with errata.
 struct Paper {
-    /// The protocol's name in federation files, which is also the name of its tests.
+    /// The protocol's name in federation files.
     protocol: &'static str,
     title: &'static str,
     /// The document with the printed rules, their effects, the corrected rules, and the switches that break the
@@ -41,7 +41,7 @@ struct Paper {
     executable: (&'static str, &'static str),
     authors: &'static str,
     publication: &'static str,
-    /// A sentence about the paper's rules.
+    /// A summary of how the paper's rules fail.
     about: &'static str,
 }
 
@@ -127,7 +127,6 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     for (number, entry) in (1..).zip(&entries) {
         let mut shown = Vec::new();
         for &defect in &entry.defects {
-            print_seed_on_panic(Some(defect));
             shown.extend(page.counterexample(defect)?);
         }
         let is_missing = shown.len() < entry.defects.len();
@@ -348,7 +347,7 @@ fn front(arguments: &ErrataArguments, paper: &Paper, entries: &[ErrataEntry], se
         }
         p {
             "Each counterexample was found by running " (arguments.runs) " random federations with random faults in virtual time, and then shrunk. "
-            "The checker sees only recorded facts. Each share is the percentage of random schedules that the switch breaks, with a 95 % confidence interval. Shares describe these schedules only, not the frequency of the failure in practice."
+            "The checker sees only recorded facts. Each share is the percentage of random schedules in which the switch leads to a violation, with a 95 % confidence interval. Shares describe these schedules only, not the frequency of the failure in practice."
         }
         p {
             "In the diagrams, time runs to the right, with one lane per process. Circles are unforced checkpoints and diamonds are forced checkpoints. Undone work is red, recovery is yellow, and dashed lines mark the restored checkpoints. "

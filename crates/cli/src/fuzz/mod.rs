@@ -9,9 +9,9 @@ mod table;
 
 use std::sync::{Mutex, Once, PoisonError};
 
-use faultline_catalog::{Defect, defect};
+use faultline_catalog::defect;
 use faultline_checker::Verdict;
-use faultline_fuzz::{ProtocolName, Scenario, Shares, is_directed, run, seed_under_way};
+use faultline_fuzz::{ProtocolName, Scenario, Shares, run, seed_under_way};
 use miette::miette;
 use serde::Serialize;
 
@@ -27,10 +27,12 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     if let Some(defect) = arguments.defect {
         available(&format!("fuzz --defect {defect}"))?;
     }
-    print_seed_on_panic(arguments.defect);
     if let Some(file) = &arguments.file {
         let federation = files::read(file)?.parse()?;
         let seed = arguments.seed.or(federation.spec.seed).unwrap_or(0);
+        let defect = arguments.defect.map(|it| format!(" --defect {it}")).unwrap_or_default();
+        let options = format!(" --file {}{defect}", file.display());
+        print_seed_on_panic(move |_| Some(options.clone()));
         let scenario = Scenario { seed, federation, defect: arguments.defect };
         return one(scenario, arguments.format);
     }
@@ -62,7 +64,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     Ok(report.verdict.into())
 }
 
-/// Runs the scenario of a file, and prints its violations.
+/// Runs the scenario of a file, and prints the result.
 fn one(scenario: Scenario, format: Format) -> Result<Exit, CommandError> {
     let trial = run(scenario).map_err(files::unfit)?;
     output::print(&match format {
@@ -84,30 +86,32 @@ pub(crate) fn available(command: &str) -> Result<(), CommandError> {
     )))
 }
 
-/// The enabled defect of the search in progress.
-static SEARCHED: Mutex<Option<Defect>> = Mutex::new(None);
+/// Returns the options that, together with this seed, repeat a run of the search in progress; `None` if they do not
+/// determine the run.
+type RepeatOptions = Box<dyn Fn(u64) -> Option<String> + Send>;
 
-/// Prints the seed if a protocol panics, so that the panic can be reproduced. Later calls change only the defect.
-fn print_seed_on_panic(defect: Option<Defect>) {
+/// The options of the search in progress.
+static SEARCHED: Mutex<Option<RepeatOptions>> = Mutex::new(None);
+
+/// If a protocol panics, prints the seed and the command that reproduces the panic. Later calls change only the
+/// options.
+fn print_seed_on_panic(options: impl Fn(u64) -> Option<String> + Send + 'static) {
     static SET: Once = Once::new();
-    *SEARCHED.lock().unwrap_or_else(PoisonError::into_inner) = defect;
+    *SEARCHED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(options));
     SET.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             before(panic);
-            if let Some(seed) = seed_under_way() {
-                let defect = *SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
-                if defect.is_none() && is_directed(seed) {
-                    eprintln!(
-                        "panicked at seed {seed}, whose schedule may depend on the seeds before it; to reproduce \
-                         the panic, repeat the search"
-                    );
-                    return;
-                }
-                let defect = defect.map(|it| format!(" --defect {it}")).unwrap_or_default();
-                eprintln!(
-                    "panicked at seed {seed}; to reproduce the panic: faultline fuzz --seed {seed} --runs 1{defect}"
-                );
+            let searched = SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some((seed, options)) = seed_under_way().zip(searched.as_ref()) else { return };
+            match options(seed) {
+                Some(options) => eprintln!(
+                    "panicked at seed {seed}; to reproduce the panic: faultline fuzz --seed {seed}{options}"
+                ),
+                None => eprintln!(
+                    "panicked at seed {seed}, whose schedule may depend on the seeds before it; to reproduce the panic, \
+                     repeat the search"
+                ),
             }
         }));
     });
@@ -126,7 +130,7 @@ struct Report<'a> {
     runs_per_second: f64,
     coverage: Shares,
     finding: Option<&'a Finding>,
-    /// The reason why the verdict is unknown, or a failure that is visible only over all schedules.
+    /// The reason why the verdict is unknown, or a failure that appears only in the statistics of all schedules.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }

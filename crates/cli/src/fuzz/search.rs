@@ -20,6 +20,7 @@ use faultline_sim::in_order;
 use serde::{Deserialize, Serialize};
 
 use super::finding::Finding;
+use super::print_seed_on_panic;
 use super::summary::SearchProgress;
 use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
@@ -37,7 +38,7 @@ pub(super) struct Search<'a> {
     pub(super) first_seed: u64,
     pub(super) jobs: NonZero<usize>,
     pub(super) coverage: Coverage,
-    /// Schedules that were run before this search was resumed.
+    /// The number of schedules run before this search was resumed.
     pub(super) before: u64,
     pub(super) took: Duration,
     /// Whether the state of the search is saved while it runs.
@@ -46,7 +47,7 @@ pub(super) struct Search<'a> {
     pub(super) title: String,
     /// The coverage before the schedule that ended the search.
     before_last: Option<Coverage>,
-    /// Describes what filled the memory in the first schedule that reached the memory limit since the search was
+    /// A description of what filled the memory in the first schedule that reached the memory limit since the search was
     /// started or resumed.
     filled_memory: Option<String>,
 }
@@ -115,8 +116,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Returns how the outcomes of runs deviate from the known rates of their protocols. A protocol with a
-    /// defect is not compared.
+    /// Describes each outcome that a protocol reached more often than its known rate. Returns nothing if a defect is
+    /// enabled.
     pub(super) fn unusual(&self) -> Vec<String> {
         if self.defect.is_some() { Vec::new() } else { self.coverage.shares().unusual() }
     }
@@ -150,7 +151,7 @@ impl<'a> Search<'a> {
             serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         if head != self.head() {
             return Err(wrong(
-                "it belongs to another search: the options or the version of Faultline differ".to_owned(),
+                "it belongs to another search: the options or the version of Faultline differs".to_owned(),
             ));
         }
         self.coverage = coverage;
@@ -202,6 +203,19 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Returns the options that, together with a seed, repeat one run of the search.
+    fn repeat_options(&self) -> String {
+        let mut options = String::from(" --runs 1");
+        if let Some(protocol) = self.arguments.protocol {
+            options += &format!(" --protocol {}", protocol.name());
+        }
+        if let Some(defect) = self.defect {
+            options += &format!(" --defect {defect}");
+        }
+        options.extend(self.arguments.set.iter().map(|(name, value)| format!(" --set {name}={value}")));
+        options
+    }
+
     /// Calls `take` with the observation of each run, in the order of the seeds.
     pub(super) fn each(
         &mut self,
@@ -214,8 +228,11 @@ impl<'a> Search<'a> {
         let left = runs.saturating_sub(self.before);
         let mut ticker = SearchProgress::new(arguments, self.before, &self.title);
         let is_custom = arguments.protocol.is_some_and(ProtocolName::is_custom);
+        let is_directed = move |seed| defect.is_none() && !is_custom && is_directed(seed);
+        let options = self.repeat_options();
+        print_seed_on_panic(move |seed| (!is_directed(seed)).then(|| options.clone()));
         let work = |seed, steering: &MomentCoverage| {
-            if defect.is_none() && !is_custom && is_directed(seed) {
+            if is_directed(seed) {
                 let scenario = directed_scenario(seed, arguments.protocol, steering)?;
                 let observed = observe(scenario.clone(), arguments.twice)?;
                 return Ok(observed.of_directed(scenario));

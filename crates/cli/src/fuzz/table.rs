@@ -36,7 +36,7 @@ pub(crate) struct Detection {
     pub(crate) out_of_memory: u64,
     /// The first seed with a violation.
     pub(crate) first: Option<u64>,
-    /// The first seed whose run violated a property other than a limit on cost or `sameResult`, and that property.
+    /// The first seed whose run violated a property other than `sameResult` and the limits on cost, and that property.
     #[serde(default)]
     pub(crate) harmful: Option<(u64, Property)>,
 }
@@ -121,7 +121,7 @@ pub(crate) fn title(defect: Defect, number: usize, of: usize) -> String {
     format!("{defect} (defect {number} of {of})")
 }
 
-/// Runs a defect under every requested seed. Returns `None` if the user interrupts the search.
+/// Runs the schedules of all requested seeds with a defect enabled. Returns `None` if the user interrupts the search.
 pub(crate) fn detect(
     arguments: &FuzzArguments,
     defect: Defect,

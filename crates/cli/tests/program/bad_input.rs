@@ -1,4 +1,4 @@
-//! Tests bad input: the exit status is 2, and the error states the problem, its place and the remedy.
+//! Tests bad input: the exit status is 2, and the error states the problem, its location and the remedy.
 
 use crate::common::{CRASH, TestDirectory, small};
 use predicates::prelude::*;
@@ -77,16 +77,16 @@ fn files_other_than_records_are_left_alone() {
 fn options_that_a_backend_would_ignore_are_rejected() {
     let place = TestDirectory::new();
     let metrics = ["run", "--backend", "simulate", "--metrics", "127.0.0.1:0"];
-    refused(&place, &metrics, &["`--metrics` has no effect with this backend", "--backend local"]);
+    refused(&place, &metrics, &["`--metrics` works only with `--backend local`", "--backend local"]);
     refused(
         &place,
         &["run", "--namespace", "x"],
-        &["`--namespace` has no effect with this backend", "--backend kubernetes"],
+        &["`--namespace` works only with `--backend kubernetes`", "--backend kubernetes"],
     );
     refused(
         &place,
         &["run", "--backend", "simulate", "--context", "x"],
-        &["`--context` has no effect with this backend"],
+        &["`--context` works only with `--backend kubernetes`"],
     );
 }
 

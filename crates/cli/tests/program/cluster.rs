@@ -1,4 +1,4 @@
-//! Tests clusters from a communication graph.
+//! Tests the choice of clusters for a communication graph.
 
 use std::fs;
 
@@ -99,7 +99,8 @@ fn a_change_of_clusters_between_intervals_is_recommended_with_its_saving() {
         let all = shifting.iter().chain(more).copied();
         String::from_utf8(place.faultline(all).assert().code(0).get_output().stdout.clone()).unwrap()
     };
-    // Two rows, then three columns: 50 % and 33.33 % roll back, nothing is logged, and all take a checkpoint.
+    // Two rows, then three columns: 50 % and 33.33 % roll back, nothing is logged, and all processes take a checkpoint
+    // for the change.
     let text = output(&["--out", "out"]);
     assert!(text.contains("Changing clusters before interval 2 pays off: the sum is 42.67 points"), "{text}");
     assert!(text.contains("From interval 2:\n  cluster-0: p0 p3\n"), "{text}");
@@ -141,7 +142,7 @@ fn a_run_is_divided_into_intervals() {
         (&["run", "run", "--intervals", "2"][..], "`--intervals` requires the directory of one recorded run"),
         (&["one.edges", "--intervals", "2"], "`--intervals` requires the directory of one recorded run"),
         (&["one.edges", "--change-cost", "2"], "`--change-cost`"),
-        (&["run/federation.yaml", "one.edges"], "is a federation; give it without other graphs"),
+        (&["run/federation.yaml", "one.edges"], "is a federation file; pass it without any graphs"),
         (&["run", "--intervals", "1"], "write a whole number from 2 to 1000"),
         (&["run", "--intervals", "2", "--change-cost", "-1"], "write a number of at least 0, such as 2.5"),
         (&["."], "cannot use ."),

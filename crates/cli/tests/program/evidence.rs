@@ -1,4 +1,4 @@
-//! Tests that tampering with the records of real processes is detected, and that commands accept damaged records.
+//! Tests that tampering with records is detected, and that commands handle damaged records without panicking.
 
 #[path = "../../../session/tests/sessions/evidence/attacks.rs"]
 mod attacks;

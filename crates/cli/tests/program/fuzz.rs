@@ -49,7 +49,7 @@ fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
         .assert()
         .code(3)
         .stdout(contains("UNKNOWN").and(contains("the search ended after 1 schedule:")));
-    // All requested schedules ran: the last seed is one of them.
+    // All requested schedules ran, including the one with the last seed.
     let report = search("18446744073709551610", "6", 0);
     assert_eq!((&report["coverage"]["runs"], &report["reason"]), (&6.into(), &Value::Null), "{report}");
 }
@@ -88,7 +88,7 @@ fn a_known_defect_is_found_shrunk_and_reproduced() {
     let again = place.faultline(["fuzz", "--file", file, "--defect", "resend-greater"]).assert().code(1);
     let transcript = fs::read_to_string(place.path("found/transcript.txt")).unwrap();
     again.stdout(contains(transcript));
-    // The correct protocol survives the same file.
+    // The correct protocol passes with the same file.
     place.faultline(["run", file, "--backend", "simulate", "--out", "sound", "-q"]).assert().code(0);
 }
 

@@ -1,4 +1,4 @@
-//! Tests that interrupted work shows its results, and continues where it stopped.
+//! Tests that interrupted work shows its results so far and, when resumed, continues where it stopped.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Tests of the HC3I paper's three files: they are simulated, imported or rejected.
+//! Tests the three input files of the HC3I paper's simulator, which are simulated, imported or rejected. Also tests
+//! reproductions and comparisons.
 
 use crate::common::TestDirectory;
 use predicates::prelude::*;
@@ -200,7 +201,7 @@ fn real_processes_and_the_simulator_agree() {
     place.write("imported.yaml", imported);
     let run = |backend: &str| -> Value {
         let run = ["run", "imported.yaml", "--seed", "5", "--format", "json", "--backend", backend];
-        // On a busy machine, links differ from the request, and the verdict is unknown.
+        // On a busy machine, links may not have their requested delays, and the verdict is then unknown.
         let assert = place.faultline(run).assert().code(&[0, 3] as &[i32]);
         serde_json::from_slice(&assert.get_output().stdout).unwrap()
     };

@@ -8,7 +8,8 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// Two clusters that run a task-based program under CCK, with these lines in the spec.
+/// Returns a federation file of two clusters that run this task-based program under CCK, with the lines `more` at the
+/// end of the spec.
 fn program(application: &str, more: &str) -> String {
     format!(
         "apiVersion: faultline.dev/v1alpha1

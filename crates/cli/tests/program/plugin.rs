@@ -13,8 +13,7 @@ use predicates::prelude::*;
 /// A program that prints its arguments, one per line, and exits with status 3.
 const STAND_IN: &str = "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 3\n";
 
-/// Returns a command that runs `faultline` from a directory with no other program, and with no programs on
-/// the PATH.
+/// Returns a command that runs `faultline` from the test directory, with no programs on the PATH.
 fn alone(place: &TestDirectory) -> Command {
     let program = place.path("faultline");
     if !program.exists() {
@@ -133,7 +132,7 @@ fn options_that_pods_do_not_support_are_refused_without_the_plugin() {
     let place = TestDirectory::new();
     for (option, said) in [
         (&["--record"][..], "`--record` is not supported on Kubernetes"),
-        (&["--metrics", "127.0.0.1:0"], "`--metrics` has no effect with this backend"),
+        (&["--metrics", "127.0.0.1:0"], "`--metrics` works only with `--backend local`"),
         (&["--links", "tc"], "`--links tc` works only with real processes"),
     ] {
         alone(&place)

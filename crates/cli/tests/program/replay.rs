@@ -12,7 +12,8 @@ fn record_and_replay(backend: &str) -> TestDirectory {
     let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     let run = ["run", "small.yaml", "--backend", backend, "--record", "--out", "run", "-q"];
-    // On a busy machine, links of real processes differ from the request, which makes the verdict unknown.
+    // On a busy machine, links between real processes may not have their requested delays, which makes the verdict
+    // unknown.
     let status = place.faultline(run).assert().get_output().status.code();
     assert!(status == Some(0) || (status == Some(3) && backend == "local"), "{status:?}");
     let replay = place.faultline(["replay", "run", "--format", "json"]).assert().code(0);
@@ -41,7 +42,7 @@ fn nodes_of_a_simulation_repeat_their_actions_and_differences_are_found() {
         .code(2)
         .stderr(contains("lyon-0, lyon-1"));
 
-    // Another protocol responds differently to the same inputs.
+    // With another option, the protocol responds differently to the same inputs.
     let file = place.path("run/federation.yaml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("replicateTo: otherCluster", "replicateTo: sameCluster")).unwrap();
@@ -52,7 +53,7 @@ fn nodes_of_a_simulation_repeat_their_actions_and_differences_are_found() {
         .stdout(contains("DIFFERS lyon-0").and(contains("action")));
     fs::write(&file, text).unwrap();
 
-    // Another record contains other inputs.
+    // A flipped bit in the recorded inputs is detected.
     let inputs = place.path("run/inputs/p0-1.inputs");
     let mut bytes = fs::read(&inputs).unwrap();
     let middle = bytes.len() / 2;

@@ -1,5 +1,5 @@
-//! Tests that all commands that run or read a federation with the same seed give the same judgement, finding by
-//! finding.
+//! Tests that all commands that run a federation with the same seed, or read its record, give the same judgement,
+//! finding by finding.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

@@ -5,8 +5,8 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// Returns a federation file of three clusters that run a task-based program for about 1.5 s, with these lines
-/// in the spec.
+/// Returns a federation file of three clusters that run a task-based program for about 1.5 s under this protocol, with
+/// these faults.
 fn program(protocol: &str, faults: &str) -> String {
     format!(
         "apiVersion: faultline.dev/v1alpha1

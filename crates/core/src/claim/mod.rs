@@ -6,7 +6,7 @@
 //! | file | made by protocols that |
 //! | --- | --- |
 //! | [`partitions`] | recover partitions, to which tasks are assigned in advance |
-//! | [`phases`] | restore the order of messages in a re-execution by phases |
+//! | [`phases`] | use phases to restore the order of messages in a re-execution |
 
 pub mod partitions;
 pub mod phases;
@@ -63,7 +63,7 @@ pub enum Claim {
         position: Position,
         /// The attempt at that checkpoint.
         attempt: Attempt,
-        /// Whether a message from another group or a theft, rather than the timer, caused the request.
+        /// Whether a theft or a message from another group, rather than the timer, caused the request.
         forced: bool,
     },
     /// This process applied the commit of a checkpoint.
@@ -72,7 +72,7 @@ pub enum Claim {
         position: Position,
         /// The attempt that succeeded.
         attempt: Attempt,
-        /// Whether a message from another group or a theft, rather than the timer, caused the checkpoint.
+        /// Whether a theft or a message from another group, rather than the timer, caused the checkpoint.
         forced: bool,
         /// Time during which this process's application was frozen.
         frozen: Span,
@@ -249,14 +249,14 @@ impl Claim {
             Claim::Collected { round, below, kept, log } => {
                 let entries = if *log == 1 { "entry" } else { "entries" };
                 write!(f, "collects checkpoints below {below} and {log} log {entries}")?;
-                if is_detailed { write!(f, " (round {round}; {kept} checkpoints kept)") } else { Ok(()) }
+                if is_detailed { write!(f, " (round {round}; checkpoints kept: {kept})") } else { Ok(()) }
             }
             Claim::Released { cluster } => {
                 write!(f, "finds that no recovery needs {} any longer", names.cluster(*cluster))
             }
             Claim::Spilled { messages, bytes, left } => write!(
                 f,
-                "moves {messages} logged messages ({bytes} bytes) to its storage; {left} bytes remain in memory"
+                "moves logged messages to its storage (messages: {messages}, bytes: {bytes}); {left} bytes remain in memory"
             ),
             Claim::Protected => f.write_str("is protected again"),
             Claim::Unrecoverable { group: of, missing } => {

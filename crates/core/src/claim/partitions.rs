@@ -17,8 +17,8 @@ pub enum PartitionClaim {
         partition: ProcessId,
         /// The recovery.
         epoch: Incarnation,
-        /// The checkpoint from which the partition re-executes the tasks that others demand. SN 0 is the
-        /// initial state.
+        /// The checkpoint from which the partition re-executes tasks, to recompute values that other partitions demand.
+        /// SN 0 is the initial state.
         slot: Position,
     },
     /// Everything that one partition had sent to another before joining a recovery has either arrived or been lost.
@@ -56,7 +56,7 @@ impl PartitionClaim {
             }
             PartitionClaim::Drained { from, to, epoch } => write!(
                 f,
-                "has received for {} everything that {} had sent before recovery {} and that was not lost",
+                "has received, for {}, everything that {} had sent before recovery {}, except what was lost",
                 names.process(*to),
                 names.process(*from),
                 epoch.0

@@ -1,4 +1,4 @@
-//! Claims of protocols that restore the order of messages by phases: they rely on [`Protocol::REPEATS`].
+//! Claims of protocols that use phases to restore the order of messages. Such protocols set [`Protocol::REPEATS`].
 //!
 //! [`Protocol::REPEATS`]: crate::Protocol::REPEATS
 
@@ -57,7 +57,9 @@ impl PhaseClaim {
     pub fn describe(&self, names: &RunNames, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let message = names.message(self.message());
         match self {
-            PhaseClaim::Orphaned { phase, .. } => write!(f, "has the orphan {message} of phase {phase}"),
+            PhaseClaim::Orphaned { phase, .. } => {
+                write!(f, "reports {message} as an orphan message of phase {phase}")
+            }
             PhaseClaim::NotRepeated { recorded, repeated, .. } => {
                 write!(f, "finds {message} re-executed in phase {repeated} instead of {recorded}")
             }

@@ -25,11 +25,11 @@ use part::{Part, Vertex};
 /// A process's share of a program: its tasks, and the values that they use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
-    /// Parts by theft; the program itself is [`Theft::NONE`].
+    /// Parts by theft; the key of the program itself is [`Theft::NONE`].
     parts: BTreeMap<Theft, Part>,
     /// Tasks that are ready to run: the process takes the last one, and a thief takes the first one.
     ready: VecDeque<(Theft, TaskId)>,
-    /// Tasks lent to other processes, and the parts to which they belong.
+    /// Tasks lent to other processes, by theft, each with the part to which it belongs.
     loans: BTreeMap<Theft, (Theft, Vertex)>,
     /// Permanently failed processes whose graphs became part of this one.
     absorbed: BTreeSet<ProcessId>,
@@ -73,7 +73,7 @@ pub struct StolenResult {
 /// equivalent to a copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum GraphEvent {
-    /// The outcome of a part's task was applied.
+    /// The outcome of a task was applied.
     Ran {
         /// The part to which the task belongs.
         theft: Theft,
@@ -93,7 +93,7 @@ pub enum GraphEvent {
     Taken(Theft, StolenTask),
     /// The result of a lent task arrived.
     Merged(Theft, StolenResult),
-    /// The result that a victim expected is no longer wanted.
+    /// The part of a theft was dropped, because its result is no longer needed.
     Forgotten(Theft),
 }
 
@@ -253,8 +253,8 @@ impl Graph {
     }
 
     /// Absorbs the graph of a permanently failed process. If both graphs have the same part, or lend a task
-    /// under the same theft, the state of this graph is kept: the facts show that the other graph has then
-    /// already been absorbed.
+    /// under the same theft, the state of this graph is kept. In that case, the other graph had been absorbed before,
+    /// and the recorded facts reveal the repetition.
     pub fn absorb(&mut self, of: ProcessId, other: Graph) {
         let Graph { parts, ready, loans, absorbed } = other;
         self.absorbed.insert(of);

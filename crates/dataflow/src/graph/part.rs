@@ -27,11 +27,11 @@ pub(super) struct Part {
 /// A task that has not ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Vertex {
-    /// The call without its inputs, which are among the values.
+    /// The call without its inputs, which are in [`Part::data`].
     pub(super) call: Call,
     /// The number of values that the task waits for.
     missing: u32,
-    /// Whether the task is executing. Not saved: a restored state runs an interrupted task again from the start.
+    /// Whether the task is executing. Not saved: after a restore, an interrupted task runs again from the start.
     #[serde(skip)]
     pub(super) is_executing: bool,
 }
@@ -49,8 +49,8 @@ pub(super) struct Datum {
     pub(super) chunk: Option<Chunk>,
     /// Number of tasks that may still write the value. The value is complete when there are none.
     writers: u32,
-    /// Number of tasks that read the value, plus one if it is owed. The value is dropped once it has neither
-    /// readers nor writers.
+    /// Number of tasks that have yet to read the value, plus one if it is owed. The value is dropped once it has
+    /// neither readers nor writers.
     readers: u32,
     waiting: Vec<TaskId>,
 }
@@ -147,8 +147,7 @@ impl Part {
             for version in call.reads() {
                 let datum = self.data.entry(version).or_default();
                 datum.readers += 1;
-                // If the ended task itself writes the value, `writers` still counts that task, and is reduced
-                // below.
+                // If the ended task itself writes the value, `writers` still counts that task; it is decremented below.
                 if datum.writers > 0 {
                     datum.waiting.push(call.id);
                     missing += 1;

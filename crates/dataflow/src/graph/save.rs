@@ -43,7 +43,8 @@ impl Graph {
     ///
     /// # Panics
     ///
-    /// Panics if the chunks were not made by [`Graph::save`]. The storage detects corruption before this.
+    /// Panics if the chunks were not made by [`Graph::save`]. The storage detects corruption before the chunks are
+    /// loaded.
     pub fn load(chunks: &[Chunk]) -> Graph {
         let Some((Chunk::Bytes(index), values)) = chunks.split_first() else {
             panic!("a saved graph begins with its index")

@@ -1,5 +1,5 @@
-//! Compares the result of a graph with the sequential reference: a graph that stays whole, a graph that is
-//! lent and merged in parts, and a graph that is saved and loaded at every step.
+//! Compares the results of graphs with the sequential reference: of a graph that stays whole, of two graphs that are
+//! saved and loaded at every step while one lends tasks to the other, and of a graph that absorbs another.
 
 use alloc::vec::Vec;
 

@@ -92,8 +92,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// Returns the process to ask next: the one that was asked to execute the fewest tasks, unless it has
-    /// reached the limit.
+    /// Returns the process to ask next: the one with the fewest unanswered requests, unless it has reached the limit.
     fn helper(&self) -> Option<ProcessId> {
         if !self.running.values().any(|it| !it.held && it.rerun.as_ref().is_some_and(|it| it.can_spread())) {
             return None;

@@ -117,8 +117,8 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
             let fact = || Fact::Absorbed(Box::new((partition, name, witness, epoch)));
             inner.fact(FactKind::Absorbed, fact, self.out);
         }
-        // If all processes that knew the result have failed, no task computes the result again. The result
-        // must therefore be announced here.
+        // If the image contains the result, no task computes it again, and all processes that knew it may have failed.
+        // The result must therefore be announced here.
         inner.announce_result(partition, self.out);
     }
 

@@ -1,9 +1,10 @@
 //! A process that runs partitions of a planned program, together with its protocol.
 //!
-//! Each rank starts with the partition of the same name, and may start with those of ranks that join later. It takes
-//! over the partitions of ranks that fail permanently or leave. It cedes its own partition before it leaves, and the
-//! partitions of other ranks once these ranks have joined, as its protocol decides. It runs the tasks of its partitions
-//! in the order of the plan, sends the values that other partitions read, and records facts about both.
+//! Each rank that is present from the start begins with the partition of the same name, and may also run those of ranks
+//! that join later. It takes over the partitions of ranks that fail permanently or leave. It cedes its own partition
+//! before it leaves, and the partitions of other ranks once these ranks have joined, as its protocol decides. It runs
+//! the tasks of its partitions in the order of the plan, sends the values that other partitions read, and records facts
+//! about both.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -64,7 +65,7 @@ pub struct PartitionConfig<P: PartitionProtocol, G: Program> {
     pub window: u32,
     /// Speed of each process, as a percentage: a task that costs 1 s takes 4 s at 25 %.
     pub speeds: Arc<[u32]>,
-    /// The number of tasks that run at the same time, by process.
+    /// The maximum number of tasks that each process runs at the same time.
     pub cores: Arc<[u32]>,
 }
 
@@ -104,7 +105,7 @@ struct Inner<P: PartitionProtocol, G: Program> {
     over: Option<Digest>,
     /// Whether the end of all partitions that run here was recorded.
     has_finished: bool,
-    /// Tasks whose outcomes were applied in this life.
+    /// Number of tasks whose outcomes were applied to shares in this life.
     ran: u64,
     /// Inputs that the protocol has not handled yet.
     unseen: VecDeque<PartitionInput<P>>,
@@ -140,7 +141,7 @@ impl Stamp for Value {
     }
 }
 
-/// A message from one process to another, other than a value.
+/// A message from one process to another that does not carry a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PartitionMessage<C> {
     /// The program has ended with this result.
@@ -361,7 +362,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// Discards the state of a partition, and its jobs. The end of the remaining partitions is recorded again.
+    /// Discards the state of a partition, and its jobs. The end of the remaining partitions will be recorded again.
     fn stop(&mut self, partition: ProcessId) {
         self.jobs.retain(|it| it.partition != partition);
         self.help.forget(partition);

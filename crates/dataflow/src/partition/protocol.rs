@@ -113,7 +113,7 @@ pub enum PartitionInput<P: PartitionProtocol> {
 pub struct RerunOptions {
     /// Whether re-execution starts from values that are still in memory, and not only from the checkpoint (CCK long
     /// paper, section 3.7.1): the values that a pending task reads and, beyond the paper, those that were sent or
-    /// received in the last steps if [`PartitionProtocol::keeps_recent_values`].
+    /// received in the last steps if [`PartitionProtocol::keeps_recent_values`] returns `true`.
     pub from_memory: bool,
     /// Whether other processes execute tasks for which this one has no free core (section 3.6.3).
     pub spread: bool,
@@ -159,8 +159,8 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
         from: Option<&Snapshot>,
         how: RerunOptions,
     );
-    /// Sends to the partition `by` the values that `partition` wrote, immediately if they exist and otherwise once they
-    /// have been recomputed. Returns the missing values of other partitions that the recomputation requires.
+    /// Sends `values`, which `partition` wrote, to the partition `by`: immediately if they exist, and otherwise once
+    /// they have been recomputed. Returns the missing values of other partitions that the recomputation requires.
     fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value>;
     /// Ends the re-execution of a partition.
     fn end_rerun(&mut self, partition: ProcessId);

@@ -1,4 +1,4 @@
-//! Re-executes tasks for values that other partitions lost, while the share itself continues. Values are
+//! Re-executes tasks to recompute values that other partitions lost, while this partition itself continues. Values are
 //! assigned once, so a second execution needs only separate storage for them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ pub(super) struct Rerun {
     waiting: BTreeSet<TaskNo>,
     ready: BTreeSet<TaskNo>,
     executing: BTreeSet<TaskNo>,
-    /// Values that other partitions demand.
+    /// Demanded values, each with the partitions that demand it.
     owed: BTreeMap<Value, BTreeSet<ProcessId>>,
     /// Whether other processes may execute tasks of this re-execution.
     spreads: bool,
@@ -56,9 +56,9 @@ impl Rerun {
         }
     }
 
-    /// Handles a demand for a value that was written here. Returns the value if it exists. Otherwise, everything
-    /// between the checkpoint and the value is re-executed; returns the missing values of other partitions that this
-    /// requires.
+    /// Handles a demand for a value that was written here. Returns the value if it exists. Otherwise, the tasks since
+    /// the checkpoint that contribute to the value are re-executed; returns the missing values of other partitions that
+    /// these tasks require.
     pub(super) fn demand(
         &mut self,
         plan: &Plan,
@@ -116,8 +116,8 @@ impl Rerun {
         if self.spreads { self.next() } else { None }
     }
 
-    /// Applies the values that a task wrote, and returns the demanded values with the partitions that demand them.
-    /// `None` if the task is not executing.
+    /// Applies the values that a task wrote, and returns those that are demanded, each with the partitions that demand
+    /// it. Returns `None` if the task is not executing.
     pub(super) fn execute(
         &mut self,
         plan: &Plan,

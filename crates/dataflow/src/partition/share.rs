@@ -14,7 +14,7 @@ use crate::plan::{Plan, TaskNo, Value};
 pub struct Executed {
     /// The first incomplete step: all tasks of earlier steps have been executed.
     pub before: u32,
-    /// Executed tasks of this step and later ones.
+    /// Executed tasks of step `before` and later steps.
     pub beyond: BTreeSet<TaskNo>,
 }
 
@@ -31,7 +31,7 @@ impl Executed {
 }
 
 /// A partition's progress in its plan, the values that the remaining tasks need, and the result if this partition wrote
-/// it: the contents of a checkpoint.
+/// it: the content of the partition's part of a checkpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     partition: ProcessId,
@@ -133,7 +133,8 @@ impl Share {
         true
     }
 
-    /// Applies the values that a task wrote, in the order of its outputs. Returns `false` if the task is not executing.
+    /// Applies the values that a task wrote. `wrote` lists them in the order of the task's outputs. Returns `false` if
+    /// the task is not executing.
     pub(super) fn execute(
         &mut self,
         plan: &Plan,
@@ -191,7 +192,8 @@ impl Share {
     ///
     /// # Panics
     ///
-    /// Panics if the chunks were not made by [`Share::save`]. The storage detects corruption before this.
+    /// Panics if the chunks were not made by [`Share::save`]. The storage detects corruption before the chunks are
+    /// loaded.
     pub(super) fn load(chunks: &[Chunk], plan: &Plan, window: u32) -> Share {
         let Some((Chunk::Bytes(index), values)) = chunks.split_first() else {
             panic!("a saved share begins with its index")
@@ -258,7 +260,7 @@ impl Share {
         }
     }
 
-    /// Marks the tasks of the window that may run.
+    /// Marks each task within the window as ready if it may run.
     fn open(&mut self, plan: &Plan, window: u32) {
         for step in self.executed.before..plan.steps().min(self.executed.before + window) {
             for task in plan.tasks_of(step, self.partition) {

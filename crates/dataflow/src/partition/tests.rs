@@ -1,5 +1,5 @@
-//! Compares shares that are executed in random order, and saved and loaded at every step, with the sequential
-//! reference.
+//! Compares the result of partitions that run in random order, and are saved and loaded at every step, with the
+//! sequential reference.
 
 use alloc::collections::VecDeque;
 
@@ -33,8 +33,8 @@ fn execute(
     by_output(plan.accesses(task), frame.finish())
 }
 
-/// Runs all partitions in a random order, and saves and loads them at each step. Returns the digest, and all
-/// messages in the order in which they were sent.
+/// Runs all partitions in a random order, and saves and loads them at each step. Returns the digest, all messages in
+/// the order in which they were sent, and the final shares.
 fn run(program: &Flow, plan: &Plan, window: u32, mut random: u64) -> (Digest, Vec<MessageId>, Vec<Share>) {
     let mut shares: Vec<Share> =
         (0..plan.partitions()).map(|it| Share::new(ProcessId(it), plan, window)).collect();
@@ -124,7 +124,7 @@ fn a_partition_runs_ahead_by_at_most_its_window() {
         steps.push(task.step);
     }
     assert_eq!(steps, [0], "the first iteration needs the other block");
-    // No task waits for another: only the window limits the order of steps.
+    // No task waits for another: only the window restricts the order of execution.
     let alone = plan_of_independent_steps();
     let mut share = Share::new(ProcessId(0), &alone, 3);
     let tasks: Vec<TaskNo> = core::iter::from_fn(|| share.next()).collect();
@@ -135,7 +135,7 @@ fn a_partition_runs_ahead_by_at_most_its_window() {
     assert_eq!(share.next().map(|it| it.step), Some(3));
 }
 
-/// Ten steps of one task each, none of which reads the output of another.
+/// Returns a plan of ten steps with one task each. No task reads the output of another.
 fn plan_of_independent_steps() -> Plan {
     use crate::program::{Call, Data, Use};
 

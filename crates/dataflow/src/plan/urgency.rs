@@ -1,5 +1,5 @@
-//! The order in which a partition runs the tasks that are ready: the oldest first, or first those with values
-//! that other partitions wait for (CCK long paper, section 3.7.2: local re-scheduling).
+//! The order in which a partition runs its ready tasks: the oldest first or, after [`Plan::sending_first`], those whose
+//! values, or values computed from them, are sent soonest (CCK long paper, section 3.7.2: local re-scheduling).
 
 use alloc::sync::Arc;
 use alloc::vec;

@@ -22,14 +22,15 @@ impl Blocks {
         self.rows * self.columns
     }
 
-    /// Returns the block at this distance in rows and columns, if it exists.
+    /// Returns the block at this offset from `block`, in rows and columns, if it exists.
     pub(super) fn beside(self, block: u32, (down, right): (i32, i32)) -> Option<u32> {
         let row = (block / self.columns).checked_add_signed(down).filter(|it| *it < self.rows)?;
         let column = (block % self.columns).checked_add_signed(right).filter(|it| *it < self.columns)?;
         Some(row * self.columns + column)
     }
 
-    /// Spawns the tasks of this kind that fold all blocks. The first block's task also reads `last`, if given.
+    /// Spawns tasks of kind `kind` that fold all blocks, and returns the data to which the last one writes the result.
+    /// The first block's task also reads `last`, if given.
     pub(super) fn spawn_folds(
         self,
         frame: &mut Frame,
@@ -103,7 +104,7 @@ pub(super) fn hash<'a>(words: impl IntoIterator<Item = &'a u64>) -> u64 {
     words.into_iter().fold(0, |all, it| mix(all ^ it))
 }
 
-/// Returns the bit patterns of numbers.
+/// Returns the bit pattern of each number.
 pub(super) fn bits(numbers: &[f64]) -> Vec<u64> {
     numbers.iter().map(|it| it.to_bits()).collect()
 }

@@ -31,15 +31,15 @@ const MOST_SIZE: u32 = 1 << 10;
 /// of opposite sides differ in the last bit.
 const SIDES: [(i32, i32); 8] = [(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (1, 1), (-1, 1), (1, -1)];
 
-/// Words of a particle: position and velocity.
+/// Number of words per particle, for its position and velocity.
 const WORDS: usize = 6;
 
 /// Duration of a step, in seconds.
 const STEP: f64 = 0.01;
 /// Gravitational acceleration, in metres per second squared.
 const GRAVITY: f64 = 9.81;
-/// Newtons per metre, for a particle of 1 kg and springs of 1 m at rest. The time step is short enough for this
-/// stiffness.
+/// Stiffness of a spring, in newtons per metre, for particles of 1 kg that are 1 m apart at rest. The time step is
+/// short enough for this stiffness.
 const STIFFNESS: f64 = 400.0;
 /// The fraction of its velocity that a particle keeps in a step.
 const KEPT: f64 = 0.99;
@@ -80,7 +80,7 @@ impl Cloth {
         u64::from(self.pieces()).saturating_mul(2 * u64::from(self.iterations) + 2)
     }
 
-    /// Returns the size of all particles, in bytes.
+    /// Returns the total size of all particles, in bytes.
     pub(super) fn particle_bytes(&self) -> u64 {
         u64::from(self.pieces()) * u64::from(self.size).pow(2) * WORDS as u64 * 8
     }
@@ -170,8 +170,8 @@ impl Cloth {
         SIDES.map(|way| self.blocks().beside(block, way).map(&of))
     }
 
-    /// Returns the data that a neighbour on this side reads: the trail of the block, and the positions of its
-    /// particles there.
+    /// Returns the data that a neighbour on this side reads: the trail of the block, and the positions of its particles
+    /// on that side.
     fn side(&self, block: &[u64], side: usize) -> Vec<u64> {
         let size = self.size as usize;
         let along = |way: i32| match way {
@@ -250,9 +250,9 @@ fn position(particle: [f64; WORDS]) -> [f64; 3] {
     [particle[0], particle[1], particle[2]]
 }
 
-/// Returns the force of up to eight springs on a particle, in the order of [`SIDES`]. The force of a spring
-/// grows with the difference between the square of its length and the square of its length at rest. No square
-/// root is needed, so all machines compute the same result.
+/// Returns the force that up to eight springs exert on a particle. `ends` contains their other ends, in the order of
+/// [`SIDES`]. The force of a spring grows with the difference between the square of its length and the square of its
+/// length at rest. No square root is needed, so all machines compute the same result.
 fn force(here: [f64; 3], ends: [Option<[f64; 3]>; 8]) -> [f64; 3] {
     let mut force = [0.0; 3];
     for (end, (down, right)) in ends.into_iter().zip(SIDES) {

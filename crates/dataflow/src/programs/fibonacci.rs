@@ -1,8 +1,8 @@
 //! Fibonacci numbers, computed from their definition: two calls and a sum, down to a threshold, at or below which a
 //! task spawns no further calls.
 //!
-//! The program has the shape of every divide-and-conquer program but almost no data, so its running cost is mostly the
-//! overhead of its tasks.
+//! The program has the shape of every divide-and-conquer program but almost no data, so, apart from `task_time`, its
+//! run time is mostly the overhead of its tasks.
 
 use faultline_core::{Chunk, Span};
 
@@ -16,7 +16,8 @@ const SUM: u16 = 1;
 
 /// The index of the largest Fibonacci number that fits in 64 bits.
 const MOST: u32 = 93;
-/// The largest threshold: above it, a single task would take seconds to compute its number from the definition.
+/// The largest threshold: the time that a single task takes to compute its number from the definition grows
+/// exponentially with the threshold.
 const MOST_THRESHOLD: u32 = 35;
 
 /// Parameters of the program.
@@ -24,7 +25,7 @@ const MOST_THRESHOLD: u32 = 35;
 pub struct Fibonacci {
     /// The index of the Fibonacci number.
     pub n: u32,
-    /// The largest index that one task computes without spawning others.
+    /// The largest index whose number one task computes without spawning others.
     pub threshold: u32,
     /// The time that a call at or below the threshold takes. Other calls, and sums, take no time.
     pub task_time: Span,
@@ -108,7 +109,7 @@ fn by_definition(n: u64) -> u64 {
     if n < 2 { n } else { by_definition(n - 1) + by_definition(n - 2) }
 }
 
-/// Returns the contribution of a task without children to the result.
+/// Returns what a task without children contributes to the result.
 fn trail_of_call(n: u64) -> u64 {
     mix(n)
 }

@@ -1,9 +1,9 @@
 //! Random programs, for finding schedules under which a protocol fails.
 //!
 //! A task either computes, or creates data and spawns tasks that write, change, gather into and read the data in any
-//! order, and that take over the task's right to write. A task writes a hash of its name and of everything that it has
-//! read, so every wrong input affects the result. In addition, each task contributes to one sum over the whole program,
-//! which reveals a lost or duplicated task even if a gathering operation hides it.
+//! order, and that may take over the task's right to write. A task writes a hash of its name and of everything that it
+//! has read, so every wrong input affects the result. In addition, each task contributes to one sum over the whole
+//! program, which reveals a lost or duplicated task even if a gathering operation hides it.
 
 use alloc::vec::Vec;
 
@@ -29,7 +29,7 @@ const MOST_READS: usize = 3;
 pub struct RandomGraph {
     /// The seed that determines the tasks, and the data that they read and write.
     pub seed: u64,
-    /// Levels of tasks below the first one.
+    /// The maximum number of levels of tasks below the first level.
     pub depth: u32,
     /// The maximum number of tasks that one task spawns. A task that is not a leaf spawns at least one.
     pub width: u32,
@@ -69,8 +69,8 @@ impl RandomGraph {
         *sum = [sum[0].wrapping_add(mix(node.name)), sum[1] + 1];
         let hash = node.hash(inputs.iter().copied());
         let Some(plan) = node.plan(self) else { return mix(hash) };
-        // The value of each piece of data, and the operation with which it is being gathered. The last is the
-        // task's own.
+        // The value of each piece of data, and the operation with which it is being gathered. The last one is the
+        // task's own output.
         let mut data: Vec<(u64, Option<Op>)> = (0..plan.own).map(|it| (initial(hash, it), None)).collect();
         data.push((
             if node.output == Output::Change { inputs[0] } else { mix(hash) },
@@ -160,7 +160,7 @@ impl Program for RandomGraph {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
     Write,
-    /// Reads the previous value.
+    /// Reads the previous value, and writes the next one.
     Change,
     Gather(Op),
 }
@@ -190,7 +190,7 @@ struct Node {
 /// The actions of a task that spawns others.
 #[derive(Clone, Debug)]
 struct Plan {
-    /// The number of pieces of data that the task creates. The next number represents the task's own output.
+    /// The number of pieces of data that the task creates. As an index, this number refers to the task's own output.
     own: usize,
     children: Vec<Child>,
 }

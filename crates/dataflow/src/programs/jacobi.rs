@@ -21,10 +21,10 @@ const BEGIN: u16 = 0;
 const UPDATE: u16 = 1;
 /// Tests the greatest change of an iteration.
 const TEST: u16 = 2;
-/// Folds a block into the hash of the blocks beyond it.
+/// Folds a block, the blocks to its right and, in the first column, all rows below into one hash.
 const FOLD: u16 = 3;
 
-/// The maximum number of rows of blocks, and of columns; larger grids only take longer.
+/// The maximum number of rows of blocks, and of columns; larger grids would only take longer.
 const MOST_BLOCKS: u32 = 1 << 10;
 const MOST_SIZE: u32 = 1 << 12;
 /// The number of sides of a block. Their order is above, below, left, right.
@@ -43,7 +43,7 @@ pub struct Jacobi {
     pub iterations: u32,
     /// The number of iterations from one test of the greatest change to the next; 0 means no test.
     pub test_every: u32,
-    /// The computation counts as converged once no cell changes by more than this.
+    /// The greatest change of any cell, from one iteration to the next, at which the computation counts as converged.
     pub tolerance: f64,
     /// The time that one iteration of a block takes.
     pub task_time: Span,

@@ -34,11 +34,11 @@ use crate::program::{Call, Data, Frame, Program, digest};
 /// The maximum number of tasks of a program. More do not fit in the memory of a process.
 pub const MOST_TASKS: u64 = 1 << 24;
 
-/// The least memory, in bytes, that a task of an iterative program needs before it has run. According to measurements,
-/// whole runs take 1800 to 1950 bytes per task, including the facts about it.
+/// The least memory, in bytes, that a task of an iterative program needs before it has run. In measurements, whole runs
+/// used 1800 to 1950 bytes per task, including the facts about the task.
 const BYTES_PER_TASK: u64 = 1 << 10;
 
-/// The program that a run computes.
+/// The program that a run executes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Flow {
     /// A tree of calls and sums.

@@ -15,13 +15,13 @@ use crate::program::{Call, Data, Frame, Op, Program, Use, chunk};
 /// relative to the row, and a hash of the placement.
 const PLACE: u16 = 0;
 
-/// The largest board; larger ones take hours.
+/// The maximum number of rows of the board; larger boards take hours.
 const MOST: u32 = 18;
 
 /// Parameters of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queens {
-    /// Rows and columns of the board.
+    /// The number of rows of the board, and of columns.
     pub n: u32,
     /// The number of rows whose queens are placed by separate tasks. The tasks at this depth place the queens of all
     /// other rows.
@@ -136,7 +136,7 @@ impl Queens {
         (1 << self.n) - 1
     }
 
-    /// Counts the placements of the remaining rows.
+    /// Counts the ways to place the queens of the remaining rows.
     fn solutions(&self, columns: u64, rising: u64, falling: u64) -> u64 {
         if columns == self.board() {
             return 1;
@@ -152,12 +152,12 @@ impl Queens {
     }
 }
 
-/// The hash of a placement with one more queen.
+/// Returns the hash of a placement to which a queen in this column is added.
 fn after(hash: u64, column: u32) -> u64 {
     mix(hash ^ u64::from(column + 1))
 }
 
-/// Returns the contribution of a task without children to the result.
+/// Returns what a task without children contributes to the result.
 fn trail(hash: u64, count: u64) -> u64 {
     mix(hash ^ mix(count))
 }

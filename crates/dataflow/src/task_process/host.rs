@@ -175,7 +175,7 @@ impl<P: TaskProtocol, G: Program> ProtocolHost<'_, P, G> {
             None if inner.me == root(&inner.membership) => inner.first(self.out),
             None => Graph::default(),
         };
-        // If the program has ended, that remains true, and is recorded again in the new state.
+        // Restoring a state does not undo the end of the program; the end is recorded again in the new state.
         inner.is_end_reported = false;
     }
 }

@@ -108,7 +108,7 @@ impl<P: TaskProtocol, G: Program> Inner<P, G> {
         payment: StolenResult,
         out: &mut Out<TaskProcess<P, G>>,
     ) {
-        // This also applies if the result was merged before: its receipt is then sent again.
+        // Inserted even if the result was merged before, so that its receipt can be sent again.
         self.merged.insert(theft, payment.task);
         let event = self.logs.then(|| GraphEvent::Merged(theft, payment.clone()));
         let Some((task, of)) = self.graph.merge(theft, payment) else {
@@ -202,7 +202,7 @@ impl<P: TaskProtocol, G: Program> Inner<P, G> {
         out: &mut Out<TaskProcess<P, G>>,
     ) {
         if to == self.me {
-            // Both sides of the theft are here: one step merges the result and drops the debt.
+            // This process is on both sides of the theft: one step merges the result and drops the debt.
             self.merge(self.me, theft, payment, out);
             self.forget(theft, out);
         } else {

@@ -33,13 +33,13 @@ use steal::Thief;
 pub struct TaskProcessConfig<P: TaskProtocol, G: Program> {
     /// Parameters of the protocol.
     pub protocol: Arc<P::Config>,
-    /// The program to compute.
+    /// The program that the processes execute.
     pub program: Arc<G>,
     /// How idle processes steal work.
     pub stealing: Stealing,
     /// Speed of each process, as a percentage: a task that costs 1 s takes 4 s at 25 %.
     pub speeds: Arc<[u32]>,
-    /// The number of tasks that run at the same time, by process.
+    /// The maximum number of tasks that run at the same time in each process.
     pub cores: Arc<[u32]>,
 }
 
@@ -74,7 +74,7 @@ struct Inner<P: TaskProtocol, G: Program> {
     /// The stolen task of each theft whose result has arrived, but whose receipt has not been sent. Receipts
     /// are sent only for these thefts.
     merged: BTreeMap<Theft, TaskId>,
-    /// Tasks whose outcomes were applied in this life.
+    /// The number of tasks whose outcomes were applied in this life.
     ran: u64,
     /// Inputs that the protocol has not handled yet.
     unseen: VecDeque<TaskInput<P>>,
@@ -431,7 +431,7 @@ impl<P: TaskProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// Handles a number that a task published, here or in another process.
+    /// Handles a number that a task published in this process or in another one.
     fn note_hint(&mut self, hint: u64, is_own: bool, out: &mut Out<TaskProcess<P, G>>) {
         if hint < self.hint {
             self.hint = hint;

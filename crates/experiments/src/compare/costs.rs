@@ -1,4 +1,4 @@
-//! The cost of one run: a view of its history.
+//! Computes the cost of one run from its history.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 pub struct Costs {
     /// Seconds from the start of the application to the end of the run.
     pub seconds: f64,
-    /// Commits of checkpoints by all ranks, excluding those of the initial checkpoint.
+    /// The number of checkpoints committed, summed over all ranks, excluding the initial checkpoint.
     pub checkpoints: u64,
-    /// Commits included in `checkpoints` whose checkpoint was forced by a message.
+    /// The number of forced checkpoints, which `checkpoints` includes.
     pub forced: u64,
     /// Bytes of application state passed to storage, including replicas.
     pub checkpoint_bytes: u64,
@@ -43,23 +43,23 @@ pub struct Costs {
 pub struct TaskCosts {
     /// The number of different tasks that were run.
     pub tasks: u64,
-    /// Executions of tasks other than the first execution of each task, in failed processes and in others.
+    /// The number of executions beyond the first of each task, in processes that failed and in those that did not.
     pub again: u64,
-    /// The duration of all repeated executions of tasks, in seconds.
+    /// The total duration of these repeated executions, in seconds.
     pub again_seconds: f64,
-    /// Stolen tasks whose result was used.
+    /// The number of stolen tasks whose results were used.
     pub thefts: u64,
-    /// Tasks that surviving processes re-executed because others had failed. Part of `again`.
+    /// The number of tasks that surviving processes re-executed because others had failed. Included in `again`.
     pub rerun: u64,
-    /// Tasks that the surviving processes would have re-executed after a global rollback.
+    /// The number of tasks that the surviving processes would have re-executed after a global rollback.
     pub global: u64,
     /// The number of processes that did not fail, summed over all recoveries.
     pub live: u64,
     /// The number of processes that neither failed nor re-executed anything, summed over all recoveries.
     pub idle: u64,
-    /// Messages sent to coordinate checkpoints.
+    /// The number of messages sent to coordinate checkpoints.
     pub coordination: u64,
-    /// Checkpoints that processes coordinated by messages.
+    /// The number of checkpoints that processes coordinated by messages.
     pub coordinated: u64,
 }
 

@@ -16,7 +16,7 @@ pub struct Estimate {
     #[serde(flatten)]
     pub spread: Spread,
     /// Half the width of the interval that covers the true mean with a confidence of 95 % (Student's t);
-    /// absent below [`FEW`] runs.
+    /// absent for fewer than [`FEW`] runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_width: Option<f64>,
 }
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn the_interval_follows_students_t_distribution() {
         let estimate = Estimate::of([9.0, 11.0, 10.0, 9.0, 11.0]).expect("there are five values");
-        // The deviation is 1, the quantile for four degrees of freedom 2.776.
+        // The deviation is 1, and the quantile for four degrees of freedom is 2.776.
         let expected = 2.776 / 5.0_f64.sqrt();
         assert_eq!(estimate.mean(), 10.0);
         assert!((estimate.half_width.expect("enough") - expected).abs() < 1e-12, "{estimate:?}");

@@ -1,5 +1,5 @@
-//! Compares protocols on one federation, with the same application, faults and seeds: the costs of each without faults,
-//! and its losses with faults.
+//! Compares protocols on one federation, with the same application, faults and seeds: the costs of each protocol
+//! without faults and with them.
 //!
 //! Every protocol runs twice with each seed, once with the faults in the file and once without. The reference for all
 //! costs is the unprotected run (`none`) with the same seed and without faults. All numbers are computed from the
@@ -7,7 +7,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`protocols`] | the protocols, and the file under each |
+//! | [`protocols`] | the federation under each protocol |
 //! | `costs` | the cost of one run |
 //! | [`quantity`] | the quantities by which protocols are compared |
 //! | [`estimate`] | a mean over runs, with its uncertainty |
@@ -98,7 +98,7 @@ impl From<Made> for Ended {
     }
 }
 
-/// The result of the run with this seed.
+/// The seed of a run, and the run's result.
 impl RunResult for (u64, Ended) {
     fn is_out_of_memory(&self) -> bool {
         self.1.out_of_memory
@@ -114,8 +114,8 @@ fn spent(recording: &Recording) -> TimeByActivity {
 }
 
 impl Made {
-    /// Takes the result from a record of `federation`. The clocks of its processes must agree, as they do on one
-    /// machine.
+    /// Computes the result of a run of `federation` from its record. The clocks of the processes must agree, as they do
+    /// on one machine.
     pub fn of(federation: &Federation, recording: &Recording) -> Made {
         let context = Context::from_manifest(&recording.manifest);
         Made::new(federation, recording, Costs::of(&History::new(&recording.trace, &context)))
@@ -206,7 +206,7 @@ pub struct Comparison {
     pub ranks: u32,
     /// The number of clusters.
     pub clusters: usize,
-    /// Whether the file has faults. Without faults, there is nothing to report about runs with faults.
+    /// Whether the file has faults. If it has none, there are no runs with faults to report.
     pub has_faults: bool,
     /// The first of the consecutive seeds.
     pub first_seed: u64,
@@ -214,11 +214,12 @@ pub struct Comparison {
     pub seeds: u32,
     /// Seconds that the unprotected run takes without faults; `None` if no such run completed.
     pub unprotected: Option<Estimate>,
-    /// The rows by protocol, in the requested order. An interrupted comparison lacks the protocols that have no runs.
+    /// One row for each protocol, in the requested order. An interrupted comparison lacks the protocols that have no
+    /// runs.
     pub rows: Vec<Row>,
-    /// Runs that are missing because the comparison was interrupted.
+    /// The number of runs that are missing because the comparison was interrupted.
     pub missing: u64,
-    /// Runs that ended because the program reached its memory limit, including those of the reference.
+    /// The number of runs that ended because the program reached its memory limit, including runs of the reference.
     pub out_of_memory: u64,
 }
 
@@ -246,8 +247,8 @@ pub struct Row {
     /// How the processes spent their time, summed over the runs with faults or, if the file has no faults, over those
     /// without.
     pub time: TimeByActivity,
-    /// The period of the checkpoint timer if the timer never fired without faults: every run took longer than
-    /// the period, but messages forced all checkpoints.
+    /// The period of the checkpoint timer if the timer never fired without faults: every run took longer than the
+    /// period, but all checkpoints were forced.
     pub timer_never_fired: Option<String>,
 }
 
@@ -277,7 +278,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Creates the entry of a run of `federation`.
+    /// Combines the result of a run with the properties of `federation`.
     pub(crate) fn of(federation: &Federation, seed: u64, ended: Ended) -> Run {
         let Ended { completed, out_of_memory, verdict, without_fault, reasons, costs, time } = ended;
         let ranks = federation.spec.clusters.iter().map(|it| it.nodes).sum();

@@ -17,7 +17,7 @@ const STYLE: &str = ".bars text{font:12px system-ui,-apple-system,\"Segoe UI\",R
 .bars .title{font-weight:600}.bars .side{fill:var(--faint);font-weight:600;font-size:13px}.bars .faint{fill:var(--faint)}.bars .end{text-anchor:end}\
 .bars .bar{fill:var(--c);fill-opacity:.75}.bars .axis{stroke:var(--grid)}.bars .whisker{stroke:var(--ink);stroke-width:1.3;fill:none}.bars .run{fill:var(--ink)}\
 .bars{width:100%;height:auto;border:1px solid var(--grid);border-radius:10px;padding:8px;margin:14px 0}.paper{fill:var(--paper)}";
-/// Styles of the page alone.
+/// Styles that only the page uses.
 const TABLE: &str = ".comparison td{white-space:nowrap;padding-right:9px}.comparison td:first-child{white-space:normal;min-width:130px}\
 .comparison small{display:block;color:var(--faint);font-size:11.5px}.comparison .group td{padding-top:18px;color:var(--faint);font-weight:600}\
 .prose{max-width:86ch}";
@@ -51,7 +51,7 @@ pub fn render(it: &Comparison) -> String {
         p.prose {
             "Every protocol runs the same application with the same seeds, once without faults and once with those in "
             "the file. Every run is judged by the same checker. Numbers are means over the seeds, with the 95 % confidence "
-            "interval of the mean. For fewer than " (FEW) " runs, the tables show their range, and the picture shows each run as a point."
+            "interval of the mean. With fewer than " (FEW) " runs, the tables show their range, and the picture shows each run as a point."
             @if let Some(unprotected) = &it.unprotected {
                 " The unprotected application without faults takes "
                 (super::quantity::Unit::Seconds.text(unprotected)) ". Every overhead is relative to it, seed by seed."
@@ -86,7 +86,7 @@ pub fn file(it: &Comparison) -> String {
     markup.into_string()
 }
 
-/// Returns the quantities in the picture of a comparison, in two columns.
+/// Returns the quantities that the picture of a comparison shows.
 fn drawn(it: &Comparison) -> Vec<&'static Quantity> {
     let all = Quantity::of_family(it.family);
     all.filter(|quantity| quantity.drawn && (it.has_faults || !quantity.faulty)).collect()
@@ -234,7 +234,7 @@ fn explanations() -> Markup {
             li { b { "longer than unprotected" } ": time until the application finished, relative to the run with the same seed "
                 "under " code { "none" } " without faults." }
             li { b { "checkpoints per process" } ": committed checkpoints, excluding the initial one. " b { "Forced" } " checkpoints were caused by "
-                "a message instead of the timer." }
+                "a message or a theft instead of the timer." }
             li { b { "state saved" } ": application state passed to storage, including replicas for other nodes, excluding logs." }
             li { b { "messages logged" } ": content of the messages that the protocol logs." }
             li { b { "moved from memory to storage" } ": logged messages that exceeded the limit " code { "logMemory" } "." }

@@ -6,8 +6,8 @@ use faultline_api::{Federation, Names};
 /// [`ProtocolSpec::compared`](faultline_api::resource::ProtocolSpec::compared); `None` if there is no such protocol.
 ///
 /// A protocol that the file itself requests keeps its options. Any other protocol takes over the options that it shares
-/// with the file's protocol: the delays between checkpoints and collections, the number and location of replicas, and
-/// the memory for the message log. Options that the file does not state have the protocol's defaults.
+/// with the file's protocol: the delays between checkpoints and between collections, the number and location of
+/// replicas, and the memory for the message log. Options that the file does not state have the protocol's defaults.
 pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
     let mut other = federation.clone();
     let spec = &mut other.spec;
@@ -39,8 +39,8 @@ pub(crate) fn without_faults(federation: &Federation) -> Federation {
     other
 }
 
-/// Returns the same federation without the faults of processes that its protocol does not have, and a
-/// description of each of them.
+/// Returns the same federation without the faults of processes that its protocol does not have, and a description of
+/// each omitted fault.
 pub(crate) fn without_absent(federation: &Federation) -> (Federation, Vec<String>) {
     let mut other = federation.clone();
     let names = Names::of(&federation.spec);

@@ -43,7 +43,7 @@ pub enum Unit {
 /// The name of the quantity that shows whether costs with faults are comparable.
 pub(super) const TOOK_EFFECT: &str = "faultsTookEffect";
 
-/// All quantities, in the order of the table: those without faults come first.
+/// All quantities, in the order of the table: those of the runs without faults come first.
 pub const QUANTITIES: [Quantity; 19] = [
     Quantity {
         name: "overheadPercent",
@@ -306,7 +306,7 @@ fn logged(run: &Run) -> f64 {
     }
 }
 
-/// Returns the mean over the outages from which a run recovered; `None` if the run did not complete, or if
+/// Returns the mean of a value over the outages from which a run recovered; `None` if the run did not complete, or if
 /// there are no such outages.
 fn per_outage(run: &Run, of: impl Fn(&super::Outage) -> Option<f64>) -> Option<f64> {
     let survived = run.costs.outages.iter().filter(|it| it.recovery_seconds.is_some());

@@ -115,7 +115,7 @@ pub fn json(it: &Comparison) -> String {
     serde_json::to_string_pretty(&object).expect("numbers and words have a JSON form") + "\n"
 }
 
-/// Formats a protocol's value of a quantity.
+/// Formats the value of a quantity for one protocol.
 pub(super) fn cell(row: &Row, quantity: &Quantity) -> String {
     row.values.get(quantity.name).map_or_else(|| "-".to_owned(), |it| quantity.unit.text(it))
 }
@@ -125,18 +125,18 @@ pub(super) fn verdicts(counts: &VerdictCounts) -> String {
     counts.verdicts().unwrap_or_else(|| "-".to_owned())
 }
 
-/// Formats the number of finished runs, such as `8 of 10`.
+/// Formats how many runs finished, such as `8 of 10`.
 pub(super) fn finished(counts: &VerdictCounts) -> String {
     if counts.runs == 0 { "-".to_owned() } else { format!("{} of {}", counts.completed, counts.runs) }
 }
 
-/// Formats the seeds, such as `seeds 1 to 10`.
+/// Returns a phrase for the seeds, such as `seeds 1 to 10`.
 pub(super) fn seeds(it: &Comparison) -> String {
     let last = it.first_seed + u64::from(it.seeds) - 1;
     if it.seeds == 1 { format!("seed {last}") } else { format!("seeds {} to {last}", it.first_seed) }
 }
 
-/// Formats the backend, such as `in virtual time`.
+/// Returns a phrase for the backend, such as `in virtual time`.
 pub(super) fn on(it: &Comparison) -> &'static str {
     match it.backend {
         BackendKind::Simulate => "in virtual time",
@@ -151,7 +151,7 @@ pub(super) fn remarks(it: &Comparison) -> Vec<String> {
 }
 
 fn remarks_on(it: &Comparison, row: &Row) -> Vec<String> {
-    let cannot = row.cannot.iter().map(|it| format!("{} cannot run this: {it}", row.protocol));
+    let cannot = row.cannot.iter().map(|it| format!("{} cannot run this federation: {it}", row.protocol));
     let left_out = row.left_out.iter().map(|it| format!("{} runs without {it}", row.protocol));
     let faulty = row.cannot_with_faults.iter().filter(|_| it.has_faults);
     let faulty = faulty.map(|it| format!("{} does not run with faults: {it}", row.protocol));
@@ -180,8 +180,8 @@ fn only_forced(row: &Row) -> Option<String> {
     ))
 }
 
-/// Returns the kinds of time that any protocol's processes spent: positions in [`TimeByActivity::parts`], with their
-/// names.
+/// Returns the activities on which the processes of any protocol spent time: their positions in
+/// [`TimeByActivity::parts`], with their names.
 pub(super) fn kinds_of_time(it: &Comparison) -> Vec<(usize, &'static str)> {
     let names = TimeByActivity::default().parts().into_iter().map(|(name, _)| name).enumerate();
     names.filter(|(kind, _)| it.rows.iter().any(|row| row.time.parts()[*kind].1 > 0.0)).collect()
@@ -199,7 +199,7 @@ fn measure_itself(it: &Comparison, row: &Row) -> Option<String> {
         row.protocol == UNPROTECTED && it.backend != BackendKind::Simulate && row.calm.completed > 0;
     is_measure.then(|| {
         format!(
-            "{UNPROTECTED} is the reference, run a second time: its overhead shows how much identical runs differ on this machine"
+            "{UNPROTECTED} is the reference, run a second time: its overhead shows how much identical runs differ"
         )
     })
 }
@@ -219,7 +219,7 @@ fn fewer_faults(it: &Comparison) -> Option<String> {
         .collect();
     (!fewer.is_empty()).then(|| {
         format!(
-            "some protocols experienced fewer faults, on average, than others ({}): {}. The other faults were due \
+            "some protocols experienced fewer faults per run, on average, than others (maximum: {}): {}. The other faults were due \
              after the end of a run, or waited for an event that never happened. Costs with faults are therefore not \
              comparable (`faultline run` with one of these protocols shows which faults took effect)",
             Unit::Count.brief(most),

@@ -21,7 +21,7 @@ pub use import::{Imported, import};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Topology {
-    /// The clusters, in the order that the other files and the results use.
+    /// The clusters, in the order in which `links` and the results list them.
     pub clusters: Vec<ClusterSpec>,
     /// The lower triangle of the matrix of links, which are the same in both directions. Row i has the links
     /// between cluster i and clusters 0 to i; the last one is the link within the cluster. A property that a
@@ -70,7 +70,7 @@ pub struct Behaviour {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Timers {
-    /// The delay between two unforced checkpoints, by cluster; `never` is infinite.
+    /// The delay between two unforced checkpoints, by cluster; `never` disables the timer.
     pub checkpoint: BTreeMap<String, Period>,
     /// The delay between two garbage collections. The default is `never`.
     #[serde(default)]

@@ -17,7 +17,7 @@ use super::{ExperimentRunner, Interrupted};
 
 /// The kinds of messages that belong to collections.
 const KINDS: [&str; 3] = ["ask", "stock", "collect"];
-/// The time during which the last cluster is cut off. It includes three collections.
+/// The period during which the last cluster is cut off, in seconds. It includes three collections.
 const CUT: std::ops::Range<u64> = 3 * 3600..9 * 3600;
 
 /// Compares collections with and without an initiator. The paper: "The garbage collector should be more distributed."
@@ -155,7 +155,7 @@ fn removals(run: &Statistics) -> impl Iterator<Item = &Collected> {
     run.collections.iter().flat_map(|it| it.clusters.iter().flatten())
 }
 
-/// Returns the number of checkpoints just after each collection, in each cluster.
+/// Returns how many checkpoints each cluster stored just after each collection.
 fn after(run: &Statistics) -> Vec<u64> {
     removals(run).map(|it| it.after).collect()
 }
@@ -164,7 +164,7 @@ fn last_removal_milliseconds(run: &Statistics) -> f64 {
     Spread::of(run.collections.iter().map(|it| it.done_seconds * 1e3)).mean
 }
 
-/// Counts the collections that removed something while the last cluster was cut off.
+/// Counts the collections that were carried out while the last cluster was cut off.
 fn collections_meanwhile(run: &Statistics) -> f64 {
     let meanwhile = |it: &&Collection| (CUT.start as f64..CUT.end as f64).contains(&it.at_seconds);
     run.collections.iter().filter(meanwhile).count() as f64

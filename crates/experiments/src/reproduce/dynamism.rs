@@ -14,7 +14,7 @@ use super::{ExperimentRunner, Interrupted};
 
 /// The cluster that joins and leaves.
 const GUEST: usize = 2;
-/// The kinds of messages of the application and of checkpoints. All other kinds belong to the protocol.
+/// The kinds of messages that carry application data or parts of checkpoints. All other kinds are protocol messages.
 const LOAD: [&str; 2] = ["application", "image"];
 
 /// Measures clusters that join and leave. The paper: "In the future we want to manage dynamism."
@@ -137,7 +137,7 @@ fn every_ten_minutes(mut federation: Federation) -> Federation {
     federation
 }
 
-/// Returns the minutes between the end of the cluster's part of the program and its departure.
+/// Returns the minutes from the time at which the last process of cluster 2 finished until the cluster left.
 fn waits_minutes(runs: &[Statistics]) -> Spread {
     let waits = runs.iter().filter_map(|run| run.clusters[GUEST].left_seconds);
     Spread::of(waits.map(|(done, left)| (left - done) / 60.0))

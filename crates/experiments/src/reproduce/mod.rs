@@ -108,7 +108,7 @@ pub struct Judged {
     pub runs: u64,
     /// Hours of virtual time.
     pub hours: f64,
-    /// Events of the simulator.
+    /// The number of simulator events.
     pub events: u64,
     /// The number of instances judged.
     pub instances: u64,
@@ -121,7 +121,7 @@ pub struct Judged {
 /// A requested run on real processes.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
-    /// The name for users, which is also the name of a directory.
+    /// The name shown to users, which is also a directory name.
     pub name: String,
     /// The text of the federation file.
     pub text: String,

@@ -55,7 +55,7 @@ pub(super) fn all_forced(run: &Statistics) -> f64 {
     run.clusters.iter().map(|it| it.forced as f64).sum()
 }
 
-/// Returns three clusters, with these numbers of messages between each ordered pair.
+/// Returns the files of a federation of three clusters, with these numbers of messages for each ordered pair.
 pub(super) fn three_clusters(messages: impl Fn(usize, usize) -> u32) -> Files {
     let mut files = files("topology-three-clusters", "application-three-clusters", "timers-three-clusters");
     for from in 0..3 {

@@ -130,7 +130,8 @@ fn messages(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
     }])
 }
 
-/// Checkpoints against the delay of cluster 0, with cluster 1's timer infinite (section 5.2).
+/// The number of checkpoints against the delay between unforced checkpoints of cluster 0, with an infinite timer in
+/// cluster 1 (section 5.2).
 fn figures_5_and_6(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let delays: &[u32] =
         if runner.is_quick() { &[5, 15, 30, 60] } else { &[5, 10, 15, 20, 25, 30, 40, 50, 60, 90, 120] };
@@ -288,12 +289,12 @@ fn figures_5_and_6(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>
     ])
 }
 
-/// Returns whether the mean ratios of all delays differ from their mean by at most a tenth.
+/// Returns whether the mean ratio of each delay differs from the mean of all ratios by at most a tenth of that mean.
 fn is_proportional(ratios: &Spread) -> bool {
     [ratios.least, ratios.most].iter().all(|it| (it - ratios.mean).abs() <= 0.1 * ratios.mean)
 }
 
-/// Checkpoints of cluster 0 against the delay of cluster 1 (section 5.2).
+/// The number of checkpoints against the delay between unforced checkpoints of cluster 1 (section 5.2).
 fn figure_7(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let delays: &[u32] = if runner.is_quick() { &[15, 60] } else { &[15, 20, 25, 30, 40, 50, 60] };
     let setting = |period: Period| {
@@ -375,7 +376,7 @@ fn figure_7(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
     }])
 }
 
-/// Returns the spread of the differences of a value, seed by seed.
+/// Returns the spread of the differences in a value between `runs` and `others`, seed by seed.
 pub(super) fn paired(
     runs: &[Statistics],
     others: &[Statistics],
@@ -384,7 +385,7 @@ pub(super) fn paired(
     Spread::of(runs.iter().zip(others).map(|(run, other)| value(run) - value(other)))
 }
 
-/// Checkpoints against the messages from cluster 1 to cluster 0 (section 5.3).
+/// The number of checkpoints against the number of messages from cluster 1 to cluster 0 (section 5.3).
 fn figure_8(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let counts: &[u32] =
         if runner.is_quick() { &[11, 50, 103, 200] } else { &[11, 25, 50, 75, 103, 150, 200] };
@@ -483,7 +484,7 @@ fn figure_8(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
     }])
 }
 
-/// Returns the number of checkpoints of a cluster stored just before and just after a collection.
+/// Returns the number of checkpoints that a cluster stored just before and just after a collection.
 fn collected(runs: &[Statistics], round: u32, cluster: usize) -> (Spread, Spread) {
     let values = |after: bool| {
         runs.iter()
@@ -497,14 +498,14 @@ fn collected(runs: &[Statistics], round: u32, cluster: usize) -> (Spread, Spread
     (Spread::of(values(false)), Spread::of(values(true)))
 }
 
-/// Returns the number of checkpoints just after every collection, in all clusters.
+/// Returns the number of checkpoints that a cluster stored just after a collection, over all collections and clusters.
 fn after_all(runs: &[Statistics]) -> Spread {
     let collections = runs.iter().flat_map(|run| &run.collections);
     Spread::of(collections.flat_map(|it| it.clusters.iter().flatten().map(|it| it.after as f64)))
 }
 
-/// Returns the rows of a table of collections. `published[cluster][round]` is the paper's number of checkpoints just
-/// before the collection.
+/// Returns the rows of a table of collections. `published[cluster][round - 1]` is the paper's number of checkpoints
+/// just before the collection.
 fn collection_rows(runs: &[Statistics], published: &[[f64; 4]]) -> Vec<Vec<Cell>> {
     let rounds = runs.iter().flat_map(|it| &it.collections).map(|it| it.round).max().unwrap_or(0);
     let row = |round: u32, cluster: usize| {

@@ -9,7 +9,7 @@ use crate::measures::Spread;
 use super::section::{Agreement, Cell, Finding, Section, Table};
 
 /// A small federation of two clusters of two processes each. The first cluster takes one checkpoint per
-/// second. The other takes one only if a message from the first forces it to.
+/// second. The other takes only its initial checkpoint and those that messages from the first cluster force.
 pub const FEDERATION: &str = "\
 apiVersion: faultline.dev/v1alpha1
 kind: Federation
@@ -41,12 +41,12 @@ spec:
 /// The numbers of messages in [`FEDERATION`], by sending and receiving cluster.
 const MESSAGES: [[u64; 2]; 2] = [[20, 10], [0, 15]];
 
-/// The numbers of one run, real or simulated.
+/// The counts and the duration of one run, real or simulated.
 #[derive(Clone, Debug)]
 pub struct RunCounts {
     /// Messages by sending and receiving cluster.
     messages: Vec<Vec<u64>>,
-    /// By cluster: checkpoints requested by the timer, and the initial one.
+    /// Checkpoints requested by the timer and the initial checkpoint, by cluster.
     unforced: Vec<u64>,
     /// Checkpoints forced by a message, by cluster.
     forced: Vec<u64>,
@@ -56,7 +56,7 @@ pub struct RunCounts {
 }
 
 impl RunCounts {
-    /// Creates the numbers from the account of a run and its duration in seconds.
+    /// Creates the counts from the account of a run, given its duration in seconds.
     pub fn of(account: &Account, seconds: f64) -> RunCounts {
         RunCounts {
             messages: account.messages.clone(),
@@ -80,8 +80,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Returns whether, in both runs, all counts that the file and the seed determine have the values stated
-    /// in the file.
+    /// Returns whether, in both runs, all counts that the file determines have the expected values.
     pub fn agrees(&self) -> bool {
         [&self.real, &self.simulated].into_iter().all(|told| {
             let checkpoints = (told.forced[0], told.unforced[1]);
@@ -160,8 +159,8 @@ pub fn section(pairs: &[Pair]) -> Section {
     }
 }
 
-/// Returns whether the means differ by at most a fifth. A check for overlapping ranges would become weaker with every
-/// seed.
+/// Returns whether the means differ by at most a fifth of the simulated mean. A check for overlapping ranges would
+/// become weaker with every seed.
 fn are_near(real: &Spread, simulated: &Spread) -> bool {
     real.is_near(simulated.mean, simulated.mean.abs() / 5.0)
 }

@@ -101,14 +101,14 @@ pub enum Cell {
     Word(String),
     /// A single number, such as one that the paper states.
     Number(f64),
-    /// A number over many runs.
+    /// The spread of a number over many runs.
     Spread(Spread),
     /// An empty cell: there is no such number.
     Nothing,
 }
 
 impl Cell {
-    /// Formats the cell for people.
+    /// Formats the cell for display.
     pub fn text(&self) -> String {
         match self {
             Cell::Word(it) => it.clone(),

@@ -153,7 +153,8 @@ pub struct Measured {
     /// Whether the verdict is unknown only because no random fault took effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_fault: bool,
-    /// The reasons why the run did not pass; empty if it did, or if only a fault is missing (`without_fault`).
+    /// The reasons why the run did not pass; empty if it did, or if only the lack of a fault prevented it
+    /// (`without_fault`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
     /// The values, by the name of the quantity. A quantity that the run does not have is missing.
@@ -354,7 +355,7 @@ impl Sweep {
         self.plan.settings.len() * self.seeds.1 as usize - self.runs.len()
     }
 
-    /// Returns whether a run had a violation.
+    /// Returns whether any run had a violation.
     pub fn has_failed(&self) -> bool {
         self.runs.iter().any(|it| it.verdict == Verdict::Fail)
     }

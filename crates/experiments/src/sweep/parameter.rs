@@ -108,11 +108,18 @@ impl FromStr for Parameter {
                 Some((from, rest)) => {
                     let (points, count) = range(value, from, rest)?;
                     if points.len() < count {
-                        notes.push(format!(
-                            "`{value}` has only {} different whole numbers, not {count}; for fractions, write the ends \
-                             of the range with a decimal point, as in `1.0..2.0/5`",
-                            points.len()
-                        ));
+                        let found = points.len();
+                        notes.push(if points.iter().all(|it| it.parse::<i64>().is_ok()) {
+                            format!(
+                                "`{value}` has only {found} different whole numbers, not {count}; for fractions, write \
+                                 the ends of the range with a decimal point, as in `1.0..2.0/5`"
+                            )
+                        } else {
+                            format!(
+                                "`{value}` has only {found} different values, not {count}, because the values between \
+                                 its ends are rounded to three digits"
+                            )
+                        });
                     }
                     points
                 }
@@ -149,8 +156,8 @@ fn scalar(text: &str) -> Value {
     }
 }
 
-/// Returns the points of `FROM..TO/N`, and N. The points have equal ratios or, if the range starts at zero, equal
-/// differences. There are fewer than N points if some of them round to the same whole number.
+/// Returns the points of `FROM..TO/N`, and N. Successive points have equal ratios or, if the range starts at zero or
+/// below, equal differences. There are fewer than N points if some of them round to the same number.
 fn range(text: &str, from: &str, rest: &str) -> Result<(Vec<String>, usize), ParameterError> {
     let steps = || ParameterError::Steps(text.to_owned());
     let (to, steps_text) = rest.split_once('/').ok_or_else(steps)?;
@@ -187,7 +194,7 @@ fn range(text: &str, from: &str, rest: &str) -> Result<(Vec<String>, usize), Par
         _ => print(between(step)),
     };
     let mut points: Vec<String> = (0..count).map(point).collect();
-    // Whole numbers that are close together can round to the same value.
+    // Points that are close together can round to the same number.
     points.dedup();
     Ok((points, count))
 }
@@ -207,7 +214,7 @@ const QUANTITIES: [ParseQuantity; 4] = [
     |text| text.parse::<Loss>().ok().map(|it| f64::from(it.ppm)),
 ];
 
-/// A unit and its value in the smallest unit of its kind. Zero has no unit.
+/// A unit and its value in the smallest unit of its kind; `None` for a zero that is written without a unit.
 type Unit = Option<(f64, String)>;
 
 /// Returns the unit of a quantity, given the function that parses quantities of its kind.
@@ -337,6 +344,13 @@ mod tests {
             [
                 "`1..2/5` has only 2 different whole numbers, not 5; for fractions, write the ends of the range \
                  with a decimal point, as in `1.0..2.0/5`"
+            ]
+        );
+        assert_eq!(
+            notes("a=1.0..1.001/10"),
+            [
+                "`1.0..1.001/10` has only 3 different values, not 10, because the values between its ends are rounded to \
+                 three digits"
             ]
         );
         assert!(notes("a=1..16/5").is_empty() && notes("a=1.0..2.0/5").is_empty());

@@ -100,7 +100,7 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     }
     if let Some((other, difference)) = next {
         told.push(format!(
-            "The best of the settings that are worse with 95 % confidence is {}: it is worse by {}, compared seed by \
+            "Of the settings that are worse with 95 % confidence, the best is {}: it is worse by {}, compared seed by \
              seed.",
             words(other),
             quantity.unit.text(&difference)
@@ -149,7 +149,7 @@ pub(super) fn reasons(sweep: &Sweep) -> Vec<String> {
     seen.into_iter().map(told).collect()
 }
 
-/// Formats one line for every run.
+/// Formats the runs as CSV, with one line for each run.
 ///
 /// # Panics
 ///
@@ -175,7 +175,7 @@ pub fn csv(sweep: &Sweep) -> String {
     text
 }
 
-/// Formats every setting with its estimates, and states which setting is best.
+/// Formats every setting with its estimates, and the best setting, as JSON.
 ///
 /// # Panics
 ///
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     /// Returns the conclusions about two settings, each with this number of seeds. Runs of the second setting take
-    /// longer by `apart` seconds; each further seed takes `step` seconds longer.
+    /// longer by `apart` seconds; each run takes `step` seconds longer than the run with the preceding seed.
     fn said(seeds: u32, step: f64, apart: f64) -> String {
         let sample = faultline_api::samples::sample("quickstart").expect("the sample exists").text;
         let federation = faultline_api::parse("quickstart", sample.as_bytes()).expect("the sample is valid");

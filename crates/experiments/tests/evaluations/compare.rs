@@ -76,8 +76,8 @@ fn each_protocol_has_its_own_costs_and_savings() {
     assert_eq!(mean(hc3i, "loggedBytes"), mean(hydee, "loggedBytes"));
     assert!(mean(hydee, "loggedBytes") > 0.0 && mean(coordinated, "loggedBytes") == 0.0);
     assert!(mean(hc3i, "checkpointBytes") > mean(hydee, "checkpointBytes"));
-    // One process of four fails: full logging rolls back only this process, HydEE its cluster, and global checkpoints
-    // all processes.
+    // One of the four processes fails: full logging rolls back only this process, HydEE its cluster, and coordinated
+    // checkpointing all processes.
     assert_eq!(mean(full, "rolledBackPercent"), 25.0);
     assert!(mean(full, "loggedBytes") > mean(hydee, "loggedBytes"));
     assert_eq!((mean(hydee, "rolledBackPercent"), mean(coordinated, "rolledBackPercent")), (50.0, 100.0));
@@ -99,7 +99,7 @@ fn each_protocol_has_its_own_costs_and_savings() {
     let page = page::render(&compared);
     assert!(page.contains("<svg") && page.contains("With the faults in the file") && !page.contains("NaN"));
     assert!(page::file(&compared).starts_with("<svg"));
-    // Two runs of the same federation take different times only on real processes.
+    // Two runs of the same federation differ in duration only with real processes.
     let own_spread = "none is the reference, run a second time";
     assert!(!text::text(&compared).contains(own_spread));
     let real = Comparison { backend: BackendKind::Local, ..compared };
@@ -114,7 +114,7 @@ fn a_protocol_that_met_fewer_faults_is_reported_as_not_comparable() {
         compared(HEAT, &format!("  faults: [{{ {when}, crash: {{ cluster: lyon, node: 1 }} }}]\n"));
     let text = text::text(&compared);
     assert!(
-        text.contains("experienced fewer faults, on average, than others (1): coordinated (0). The other"),
+        text.contains("experienced fewer faults per run, on average, than others (maximum: 1): coordinated (0). The other"),
         "{text}"
     );
     assert_eq!(text.matches("fewer faults").count(), 1, "{text}");
@@ -127,7 +127,7 @@ fn unsupported_features_are_noted_in_the_row_of_the_protocol() {
     assert!(hydee.cannot.as_deref().is_some_and(|it| it.contains("salted")), "{hydee:?}");
     assert_eq!((hydee.calm.runs, hydee.values.len(), hc3i.calm.pass), (0, 0, 2));
     let text = text::text(&compared);
-    assert!(text.contains("hydee cannot run this") && !text.contains("WITH FAULTS"), "{text}");
+    assert!(text.contains("hydee cannot run this federation") && !text.contains("WITH FAULTS"), "{text}");
 }
 
 #[test]
@@ -180,8 +180,8 @@ spec:
         assert!(row.values.contains_key("tasksRunAgainPercent"), "{row:?}");
     }
     assert_eq!((none.calm.pass, none.faulty.runs), (2, 0));
-    // The tasks that CCK re-executes are those of the failed process and those of the others. A rollback of all
-    // processes would re-execute more.
+    // CCK re-executes tasks of the failed process and some tasks of the other processes. A rollback of all processes
+    // would re-execute more.
     let (again, global) = (mean(cck, "tasksRunAgainPercent"), mean(cck, "globalRollbackPercent"));
     let others = mean(cck, "rerunPercent");
     assert!(0.0 < others && others < 100.0 && 0.0 < again && again < global, "{cck:?}");
@@ -196,7 +196,7 @@ fn an_interrupted_comparison_shows_its_results_and_resumes_to_the_same_compariso
     let (federation, settings) =
         small(HEAT, "  faults: [{ at: 600ms, crash: { cluster: lyon, node: 1 } }]\n");
     let whole = simulated(&federation, &settings);
-    // Interrupted after the fifth run: two of the reference, two of HC3I without faults, one with them.
+    // Interrupted after five runs: two of the reference, two of HC3I without faults, and one of HC3I with faults.
     let (interrupted, mut kept) = (AtomicBool::new(false), Vec::new());
     let mut keep = |it: &StoredResult| kept.push(it.clone());
     let mut tell = |step: RunProgress<'_>| interrupted.store(step.done >= 5, Ordering::Relaxed);
@@ -221,7 +221,7 @@ fn an_interrupted_comparison_shows_its_results_and_resumes_to_the_same_compariso
     let mut store = ResultStore::new(known.clone(), &mut keep, &mut tell, &never);
     let resumed = compare(&federation, &settings, Runs::Simulated, &mut store);
     assert_eq!((text::text(&resumed), resumed.missing), (text::text(&whole), 0));
-    // The unprotected runs are also those of the row of `none`.
+    // The row of `none` uses the two runs of the reference again.
     assert_eq!((new, old), (17, 5 + 2));
 }
 

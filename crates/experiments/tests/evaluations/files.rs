@@ -1,4 +1,5 @@
-//! Tests that the sample files describe the paper's federation, and that problems are shown in their context.
+//! Tests that the sample files describe the HC3I paper's experiments, and that errors are reported with their
+//! positions.
 
 use faultline_api::Federation;
 use faultline_api::resource::{ApplicationSpec, ProtocolSpec, Traffic};

@@ -1,4 +1,4 @@
-//! Comparisons, the published evaluations, and the files of the HC3I paper's simulator.
+//! Tests of comparisons, of the published evaluations, and of the files of the HC3I paper's simulator.
 
 mod compare;
 mod files;

@@ -39,7 +39,7 @@ fn every_figure_is_repeated_and_every_run_passes() {
     let messages = &done.sections[0].findings[0];
     assert_eq!(messages.agreement, Agreement::Agrees, "{messages:?}");
     assert!(messages.ours.starts_with("588 instead of 2400"), "{messages:?}");
-    // The simulated runs take as long as their tasks, one after another on one process.
+    // A simulated run takes about as long as its tasks, executed one after another on one process.
     let times = &done.sections[7].tables[0];
     let column = |row: usize, column: usize| match &times.rows[row][column] {
         Cell::Spread(it) => it.mean,

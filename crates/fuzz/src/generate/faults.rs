@@ -39,7 +39,7 @@ enum Kind {
     Storage,
 }
 
-/// Facts that a fault may wait for: a protocol is then in the middle of an operation.
+/// Facts that a fault may wait for. When they are reported, a protocol is in the middle of an operation.
 const MOMENTS: &[FactKind] = &[
     FactKind::CheckpointRequested,
     FactKind::CheckpointRequested,

@@ -37,14 +37,14 @@ pub(crate) fn federation(seed: u64, protocol: Option<ProtocolName>) -> Federatio
 }
 
 /// Returns the random federation of a seed for a protocol that the resource does not know, given its promises. The
-/// caller replaces the protocol's options. `extra` are the processes outside the clusters.
+/// caller replaces the protocol in the federation. `extra` lists the roles of the processes outside the clusters.
 pub(crate) fn federation_promised(seed: u64, promises: Promises, extra: &[Role]) -> Federation {
     let like = if promises.include(Promise::Repetition) { "hydee" } else { "coordinated" };
     federation_with(seed, Some(known(like)), Some(extra))
 }
 
-/// Returns the random federation of a seed with these processes outside the clusters, instead of those that the
-/// protocol needs.
+/// Returns the random federation of a seed. If `extra` is set, it lists the roles of the processes outside the
+/// clusters; otherwise, these are the processes that the protocol needs.
 fn federation_with(seed: u64, protocol: Option<ProtocolName>, extra: Option<&[Role]>) -> Federation {
     let chance = &mut Chance::new(seed);
     // Always drawn, so that a requested protocol does not shift all later draws.
@@ -109,7 +109,7 @@ fn known(name: &str) -> ProtocolName {
 fn clusters(chance: &mut Chance, demand: Demand) -> Vec<ClusterSpec> {
     let count = match demand {
         Demand::Nothing => chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4]),
-        // Nothing is logged within a cluster, and a program needs at least one other rank.
+        // Messages within a cluster are not logged, and a program needs at least two ranks.
         Demand::SameOrder | Demand::AnyOrder => chance.pick(&[2, 2, 2, 3, 3, 3, 4]),
     };
     let mut cluster = |name: &str| ClusterSpec::new(name, chance.between(1, 4) as u32);
@@ -178,7 +178,7 @@ fn heat(chance: &mut Chance, step_time: Span) -> ApplicationSpec {
     })
 }
 
-/// Draws a link for every ordered pair of clusters, and within each cluster.
+/// Draws a link for every ordered pair of clusters, and one within each cluster.
 fn links(chance: &mut Chance, clusters: &[ClusterSpec]) -> Links {
     let mut link = |least: Span, most: Span| {
         let latency = chance.span(least, most);
@@ -250,8 +250,8 @@ fn options(
     asked
 }
 
-/// Sets options that only some federations have. Draws them last, so that a seed that sets none of them
-/// determines the same federation as it would without this function.
+/// Sets options that only some federations have. Draws them after all other options and the faults, so that they do not
+/// shift these draws.
 fn with_rare_options(chance: &mut Chance, asked: ProtocolSpec) -> ProtocolSpec {
     let mut options = asked.options();
     match &mut options {

@@ -36,7 +36,7 @@ const OF_JOINS: &[FactKind] = &[
     FactKind::Durable,
 ];
 
-/// A cluster whose partitions move.
+/// A cluster to or from which partitions move.
 #[derive(Clone, Copy)]
 struct Moving {
     cluster: usize,

@@ -17,7 +17,7 @@ const OTHER_PROGRAMS: u64 = 25;
 /// The share of federations with each of the other variations, in percent.
 const VARIED: u64 = 20;
 
-/// Varies a federation that computes for about `length`. Each variation is drawn independently, and left out where the
+/// Varies a federation that computes for about `length`. Each variation is drawn independently, and omitted if the
 /// federation does not support it.
 pub(super) fn vary(chance: &mut Chance, federation: &mut Federation, length: Span) {
     if chance.percent(OTHER_PROGRAMS) {
@@ -53,7 +53,7 @@ fn attempt(federation: &mut Federation, change: impl FnOnce(&mut Federation)) {
     }
 }
 
-/// Draws a simulation of cloth with at least one piece for each process, or a program that must be unrolled because its
+/// Draws a cloth simulation with at least one piece for each process, or a program that must be unrolled because its
 /// tasks spawn others.
 fn program(chance: &mut Chance, ranks: u32) -> ApplicationSpec {
     match chance.between(0, 5) {

@@ -8,7 +8,7 @@ use faultline_core::{FactKind, Span};
 use super::faults::OF_CHECKPOINTS;
 use crate::chance::{Chance, short};
 
-/// Facts of an absorption: the successor has the graph, writes it, and settles the thefts of its predecessor.
+/// Facts of an absorption: the successor takes over the graph, writes it, and settles the thefts of its predecessor.
 const OF_ABSORPTIONS: &[FactKind] = &[
     FactKind::Absorbed,
     FactKind::Absorbed,
@@ -22,8 +22,8 @@ const OF_ABSORPTIONS: &[FactKind] = &[
 const OF_SERVERS: &[FactKind] =
     &[FactKind::Shipped, FactKind::Saved, FactKind::Durable, FactKind::Restored, FactKind::Absorbed];
 
-/// Adds faults while a process is being absorbed, while a storage server is needed, and while a cluster joins.
-/// `outage` is the approximate time from a failure to the next life.
+/// Adds faults that strike while a process is being absorbed, while a storage server is needed, or while a cluster
+/// joins. `outage` is the approximate time from a failure to the next life.
 pub(super) fn add(chance: &mut Chance, federation: &mut Federation, outside: &[String], outage: Span) {
     let mut more = Vec::new();
     let spec = &federation.spec;

@@ -1,5 +1,5 @@
-//! Just after stealing a task, a process fails and never returns. Its successor fails before it can tell the
-//! victim that the task is lost. Random faults rarely coincide in this way.
+//! Federations in which a process fails just after stealing a task, and never returns. Its successor fails before it
+//! can tell the victim that the task is lost. Random faults rarely coincide in this way.
 
 use faultline_api::quantity::{Bandwidth, Duration, Loss};
 use faultline_api::resource::{

@@ -1,4 +1,5 @@
-//! Federations that run task-based programs. They are drawn separately, so that the draws for messages are unaffected.
+//! Federations that run task-based programs. They are drawn separately, so that the draws for message-passing
+//! applications are unaffected.
 
 use faultline_api::Names;
 use faultline_api::flow::flow;

@@ -92,7 +92,7 @@ fn names(fault: &FaultSpec) -> Vec<&str> {
     one.into_iter().flatten().map(String::as_str).collect()
 }
 
-/// Removes nodes from each cluster. Faults of removed nodes then affect the last remaining one.
+/// Removes nodes from one cluster at a time. Faults of removed nodes then affect the cluster's last remaining node.
 fn nodes(spec: &FederationSpec) -> Smaller {
     let mut smaller = Vec::new();
     for (index, cluster) in spec.clusters.iter().enumerate() {
@@ -402,14 +402,16 @@ fn protocol(spec: &FederationSpec) -> Smaller {
     }
 }
 
-/// Returns a longer time between checkpoints, since a stalled process continues to take them until the deadline.
+/// Returns a longer time between checkpoints, so that a stalled process takes fewer of them before the deadline; `None`
+/// if the time is unset or already long.
 fn rarer(tau: Option<Duration>) -> Option<Option<Duration>> {
     const LONG: Span = Span::from_secs(10);
     let tau = tau.filter(|it| it.0 < LONG)?;
     Some(Some(Duration(short((tau.0 * 4).min(LONG)))))
 }
 
-/// Returns the fewest replicas, in a place that needs no storage server; `None` if the options already specify this.
+/// Returns the options for one replica in another cluster, which needs no storage server; `None` if they are already
+/// set.
 fn plainer(
     replicas: Option<u32>,
     replicate_to: Option<ReplicateTo>,
@@ -477,8 +479,8 @@ fn surroundings(spec: &FederationSpec) -> Smaller {
     smaller
 }
 
-/// Removes all options except the least work left; returns `None` if there are no options. Never adds the least work
-/// left: another candidate removes it, so the search could alternate between the two.
+/// Removes all options except `least_work_left`; returns `None` if no option is set. Never sets `least_work_left`:
+/// another candidate removes it, so the search could alternate between the two.
 fn least_work_left_only(simulator: Simulator) -> Option<Simulator> {
     let only = Simulator { least_work_left: simulator.least_work_left, ..Simulator::default() };
     (simulator != Simulator::default()).then_some(only)
@@ -488,7 +490,7 @@ fn milliseconds(latency: u64) -> Link {
     Link { latency: Some(Duration(Span::from_millis(latency))), ..Link::default() }
 }
 
-/// Returns milder and simpler faults, and shorter runs.
+/// Makes one fault milder, simpler or earlier, or shortens the deadline.
 fn details(spec: &FederationSpec) -> Smaller {
     let mut smaller = Vec::new();
     for (index, fault) in spec.faults.iter().enumerate() {

@@ -18,7 +18,8 @@ use crate::trial::{Trial, run};
 /// The effort of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// Each candidate is tried with the scenario's own seed, and with all seeds below this number.
+    /// The exclusive upper bound of the seeds with which each candidate is tried, in addition to the scenario's own
+    /// seed.
     pub seeds: u64,
     /// The number of trials after which no further candidate is tried.
     pub trials: u64,
@@ -44,12 +45,12 @@ pub struct Shrunk {
     pub is_interrupted: bool,
 }
 
-/// Shrinks a scenario that violates `property`. Calls `progress` before each trial, with the number of trials
-/// so far and the smallest scenario. If `progress` returns `Break`, the search ends with this scenario.
+/// Shrinks a scenario that violates `property`. Calls `progress` before each trial, with the number of trials and the
+/// smallest scenario so far. If `progress` returns `Break`, the search ends with this scenario.
 ///
 /// # Errors
 ///
-/// Fails if a federation cannot be set up, like [`run`].
+/// Returns an error if a federation cannot be set up.
 ///
 /// # Panics
 ///

@@ -1,4 +1,5 @@
-//! Tests the protocol of the guide for authors with the kit, and checks that the guide shows it unchanged.
+//! Uses the kit to test the protocol from the guide for protocol authors, and checks that the guide shows its code
+//! unchanged.
 
 mod start_again;
 

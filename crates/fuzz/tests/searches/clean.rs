@@ -70,7 +70,7 @@ fn assert_coverage(shares: &Shares) {
 }
 
 /// Asserts that few runs of task-based programs are `unknown`: those in which the faults destroyed every copy of the
-/// program, and those whose faults came too late.
+/// program, and those in which all faults came too late to have an effect.
 fn most_are_judged(shares: &Shares) {
     let unknown: u64 = shares.verdicts.get(&Verdict::Unknown).into_iter().flat_map(|it| it.values()).sum();
     println!("{unknown} of {} are unknown: {:?}", shares.runs, shares.unjudged);
@@ -204,7 +204,7 @@ fn ten_thousand_seeds_of_each_protocol_are_clean() {
     }
 }
 
-/// In an earlier form of independent checkpoints, rollbacks recurred in this schedule.
+/// Under an earlier version of independent checkpoints, rollbacks recurred in this schedule.
 #[test]
 fn a_schedule_in_which_rollbacks_recurred_is_clean() {
     let trial = run(Scenario::new(3_900_000_291, Some("independent".parse().unwrap()), None)).unwrap();

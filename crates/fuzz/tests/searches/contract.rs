@@ -1,5 +1,6 @@
 //! Tests the contract between HydEE and its programs: programs that honour it, a program that violates it, and how a
-//! violation is reported. Master and workers violate it: the first worker to answer gets the next piece of work.
+//! violation is reported. The master-worker application violates the contract: the first worker to answer gets the next
+//! piece of work.
 
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ spec:
     federation.unwrap_or_else(|it| panic!("{it}: {:?}", it.errors()))
 }
 
-/// Runs master and workers instead of the federation's application.
+/// Runs the master-worker application instead of the federation's own.
 struct RunFarm<'a>(&'a faultline_api::Federation);
 
 impl MessagesVisitor for RunFarm<'_> {

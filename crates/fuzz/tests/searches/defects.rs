@@ -66,8 +66,7 @@ const DIRECTED: &[Defect] = &[
     Defect::Satin(satin::Defect::NoLookup),
 ];
 
-/// Returns the first seed with a violated property, and that property. A violation of `SameResult` counts
-/// only for task-based programs.
+/// Returns the first seed with a [decisive violation](Trial::decisive_violation), and the violated property.
 fn first_violation(defect: Defect) -> Option<(u64, Property)> {
     (0..bound(defect)).find_map(|seed| {
         let trial = run(Scenario::new(seed, None, Some(defect))).unwrap();

@@ -26,7 +26,7 @@ fn clean(protocol: &str, seeds: u64) -> (usize, u64) {
     (directions.kinds(), effective)
 }
 
-/// Counts the lives that faults ended.
+/// Counts the lives that the supervisor ended.
 fn failures(trial: &Trial) -> usize {
     trial.trace.supervisor().iter().filter(|(_, fact)| matches!(fact, Fact::Failed { .. })).count()
 }

@@ -1,4 +1,4 @@
-//! Small mistakes in the code of protocols, each of which the corresponding property must detect.
+//! Small mistakes in the code of the protocols and the supervisor. The corresponding property must detect each mistake.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -86,7 +86,7 @@ fn a_cluster_that_leaves_with_a_partition_is_found() {
     }
 }
 
-/// Waste does not prevent a run from completing: only the properties about economy find it.
+/// Waste does not prevent a run from completing, so only the corresponding properties detect it.
 #[test]
 fn waste_is_found_by_the_corresponding_property() {
     let of_hc3i = |rule, property| (Defect::Hc3i(rule), "hc3i", property);
@@ -146,7 +146,7 @@ fn a_cluster_waits_for_its_holders_notes() {
 }
 
 /// A restarted coordinator uses the newest map that any process knows. With an older one, it would move partitions
-/// between processes that run.
+/// between processes that are still running.
 #[test]
 fn a_restarted_coordinator_uses_the_newest_map() {
     let text = include_bytes!("../mutations/partitions-move-one-after-another.yaml");
@@ -190,8 +190,8 @@ fn a_run_ends_only_once_undone_results_are_stated_again() {
     assert!(found.is_some());
 }
 
-/// While other processes continue, no message counts as lost until the run has settled: only the progress of the
-/// receiver's group shows that it is not delivered.
+/// While other processes continue, the run does not settle, so `NoLoss` is not judged. Only `Progress` detects that the
+/// message is never delivered.
 #[test]
 fn a_message_that_is_lost_while_others_continue_is_found() {
     let lossy = Defect::Hc3i(hc3i::Defect::ReceivedOutsideCheckpoint);

@@ -28,7 +28,7 @@ impl Partitions {
         let mut run = Run::new(&clusters);
         let all: Vec<Promise> = promises.iter().copied().chain([Promise::Repetition]).collect();
         run.context.promises = Promises::of_scope(Scope::Process).with(&all);
-        // The states of partitions follow from the tasks that they execute.
+        // The history recognises a planned program by its `Planned` facts, so each partition executes a first task.
         let mut this = Partitions(run);
         for partition in 0..partitions {
             this.executed(partition, 1000 + u64::from(partition), &[], &[]);
@@ -116,7 +116,7 @@ impl Partitions {
         self.0.state(process, fact);
     }
 
-    /// Makes a process take over another process's partition in its initial state.
+    /// Makes a process take over a partition in the partition's initial state and join the recovery with it.
     pub fn absorbed(&mut self, host: u32, partition: u32, epoch: u32) {
         self.0.state(
             host,

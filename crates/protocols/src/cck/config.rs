@@ -39,7 +39,7 @@ defects! {
     /// A partition asks only those partitions from which it awaits a value, as printed. A sender that is a step
     /// ahead is not drained.
     SendersByNeed,
-    /// A partition resumes once all partitions that have asked it so far have continued, as printed.
+    /// A partition resumes once every partition that has asked it to stop so far has sent `Continue`, as printed.
     ContinuePerPing,
     /// A partition deletes the previous checkpoint once the next one is saved, although the next one is not yet valid.
     OneSlot,
@@ -79,11 +79,12 @@ defects! {
     LastPartitionNotAwaited,
     /// A restarted coordinator waits for only one of the processes that may know a newer checkpoint.
     OneKnownSuffices,
-    /// A restarted coordinator uses the map in the last answer, even if it is an older one.
+    /// A restarted coordinator uses the map in the last answer, even if that map is older than the one that the
+    /// coordinator already has.
     OlderMapUsed,
     /// A process joins a recovery that is older than the newest survey that it has answered.
     PromiseIgnored,
-    /// A recovery begins before its members know which processes have failed.
+    /// A process joins a recovery before it knows which processes have failed.
     AnnouncementNotAwaited,
     /// A request to stop that arrives before the coordinator's announcement is dropped.
     EarlyPingDropped,

@@ -47,7 +47,7 @@ pub(super) struct Coordinator {
 enum Activity {
     /// Neither a checkpoint nor a recovery is in progress.
     Idle,
-    /// A process has failed, and not all processes are up.
+    /// A recovery is due, and begins once all processes are up.
     Waiting,
     /// These processes have not yet reported which checkpoint is valid; the position is the newest valid checkpoint
     /// reported so far.

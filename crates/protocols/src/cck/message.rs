@@ -8,8 +8,9 @@ use faultline_dataflow::partition::Executed;
 use faultline_dataflow::plan::Value;
 use serde::{Deserialize, Serialize};
 
-/// A message of the protocol. A checkpoint is identified by the epoch of the recovery before it and a number that
-/// increases by one. [`Position::default`] is the initial state of the program.
+/// A message of the protocol. A checkpoint is identified by the epoch of the last recovery before it and by a number,
+/// which is one greater than that of the previous valid checkpoint. [`Position::default`] is the initial state of the
+/// program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// From the coordinator to all partitions: take the first of these checkpoints; the second is the newest valid one.
@@ -32,13 +33,14 @@ pub enum Message {
     /// Answer to [`Survey`](Message::Survey): the newest checkpoint that the sender knows to be valid, and the newest
     /// map that it knows.
     Known(Incarnation, Position, EpochMap),
-    /// From the coordinator to all partitions, and to processes that run none: a recovery begins. Each
-    /// partition runs where the map assigns it. Partitions without a state restore this checkpoint.
+    /// From the coordinator to all partitions, and to processes that run none: a recovery begins. The map assigns each
+    /// partition to the process that runs it. Partitions without a state restore this checkpoint.
     Recover(Incarnation, Position, PartitionMap),
     /// To a partition to which this one sends: the tasks that this one has executed. On the channel, this message
     /// precedes all values that this partition sends from now on.
     Flush(Incarnation, Executed),
-    /// To a partition that sends to this one: these values were lost; send them again.
+    /// To a partition that sends to this one: send these values again, because they were lost or a re-execution needs
+    /// them.
     Demand(Incarnation, Arc<[Value]>),
     /// To the coordinator: this partition has received everything that was lost.
     Done(Incarnation),

@@ -106,9 +106,9 @@ struct LocalPartition {
     arrived: Vec<Delivery>,
     /// Senders whose `Flush` is missing.
     silent: BTreeSet<ProcessId>,
-    /// Values that the partition has demanded in this recovery.
+    /// Lost values that the partition has demanded in this recovery.
     demanded: BTreeSet<Value>,
-    /// The demanded values that have not arrived.
+    /// The lost values that have not arrived yet.
     lost: BTreeSet<Value>,
     /// Values that the partition's re-execution needs from senders whose `Flush` is missing.
     wanted: BTreeSet<Value>,
@@ -293,7 +293,7 @@ impl PartitionProtocol for Cck {
 
 impl Cck {
     /// Returns, for tests, the last recovery of a partition that runs here, the checkpoint from which it re-executes,
-    /// and the values that it has demanded.
+    /// and the lost values that it has demanded.
     pub fn recovery(&self, partition: ProcessId) -> Option<(Incarnation, Position, &BTreeSet<Value>)> {
         let local = self.locals.get(&partition).filter(|it| it.loading.is_none())?;
         let slot = local.slots.last_key_value().map(|(position, _)| *position);

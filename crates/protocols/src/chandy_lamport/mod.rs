@@ -95,7 +95,7 @@ pub enum Control {
     /// The sender has saved its state for this checkpoint. All its earlier messages on the channel precede
     /// the marker.
     Marker(Checkpoint),
-    /// From a member to the coordinator: its part is durable, here and at its holders.
+    /// From a member to the coordinator: its part is durable, at the member and at its holders.
     Durable(Checkpoint),
     /// From the coordinator: all parts are durable, and the checkpoint is committed.
     Commit {

@@ -51,7 +51,8 @@ impl Rank {
         }
     }
 
-    /// Sends a command from the coordinator to all processes, or to all leaders, and also carries it out here.
+    /// Sends a command from the coordinator to all processes, or to all leaders, and carries it out on this process,
+    /// too.
     pub(super) fn command(&mut self, message: Control, now: Time, host: &mut dyn Host<Coordinated>) {
         match self.config.coordination {
             Coordination::Direct => self.group.broadcast(message.clone(), host),
@@ -134,7 +135,7 @@ impl Rank {
         }
     }
 
-    /// Answers the coordinator for this leader's cluster (L2).
+    /// Answers the coordinator on behalf of this leader's cluster (L2).
     fn report(&mut self, message: Control, now: Time, host: &mut dyn Host<Coordinated>) {
         let me = self.group.me;
         match message {

@@ -69,11 +69,10 @@ rules! {
     RestoresNewest, without
         /// The oldest complete checkpoint is restored (K5).
         RestartBefore;
-    /// A leader reports the number of messages that its cluster has sent once all its members have saved their states
-    /// (L2).
+    /// A leader does not report how many messages its cluster has sent until all members have saved their states (L2).
     LeaderCountsAll, without
-        /// A leader reports the number of messages that its cluster has sent as soon as one member has saved its state
-        /// (L2).
+        /// As soon as one member of its cluster has saved its state, a leader reports how many messages the cluster has
+        /// sent (L2).
         LeaderCountsAlone;
     /// A leader reports its cluster's parts as durable once all of them are (L2).
     LeaderDrainsAll, without
@@ -88,7 +87,7 @@ rules! {
     FailedWritesForgotten,
     /// Parts of older checkpoints are never removed.
     OlderPartsKept,
-    /// A restore does not wait for holders outside the federation's ranks.
+    /// A restore does not wait for holders that are not ranks.
     HoldersNotAsked,
     /// The federation resumes before the holders have confirmed their replicas of the restored checkpoint.
     ReadyBeforeCopies,
@@ -134,7 +133,7 @@ pub const DEFECTS_OF_LEADERS: [Defect; 6] = [
 pub enum Control {
     /// From the coordinator: stop, and save the state.
     Request(Checkpoint),
-    /// From a member, or from a leader for its cluster: the state is saved.
+    /// From a member: its state is saved. From a leader: the states of all members of its cluster are saved.
     Saved {
         /// The checkpoint.
         checkpoint: Checkpoint,
@@ -148,7 +147,8 @@ pub enum Control {
         /// Number of messages sent since the last rollback, by receiver.
         sent: Arc<[(ProcessId, u64)]>,
     },
-    /// From a member, or from a leader for its cluster: the part is durable, here and at its holders.
+    /// From a member: its part is durable, at the member and at its holders. From a leader: so are the parts of all
+    /// members of its cluster.
     Drained(Checkpoint),
     /// From the coordinator: all parts are durable, and the checkpoint is committed.
     Commit {

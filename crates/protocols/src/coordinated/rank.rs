@@ -75,7 +75,7 @@ impl Rank {
     pub(super) fn handle(&mut self, input: Input<Coordinated>, now: Time, host: &mut dyn Host<Coordinated>) {
         let retry_every = self.config.options.retry_every;
         match input {
-            Input::Sent { .. } if self.group.is_recovering() => {} // The sending state is about to be replaced.
+            Input::Sent { .. } if self.group.is_recovering() => {} // The sender's state is about to be replaced.
             Input::Sent { id, payload } => self.member.sent(id, payload, host),
             Input::Received { id, stamp, payload } => {
                 self.member.arrived(&self.group, id, stamp, payload, host);
@@ -171,8 +171,8 @@ impl Rank {
         }
     }
 
-    /// Adds up the reported messages and, once all reports have arrived, tells the processes how many to wait for (K2).
-    /// Runs on the coordinator.
+    /// Adds up the reported counts of messages and, once all reports have arrived, tells the processes how many
+    /// messages to wait for (K2). Runs on the coordinator.
     pub(super) fn counted(
         &mut self,
         from: ProcessId,
@@ -269,8 +269,7 @@ impl Rank {
         }
     }
 
-    /// Installs this process's part of the checkpoint to restore and resumes, once all processes have their
-    /// parts (K5).
+    /// Installs this process's part and resumes, once all processes have their parts of the checkpoint to restore (K5).
     fn maybe_resume(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         let Some(resumed) = self.group.take_resumed() else { return };
         if let Some(coordinator) = &mut self.coordinator {

@@ -81,9 +81,9 @@ pub struct ProtocolState {
 /// Messages between processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
-    /// The sender's committed checkpoint contains this part of the shared channels (R8).
+    /// The sender's committed checkpoint contains this part of the channels to and from the receiver (R8).
     Settled(Settled),
-    /// Rounds of recovery (R1, R9 to R14).
+    /// A message of a recovery round (R1, R9 to R14).
     Round(phases::RoundMessage),
     /// A message of the sub-machine that keeps and restores checkpoints.
     Group(group::GroupMessage),

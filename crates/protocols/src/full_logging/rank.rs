@@ -260,8 +260,8 @@ impl Rank {
         self.checkpoints.cut(&mut self.group, snapshot, saved, self.logs.head(), host);
     }
 
-    /// Commits the checkpoint once it is durable, here and at its holders. Before the first commit, the supervisor must
-    /// have recorded that the process may have acted.
+    /// Commits the checkpoint once it is durable, at this process and at the holders. Before the first commit, the
+    /// supervisor must have recorded that the process may have acted.
     fn checkpoint_completes(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.checkpoints.completes() {
             match self.group.has_started() {
@@ -385,7 +385,7 @@ impl Rank {
         self.replay(now, host);
     }
 
-    /// Watches this process's own lives: a new life restores the state of the previous one.
+    /// Handles failures of this process: a new life restores the newest checkpoint of the earlier lives.
     fn watch_own_failures(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.group.has_started() {
             self.maybe_commit(now, host);

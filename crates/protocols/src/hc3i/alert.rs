@@ -51,7 +51,7 @@ impl Hc3i {
         }
     }
 
-    /// Alerts a cluster that could not be reached before. Runs on the coordinator.
+    /// Sends an alert to a cluster that has just joined. Runs on the coordinator.
     pub(super) fn start_alerting(&mut self, cluster: GroupId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.push(Outstanding { cluster, tries: 0, again_at: now });
         self.retry_alerts(now, host);
@@ -71,7 +71,7 @@ impl Hc3i {
         !self.alerts.outstanding.is_empty()
     }
 
-    /// Sends each alert that is due to a live member of the cluster that it is for. Each attempt tries the next member.
+    /// Sends each due alert to a live member of the cluster that has to confirm it. Each attempt tries the next member.
     pub(super) fn retry_alerts(&mut self, now: Time, host: &mut ProtocolHost) {
         let mut outstanding = core::mem::take(&mut self.alerts.outstanding);
         for alert in outstanding.iter_mut().filter(|alert| alert.again_at <= now) {
@@ -99,8 +99,8 @@ impl Hc3i {
         }
     }
 
-    /// Tells the whole cluster about another cluster's rollback, then confirms the alert. Runs on any member, in any
-    /// phase.
+    /// Tells the whole cluster about another cluster's rollback. The alert is confirmed once all members have recorded
+    /// the rollback. Runs on any member, in any phase.
     pub(super) fn alerted(
         &mut self,
         from: ProcessId,

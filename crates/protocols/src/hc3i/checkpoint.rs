@@ -1,8 +1,8 @@
 //! Taking a checkpoint inside a cluster (section 3.1), with a second round that drains the channels.
 //!
 //! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
-//! to the commit. It sends Drained only once its part is durable, both here and at its holders, so a commit requires
-//! nothing further.
+//! to the commit. It sends Drained only once its part is durable, both in its own storage and at its holders, so a
+//! commit requires nothing further.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -66,7 +66,8 @@ impl Part {
         Claim::Aborted { position: self.position, attempt: self.attempt }
     }
 
-    /// Moves the part to another position. Used only by the defect that does not discard the checkpoint.
+    /// Moves the part to another position. Used only by the defect under which a rollback does not discard the
+    /// checkpoint.
     pub(super) fn move_to(&mut self, position: Position) {
         self.position = position;
     }
@@ -99,7 +100,8 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// Moves the checkpoint to another position. Used only by the defect that does not discard it.
+    /// Moves the checkpoint to another position. Used only by the defect under which a rollback does not discard the
+    /// checkpoint.
     pub(super) fn move_to(&mut self, position: Position) {
         self.position = position;
     }
@@ -156,7 +158,7 @@ impl Hc3i {
         }
     }
 
-    /// Freezes, and requests the application's state.
+    /// Freezes this member, and requests the application's state.
     pub(super) fn checkpoint_requested(
         &mut self,
         from: ProcessId,
@@ -265,7 +267,7 @@ impl Hc3i {
         }
     }
 
-    /// Learns how many messages the part has to wait for.
+    /// Records how many messages must have arrived before this member writes its part.
     pub(super) fn drain(
         &mut self,
         position: Position,
@@ -283,7 +285,8 @@ impl Hc3i {
         }
     }
 
-    /// Writes this process's part, here and at its holders, once no message is in transit to this process.
+    /// Writes this process's part to its own storage and to its holders, once no message from the cluster is in transit
+    /// to this process.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let drains = self.obeys(Rule::Drains);
         let is_safe = self.obeys(Rule::DurableFirst);

@@ -1,14 +1,15 @@
 //! Garbage collection (section 3.5): removing the checkpoints and log entries that no recovery can need.
 //!
 //! The deciding coordinator knows which checkpoints each cluster stores, and computes the recovery line for a failure
-//! of all clusters: the checkpoint that each cluster would restore. No smaller set of failures restores older
-//! checkpoints, because the line for several failures is the minimum of the lines for each failure. By default, the
-//! coordinator of the first permanent cluster asks all others and decides for them. With [`CollectBy::EveryCluster`],
-//! the coordinator of each cluster decides for its own cluster, from the lists that it has received.
+//! of all clusters: the checkpoint that each cluster would restore. If fewer clusters fail, none of them restores an
+//! older checkpoint, because the line for several failures is the minimum of the lines for each failure. By default,
+//! the coordinator of the first permanent cluster asks all others and decides for them. With
+//! [`CollectBy::EveryCluster`], the coordinator of each cluster decides for its own cluster, from the lists that it has
+//! received.
 //!
-//! A list may be outdated: checkpoints stored since then only move the line forward, so no recovery crosses a line
-//! that was computed from an outdated list. But no list may predate a rollback that another list includes, since the
-//! line would then rest on undone checkpoints. All lists must therefore agree on the incarnations of all clusters;
+//! A list may be outdated: checkpoints stored after it was sent only move the line forward, so no recovery crosses a
+//! line that was computed from an outdated list. But no list may predate a rollback that another list includes, since
+//! the line would then rest on undone checkpoints. All lists must therefore agree on the incarnations of all clusters;
 //! otherwise nothing is removed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -27,7 +28,7 @@ use crate::machines::{Checkpoint, recovery_line};
 pub(super) struct Collecting {
     /// Number of collections begun in this life.
     round: u32,
-    /// Whether this collection has yet to be decided. Used only without an initiator.
+    /// Whether the current collection is still undecided. Used only without an initiator.
     due: bool,
     /// The latest list from each cluster; at an initiator, the lists of this round.
     stock: BTreeMap<GroupId, Arc<Inventory>>,
@@ -44,7 +45,7 @@ impl Hc3i {
         if coordination.collect_at.is_none_or(|at| at > now) {
             return;
         }
-        // A collection abandons the previous one. By then, all clusters must have had time to answer.
+        // A new collection replaces the previous one, so all clusters must have had time to answer by then.
         let least = match self.config.collect_by {
             CollectBy::Initiator => self.config.retry_every,
             CollectBy::EveryCluster => Span::ZERO,
@@ -56,8 +57,8 @@ impl Hc3i {
         }
     }
 
-    /// Returns whether this cluster asks all others: it is the first that is present from the start to the end of the
-    /// run.
+    /// Returns whether this cluster is the initiator: the first cluster that is present from the start to the end of
+    /// the run.
     pub(super) fn is_initiator(&self) -> bool {
         self.clusters().find(|&it| self.presence(it) == Presence::Permanent) == Some(self.cluster)
     }
@@ -75,8 +76,8 @@ impl Hc3i {
         }
     }
 
-    /// Sends every other cluster a list of the stored checkpoints. If a cluster has been silent since the last
-    /// collection, its previous list is used. Called only without an initiator.
+    /// Sends every other cluster a list of this cluster's stored checkpoints. If the previous collection is still
+    /// undecided, first tries to decide it, using the latest list from each cluster. Called only without an initiator.
     fn announce_inventory(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.coordination().collecting.due {
             self.decide_alone(now, host);
@@ -205,8 +206,8 @@ impl Hc3i {
         }
     }
 
-    /// Returns one list per cluster, or `None` if a present cluster has sent none. All checkpoints of a cluster that
-    /// has not joined yet count as undone, which is the safe assumption. A cluster that has left never rolls back.
+    /// Returns one list per cluster, or `None` if a present cluster has sent none. A cluster that has not joined yet
+    /// counts as having stored no checkpoints, which is the safe assumption. A cluster that has left never rolls back.
     fn complete_inventories(
         &self,
         received: &BTreeMap<GroupId, Arc<Inventory>>,
@@ -235,7 +236,7 @@ impl Hc3i {
         });
         let stored: Vec<_> = stock.iter().map(|it| &it.checkpoints[..]).collect();
         let mut worst = recovery_line(&stored, |vectors| &vectors.delivered);
-        // A cluster that never rolls back has left, and needs no entry.
+        // Clusters that have left never roll back, and need no entry.
         worst.iter_mut().filter(|it| **it == NEVER_ROLLS_BACK).for_each(|it| *it = Checkpoint::default());
         (agree || !self.obeys(Rule::CollectsOnAgreement))
             .then(|| Arc::new(Collection { incarnations, worst: Arc::new(worst) }))
@@ -286,8 +287,8 @@ impl Hc3i {
         self.report_if_unneeded(now, host);
     }
 
-    /// Removes logged messages that were delivered before the worst checkpoint of their receiver's cluster, unless this
-    /// process has yet to learn of a rollback that undid such deliveries.
+    /// Removes logged messages that were delivered before the oldest checkpoint that their receiver's cluster may have
+    /// to restore, unless this process has yet to learn of a rollback that undid such deliveries.
     fn collect_log(&mut self, collection: &Collection) -> u32 {
         let mut log = core::mem::take(&mut self.log);
         let keeps_at_worst = self.obeys(Rule::KeepsLogAtWorst);
@@ -306,7 +307,7 @@ impl Hc3i {
     }
 }
 
-/// The only checkpoint of a cluster that never rolls back.
+/// The only checkpoint listed for a cluster that never rolls back.
 const NEVER_ROLLS_BACK: Checkpoint = Checkpoint { position: Position::new(0, u32::MAX), attempt: Attempt(1) };
 
 /// Returns the list entry of a cluster that never rolls back.

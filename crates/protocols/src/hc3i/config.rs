@@ -11,14 +11,14 @@ use crate::placement::ReplicateTo;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Delay between unforced checkpoints, one entry per cluster of the federation; `None` is infinite. A forced
-    /// checkpoint restarts the delay (section 5.2).
+    /// checkpoint restarts the timer (section 5.2).
     pub checkpoint_every: Arc<[Option<Span>]>,
     /// Delay between garbage collections; `None` disables them (section 3.5).
     pub collect_every: Option<Span>,
     /// Which clusters decide what is collected.
     pub collect_by: CollectBy,
-    /// Number of replicas of each part, in addition to the owner's own copy (one in section 3.1). A storage server
-    /// counts as one replica.
+    /// Number of replicas of each part, in addition to the owner's own copy (one in section 3.1). The copy on a storage
+    /// server counts as one replica.
     pub replicas: u16,
     /// Where the replicas are kept.
     pub replicate_to: ReplicateTo,
@@ -49,8 +49,9 @@ pub enum Piggyback {
     /// The sender's sequence number (section 3.2).
     #[default]
     Sn,
-    /// The sender's whole DDV. A checkpoint forced by one cluster's message then also covers what that cluster had
-    /// received from others, whose own messages force no further checkpoint (section 7).
+    /// The sender's whole DDV. A checkpoint forced by one cluster's message then also covers the positions of other
+    /// clusters on which that cluster depends. Messages from those clusters force no further checkpoint unless their
+    /// positions are newer (section 7).
     Ddv,
 }
 
@@ -111,13 +112,13 @@ rules! {
     ChecksRestoredAcks, without
         /// Acknowledgements in a restored log are not checked against the table of rollbacks.
         RestoredAcksUnchecked;
-    /// Garbage collection keeps the checkpoint that a failure of all clusters would restore (section 3.5).
+    /// Garbage collection keeps the checkpoint that each cluster would restore if all clusters failed (section 3.5).
     CollectsBelowWorst, without
         /// Garbage collection removes one checkpoint too many (section 3.5).
         CollectsOneTooMany;
-    /// A collected checkpoint is never restored, even if parts of it survived (section 3.5).
+    /// A collected checkpoint is never restored, even if its parts survived (section 3.5).
     NeverRestoresCollected, without
-        /// A collected checkpoint is restored if parts of it survived and everything that was kept is lost.
+        /// A collected checkpoint is restored if its parts survived and every kept checkpoint is lost.
         CollectedRestored;
     /// Garbage collection does not rely on checkpoints that a known rollback elsewhere has invalidated (section 3.5).
     CollectsOnSound, without
@@ -130,7 +131,7 @@ rules! {
         CollectsOnMixed;
     /// Garbage collection relies only on checkpoints whose replicas are complete (section 3.1).
     CollectsOnCovered, without
-        /// Garbage collection relies on checkpoints whose replicas are incomplete, or no longer complete.
+        /// Garbage collection relies on checkpoints whose replicas are incomplete.
         CollectsOnUncovered;
     /// A checkpoint counts as complete again once the holders of its replicas have confirmed them (section 3.1).
     ConfirmsRefills, without
@@ -142,7 +143,7 @@ rules! {
         LateReplicasStored;
     /// Without an initiator, a collection waits for a list from every cluster (section 7).
     WaitsForSilent, without
-        /// Without an initiator, a cluster that has sent no list yet is ignored, as if it could not fail.
+        /// Without an initiator, a cluster that has sent no list yet is ignored, as if it could not roll back.
         CollectsWithoutSilent;
     /// Garbage collection assumes that clusters that have joined or will leave can roll back like others (section 7).
     CountsGuests, without
@@ -163,7 +164,8 @@ rules! {
     /// Garbage collection keeps log entries acknowledged at the oldest kept checkpoint of the receiver's cluster
     /// (section 3.5).
     KeepsLogAtWorst, without
-        /// Garbage collection also removes log entries acknowledged at the oldest kept checkpoint (section 3.5 with `<=`).
+        /// Garbage collection also removes log entries acknowledged at the oldest kept checkpoint (section 3.5 with
+        /// `<=`).
         LogCollectedAtWorst;
     /// A member takes part in a round only once it knows all lives involved.
     KnowsLives, without
@@ -178,7 +180,7 @@ rules! {
     SavesPast, without
         /// A part does not contain its cluster's rollbacks: their record can be lost although the part survives.
         PastOutsideCheckpoint;
-    /// A member removes log entries only once it knows of all rollbacks that undid their delivery.
+    /// A member removes log entries only once it knows of every rollback that may have undone their delivery.
     CollectsLogAware, without
         /// A member removes log entries before it knows of a rollback that undid their delivery.
         LogCollectedUnaware;
@@ -194,17 +196,17 @@ rules! {
     RestoresNewest, without
         /// A cluster restores the checkpoint before the right one.
         RestartBefore;
-    /// The delivered vector decides rollbacks.
+    /// The delivered vector determines rollbacks.
     DeliveredDecides, without
-        /// As printed, the DDV decides rollbacks instead of the delivered vector.
+        /// As printed, the DDV determines rollbacks instead of the delivered vector.
         PrintedLine;
-    /// Increases of the DDV caused by queued messages are merged at the commit.
+    /// The DDV that a checkpoint saves covers the queued messages.
     MergesRaises, without
-        /// Increases of the DDV caused by queued messages are not merged at the commit.
+        /// The DDV that a checkpoint saves does not cover the queued messages.
         RaisesNotMerged;
-    /// A message that arrives during a checkpoint requests its own checkpoint afterwards.
+    /// A member whose messages are still waiting after a checkpoint requests another one.
     RepeatsForce, without
-        /// A message that arrives during a checkpoint does not request its own checkpoint afterwards.
+        /// A member whose messages are still waiting after a checkpoint does not request another one.
         ForceNotRepeated;
     /// A message that arrives during a recovery waits.
     KeepsArrivals, without
@@ -247,7 +249,7 @@ rules! {
     DurableFirst, without
         /// A part counts as saved before its replicas are durable.
         CommitBeforeCopies;
-    /// In a recovery, a process reports what is durable only once its writes have completed.
+    /// In a recovery, a process waits for its unfinished writes before it reports what is durable.
     WriteBarrier, without
         /// In a recovery, a process reports what is durable without waiting for its unfinished writes.
         NoWriteBarrier;
@@ -263,9 +265,9 @@ rules! {
     OneCopyTooFew,
     /// No part has a replica.
     NoCopies,
-    /// A message forces a checkpoint although its position is known.
+    /// A message forces a checkpoint even if its position equals the receiver's DDV entry.
     ForcesAtEqual,
-    /// Each waiting message requests a checkpoint of its own.
+    /// A member requests a checkpoint for each waiting message, instead of once for all of them.
     AsksForEveryMessage,
     /// A delivery is not entered in the delivered vector.
     DeliveryNotNoted,
@@ -307,8 +309,7 @@ rules! {
     StaleConfirmationCounts,
     /// A round chooses its target before the holders outside the cluster have reported.
     HoldersNotAsked,
-    /// The incarnation of a rollback is derived from the tables alone, regardless of the number of failures in the
-    /// cluster.
+    /// The number of failures in the cluster is ignored when the incarnation of a rollback is chosen.
     FailuresNotCounted,
     /// A resuming member does not check whether its state contains anything that a rollback elsewhere undid.
     UndoneNotSought,

@@ -226,7 +226,7 @@ impl Hc3i {
     }
 
     /// Returns whether a replica arrives after its owner's cluster has collected or undone the checkpoint.
-    /// Messages about this may overtake the replica, which no recovery can need any longer.
+    /// The messages that announce this may overtake the replica. No recovery can need such a replica.
     fn arrives_late(&self, name: ImageName) -> bool {
         let (cluster, notes) = (self.cluster_of(name.owner), self.copies.notes());
         let is_collected =
@@ -249,7 +249,7 @@ impl Hc3i {
             match (purpose, &image) {
                 (ReadFor::Copy(receiver), Some(image)) => host.send_image(receiver, image.clone()),
                 // An owner that has lost its storage may get the image back, and then offers it again. If it refused
-                // the image now, the holder would report its own storage as complete.
+                // the request now, a holder that has lost its storage as well would report its own storage as complete.
                 (ReadFor::Copy(_), None) if self.may_get_back(name) => {}
                 (ReadFor::Copy(receiver), None) => self.send_to(receiver, Control::Refused(name), now, host),
                 (ReadFor::Target(epoch), image) => self.target_read(epoch, image.clone(), now, host),
@@ -257,8 +257,8 @@ impl Hc3i {
         }
     }
 
-    /// Returns whether the image belongs to this process, which has lost its storage and has not restored its state
-    /// yet.
+    /// Returns whether the image belongs to this process, and this process has lost its storage and not restored its
+    /// state yet.
     fn may_get_back(&self, name: ImageName) -> bool {
         let lacks_own = self.copies.refill.lacks_own() && !self.has(Defect::RefusesWhileRefilling);
         name.owner == self.me && lacks_own
@@ -390,13 +390,13 @@ impl Hc3i {
         self.restart_round_for_holders(old, now, host);
     }
 
-    /// Returns whether a process runs in a different life than under `old`.
+    /// Returns whether a process is up and has begun a new life since `old`.
     pub(super) fn began_new_life(&self, process: ProcessId, old: &Membership) -> bool {
         let (new, old) = (self.membership.member(process), old.member(process));
         new.up && !(old.up && old.life == new.life)
     }
 
-    /// Handles a holder's answer that it does not have the requested part.
+    /// Handles another process's answer that it does not have the requested part.
     pub(super) fn fetch_refused(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         if name.owner == self.me {
             self.fetch_failed(name, now, host);

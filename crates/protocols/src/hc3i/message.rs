@@ -1,4 +1,4 @@
-//! The data formats of HC3I: piggybacked on application messages, sent between processes, and written to stable
+//! The formats of the data that HC3I piggybacks on application messages, sends between processes, and writes to stable
 //! storage.
 
 use alloc::sync::Arc;
@@ -49,15 +49,15 @@ pub struct Saved {
     pub log: Arc<Log>,
     /// Identities of the delivered messages from other clusters.
     pub received: Arc<Received>,
-    /// Messages from this process's cluster that were in transit: sent before their senders' parts, received
-    /// after this part.
+    /// Messages from this process's cluster that were in transit: sent before their senders saved their states, and
+    /// received after this process saved its own.
     pub late: Vec<(MessageId, Payload)>,
 }
 
 /// Orders the recovery rounds of a cluster: first by the members' lives, then, for the same lives, by round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Epoch {
-    /// Sum of the members' lives.
+    /// Sum, over all members, of the number of lives that could act.
     pub lives: u64,
     /// Increases with each rollback caused by an alert, each new life of a holder, and each part that vanished.
     pub round: u32,
@@ -138,7 +138,7 @@ pub struct Inventory {
 /// The decision of a garbage collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Collection {
-    /// Incarnations of all clusters on which the decision is based.
+    /// Incarnations that the decision assumes, one per cluster.
     pub incarnations: Vec<Incarnation>,
     /// The oldest checkpoint that each cluster may have to restore. Nothing older is needed.
     pub worst: Arc<Vec<Checkpoint>>,
@@ -177,7 +177,7 @@ pub enum Control {
         /// Number of messages, by the receiver's index in the cluster.
         expected: Arc<[u64]>,
     },
-    /// From a member: its part is durable, here and at its holders.
+    /// From a member: its part is durable, in its own storage and at its holders.
     Drained {
         /// Position of the checkpoint.
         position: Position,
@@ -295,7 +295,8 @@ pub enum Control {
         /// Rollbacks of the recovering cluster, including the new one.
         past: Arc<GroupHistory>,
     },
-    /// Answers [`Control::Restore`] and [`Control::Note`]: everything is recorded, and the sender is ready to resume.
+    /// Answers [`Control::Restore`] and [`Control::Note`]: the sender has recorded everything and, if it is a member,
+    /// is ready to resume.
     Ready {
         /// Epoch of the round.
         epoch: Epoch,
@@ -328,7 +329,7 @@ pub enum Control {
     Stored(ImageName),
     /// From an owner: a request for this part.
     Fetch(ImageName),
-    /// From a holder, which does not have this part.
+    /// From a holder or an owner: it does not have this part.
     Refused(ImageName),
     /// From an owner: the parts that the receiver should hold for it. Parts that are not listed are void if they belong
     /// to older incarnations, or precede the collected checkpoint.
@@ -343,7 +344,7 @@ pub enum Control {
     /// From an owner to its coordinator: all holders have confirmed this part. The last recovery had found some of its
     /// replicas missing.
     Covered {
-        /// The round of the recovery.
+        /// Epoch of the recovery round.
         epoch: Epoch,
         /// Name of the part.
         name: ImageName,

@@ -68,17 +68,17 @@ use round::Round;
 type ProtocolHost<'a> = dyn Host<Hc3i> + 'a;
 type Image = faultline_core::Image<Head, Saved>;
 
-/// One process under HC3I. Fields are laid out as written: those that every message touches come first and share
-/// cache lines.
+/// One process under HC3I. Fields are laid out in declaration order: those that every message touches come first and
+/// share cache lines.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Hc3i {
     me: ProcessId,
-    /// The cluster that takes coordinated checkpoints; `OUTSIDE` for a storage server.
+    /// This process's cluster; `OUTSIDE` for a storage server.
     cluster: GroupId,
     /// Whether every other cluster has handled the last rollback of this one. Until then, a message from another
-    /// cluster may have been sent by a state that is about to be undone because of the rollback. Delivering it
-    /// could make the rollbacks trigger each other endlessly.
+    /// cluster may have been sent from a state that is about to be undone because of the rollback. Delivering it could
+    /// make the rollbacks trigger each other endlessly.
     settled: bool,
     /// Position of the cluster, as this process knows it.
     position: Position,
@@ -94,12 +94,13 @@ pub struct Hc3i {
     copies: Copies,
 
     members: Arc<[ProcessId]>,
-    /// Number of clusters of the federation.
+    /// Number of clusters in the federation.
     clusters: u16,
     /// Direct dependencies vector (DDV) of the last checkpoint (section 3.2). Missing entries are zero: before the
     /// first checkpoint, all processes share the empty vector.
     ddv: Arc<[Position]>,
-    /// Greatest position delivered here from each cluster and incarnation, in ascending order.
+    /// Delivered vector: for each cluster and incarnation, the greatest position of any message delivered here. Sorted
+    /// by cluster and incarnation.
     delivered: Arc<[(GroupId, Position)]>,
     history: History,
     log: Arc<Log>,

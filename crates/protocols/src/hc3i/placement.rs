@@ -6,12 +6,12 @@ use faultline_core::{Membership, ProcessId};
 use super::config::{Config, Defect};
 use crate::placement::Placement;
 
-/// Returns the holders of `owner`'s parts, in the order in which they are asked.
+/// Returns the holders of `owner`'s parts, in the order in which they are chosen.
 pub fn holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     placement(config).holders(membership, owner)
 }
 
-/// Returns the owners whose parts `holder` replicates.
+/// Returns the owners whose parts are replicated to `holder`.
 pub(super) fn owners(config: &Config, membership: &Membership, holder: ProcessId) -> Vec<ProcessId> {
     placement(config).owners(membership, holder)
 }

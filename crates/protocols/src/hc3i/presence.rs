@@ -7,8 +7,8 @@
 //! A cluster can leave when its part of the application has finished. It takes a last checkpoint, and continues to take
 //! part in everything until no process can still need anything from it: collections have shown that no rollback reaches
 //! back beyond the last checkpoint, and that none undoes the delivery of a message that it sent. Its coordinator then
-//! releases it. The supervisor decides that the cluster leaves, announces the departure, and ends the cluster's
-//! processes. A process that failed in the meantime recovers first, together with its cluster.
+//! releases it. The supervisor records that the cluster has left, announces this, and ends the cluster's processes. A
+//! process that failed in the meantime recovers first, together with its cluster.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -136,8 +136,8 @@ impl Hc3i {
         }
     }
 
-    /// Reports once no process can still need anything from this member: no rollback reaches back beyond its departure,
-    /// and none undoes the delivery of a message that it sent.
+    /// Reports to the coordinator if no process can still need anything from this member: no rollback reaches back
+    /// beyond its departure, and none undoes the delivery of a message that it sent.
     pub(super) fn report_if_unneeded(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(left_at) = self.left_at else {
             return;

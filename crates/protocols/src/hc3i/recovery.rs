@@ -43,9 +43,9 @@ impl Recovery {
 }
 
 impl Hc3i {
-    /// Watches the lives of this process's cluster: a failure freezes it, and once all members are up again,
-    /// the coordinator begins a round. The sum of lives never decreases, so an outdated view of a past
-    /// failure is harmless.
+    /// Watches the lives of the cluster's members: a failure freezes this member, and once all members are up again,
+    /// the coordinator begins a round. The sum of lives never decreases, so an outdated view of a past failure is
+    /// harmless.
     pub(super) fn watch_members(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.members.is_empty() {
             return;
@@ -245,7 +245,7 @@ impl Hc3i {
         true
     }
 
-    /// Sends the target's part to the holders that lack it. The part is already durable here.
+    /// Sends this process's part of the target to the holders that lack it. The part is already durable here.
     fn copy_to_uncovered(&self, host: &mut ProtocolHost) {
         if let Phase::Recovering(recovery) = &self.phase
             && let Some(image) = &recovery.image
@@ -291,8 +291,8 @@ impl Hc3i {
         }
     }
 
-    /// Handles the failure to fetch a missing part. If it belongs to the target, another round is needed; an older
-    /// checkpoint that was collected in the meantime is not needed.
+    /// Handles the failure to fetch a missing part. If the part belongs to the target, another round is needed. The
+    /// recovery continues without a part of an older checkpoint, which may have been collected in the meantime.
     pub(super) fn fetch_failed(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         let epoch = self.epoch;
         let me = self.me;

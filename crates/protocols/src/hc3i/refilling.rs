@@ -1,6 +1,6 @@
-//! Replicas of older checkpoints that a recovery found missing.
+//! Refilling the missing replicas of older checkpoints after a recovery.
 //!
-//! A recovery copies the missing replicas of the checkpoint to restore before the cluster resumes. Replicas of older
+//! A recovery creates the missing replicas of the checkpoint to restore before the cluster resumes. Replicas of older
 //! checkpoints are offered to their holders afterwards, and garbage collection does not rely on these checkpoints until
 //! the replicas are confirmed. Each holder confirms its replicas, each owner tells its coordinator once all of its
 //! holders have done so, and the coordinator waits for all owners. Without these confirmations, the recovery line could
@@ -19,7 +19,7 @@ use crate::machines::Checkpoint;
 
 /// The holders that have yet to confirm replicas of this process's parts, other than those of the restored checkpoint.
 pub(super) type Unconfirmed = BTreeMap<ImageName, Vec<ProcessId>>;
-/// The owners whose replicas are incomplete, by checkpoint. All replicas of a checkpoint without such owners are
+/// The owners whose replicas are incomplete, by checkpoint. Once a checkpoint's set is empty, all its replicas are
 /// complete.
 pub(super) type Refilling = BTreeMap<Checkpoint, BTreeSet<ProcessId>>;
 
@@ -46,7 +46,7 @@ impl Hc3i {
         }
     }
 
-    /// Returns the parts that this holder has yet to confirm.
+    /// Returns the parts that `holder` has yet to confirm.
     pub(super) fn unconfirmed_by(&self, holder: ProcessId) -> Arc<[ImageName]> {
         let awaits = |(_, holders): &(&ImageName, &Vec<ProcessId>)| holders.contains(&holder);
         self.unconfirmed.iter().filter(awaits).map(|(&name, _)| name).collect()

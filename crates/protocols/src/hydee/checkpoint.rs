@@ -2,8 +2,8 @@
 //! R8).
 //!
 //! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
-//! to the commit. It sends Drained only once its part is durable, both here and at its holders. A recovery therefore
-//! finds every committed checkpoint complete, and may treat a complete checkpoint as committed.
+//! to the commit. It sends Drained only once its part is durable, both in its own storage and at its holders. A
+//! recovery therefore finds every committed checkpoint complete, and may treat a complete checkpoint as committed.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -68,7 +68,7 @@ impl Rank {
         }
     }
 
-    /// Writes this process's part, here and at its holders, once no message is in transit to this process.
+    /// Writes this process's part, locally and at its holders, once no message is in transit to this process.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let rules = self.config.drain_rules();
         let Some(part) = &mut self.part else { return };
@@ -81,7 +81,7 @@ impl Rank {
         self.part_completes(now, host);
     }
 
-    /// Tells the coordinator once this process's part is durable, here and at its holders.
+    /// Tells the coordinator once this process's part is durable, locally and at its holders.
     pub(super) fn part_completes(&mut self, now: Time, host: &mut ProtocolHost) {
         if let Some(part) = &mut self.part
             && part.completes()
@@ -95,7 +95,7 @@ impl Rank {
     }
 
     /// Commits the checkpoint once every part is durable. Before the first commit, the supervisor must have recorded
-    /// that the cluster may have acted. Runs on the coordinator.
+    /// that the cluster may act. Runs on the coordinator.
     pub(super) fn drained(
         &mut self,
         from: ProcessId,

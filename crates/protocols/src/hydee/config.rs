@@ -78,9 +78,9 @@ rules! {
     WaitsForPhase, without
         /// No message waits for its phase (R3, R4).
         NoGate;
-    /// A message raises the phase when it is consumed (R6).
+    /// A message raises its receiver's phase when it is consumed (R6).
     FoldsAtConsumption, without
-        /// A message raises the phase when it arrives, instead of when it is consumed (R6).
+        /// A message raises its receiver's phase when it arrives, instead of when it is consumed (R6).
         FoldsAtArrival;
     /// A part contains the messages that were in transit inside the cluster (R7).
     Drains, without

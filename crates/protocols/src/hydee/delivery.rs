@@ -13,7 +13,7 @@ impl Rank {
     /// Handles an action of the application.
     pub(super) fn done(&mut self, action: AppAction, host: &mut ProtocolHost) {
         if self.group.is_recovering() {
-            return; // The state that acted is about to be replaced.
+            return; // The state in which the application acted is about to be replaced.
         }
         self.app_actions.push_back(action);
         if !self.part.as_ref().is_some_and(|part| part.is_cut()) {
@@ -39,8 +39,9 @@ impl Rank {
         }
     }
 
-    /// Sends a message: directly inside the cluster, and through the log of its channel to another cluster. If the
-    /// receiver already has the message, the message is a re-sent orphan, and the recovery process is informed.
+    /// Sends a message: directly inside the cluster, or through the channel's log if the receiver is in another
+    /// cluster. If the receiver already has the message, the message is a re-sent orphan, and the recovery process is
+    /// informed.
     pub(super) fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         let cluster = self.group.view.group_of(id.to);
         let phase = self.phases.phase();

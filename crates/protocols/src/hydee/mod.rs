@@ -89,14 +89,14 @@ pub enum Control {
         /// Number of messages.
         expected: u64,
     },
-    /// From a member: its part is durable, here and at its holders.
+    /// From a member: its part is durable, in its own storage and at its holders.
     Drained(Checkpoint),
     /// From the coordinator: all parts are durable, and the checkpoint is committed.
     Commit(Checkpoint),
 
     /// The sender's committed checkpoint contains this part of the shared channels (R8).
     Settled(Settled),
-    /// Rounds of recovery (R1, R9 to R14).
+    /// A message of a recovery round (R1, R9 to R14).
     Round(RoundMessage),
     /// A message of the sub-machine that keeps and restores checkpoints.
     Group(GroupMessage),

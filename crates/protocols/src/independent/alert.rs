@@ -11,7 +11,7 @@ use super::store::Waiter;
 use super::{ProtocolHost, Rule, group_of};
 use crate::machines::{GroupHistory, History};
 
-/// Alerts that are not confirmed yet: the receiver, and the time at which the alert is sent again.
+/// Alerts that are not confirmed yet: for each, the receiver and the time at which it is sent again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Alerts(Vec<(ProcessId, Option<Time>)>);
 
@@ -112,7 +112,7 @@ impl Rank {
         for (other, at) in &mut self.alerts.0 {
             *at = at.map(|at| if news.contains(&group_of(*other)) { now } else { at });
         }
-        // A recovery reads the table before it resumes.
+        // A recovering process consults the table before it resumes.
         if news.is_empty() || self.is_recovering() {
             return;
         }

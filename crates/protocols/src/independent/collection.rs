@@ -2,9 +2,9 @@
 //!
 //! The initiator asks all processes for lists of their checkpoints, and computes the recovery line for a failure of all
 //! processes. A failure of only some of them never leads further back. A list may be outdated, because checkpoints
-//! stored since then only move the line forward. But no list may predate a rollback that another list includes, since
-//! the line would then rest on undone checkpoints. All lists must therefore agree on the incarnations of all processes;
-//! otherwise nothing is removed.
+//! stored after it was sent only move the line forward. But no list may predate a rollback that another list includes,
+//! since the line would then rest on undone checkpoints. All lists must therefore agree on the incarnations of all
+//! processes; otherwise nothing is removed.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -133,8 +133,8 @@ impl Rank {
         host.claim(Claim::Collected { round, below, kept: self.kept.len() as u32, log });
     }
 
-    /// Removes the messages that were delivered before their receiver's checkpoint on the line, unless this process has
-    /// yet to learn of a rollback that undid such deliveries. Returns the number of removed messages.
+    /// Removes the logged messages that were delivered before their receiver's checkpoint on the line, unless this
+    /// process has yet to learn of a rollback that undid such deliveries. Returns the number of removed messages.
     fn collect_log(&mut self, incarnations: &[Incarnation], line: &[Checkpoint]) -> u32 {
         let mut log = core::mem::take(&mut self.log);
         let keeps_at_line = self.obeys(Rule::KeepsLogAtLine);

@@ -1,5 +1,5 @@
-//! The data formats of independent checkpoints: piggybacked on application messages, sent between processes, and
-//! written to stable storage.
+//! The formats of the data that independent checkpoints piggyback on application messages, send between processes, and
+//! write to stable storage.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machines::{Checkpoint, Delivered, GroupHistory, History, Log, Received};
 
-/// The stamp of a message: the interval between two checkpoints in which it was sent. A re-sent message keeps its
-/// stamp.
+/// The stamp of a message: the checkpoint interval in which it was sent. A re-sent message keeps its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp(pub Position);
 
@@ -76,7 +75,7 @@ pub enum Control {
         /// Names of the checkpoints.
         names: Arc<[ImageName]>,
     },
-    /// From a holder: the rollbacks up to this incarnation are durable.
+    /// From a holder: its record of the receiver's rollbacks up to this incarnation is durable.
     Noted(Incarnation),
     /// From a holder: this replica is durable.
     Stored(ImageName),
@@ -121,9 +120,9 @@ pub enum Control {
     Collect {
         /// Number of the collection.
         round: u32,
-        /// Incarnations of all processes on which the decision is based.
+        /// Incarnations that the decision assumes, one per process.
         incarnations: Arc<[Incarnation]>,
-        /// The checkpoint of each process on the line.
+        /// Each process's checkpoint on the line.
         line: Arc<Vec<Checkpoint>>,
     },
 }

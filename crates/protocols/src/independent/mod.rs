@@ -80,7 +80,7 @@ rules! {
     DurableFirst, without
         /// A checkpoint is committed before its replicas are durable (I3).
         CommitBeforeCopies;
-    /// The application acts only once the supervisor has recorded that the process may have acted (I3).
+    /// The application acts only once the supervisor has recorded that the process may act (I3).
     StartGate, without
         /// The first checkpoint is committed without waiting for the record of the process's start (I3).
         NoStartGate;

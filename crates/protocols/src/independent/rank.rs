@@ -53,7 +53,7 @@ pub(super) struct Rank {
 
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
-    /// The first checkpoint has been taken, and the application runs.
+    /// The application runs, unless the first checkpoint is still missing.
     Running,
     Checkpointing(Box<Part>),
     Recovering(Box<Recovery>),
@@ -416,8 +416,8 @@ impl Rank {
         }
     }
 
-    /// Commits the checkpoint once it is durable here and at its holders. Before the first commit, the supervisor must
-    /// have recorded that the process may have acted.
+    /// Commits the checkpoint once it is durable locally and at its holders. Before the first commit, the supervisor
+    /// must have recorded that the process may act.
     fn maybe_commit(&mut self, now: Time, host: &mut ProtocolHost) {
         let has_started = self.has_started();
         let Phase::Checkpointing(part) = &mut self.phase else { return };
@@ -465,7 +465,7 @@ impl Rank {
     }
 }
 
-/// Returns the vectors that a claim states.
+/// Returns the vectors to state in a claim.
 pub(super) fn vectors(delivered: Delivered) -> Arc<Vectors> {
     Arc::new(Vectors { ddv: Arc::default(), delivered })
 }

@@ -51,7 +51,7 @@ impl Target {
 }
 
 impl Rank {
-    /// Begins a rollback among the same lives, or another attempt at the one in progress.
+    /// Begins a rollback in the current life, or another attempt at the one in progress.
     pub(super) fn recover_again(&mut self, now: Time, host: &mut ProtocolHost) {
         self.recover_because(Cause::Failure, now, host);
     }
@@ -278,7 +278,7 @@ impl Rank {
             return;
         }
         if restored.is_some_and(|(_, delivered)| self.undone_in(delivered).is_some()) {
-            self.recover_again(now, host); // An alert has arrived since the choice.
+            self.recover_again(now, host); // An alert has arrived since the target was chosen.
         } else if restored.is_some() && !self.has_started() {
             host.started();
         } else {

@@ -1,8 +1,8 @@
 //! A process's storage: its own checkpoints, the replicas that it keeps for others, and the tables of rollbacks.
 //!
-//! The content is known from a single listing at the start of the life, and afterwards from the outcome of
-//! every operation. A holder answers even while it is recovering itself, since recovering processes may
-//! depend on each other.
+//! The process learns the content from a single listing at the start of its life, and then tracks it through the
+//! outcome of every operation. A holder answers requests even while it is itself recovering, since recovering processes
+//! may depend on each other.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -19,7 +19,7 @@ use crate::machines::{GroupHistory, History, Reads, Refill, Writes};
 pub(super) enum Event {
     /// One of this process's own checkpoints is durable here.
     Durable(ImageName),
-    /// A checkpoint that this process wanted to read; `None` if the checkpoint is lost.
+    /// One of this process's own checkpoints was read; `None` if the checkpoint is lost.
     Read(ImageName, Option<Arc<Image>>),
     /// This process's own checkpoints that are durable here.
     Listed(Epoch, Vec<(ImageName, Arc<Head>)>),
@@ -34,14 +34,14 @@ pub(super) enum Waiter {
     Rollback(Incarnation),
     /// The confirmation of an alert: the alert's sender and newest incarnation.
     Alert(ProcessId, Incarnation),
-    /// An owner's rollbacks, recorded by a holder.
+    /// The confirmation of an owner's rollbacks: the owner and its newest incarnation.
     Hold(ProcessId, Incarnation),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     me: ProcessId,
-    /// The rollbacks that this process has carried out or been alerted to, and the collections.
+    /// The rollbacks that this process has carried out or been alerted to, and the garbage collections.
     pub(super) history: History,
     /// The rollbacks of the owners whose checkpoints are kept here. They are kept separate from `history`, where they
     /// would mask the alerts that follow.
@@ -154,8 +154,8 @@ impl Store {
 
     // ---- Replicas.
 
-    /// Handles an owner's list: removes what the owner no longer needs, confirms the replicas that this process already holds, and
-    /// requests the others.
+    /// Handles an owner's list of the checkpoints to hold: removes what the owner no longer needs, confirms the
+    /// replicas that this process already holds, and requests the others.
     fn hold(&mut self, owner: ProcessId, past: &GroupHistory, names: &[ImageName], host: &mut ProtocolHost) {
         self.notes.extend(group_of(owner), past);
         let notes = self.notes.of(group_of(owner));
@@ -266,8 +266,8 @@ impl Store {
                 _ if reader == self.me => events.push(Event::Read(name, image.clone())),
                 Some(image) => host.send_image(reader, image.clone()),
                 // A process that has lost its storage may get the checkpoint back, and then announces it
-                // again. If it refused the checkpoint now, a holder that lost its storage as well would
-                // report its own storage as complete.
+                // again. If it refused the request now, a holder that has also lost its storage would report its own
+                // storage as complete.
                 None if name.owner == self.me && self.refill.lacks_own() => {}
                 None => host.control(To::One(reader), Control::Refused(name)),
             }

@@ -33,7 +33,7 @@ impl Coordinator {
         self.schedule.next()
     }
 
-    /// Begins the checkpoint after the one at `last`. `answering` lists the processes that answer.
+    /// Begins the checkpoint after the one at `last`. `answering` lists the processes that must answer.
     pub(crate) fn begin<S: ProtocolTypes>(
         &mut self,
         last: Position,

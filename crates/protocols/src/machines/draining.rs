@@ -35,12 +35,12 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         self.checkpoint
     }
 
-    /// Returns whether the state has been saved. The application's further actions are then outside the part.
+    /// Returns whether the state has been saved. If so, the part does not include the application's later actions.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.is_some()
     }
 
-    /// Returns the protocol's part of the saved state, once the state has been saved.
+    /// Returns the protocol's saved state; `None` until the application has returned its own state.
     pub(crate) fn saved(&self) -> Option<&P::Saved> {
         self.cut.as_ref().map(|(_, saved, _)| saved)
     }
@@ -61,9 +61,9 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         self.expected = Some(count);
     }
 
-    /// Writes the part, here and at its holders, unless messages are missing. `received` is the number of messages from
-    /// the group that the saved state contains, and `whole` adds the late messages to that state. Call this after each
-    /// of the methods above.
+    /// Writes the part, locally and at its holders, unless messages are missing. `received` is the number of messages
+    /// from the group that the saved state contains, and `whole` adds the late messages to that state. Call this after
+    /// each of the methods above.
     pub(crate) fn maybe_write(
         &mut self,
         group: &mut Group<P>,
@@ -121,8 +121,8 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         }
     }
 
-    /// Returns whether the part has just become durable, here and at its holders. Call this after each of the methods
-    /// above.
+    /// Returns whether the part has just become durable, locally and at its holders. Call this after each of the
+    /// methods above.
     pub(crate) fn completes(&mut self) -> bool {
         self.written.as_mut().is_some_and(Replication::completes)
     }

@@ -24,15 +24,15 @@ impl faultline_core::Stamp for Interval {
     }
 }
 
-/// Messages that were in transit when a part of a checkpoint was taken: sent before their senders' parts, received
-/// after this one.
+/// Messages in transit to a member while its part of a checkpoint was taken: sent before their senders saved their
+/// states, and received after the member was asked for its own.
 pub type InTransit = Vec<(MessageId, Payload)>;
 
 /// A member that is frozen from the request for a checkpoint to its commit:
 ///
 /// * It saves the state of its application. Messages that arrive after the request are kept, and become part of the
 ///   checkpoint.
-/// * Once all messages that had been sent to it have arrived, it writes its part, here and at its holders.
+/// * Once all messages that had been sent to it have arrived, it writes its part, locally and at its holders.
 /// * At the commit, it delivers the messages that were in transit, transmits those that the application sent in the
 ///   meantime, and resumes.
 ///
@@ -85,7 +85,7 @@ struct Part<P: Grouped> {
     checkpoint: Checkpoint,
     since: Time,
     saved: Option<Snapshot>,
-    /// Number of messages that had been sent to this member since the last rollback, once this number is known.
+    /// Number of messages sent to this member between the last rollback and the checkpoint, once this number is known.
     expected: Option<u64>,
     in_transit: InTransit,
     written: Option<Replication<P>>,
@@ -160,7 +160,7 @@ where
         }
     }
 
-    /// Freezes, and requests the application's state. Ignores a request that a rollback has invalidated.
+    /// Freezes the application, and requests its state. Ignores a request that a rollback has invalidated.
     pub(crate) fn request(
         &mut self,
         group: &Group<P>,
@@ -253,8 +253,8 @@ where
         self.part.as_mut()?.written.as_mut()
     }
 
-    /// Returns the checkpoint if this member's part has just become durable, here and at its holders. Call this after
-    /// each of the methods above.
+    /// Returns the checkpoint if this member's part has just become durable, locally and at its holders. Call this
+    /// after each of the methods above.
     pub(crate) fn completes(&mut self) -> Option<Checkpoint> {
         self.written()?.completes().then(|| self.part.as_ref().map(|part| part.checkpoint))?
     }

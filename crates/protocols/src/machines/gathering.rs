@@ -7,7 +7,7 @@ use faultline_core::ProcessId;
 
 use super::Checkpoint;
 
-/// Number of messages by receiver, ascending. Receivers without messages may be missing.
+/// Number of messages for each receiver, in ascending order of receivers. Receivers without messages may be missing.
 pub(crate) type Counts = Arc<[(ProcessId, u64)]>;
 
 /// The answers of a group while a checkpoint is in progress, in two rounds. In the first, every member

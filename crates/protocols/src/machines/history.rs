@@ -1,5 +1,6 @@
 //! The rollbacks of each group: a table of group, incarnation and restored SN. The table shows which positions a
-//! rollback undid. It also contains what each group has collected, so that no rollback reaches back beyond it.
+//! rollback undid. It also records up to which checkpoint each group has collected, so that no rollback reaches further
+//! back.
 //!
 //! The table is durable, never rolled back, and only ever extended. [`raise`] updates the positions on which a state
 //! depends, and [`recovery_line`] computes the states that remain if all groups roll back at once.
@@ -32,7 +33,7 @@ impl GroupHistory {
         undid_checkpoint(&self.rollbacks, position)
     }
 
-    /// Returns whether some rollback restored a checkpoint older than the collected one.
+    /// Returns whether a rollback undid the checkpoint `collected`, by restoring an older one.
     pub fn is_broken(&self) -> bool {
         undid_checkpoint(&self.rollbacks, self.collected.position)
     }
@@ -147,8 +148,8 @@ impl History {
         (0..self.rollbacks.len().max(self.collected.len()) as u16).map(GroupId)
     }
 
-    /// Returns `other` without the entries that cannot be true: rollbacks to checkpoints that are known to have been
-    /// collected already. A group that rolled back that far did not know about the collection, and must be told.
+    /// Returns `other` without its rollbacks to checkpoints that are known to have been collected already. A group that
+    /// rolled back that far did not know about the collection, and must be told.
     pub fn believable(&self, mut other: History) -> History {
         for (index, rollbacks) in other.rollbacks.iter_mut().enumerate() {
             let collected = self.collected(GroupId(index as u16)).position;
@@ -208,10 +209,11 @@ fn at<T: Default>(all: &mut Vec<T>, group: GroupId) -> &mut T {
     &mut all[group.place()]
 }
 
-/// The deliveries that a state contains: the greatest position delivered from each group and incarnation, ascending.
+/// The deliveries that a state contains: the greatest position of the messages from each group and incarnation, in
+/// ascending order of group and incarnation.
 pub type Delivered = Arc<[(GroupId, Position)]>;
 
-/// Raises the greatest position delivered from `group` in the incarnation of `position`.
+/// Records the delivery of a message from `group` with this position: raises the entry for the position's incarnation.
 pub(crate) fn raise(delivered: &mut Delivered, group: GroupId, position: Position) {
     let key = (group, position.incarnation);
     match delivered.binary_search_by_key(&key, |&(it, at)| (it, at.incarnation)) {
@@ -230,9 +232,10 @@ pub(crate) fn raise(delivered: &mut Delivered, group: GroupId, position: Positio
 }
 
 /// Returns the recovery line: the checkpoint that each group would restore if all groups failed at the same time.
-/// Starting from its newest checkpoint, a group moves back while its checkpoint contains a message that the line
-/// undoes. Before the oldest usable checkpoint comes SN 0, about which nothing is known. `checkpoints` contains the
-/// usable checkpoints of each group, ascending, and `delivered` returns the deliveries that a checkpoint contains.
+/// Starting from its newest checkpoint, a group moves back as long as its checkpoint contains the delivery of a message
+/// whose send the line undoes. SN 0 stands for the state before the oldest usable checkpoint, about which nothing is
+/// known. `checkpoints` contains the usable checkpoints of each group, ascending, and `delivered` returns the
+/// deliveries that a checkpoint contains.
 pub(crate) fn recovery_line<D>(
     checkpoints: &[&[(Checkpoint, D)]],
     delivered: impl Fn(&D) -> &[(GroupId, Position)],

@@ -7,7 +7,7 @@
 //! | `sender_log`, `received` | the messages that a process has sent to other groups and received from them, if rollbacks propagate |
 //! | `writes` | writes images to this process's storage until they are durable |
 //! | `reads` | reads each image once for all requesters |
-//! | `replication` | makes an image durable here and at its holders: the owner's side of a replica |
+//! | `replication` | makes an image durable locally and at its holders: the owner's side of a replica |
 //! | `refill` | reports when storage that was lost is complete again |
 //! | `survey` | the parts of checkpoints that remain after a failure, and the checkpoints that are complete |
 //! | `gathering` | the coordinator's side of a checkpoint: counting messages, and waiting for all parts |

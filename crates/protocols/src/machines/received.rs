@@ -37,7 +37,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Returns the position of the group when it delivered the message; `None` if it has not.
+    /// Returns the position of the group when it delivered the message; `None` if the message has not been delivered.
     pub fn position(&self, id: MessageId) -> Option<Position> {
         let last = self.runs.last_up_to(id.from)?;
         let newest = self.runs.at(last);

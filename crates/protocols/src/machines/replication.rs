@@ -1,4 +1,4 @@
-//! Making an image durable here and at its holders.
+//! Making an image durable locally and at its holders.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

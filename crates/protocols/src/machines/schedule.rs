@@ -2,9 +2,9 @@
 
 use faultline_core::{Span, Time};
 
-/// The timers of a coordinator. The delay before the next checkpoint is measured from the end of the last one: it stops
-/// when a checkpoint begins, and restarts at the commit or at a rollback. The first checkpoint that is committed after
-/// the delay before a collection removes all older ones.
+/// The timers of a coordinator. The delay before the next checkpoint is measured from the end of the last one: its
+/// timer stops when a checkpoint begins, and restarts at the commit or after a rollback. Once the delay before a
+/// collection has elapsed, the next checkpoint to be committed removes all older ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     checkpoint_every: Option<Span>,
@@ -32,7 +32,7 @@ impl Schedule {
         self.checkpoint_at
     }
 
-    /// Stops the delay before the next checkpoint, because one begins or the group has failed.
+    /// Stops the timer for the next checkpoint, because one begins or the group has failed.
     pub(crate) fn stop(&mut self) {
         self.checkpoint_at = None;
     }

@@ -79,7 +79,7 @@ impl<S: Clone> Log<S> {
         wanted.into_iter().map(forget).collect()
     }
 
-    /// Iterates over the receivers, ascending.
+    /// Iterates over the receivers, in ascending order.
     pub fn receivers(&self) -> impl Iterator<Item = ProcessId> + '_ {
         let mut next = self.entries.iter().next();
         core::iter::from_fn(move || {
@@ -115,7 +115,7 @@ impl<S: Clone> Log<S> {
         self.len() == 0
     }
 
-    /// Returns the payload of all messages, in bytes.
+    /// Returns the total length of the payloads, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

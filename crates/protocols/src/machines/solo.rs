@@ -49,8 +49,8 @@ impl<P: Grouped + Protocol> Solo<P> {
         self.part.is_some()
     }
 
-    /// Returns whether the checkpoint in progress already contains the application's state, and thus none of its
-    /// further actions.
+    /// Returns whether the checkpoint in progress already contains the application's state, and thus none of the
+    /// application's later actions.
     pub(crate) fn is_cut(&self) -> bool {
         self.part.as_ref().is_some_and(|part| part.written.is_some())
     }
@@ -118,8 +118,8 @@ impl<P: Grouped + Protocol> Solo<P> {
         }
     }
 
-    /// Returns whether the image has just become durable, here and at its holders. Call this after each of the methods
-    /// above.
+    /// Returns whether the image has just become durable, locally and at its holders. Call this after each of the
+    /// methods above.
     pub(crate) fn completes(&mut self) -> bool {
         let completes = self.written().is_some_and(Replication::completes);
         if let Some(part) = &mut self.part {
@@ -128,8 +128,8 @@ impl<P: Grouped + Protocol> Solo<P> {
         completes
     }
 
-    /// Ends the checkpoint in progress if it is durable everywhere. Returns the checkpoint, its contents, and the
-    /// process's claim.
+    /// Ends the checkpoint in progress if it is durable everywhere. Returns the checkpoint, the protocol's state in it,
+    /// and the process's claim.
     pub(crate) fn commit(&mut self, now: Time) -> Option<(Checkpoint, Arc<P::Saved>, Claim)> {
         let Part { checkpoint, since, written, .. } = self.part.take_if(|part| part.is_durable)?;
         let written = written.expect("a durable part has been written");

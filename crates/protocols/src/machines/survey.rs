@@ -7,8 +7,8 @@ use faultline_core::{ImageName, ProcessId};
 
 use super::Checkpoint;
 
-/// The available parts of one checkpoint, by owner: the header, and the processes that have the part, in the order in
-/// which they answered.
+/// The available parts of one checkpoint, by owner. Each entry contains the part's header and the processes that have
+/// the part, in the order in which they answered.
 pub(crate) type Parts<H> = BTreeMap<ProcessId, (H, Vec<ProcessId>)>;
 
 /// The parts that members and holders of a group report during a recovery. `H` is the header of a part, which the
@@ -51,7 +51,7 @@ impl<H> Survey<H> {
         self.all().filter(|(_, parts)| members.iter().all(|member| parts.contains_key(member)))
     }
 
-    /// Returns the parts of a checkpoint that still exist.
+    /// Returns the remaining parts of a checkpoint.
     ///
     /// # Panics
     ///
@@ -60,7 +60,8 @@ impl<H> Survey<H> {
         &self.checkpoints[&checkpoint]
     }
 
-    /// Returns the parts of a checkpoint that their owners lack, each with the first process that has it.
+    /// Iterates over those parts of a checkpoint that their owners lack, each with the first process that reported
+    /// having it.
     pub(crate) fn sources(&self, checkpoint: Checkpoint) -> impl Iterator<Item = (ImageName, ProcessId)> {
         let parts = self.checkpoints.get(&checkpoint).into_iter().flatten();
         parts

@@ -65,7 +65,7 @@ impl<S: ProtocolTypes> Writes<S> {
         self.writing.contains_key(&name)
     }
 
-    /// Iterates over the names of all images being written, ascending.
+    /// Iterates over the names of all images being written, in ascending order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &ImageName> {
         self.writing.keys()
     }

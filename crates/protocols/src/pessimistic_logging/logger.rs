@@ -1,5 +1,5 @@
 //! The event logger (M1, M3, M5, M6): durably stores the order in which messages were delivered to each
-//! process. It is outside all clusters. If it fails, the live processes report again to its replacement.
+//! process. It is outside all clusters. If it fails, the live processes report again to its next life.
 //!
 //! All data is stored as a single record. Reports that arrive during a write are covered by the next write.
 
@@ -18,9 +18,9 @@ type LoggerHost<'a> = dyn Host<PessimisticLogging> + 'a;
 #[derive(Clone, Debug)]
 pub(super) struct Logger {
     config: Arc<Config>,
-    /// Orders of deliveries, by rank. `None` means lost: the process has not reported again since the storage was lost.
+    /// Orders of deliveries, by rank. `None` if the storage was lost and the process has not reported again since.
     orders: Vec<Option<LoggedOrder>>,
-    /// Numbers of additions to `orders`: in total, durable, and being written.
+    /// Numbers of additions to `orders`: in total, durable, and durable once the write in progress completes.
     changes: u64,
     durable: u64,
     writing: Option<u64>,
@@ -111,8 +111,8 @@ impl Logger {
                     None => Recalled::Lost,
                     Some(order) if order.first > first => Recalled::Forgotten { by: order.after },
                     Some(order) => {
-                        // A checkpoint that was in doubt when its process failed may contain more deliveries than
-                        // reported.
+                        // The restored checkpoint may have been in doubt when the process failed. The logger then still
+                        // has deliveries that this checkpoint contains.
                         if !defects.has(Defect::RestoredNotRemoved) {
                             order.forget(first, None);
                         }

@@ -4,9 +4,9 @@
 //! based on Pessimistic Sender Based Message Logging* (SC 2003); section 4.2 of Elnozahy, Alvisi, Wang, Johnson: *A
 //! Survey of Rollback-Recovery Protocols in Message-Passing Systems* (2002). A process's actions depend only on the
 //! order in which messages are delivered to it. The process reports each delivery to an event logger, and sends nothing
-//! that depends on a delivery until the logger has confirmed it as stable. After a failure, the same messages can
-//! therefore be delivered in the same order again, up to the last delivery whose consequences any other process has
-//! seen. The messages are in their senders' logs. The rules M1 to M6 that the code cites are listed in
+//! that depends on a delivery until the logger has confirmed that the delivery is stable. After a failure, the same
+//! messages can therefore be delivered in the same order again, up to the last delivery whose consequences any other
+//! process has seen. The messages are in their senders' logs. The rules M1 to M6 that the code cites are listed in
 //! `docs/baselines.md`.
 //!
 //! | part | purpose |
@@ -16,7 +16,7 @@
 //! | `logger` | the event logger (M1, M3, M5, M6) |
 //! | [`logs`] | the logs of messages, and their collection |
 //! | `pairs` | resuming channels after a failure |
-//! | `solo`, `group` | a checkpoint of a process, keeping it, and restoring it |
+//! | `solo`, `group` | taking, keeping and restoring the checkpoints of a process |
 
 mod logger;
 mod order;
@@ -94,7 +94,7 @@ rules! {
     ; mutations
     /// A process resumes before the holders have confirmed their replicas of the restored checkpoint.
     ReadyBeforeCopies,
-    /// A checkpoint counts as durable before it is durable at its process.
+    /// A checkpoint counts as durable before it is durable in its process's own storage.
     CommitsBeforeDurable,
     /// Messages that wait until earlier deliveries are stable are not part of the checkpoint.
     UnsentOutsideCheckpoint,
@@ -118,7 +118,7 @@ rules! {
     HeldBeforeTold,
     /// The event logger does not remove deliveries that the restored checkpoint contains.
     RestoredNotRemoved,
-    /// A peer's announcement of a checkpoint from before a failure is accepted after the failure.
+    /// A peer's announcement of a checkpoint, sent before a failure, is accepted after the failure.
     OlderSettledCounts,
     /// A new life of a peer receives no report on the state of the channel.
     PeersFailureIgnored,
@@ -223,7 +223,7 @@ impl From<ChannelReport> for Control {
 /// The stamp of every message. A message's number within its channel is part of the message's identity.
 pub type Stamp = logs::Stamp<()>;
 
-/// Messages that the application sent and that wait for the deliveries before them.
+/// Messages that the application sent and that wait until the deliveries before them are stable.
 pub type Unsent = VecDeque<(MessageId, Payload)>;
 
 /// One process under pessimistic logging.
@@ -249,7 +249,7 @@ impl ProtocolTypes for PessimisticLogging {
 
 impl Logging for PessimisticLogging {
     type Tag = ();
-    /// Messages that waited for the deliveries before them.
+    /// Messages that were waiting until the deliveries before them are stable.
     type Own = Unsent;
 }
 

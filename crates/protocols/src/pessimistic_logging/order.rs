@@ -7,7 +7,7 @@ use faultline_core::MessageId;
 
 use super::{Defect, Defects, Determinant, Rule};
 
-/// A process's knowledge of the order of its deliveries. Deliveries are numbered from 0, over all channels.
+/// A process's knowledge of the order of its deliveries. Deliveries are numbered from 0, across all channels.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeliveryOrder {
     /// Number of deliveries in the current state.
@@ -74,9 +74,9 @@ impl DeliveryOrder {
         self.next().is_some()
     }
 
-    /// Returns whether the last known delivery has just been repeated. A later message may be a consequence of actions
-    /// that this process performed after that delivery and has yet to repeat. It therefore waits until this process has
-    /// done everything that needs no further message (M4).
+    /// Returns whether all known deliveries have been repeated, but possibly not all actions that followed them. A
+    /// later message may be a consequence of such an action. It therefore waits until this process has done everything
+    /// that needs no further message (M4).
     pub(super) fn needs_rest(&self) -> bool {
         let awaits = !self.rules.has(Defect::RestNotAwaited);
         self.is_behind && !self.is_asking && self.next().is_none() && awaits
@@ -151,7 +151,7 @@ impl DeliveryOrder {
         (self.first, self.known.iter().copied().collect())
     }
 
-    /// Learns the deliveries to repeat. Returns `false` if they answer an outdated request.
+    /// Learns the deliveries to repeat. Returns `false` if the answer belongs to an outdated request.
     pub(super) fn recalled(&mut self, first: u64, determinants: &[Determinant]) -> bool {
         if first != self.first && !self.rules.has(Defect::OlderRecallCounts) {
             return false;

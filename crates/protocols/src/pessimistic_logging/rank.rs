@@ -30,7 +30,7 @@ pub(super) struct Rank {
     checkpoints: Solo<PessimisticLogging>,
     order: DeliveryOrder,
     logger: ProcessId,
-    /// Messages that the application sent and that wait for the deliveries before them, or for a commit.
+    /// Messages that the application sent and that wait until the deliveries before them are stable, or for a commit.
     unsent: Unsent,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
@@ -198,7 +198,7 @@ impl Rank {
     }
 
     /// Lets the application resume, unless a checkpoint or a recovery is in progress, the deliveries to repeat are
-    /// unknown, or a send has to wait for a stable delivery.
+    /// unknown, or a send has to wait until earlier deliveries are stable.
     fn proceed(&mut self, host: &mut ProtocolHost) {
         let is_running = !self.checkpoints.is_checkpointing() && !self.group.is_recovering();
         // No process may act before the first checkpoint is committed.
@@ -305,8 +305,8 @@ impl Rank {
         self.checkpoints.cut(&mut self.group, snapshot, saved, self.logs.head(), host);
     }
 
-    /// Commits the checkpoint once it is durable, here and at its holders. Before the first commit, the supervisor must
-    /// have recorded that the process may have acted.
+    /// Commits the checkpoint once it is durable, locally and at its holders. Before the first commit, the supervisor
+    /// must have recorded that the process may have acted.
     fn checkpoint_completes(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.checkpoints.completes() {
             match self.group.has_started() {
@@ -372,7 +372,7 @@ impl Rank {
         }
     }
 
-    /// Handles the event logger's confirmation that everything before delivery `upto` is stable (M2).
+    /// Handles the event logger's confirmation that all deliveries before number `upto` are stable (M2).
     fn logged(&mut self, upto: u64, host: &mut ProtocolHost) {
         self.order.stable_before(upto);
         if !self.obeys(Rule::KeepsUntilCheckpoint) {
@@ -381,7 +381,7 @@ impl Rank {
         self.proceed(host);
     }
 
-    /// Requests the deliveries to repeat from the event logger (M3), or reports all known ones (M6).
+    /// Asks the event logger for the deliveries to repeat (M3), or reports all known deliveries to it (M6).
     fn contact_logger(&self, host: &mut ProtocolHost) {
         let message = if self.order.is_asking() {
             Control::Recall { first: self.order.first_to_repeat() }

@@ -83,9 +83,9 @@ rules! {
     LastReceivedResent,
     /// Messages that are in transit when another cluster fails are sent again.
     InTransitSentAgain,
-    /// A peer's announcement of a checkpoint from before a failure is accepted after the failure.
+    /// A peer's announcement of a checkpoint, sent before a failure, is accepted after the failure.
     OlderSettledCounts,
-    /// A peer's report is handled before its receiver has learned of the failure.
+    /// A peer's report is handled before its receiver has learned of the failure that caused the report.
     EarlyMeetingHandled,
     /// A new incarnation of the peer's cluster receives no report on the state of the channel.
     PeersFailureIgnored,
@@ -111,7 +111,7 @@ pub enum Control {
         /// Number of messages.
         expected: u64,
     },
-    /// From a member: its part is durable, here and at its holders.
+    /// From a member: its part is durable, locally and at its holders.
     Drained(Checkpoint),
     /// From the coordinator: all parts are durable, and the checkpoint is committed.
     Commit(Checkpoint),

@@ -179,7 +179,7 @@ impl Rank {
         self.logs.maybe_spill(&mut self.group, host);
     }
 
-    /// Passes a channel's logged messages to the network, unless the peer may have them (S3, S4).
+    /// Passes a channel's logged messages to the network, once it is known which of them the peer lacks (S3, S4).
     fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
         if self.pairs.is_decided(to) {
             self.logs.pump(&mut self.group, to, self.position, |()| true, host);
@@ -187,7 +187,7 @@ impl Rank {
     }
 
     /// Handles a message from the network. A message from an older incarnation of the sender's cluster, or to an older
-    /// incarnation of the receiver's cluster, is dropped, since it will be re-sent. Messages from or to newer
+    /// incarnation of the receiver's cluster, is dropped, since it will be sent again. Messages from or to newer
     /// incarnations wait.
     fn arrived(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
@@ -262,7 +262,7 @@ impl Rank {
         }
     }
 
-    /// Freezes, and requests the application's state. Ignores a request that a rollback has invalidated.
+    /// Freezes the application, and requests its state. Ignores a request that a rollback has invalidated.
     fn request(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         let next = Position { sn: self.position.sn.next(), ..self.position };
         if checkpoint.position == next && !self.group.is_recovering() {
@@ -298,7 +298,8 @@ impl Rank {
         }
     }
 
-    /// Writes this process's part, here and at its holders, once no message is in transit to this process.
+    /// Writes this process's part, locally and at its holders, once no message from the cluster is in transit to this
+    /// process.
     fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let rules = self.drain_rules();
         let Some(part) = &mut self.part else { return };
@@ -314,7 +315,7 @@ impl Rank {
         DrainRules { drains: true, waits: true, requires, is_sound }
     }
 
-    /// Tells the coordinator once this process's part is durable, here and at its holders.
+    /// Tells the coordinator once this process's part is durable, locally and at its holders.
     fn part_completes(&mut self, now: Time, host: &mut ProtocolHost) {
         if let Some(part) = &mut self.part
             && part.completes()

@@ -8,14 +8,14 @@ use crate::placement::ReplicateTo;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The time from one checkpoint of a process to the next (tau). Under TIC, forced checkpoints count as well;
-    /// under SEL, this is how often the log is truncated.
+    /// under SEL, each checkpoint truncates the log.
     pub tau: Span,
     /// The contents of stable storage.
     pub record: StableState,
     /// Whether a thief takes a checkpoint before it asks for a task, as printed (section 4, event CP0). Correctness
     /// does not depend on this checkpoint. SEL does not take it.
     pub before_asking: bool,
-    /// Number of replicas of each image, in addition to the owner's own copy. A storage server counts as one
+    /// Number of replicas of each image, not counting the owner's own copy. The copy at a storage server counts as one
     /// replica.
     pub replicas: u16,
     /// Where the replicas are stored.
@@ -38,8 +38,7 @@ defects! {
     /// When a process is restored, or a new life or a successor replaces the thief, the process does not ask
     /// about the tasks that it has lent.
     NoQuery,
-    /// An absorbed graph is not searched for in the images of other absorbed processes, and may be absorbed
-    /// twice.
+    /// A graph is absorbed even if another absorbed graph already contains it.
     AbsorbedTwice,
     /// A task is sent before the theft is durable at the victim.
     TaskBeforeRecord,
@@ -67,8 +66,8 @@ defects! {
     KeysWithoutLife,
     /// A holder stores images of earlier lives, and of processes that failed permanently.
     StorageUnfenced,
-    /// The segments of a log count individually instead of as a prefix: a theft's message is sent once its
-    /// own segment is durable.
+    /// A segment of a log counts as durable even if an earlier segment is not durable: a theft's message is sent once
+    /// its own segment is durable.
     LogOutOfOrder,
     /// As printed (section 5): the log contains the construction of the graph, but not the thefts of tasks.
     TheftsNotLogged,
@@ -79,7 +78,7 @@ defects! {
     CommitsBeforeDurable,
     /// A replica is confirmed on arrival, before it is durable.
     StoredOnArrival,
-    /// Confirmations of a holder's earlier life are accepted.
+    /// Confirmations from a holder's earlier life still count.
     OlderLifeConfirms,
     /// A failed write is not repeated.
     FailedWritesForgotten,
@@ -91,7 +90,7 @@ defects! {
     GoneAwaited,
     /// Holders that have failed permanently are not replaced.
     HoldersNotReplaced,
-    /// A holder reports lost storage as complete as soon as replicas arrive.
+    /// A holder whose storage was lost reports it as complete when the replicas arrive, before they are durable.
     FilledOnArrival,
     /// A restored process does not announce its return.
     ReturnNotAnnounced,

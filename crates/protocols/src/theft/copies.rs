@@ -50,8 +50,8 @@ fn gone(membership: &Membership) -> BTreeSet<ProcessId> {
 pub(super) struct Copies {
     /// Durable images by owner, ascending.
     names: BTreeMap<ProcessId, BTreeSet<ImageName>>,
-    /// Images of other owners that are being written. A request waits for those of its owner: an image that became
-    /// durable after the answer could be restored later, after its owner has restored an older one.
+    /// Images of other owners that are being written. A request waits for those of the owner that it names: an image
+    /// that became durable after the answer could be restored later, after its owner has restored an older one.
     writing: BTreeSet<ImageName>,
     /// Images that are being read.
     reading: BTreeSet<ImageName>,
@@ -75,7 +75,7 @@ pub(super) struct Copies {
 pub(super) struct Request {
     pub(super) from: ProcessId,
     pub(super) owner: ProcessId,
-    /// The newest image of the state that the requesting process already has.
+    /// The newest image that the requesting process already has of this state.
     pub(super) beyond: Option<ImageName>,
 }
 
@@ -296,7 +296,7 @@ impl Search {
         self.asked.is_empty()
     }
 
-    /// Discards the announcement of a process, because the process is asked again or no longer asked.
+    /// Discards the announcement of a process that is about to be asked again.
     pub(super) fn discard_announced(&mut self, with: ProcessId) {
         self.announced.remove(&with);
     }

@@ -14,8 +14,8 @@ use super::message::Message;
 use super::{Defect, TaskRecovery};
 
 impl TaskRecovery {
-    /// Handles the listing of the storage. A process restores its newest state from any storage, not just the
-    /// newest one in its own storage: otherwise, a holder would keep an image that the restore has undone, and a
+    /// Handles the listing of the storage. A process restores its newest state, wherever that is stored, not just the
+    /// newest state in its own storage: otherwise, a holder would keep an image that the restore has undone, and a
     /// later restore could find it.
     pub(super) fn listed(&mut self, names: Vec<ImageName>, host: &mut dyn TaskHost<Self>) {
         let answers = self.copies.listed(names.into_iter(), host);
@@ -69,7 +69,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Asks these processes again, now that they are up. Permanently failed processes do not answer.
+    /// Asks these processes again, now that they are up. Searches no longer wait for permanently failed processes.
     pub(super) fn search_again(&mut self, new: &[ProcessId], host: &mut dyn TaskHost<Self>) {
         for (owner, search) in &mut self.searches {
             let awaits_gone = self.config.defects.has(Defect::GoneAwaited);
@@ -224,7 +224,7 @@ impl TaskRecovery {
         self.look_for_last_states(host);
     }
 
-    /// Asks about the state of a loan, unless its task has not been sent yet.
+    /// Asks about the state of a loan, unless this process answers for the thief or has yet to send the task.
     pub(super) fn ask_about(&self, theft: Theft, host: &mut dyn TaskHost<Self>) {
         let goes_anyway = host.is_mine(theft.thief) || self.stable.awaits(theft, Leg::Task);
         if !goes_anyway && !self.config.defects.has(Defect::NoQuery) {

@@ -39,7 +39,7 @@ pub(super) struct Stable {
     restored: Sn,
     /// The newest image of this life, durable or not.
     last: Option<ImageName>,
-    /// The newest checkpoint that is durable here and at its holders.
+    /// The newest checkpoint that is durable locally and at its holders.
     pub(super) newest: Option<Arc<ImageOf>>,
     /// Writes in progress, in the order of their names.
     writing: VecDeque<Write>,
@@ -215,8 +215,9 @@ impl Stable {
         self.retry = (now + after, after);
     }
 
-    /// Sends unfinished writes to holders that may not have them, and retries failed writes of images to this process's own storage. An image that is still being written is not written twice: if the second write failed, the
-    /// storage would lose it.
+    /// Sends each image whose write is incomplete to the holders that have not confirmed it, and retries failed writes
+    /// to this process's own storage. An image that this storage is still writing is not written twice: if the second
+    /// write failed, the storage would lose it.
     pub(super) fn again(
         &mut self,
         config: &Config,
@@ -360,7 +361,7 @@ impl Write {
     }
 }
 
-/// Returns the filter for events that the log contains: all of them, except under a defect.
+/// Returns the filter that selects the events to log: all events, except under a defect.
 fn logged(config: &Config) -> fn(&GraphEvent) -> bool {
     if config.defects.has(Defect::TheftsNotLogged) {
         |event| !matches!(event, GraphEvent::Lent(..) | GraphEvent::Voided(_))

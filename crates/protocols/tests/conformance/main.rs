@@ -19,14 +19,14 @@ mod harness;
 
 use harness::{Hold, Hosts};
 
-/// The harness as a driver under test. Everything that is possible at one time happens before time passes.
+/// The harness as a driver under test. All steps that are possible at one time are performed before time advances.
 #[derive(Default)]
 struct Harness {
-    /// Whether the steps that are possible happen in a random order.
+    /// Whether the possible steps are performed in a random order.
     any_order: bool,
     /// Whether packets outlive the life that sent them.
     output_survives: bool,
-    /// A violation of the contract.
+    /// How this driver violates the contract; `None` if it obeys the contract.
     mistake: Option<Mistake>,
 }
 
@@ -45,7 +45,7 @@ enum Mistake {
     RestartsUnannounced,
 }
 
-/// A scheduled action of the test, which plays the supervisor.
+/// A scheduled action of the test, which plays the role of the supervisor.
 enum Due {
     Fault(PlannedFault),
     Detect(ProcessId),
@@ -220,7 +220,7 @@ mod in_order {
     faultline_conformance::conformance_tests!(super::Harness::default(), without suspension);
 }
 
-/// Packets overtake each other and memberships, and outlive their senders.
+/// Packets overtake each other and memberships, and outlive the life that sent them.
 mod in_any_order {
     faultline_conformance::conformance_tests!(
         super::Harness { any_order: true, output_survives: true, ..Default::default() },

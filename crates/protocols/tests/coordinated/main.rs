@@ -1,5 +1,5 @@
 //! Coordinated checkpoints of the whole federation: blocking ones, taken directly or through leaders, and Chandy
-//! and Lamport's snapshots. The rules K, L and C are listed in `docs/baselines.md`. Random schedules are left to the
+//! and Lamport's snapshots. The K, L and C rules are listed in `docs/baselines.md`. Random schedules are left to the
 //! fuzzer.
 
 use faultline_checker::Property;
@@ -41,7 +41,7 @@ fn running<P: Protocol>(clusters: &[u32], config: P::Config) -> Federation<P> {
 }
 
 impl<P: Protocol> Federation<P> {
-    /// Takes a checkpoint, up to the first packet or storage operation that is held.
+    /// Begins a checkpoint, and performs all steps except those that wait for a held packet or storage operation.
     fn take_checkpoint(&mut self) {
         self.wake(p(0), EVERY);
         self.settle();
@@ -83,7 +83,8 @@ impl<P: Protocol> Federation<P> {
     }
 }
 
-/// K1, K4: messages sent during a checkpoint arrive after it. K5: one failure rolls all processes back.
+/// K1, K4: a message that is sent during a checkpoint is delivered only after the commit. K5: one failure rolls all
+/// processes back.
 #[test]
 fn the_federation_stops_and_rolls_back_together() {
     for coordination in [Coordination::Direct, Coordination::Hierarchical] {
@@ -140,7 +141,8 @@ fn a_checkpoint_in_doubt_is_restored() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// With leaders, each of the five steps takes one message for every other cluster (L1, L2).
+/// With leaders, each of the five steps takes one message to or from each cluster other than the coordinator's (L1,
+/// L2).
 #[test]
 fn leaders_represent_their_clusters() {
     for (coordination, expected) in [(Coordination::Direct, 25), (Coordination::Hierarchical, 10)] {
@@ -166,7 +168,7 @@ fn between_clusters(federation: &Federation<Coordinated>) -> usize {
     federation.log().iter().filter(crosses).count()
 }
 
-/// L2: a leader that answers too early leaves out the messages that its other members have sent.
+/// L2: a leader that reports before its members have answered leaves out the messages that they have sent.
 #[test]
 fn a_leader_represents_all_its_members() {
     for defect in [None, Some(coordinated::Defect::LeaderCountsAlone)] {
@@ -270,7 +272,7 @@ fn actions_after_an_interrupted_snapshot_are_undone() {
     assert_eq!((federation.restored(p(1)), federation.violations()), (vec![1], vec![]));
 }
 
-/// Checkpoints older than the newest one are removed with the first commit after `collect_every` has passed.
+/// Checkpoints older than the newest one are removed at the first commit after `collect_every` has elapsed.
 #[test]
 fn older_checkpoints_are_collected() {
     let mut federation = running::<ChandyLamport>(&[1, 1], options(Default::default()));
@@ -283,8 +285,8 @@ fn older_checkpoints_are_collected() {
 }
 
 /// The storage server p2 is still writing the parts of the second checkpoint when p0 fails without having written its
-/// own. If p2 answered immediately, the federation would restore its first checkpoint, and after the next failure the
-/// second one, which the first rollback has undone.
+/// own. If p2 answered immediately, the federation would restore its first checkpoint, and, after the next failure, the
+/// second one, which the first rollback had undone.
 #[test]
 fn a_server_answers_only_once_its_writes_are_durable() {
     use chandy_lamport::{Defect, Defects};

@@ -1,5 +1,6 @@
 //! The driver: delivers events to processes and performs their actions, according to the contract of
-//! `faultline_core::process`. It depends on neither a protocol nor an application, so the contract's own tests run on it.
+//! `faultline_core::process`. It depends on neither a protocol nor an application, so the tests of the contract can run
+//! on it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::network::{Flight, Hold, Network};
 use super::storage::{Operation, Storage};
 use super::transcript::Entry;
 
-/// Maximum number of steps. Only a scenario that never becomes quiescent reaches it.
+/// Maximum number of steps of one [`Hosts::settle`]. Only a scenario that never becomes quiescent reaches it.
 const MAX_STEPS: usize = 100_000;
 
 /// Processes whose environment the test controls.
@@ -38,14 +39,14 @@ pub(crate) struct Hosts<N: Process> {
     pub(super) steps: u64,
     pub(super) trace: Trace,
     pub(super) log: Vec<Entry<N>>,
-    /// Contents of the messages that the test made processes send.
+    /// Contents of the messages that processes sent at the command of the test.
     pub(super) texts: BTreeMap<MessageId, String>,
 }
 
 /// A process with its storage, its clock and its view of the membership.
 pub(super) struct Hosted<N: Process> {
     life: Life,
-    /// `None` between two lives.
+    /// `None` while the process is down.
     pub(super) node: Option<N>,
     /// The membership that the process knows.
     pub(super) view: Arc<Membership>,
@@ -64,12 +65,13 @@ pub(super) struct Hosted<N: Process> {
 pub(super) struct Computation<N: Process> {
     pub(super) no: JobNo,
     job: N::Job,
-    /// Time on the process's clock at which the job is done, if time passes. A test may complete it at any time.
+    /// Time on the process's clock at which [`Hosts::advance`] completes the job. A test may also complete the job at
+    /// any other time.
     done_at: Time,
 }
 
 impl<N: Process> Hosted<N> {
-    /// Creates the process in its first life, before it has begun.
+    /// Creates the process in its first life, before that life has begun.
     fn new(view: Arc<Membership>) -> Hosted<N> {
         Hosted {
             life: Life(1),
@@ -150,9 +152,9 @@ impl<N: Process> Hosts<N> {
             || self.fire_due_timer()
     }
 
-    /// Performs any of the possible steps, in no fixed order: `pick` receives their number and returns the index of one
-    /// of them. Returns `false` if no step is possible. For random schedules: notes, memberships, storage operations
-    /// and packets have no priority.
+    /// Performs the step that `pick` chooses: `pick` receives the number of possible steps and returns the index of one
+    /// of them. Returns `false` if no step is possible. Used for random schedules: notes, memberships, storage
+    /// operations and packets have equal priority, and a timer fires only if none of these steps is possible.
     pub(crate) fn step_any(&mut self, pick: impl FnOnce(usize) -> usize) -> bool {
         let hosted = || self.processes().map(ProcessId::index);
         let told: Vec<usize> = hosted().filter(|&it| self.hosted[it].has_news()).collect();
@@ -177,8 +179,8 @@ impl<N: Process> Hosts<N> {
         true
     }
 
-    /// Advances the time of one process after another: handles its deadlines within `span` in order, with all their
-    /// consequences.
+    /// Advances the time of each process in turn by `span`: handles the deadlines of the process within this time in
+    /// order, with all their consequences.
     pub(crate) fn pass(&mut self, span: Span) {
         for process in self.processes() {
             let until = self.hosted[process.index()].clock + span;
@@ -344,7 +346,7 @@ impl<N: Process> Hosts<N> {
         self.kill_by(EndedBy::Silence, process, storage);
     }
 
-    /// Same as [`Hosts::kill`], with a reason.
+    /// Same as [`Hosts::kill`], with the given cause.
     pub(crate) fn kill_by(&mut self, by: EndedBy, process: ProcessId, storage: StorageFate) {
         let life = self.hosted[process.index()].life;
         self.state_supervisor(Fact::Failed { process, life, storage, by });
@@ -445,7 +447,7 @@ impl<N: Process> Hosts<N> {
         })
     }
 
-    /// Returns the contents of the messages that were re-sent, by sender, in the order of re-sending.
+    /// Returns the contents of all re-sent messages, one sender after another, in the order of re-sending.
     pub(crate) fn resent(&self) -> Vec<&str> {
         self.processes()
             .flat_map(|process| self.claims(process))
@@ -540,8 +542,7 @@ impl<N: Process> Hosts<N> {
         true
     }
 
-    /// Returns whether a packet can arrive. A packet from a life that its receiver does not know yet has to
-    /// wait.
+    /// Returns whether a packet can arrive. A packet waits until its receiver knows the life that sent it.
     fn can_arrive(&self, flight: &Flight<N>) -> bool {
         let receiver = &self.hosted[flight.to.index()];
         receiver.node.is_none() || flight.from_life <= receiver.view.member(flight.from).life

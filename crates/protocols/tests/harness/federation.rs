@@ -65,8 +65,8 @@ impl<P: Protocol> Federation<P> {
         self.feed(process, Event::Computed(no, Send { to: process, text: LEAVE.into() }));
     }
 
-    /// Returns whether `cluster` has received everything that was sent to it. The program ensures this for a
-    /// cluster that leaves.
+    /// Returns whether `cluster` has received everything that was sent to it. A program must ensure this before a
+    /// cluster leaves.
     pub(crate) fn has_everything(&self, cluster: ClusterId) -> bool {
         let ranks = || self.processes().filter(|it| self.cluster_of(*it) != ClusterId::OUTSIDE);
         let mut living = ranks().filter(|it| self.membership.is_present(*it));
@@ -98,7 +98,7 @@ impl<P: Protocol> Federation<P> {
         self.claims(coordinator).filter(|it| **it == Claim::Released { cluster }).count()
     }
 
-    /// Makes a cluster leave. Its processes end, and its storage is lost.
+    /// Makes a cluster leave. Its processes end, and their storage is lost.
     pub(crate) fn leave_federation(&mut self, cluster: ClusterId) {
         self.enter(cluster, Presence::Left);
         self.state_supervisor(Fact::Left(cluster));
@@ -161,7 +161,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     }
 }
 
-/// Commands to the application, and questions about its state.
+/// Commands to the application, and queries about its state.
 impl<P: Protocol> Federation<P> {
     /// Makes the application of `from` send `text` to `to`. Panics if the application cannot act.
     pub(crate) fn send(&mut self, from: ProcessId, to: ProcessId, text: &str) -> MessageId {

@@ -1,8 +1,8 @@
 //! A federation under the control of a test: every process is real, and the test simulates its environment.
 //!
 //! Nothing happens on its own. The application does what the test commands ([`Script`]). Packets stay in the network,
-//! and operations stay in the storage, until the test moves them. Clocks are stopped. A test reads as a sequence of
-//! events:
+//! and storage operations stay pending, until the test lets them proceed. Clocks are stopped. A test reads as a
+//! sequence of events:
 //!
 //! ```ignore
 //! let mut federation = Federation::<Hc3i>::new(&[1, 2], config);     // cluster 0: p0; cluster 1: p1, p2
@@ -51,7 +51,7 @@ pub(crate) use transcript::assert_golden;
 
 use faultline_core::{ClusterId, Node, ProcessId};
 
-/// A packet between two lives of a protocol's processes.
+/// A packet from one life to another, under protocol `P`.
 pub(crate) type Flight<P> = network::Flight<Node<P, script::Script>>;
 /// An event of a federation.
 pub(crate) type Entry<P> = transcript::Entry<Node<P, script::Script>>;

@@ -7,7 +7,7 @@ use faultline_core::{Life, Packet, Process, ProcessId};
 
 use super::script::text_of;
 
-/// A packet between two lives.
+/// A packet from one life to another.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight<N: Process> {
     pub(crate) from: ProcessId,

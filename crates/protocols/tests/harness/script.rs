@@ -27,10 +27,10 @@ pub(crate) enum AppAction {
     Left,
 }
 
-/// Text of the command to leave the program. All other strings are sent.
+/// Text of the command to leave the program. Any other text is sent as a message.
 pub(crate) const LEAVE: &str = "(leave)";
 
-/// The job of waiting for a command, which the test completes.
+/// The job of waiting for a command. The test completes the job.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wait;
 

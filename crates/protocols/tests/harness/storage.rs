@@ -47,7 +47,7 @@ impl<N: Process> Storage<N> {
         !self.held && !self.pending.is_empty()
     }
 
-    /// Completes the oldest operation. Returns the resulting event for the process.
+    /// Completes the oldest operation. Returns the resulting event for the process; `None` after a deletion.
     pub(crate) fn complete(&mut self) -> Option<In<N>> {
         match self.pending.pop_front().expect("a completion belongs to an operation") {
             Operation::Persist(image) if self.full => Some(Event::PersistFailed(image.name)),
@@ -76,7 +76,7 @@ impl<N: Process> Storage<N> {
         }
     }
 
-    /// Discards incomplete operations after the failure of the process.
+    /// Discards the operations that are incomplete when the process fails and, if `fate` is `Lost`, everything stored.
     pub(crate) fn crash(&mut self, fate: StorageFate) {
         self.pending.clear();
         self.held = false;

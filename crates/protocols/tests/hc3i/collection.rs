@@ -101,7 +101,7 @@ fn checkpoints_do_not_count_before_their_replicas_have_been_refilled() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// The replicas reach p2 after p2 has reported to a recovery, and before p1 learns from the coordinator that
+/// Replicas of p1's parts reach p2 after p2 has reported in a recovery, and before p1 learns from the coordinator that
 /// they are missing.
 #[test]
 fn replicas_that_arrive_during_a_recovery_are_confirmed_again() {
@@ -197,7 +197,7 @@ fn a_cluster_decides_alone_once_all_others_have_reported() {
 }
 
 /// One cluster is down when it should report its inventory: the others use its last report. With an initiator, nothing
-/// would be removed.
+/// is removed.
 #[test]
 fn a_silent_cluster_delays_no_other() {
     let run = |config| {

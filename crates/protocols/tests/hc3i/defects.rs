@@ -1,6 +1,7 @@
 //! One schedule for each rule whose omission is rarely or never detected by random schedules. Each schedule
 //! runs twice: with the rule, in which case the checker must find no violation, and with the defect that
-//! omits the rule, in which case the checker must find the expected violation.
+//! omits the rule, in which case the checker must find the expected violation. The only exception is
+//! `CollectsOnUncovered`, which violates no property.
 //!
 //! `docs/hc3i.md` describes the rules ("Differences from the paper", "Rules added after testing").
 
@@ -12,7 +13,7 @@ use faultline_protocols::hc3i::{Control, Defect, Defects, Epoch};
 use crate::harness::{c, p};
 use crate::setting::{Federation, by_every_cluster, config, part_of, part_since, running, says, to, within};
 
-/// Asserts that the schedule is harmless, but violates `property` with `defect`.
+/// Asserts that the schedule violates no property by itself, but violates `property` with `defect`.
 fn assert_caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Federation) {
     {
         let sound = schedule(Defects::default());
@@ -35,8 +36,8 @@ fn messages_acknowledged_at_the_restored_sn_are_re_sent() {
     });
 }
 
-/// A delivery is undone after the checkpoint that contains its acknowledgement. The sender then fails before
-/// its re-sent message has arrived.
+/// A delivery is undone after the sender has taken a checkpoint that contains the acknowledgement. The sender then
+/// fails before the re-sent message has arrived.
 #[test]
 fn restored_acknowledgements_are_checked() {
     assert_caught(Defect::RestoredAcksUnchecked, Property::NoLoss, |defects| {
@@ -53,7 +54,7 @@ fn restored_acknowledgements_are_checked() {
     });
 }
 
-/// p0 receives the alert first. It then sends to a life without knowing that this life has ended.
+/// p0 receives the alert before the new membership, so it sends to a life without knowing that this life has ended.
 #[test]
 fn messages_that_the_old_life_did_not_acknowledge_are_re_sent_to_the_new_one() {
     assert_caught(Defect::ResendOnlyOnAlerts, Property::NoLoss, |defects| {
@@ -82,7 +83,7 @@ fn a_message_that_arrives_during_a_checkpoint_requests_its_own_checkpoint_afterw
     });
 }
 
-/// The replica is still in transit when its owner loses everything.
+/// The replica of p0's part is still in transit when p0 loses its storage.
 #[test]
 fn a_commit_waits_for_every_replica() {
     assert_caught(Defect::CommitBeforeCopies, Property::DurableBeforeCommit, |defects| {
@@ -179,7 +180,7 @@ fn a_target_does_not_mask_the_alert_that_follows() {
     });
 }
 
-/// The holder fails together with the replica for which a checkpoint waits.
+/// The holder fails while the replica for which a checkpoint waits is in transit.
 #[test]
 fn a_new_life_of_a_holder_receives_its_replicas_again() {
     assert_caught(Defect::HolderNotRefilled, Property::NoLoss, |defects| {
@@ -194,8 +195,8 @@ fn a_new_life_of_a_holder_receives_its_replicas_again() {
     });
 }
 
-/// Cluster 0 rolls back three times without a failure, its holder loses the record of these rollbacks, and then cluster
-/// 0 fails.
+/// Cluster 0 rolls back three times without a failure of its own, its holder loses the record of these rollbacks, and
+/// then p0 loses its storage.
 #[test]
 fn a_refilled_holder_learns_of_the_rollbacks_too() {
     assert_caught(Defect::NotesNotRefilled, Property::MembersAgree, |defects| {
@@ -214,8 +215,8 @@ fn a_refilled_holder_learns_of_the_rollbacks_too() {
     });
 }
 
-/// p0's storage, which holds p1's parts, is lost. A new part arrives before p1's report of its history. Then p1's
-/// storage is lost, too. The message that the rollback undid is acknowledged in p0's checkpoint.
+/// p0's storage, which holds p1's parts, is lost. A new part of p1 reaches p0 before p1's history does. Then p1's
+/// storage is lost, too. p0's checkpoint contains the acknowledgement of a delivery that p1's rollback undid.
 #[test]
 fn a_part_contains_the_earlier_rollbacks_of_its_cluster() {
     assert_caught(Defect::PastOutsideCheckpoint, Property::NoLoss, |defects| {
@@ -238,7 +239,8 @@ fn a_part_contains_the_earlier_rollbacks_of_its_cluster() {
     });
 }
 
-/// Cluster 1 rolls back without a failure, acts, and fails: its next incarnation has a new number.
+/// Cluster 1 rolls back without a failure of its own, acts, and then fails: its next incarnation must have a new
+/// number.
 #[test]
 fn the_table_of_rollbacks_is_durable() {
     assert_caught(Defect::TablesVolatile, Property::MembersAgree, |defects| {
@@ -272,8 +274,8 @@ fn an_alert_carries_the_whole_history() {
     });
 }
 
-/// Cluster 1 resumes while cluster 0 is down, so no process of cluster 0 receives the alert. When cluster 0 sends its
-/// own alert, p2 has not resumed yet, so no answer informs cluster 0.
+/// p1 resumes while cluster 0 is down, so no process of cluster 0 receives the alert. When cluster 0 sends its own
+/// alert, p2 has not resumed yet, so no answer informs cluster 0.
 #[test]
 fn an_alert_is_sent_until_it_is_confirmed() {
     assert_caught(Defect::AlertsNotRetried, Property::NoLoss, |defects| {
@@ -319,7 +321,7 @@ fn rollbacks_do_not_trigger_each_other_endlessly() {
     });
 }
 
-/// Section 3.5, "smaller than": m was delivered after the checkpoint that is kept.
+/// Section 3.5, "smaller than": m was delivered after the oldest checkpoint that p1 keeps.
 #[test]
 fn log_entries_at_the_worst_checkpoint_are_kept() {
     assert_caught(Defect::LogCollectedAtWorst, Property::NoLoss, |defects| {
@@ -390,8 +392,8 @@ fn a_collection_does_not_rely_on_checkpoints_without_replicas() {
     }
 }
 
-/// p1 has delivered and saved a message that cluster 0 undid, and has not learned of the rollback. Cluster 0
-/// reports its new checkpoints.
+/// p1 has taken a checkpoint that contains a message that cluster 0 undid, and has not learned of the rollback. Cluster
+/// 0 reports its new checkpoints.
 #[test]
 fn announcements_before_and_after_a_rollback_are_not_mixed() {
     assert_caught(Defect::CollectsOnMixed, Property::UnrecoverableJustified, |defects| {
@@ -410,8 +412,8 @@ fn announcements_before_and_after_a_rollback_are_not_mixed() {
     });
 }
 
-/// p2 has not reported anything by the time p1 decides. p1 has delivered and saved m, which was sent after p2's last
-/// checkpoint.
+/// p2 has not reported anything by the time p1 decides. p1 has taken a checkpoint that contains m, which was sent after
+/// p2's last checkpoint.
 #[test]
 fn a_collection_waits_for_clusters_without_an_announcement() {
     assert_caught(Defect::CollectsWithoutSilent, Property::UnrecoverableJustified, |defects| {
@@ -448,8 +450,8 @@ fn a_log_is_not_collected_before_a_rollback_is_known() {
     });
 }
 
-/// p1 loses all replicas of checkpoints that p0 keeps, after p0 has lost its own storage. Replicas of
-/// collected checkpoints still exist. The log entry that would restore m was removed.
+/// p1 loses all replicas of the checkpoints that p0 keeps, after p0 has lost its own storage. Parts of collected
+/// checkpoints still exist. The log entry from which m could be re-sent was removed.
 #[test]
 fn collected_checkpoints_are_not_restored() {
     assert_caught(Defect::CollectedRestored, Property::NoLoss, |defects| {

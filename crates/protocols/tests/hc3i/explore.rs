@@ -24,7 +24,7 @@ struct Schedule {
     /// that it had made before. No other process loses its storage until this process makes another such
     /// claim.
     lost_storage: Option<(ProcessId, usize)>,
-    /// Whether storage becomes full.
+    /// Whether storage may become full.
     fills: bool,
     full: Vec<ProcessId>,
     /// Whether the content of one storage may become corrupt. Set only in schedules in which no storage is lost.
@@ -37,7 +37,7 @@ struct Schedule {
 struct Guest {
     cluster: ClusterId,
     has_joined: bool,
-    /// Whether the cluster leaves. It then no longer sends or receives.
+    /// Whether the cluster is leaving. Once it is, the schedule sends no further messages from it or to it.
     leaves: bool,
     has_left: bool,
     /// Number of permissions to leave that became void because one of the cluster's processes failed.
@@ -229,8 +229,8 @@ fn pick<T: Copy>(dice: &mut ChaCha8Rng, from: &[T]) -> T {
     from[dice.random_range(0..from.len())]
 }
 
-/// Tries `EXPLORE_COUNT` seeds (default 1000) from `EXPLORE_FROM` (default 0). The first one that fails prints its
-/// events.
+/// Tries `EXPLORE_COUNT` seeds (default 1000) from `EXPLORE_FROM` (default 0). If any of them fail, the events of the
+/// first failed schedule are printed.
 #[test]
 fn random_schedules_are_clean() {
     let setting = |name, default| {

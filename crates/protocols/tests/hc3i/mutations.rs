@@ -8,7 +8,8 @@ use faultline_protocols::hc3i::{Control, Defect, Defects, Epoch};
 use crate::harness::p;
 use crate::setting::{Federation, config, running, says, to};
 
-/// Asserts that the schedule is harmless, and that the cluster of p1 never resumes with the mutation.
+/// Asserts that the schedule is harmless without the mutation, and that the cluster of p1 never resumes if the mutation
+/// is switched on.
 fn assert_stalls(mutation: Defect, schedule: impl Fn(Defects) -> Federation) {
     let resumes = |federation: &Federation| {
         federation.claims(p(1)).any(|claim| matches!(claim, Claim::RolledBack { .. }))
@@ -19,7 +20,7 @@ fn assert_stalls(mutation: Defect, schedule: impl Fn(Defects) -> Federation) {
     assert!(!resumes(&schedule(Defects::only(mutation))), "with {mutation:?}");
 }
 
-/// The coordinator p0 begins another round because the holder p2 fails. p1's report to the first round arrives before
+/// The coordinator p0 begins another round because the holder p2 fails. p1's report for the first round arrives before
 /// p1 has entered the second one. If the report counted, p0 would tell p1 what to restore before p1 takes part in the
 /// round, and p1 would ignore the message.
 #[test]
@@ -42,7 +43,8 @@ fn a_report_to_an_older_round_does_not_count() {
     });
 }
 
-/// p1 was ready in the first round. Its message arrives in the second one, before p1 has learned what to restore.
+/// p1 was ready in the first round. Its `Ready` message arrives in the second one, before p1 has learned what to
+/// restore.
 #[test]
 fn a_member_that_was_ready_for_an_older_round_is_not_ready() {
     assert_stalls(Defect::OlderReadyCounts, |defects| {

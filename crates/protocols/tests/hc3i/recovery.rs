@@ -1,4 +1,5 @@
-//! Rollbacks (section 3.4) with more than one failure.
+//! Rollbacks (section 3.4): repeated failures, lost or corrupt storage, and messages and alerts that arrive during a
+//! recovery.
 
 use std::collections::BTreeSet;
 
@@ -157,7 +158,7 @@ fn a_corrupt_part_is_fetched_from_its_holder() {
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
     assert_eq!(federation.sent(p(0)), ["m"]);
     assert_eq!(federation.violations(), [""; 0]);
-    // The part was written again: at the next restore, no other process has to be asked.
+    // The part was written again, so the next rollback needs no image from another process.
     let images = federation.hold(|flight| flight.image_of().is_some());
     federation.crash(p(0), Kept);
     federation.retry();
@@ -267,7 +268,7 @@ fn a_message_from_before_the_restored_checkpoint_is_still_delivered() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// Cluster 0 has rolled back once without a failure. Its holder has lost the record of this rollback, but
+/// Cluster 0 has rolled back once without a failure of its own. Its holder has lost the record of this rollback, but
 /// holds a checkpoint taken since.
 #[test]
 fn an_incarnation_is_newer_than_every_part() {

@@ -29,7 +29,7 @@ pub(crate) fn config(defects: Defects) -> Config {
     }
 }
 
-/// Creates a configuration with one replica of each part, at the next process of the cluster if it has one
+/// Creates a configuration with one replica of each part, at the next process of the same cluster if there is one
 /// (section 3.1).
 pub(crate) fn within(defects: Defects) -> Config {
     Config { replicate_to: ReplicateTo::SameCluster, ..config(defects) }
@@ -87,7 +87,7 @@ impl Federation {
         self.settle();
     }
 
-    /// Repeats unanswered requests a few times.
+    /// Advances time until unanswered requests have been repeated a few times, and handles all consequences.
     pub(crate) fn retry(&mut self) {
         self.settle();
         for _ in 0..4 {
@@ -128,7 +128,7 @@ macro_rules! says {
 }
 pub(crate) use says;
 
-/// Matches the packets to `receiver` among those that match the inner filter.
+/// Creates a filter for the packets to `receiver` that match `which`.
 pub(crate) fn to(
     receiver: ProcessId,
     which: impl Fn(&Flight<Hc3i>) -> bool,
@@ -136,12 +136,12 @@ pub(crate) fn to(
     move |flight| flight.to == receiver && which(flight)
 }
 
-/// Matches the parts of this owner.
+/// Creates a filter for packets that contain a part of `owner`.
 pub(crate) fn part_of(owner: ProcessId) -> impl Fn(&Flight<Hc3i>) -> bool {
     move |flight| flight.image_of() == Some(owner)
 }
 
-/// Matches parts of checkpoints with this SN or a greater one.
+/// Creates a filter for packets that contain a part of a checkpoint with this SN or a greater one.
 pub(crate) fn part_since(sn: u32) -> impl Fn(&Flight<Hc3i>) -> bool {
     move |flight| matches!(&flight.packet, Packet::Image(it) if it.name.sn >= Sn(sn))
 }

@@ -8,8 +8,8 @@ use faultline_protocols::hc3i::{Control, Defects};
 use crate::harness::{Entry, Flight, c, p};
 use crate::setting::{Federation, config, running, says};
 
-/// Runs messages, checkpoints, a failure and a collection, and calls `disturb` in between. Returns the messages that
-/// each process has received.
+/// Exchanges messages, takes checkpoints, collects garbage and crashes a process, and calls `disturb` before each step
+/// and at the end. Returns the messages that each process has received.
 fn run(disturb: impl Fn(&mut Federation)) -> Vec<Vec<String>> {
     let mut federation = running(&[2, 2], config(Defects::default()));
     let steps: [fn(&mut Federation); 8] = [
@@ -81,7 +81,7 @@ fn an_old_membership_changes_nothing() {
     assert_eq!(disturbed, run(|_| ()));
 }
 
-/// Everything that has arrived so far arrives again, except messages inside a cluster: for these, the
+/// Everything that has arrived so far arrives again, except application messages inside a cluster: for these, the
 /// protocol relies on the driver not to deliver duplicates.
 #[test]
 fn every_message_may_be_duplicated_later() {
@@ -102,7 +102,7 @@ fn every_message_may_be_duplicated_later() {
     assert_eq!(disturbed, run(|_| ()));
 }
 
-/// The answers that a coordinator counts arrive twice.
+/// The answers that their receivers count arrive twice.
 #[test]
 fn answers_may_be_duplicated_immediately() {
     use Control::{Drained, Learnt, Ready, Reported, Saved, Stock, Stored};

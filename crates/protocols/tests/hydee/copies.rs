@@ -54,9 +54,9 @@ fn a_part_that_is_lost_while_it_is_replicated_is_fetched_again() {
     assert!(has_resumed, "p2 waits forever");
 }
 
-/// p1 is still writing its replica of p0's second part when p0 fails without having written the part itself. If p1
-/// answered immediately, p0 would restore its first checkpoint, and after its next failure the second one, which the
-/// first rollback has undone.
+/// p1 is still writing its replica of p0's part of the second checkpoint when p0 fails without having written the part
+/// itself. If p1 answered immediately, p0 would restore its first checkpoint, and after its next failure the second
+/// one, which the first rollback has undone.
 #[test]
 fn a_holder_answers_only_once_its_writes_are_durable() {
     let violated = |defects| {

@@ -32,7 +32,7 @@ pub(crate) struct Schedule {
     /// The process that has lost its storage, and the number of `Protected` claims that it had made before.
     /// No other process loses its storage until this process makes another such claim.
     lost_storage: Option<(ProcessId, usize)>,
-    /// Number of failures that may still happen.
+    /// Number of faults that may still be injected.
     failures_left: u32,
 }
 
@@ -204,8 +204,8 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |it| it.parse().expect("the variable is a number"))
 }
 
-/// Tries `EXPLORE_COUNT` seeds (default 300) from `EXPLORE_FROM` (default 0). The first one that fails prints its
-/// events.
+/// Tries `EXPLORE_COUNT` seeds (default 300) from `EXPLORE_FROM` (default 0). If any of them fail, the events of the
+/// first failed schedule are printed.
 #[test]
 fn random_schedules_are_clean() {
     let (from, count) = (setting("EXPLORE_FROM", 0), setting("EXPLORE_COUNT", 300));
@@ -222,7 +222,8 @@ fn random_schedules_are_clean() {
     assert!(failed.is_empty(), "{} of {count}: {failed:#?}", failed.len());
 }
 
-/// Prints which defects random schedules detect, and how often. `defects` asserts which of them must be detected.
+/// Prints how often random schedules reveal each defect, and the first seed that does. `defects` lists seeds that must
+/// reveal them.
 #[test]
 #[ignore = "takes a while; prints seeds for `REVEALED_BY`"]
 fn how_often_each_defect_is_found() {

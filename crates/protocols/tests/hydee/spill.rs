@@ -127,7 +127,8 @@ fn restoring_a_part_restores_its_segments_as_well() {
     assert_caught(&schedule(Defects::only(Defect::SegmentsOutsideCheckpoint)));
 }
 
-/// Asserts that p1 has not received any of its messages again, and that the checker detects this.
+/// Asserts that p1 has not received any of its messages again, and that the checker finds that a cluster was declared
+/// unrecoverable without need.
 fn assert_caught(federation: &Federation<Hydee>) {
     assert_eq!(federation.received(p(1)), [""; 0]);
     let violated: Vec<Property> = federation.judge().violated().collect();

@@ -112,7 +112,7 @@ fn a_failure_rolls_back_to_the_first_checkpoints_by_the_domino_effect() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// I4: the holder has the checkpoints and the rollbacks of a process that has lost its storage.
+/// I4: the holder stores the checkpoints, and a record of the rollbacks, of a process that has lost its storage.
 #[test]
 fn no_incarnation_is_used_twice_although_the_storage_is_lost() {
     let mut federation = running(2);
@@ -150,7 +150,7 @@ fn an_alert_is_repeated_until_its_receiver_has_handled_it() {
     assert_eq!(received(Defects::only(Defect::AlertsNotRetried)), (0, 0), "p0 never resumes its channels");
 }
 
-/// I7: a message from a process that has not confirmed the alert waits.
+/// I7: until p2 has confirmed p0's alert, even a message from p1, which has confirmed it, waits.
 #[test]
 fn messages_wait_until_all_others_have_confirmed_the_alert() {
     let mut federation = running(3);

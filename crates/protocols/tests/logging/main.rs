@@ -45,7 +45,7 @@ fn in_phases(defects: full_logging::Defects) -> full_logging::Config {
     }
 }
 
-/// Creates a federation that has taken its first checkpoint.
+/// Creates a federation whose groups have taken their first checkpoints.
 fn running<P: Protocol>(clusters: &[u32], config: P::Config) -> Federation<P> {
     let mut federation = Federation::new(clusters, config);
     federation.settle();

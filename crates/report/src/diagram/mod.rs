@@ -1,5 +1,5 @@
-//! The space-time diagram of a run as plain data: one lane per process, time to the right. [`svg`] draws it as a
-//! static picture, and the page's script as an interactive one. Both only draw the data.
+//! The space-time diagram of a run as plain data: one lane per process, with time running from left to right. [`svg`]
+//! draws it as a static picture, and the page's script as an interactive one. Both only draw the data.
 
 pub mod svg;
 
@@ -34,13 +34,13 @@ impl Default for Limits {
 /// A diagram. Times are in microseconds since the application started; lanes are indices into `lanes`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagram {
-    /// The first time shown.
+    /// The earliest time shown.
     pub begin: i64,
-    /// The last time shown.
+    /// The latest time shown.
     pub end: i64,
     /// The clusters, from top to bottom.
     pub clusters: Vec<ClusterLanes>,
-    /// The processes, from top to bottom.
+    /// The names of the processes, one per lane, from top to bottom.
     pub lanes: Vec<String>,
     /// Messages, stolen tasks and their results, by time of sending.
     pub messages: Vec<MessageLine>,
@@ -50,12 +50,12 @@ pub struct Diagram {
     pub outages: Vec<Outage>,
     /// Recoveries, from the restart or the start of the recovery until the process resumed.
     pub recoveries: Vec<Stretch>,
-    /// Executions that a rollback undid.
+    /// Periods that a rollback undid, or whose work was lost with a process that never returned.
     pub undone: Vec<Stretch>,
     /// Rollbacks to checkpoints.
     pub rollbacks: Vec<RollbackMark>,
-    /// Recovery lines: one per set of rollbacks with a common cause, with the checkpoints from which the clusters
-    /// resumed.
+    /// Recovery lines, one per set of rollbacks with a common cause: the lane and the time of each state that these
+    /// rollbacks restored.
     pub recovery_lines: Vec<Vec<(usize, i64)>>,
     /// Injected faults.
     pub faults: Vec<Injected>,
@@ -79,13 +79,13 @@ pub struct ClusterLanes {
 pub enum Fate {
     /// Delivered and not undone.
     Delivered,
-    /// Delivered, but a rollback undid its send or its delivery.
+    /// Delivered, or never arrived, and a rollback undid its send or its delivery.
     Undone,
     /// Re-sent from a log, and delivered.
     Resent,
     /// Dropped on arrival, because a rollback had undone its send.
     Stale,
-    /// Never arrived.
+    /// Never arrived, although no rollback undid its send.
     Lost,
 }
 
@@ -177,7 +177,7 @@ pub struct Outage {
     pub lane: usize,
     /// The end of the life.
     pub from: i64,
-    /// The start of the next life.
+    /// The start of the next life; the time of the last fact if no life followed.
     pub upto: i64,
     /// The description of the failure.
     pub text: String,
@@ -210,12 +210,12 @@ pub struct Injected {
     pub at: i64,
     /// The description of the fault.
     pub text: String,
-    /// The number in the plan.
+    /// The number of the fault in the plan.
     pub no: u32,
 }
 
 impl Diagram {
-    /// Creates the diagram of a history.
+    /// Creates the diagram of a timeline.
     pub fn new(history: &Timeline, names: &DisplayNames, limits: Limits) -> Self {
         let (clusters, lane_of, mut notes) = lanes(history, names, limits.lanes);
         let micros = |at: Time| (at.0 as i64 - history.origin.0 as i64) / 1000;
@@ -296,8 +296,8 @@ impl Diagram {
 
 type Lanes = BTreeMap<ProcessId, usize>;
 
-/// Chooses the processes that get a lane: all of them if there are at most `limit`, otherwise those with the
-/// most important events.
+/// Chooses the processes that get a lane: all of them if there are at most `limit`. Otherwise, lanes go first to
+/// processes that failed, then to processes that communicate with other clusters.
 fn lanes(history: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<ClusterLanes>, Lanes, Vec<String>) {
     let all = names.clusters().map(|it| names.processes(it).len()).sum::<usize>();
     let room = if all <= limit { usize::MAX } else { (limit / names.clusters().count().max(1)).max(2) };
@@ -397,7 +397,7 @@ fn lines(
     between
 }
 
-/// Returns the transmissions of a message: each arrival with its transmission, and transmissions without an arrival.
+/// Returns the transmissions of a message: those with an arrival or, if there are none, all of them.
 fn ways(message: &MessagePath) -> Vec<(Time, Option<Time>, Fate)> {
     let mut arrivals: Vec<(Time, Fate)> = message
         .delivered
@@ -485,8 +485,8 @@ fn marks(history: &Timeline, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> V
     marks
 }
 
-/// Returns the recovery lines. Each belongs to a rollback that no other rollback caused, and contains the states from
-/// which that rollback and all rollbacks that it caused resumed, from top to bottom.
+/// Returns the recovery lines. Each belongs to a rollback that no other rollback caused, and contains the states that
+/// this rollback and all rollbacks caused by it restored, from top to bottom.
 fn recovery_lines(
     history: &Timeline,
     lane_of: &Lanes,

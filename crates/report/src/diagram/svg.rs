@@ -390,11 +390,13 @@ fn cross(x: f64, y: f64, size: f64) -> Markup {
     html! { path.failure d={ "M" (a) " " (c) "L" (b) " " (d) "M" (a) " " (d) "L" (b) " " (c) } {} }
 }
 
-/// Distances between ticks that are round in h:mm:ss, in seconds. The page's script uses the same distances.
+/// Distances between ticks, in seconds, at which the times are round in h:mm:ss. The page's script uses the same
+/// distances.
 const CLOCK: [f64; 13] =
     [15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0, 86_400.0];
 
-/// Returns about a dozen round times between two times. If the run `is_long`, the times are round in h:mm:ss.
+/// Returns about a dozen round times between `begin` and `end`, in microseconds. If `is_long` is set and the times are
+/// more than ten seconds apart, they are round in h:mm:ss.
 fn ticks(begin: f64, end: f64, is_long: bool) -> Vec<i64> {
     let rough = (end - begin) / 12.0;
     let magnitude = 10f64.powf(rough.max(1.0).log10().floor());
@@ -455,7 +457,8 @@ mod tests {
         assert_eq!([tick(-500_000, true), tick(-500_000, false)], ["-0:00:00.50", "-0.5"]);
     }
 
-    /// A diagram of two clusters with this number of processes in each, and with messages between them.
+    /// Creates a diagram of two clusters with this number of processes in each, and with this number of messages
+    /// between them.
     fn diagram(processes: usize, messages: usize) -> Diagram {
         let line = |number: usize| MessageLine {
             from: number % processes,

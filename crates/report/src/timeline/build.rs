@@ -15,7 +15,7 @@ use super::{
 };
 use crate::names::DisplayNames;
 
-/// Identifies a rollback of a group by the incarnation that it started.
+/// Identifies a rollback by its group and the incarnation that it started.
 type Key = (GroupId, Incarnation);
 
 pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
@@ -173,7 +173,7 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayName
 
     // Attempts at checkpoints that a process of the group discarded.
     let mut was_discarded: BTreeSet<(GroupId, Position, Attempt)> = BTreeSet::new();
-    // When each group first learned that another group rolled back to a position.
+    // The time at which each group first learned that another group had rolled back to a position.
     let mut alerts: BTreeMap<(GroupId, GroupId, Position), Time> = BTreeMap::new();
     for claimed in &history.claims {
         let process = history.segment(claimed.at.segment).host;
@@ -251,7 +251,7 @@ fn relate(
         };
         rollback.began = failed.into_iter().chain(alerted).min().unwrap_or(first_restored);
     }
-    // Clusters that take checkpoints together also roll back together; the rollback of the one that failed is the
+    // Clusters that take checkpoints together also roll back together; the rollback of the cluster that failed is the
     // cause.
     for place in 0..timeline.rollbacks.len() {
         let this = &timeline.rollbacks[place];
@@ -375,7 +375,8 @@ impl TimelineRollback {
 }
 
 impl MessagePath {
-    /// Records a transmission. The protocol and the composite both report a re-send, one after the other.
+    /// Records a transmission. A re-send is reported twice, by the protocol's claim and by the fact of the
+    /// transmission; if the two follow each other closely, they are recorded once.
     fn transmit(&mut self, at: Time, again: bool) {
         const TOGETHER: Span = Span::from_millis(1);
         match self.transmitted.last_mut() {

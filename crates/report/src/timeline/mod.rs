@@ -2,8 +2,8 @@
 //! and the path of every message. A view of the run's [`History`] for readers. It does not judge: the checker decides
 //! whether the run was correct.
 //!
-//! Facts of different processes are related by identity (of a message, a checkpoint, an incarnation), never by time.
-//! Times are only for display.
+//! Facts of different processes are related by identity (of a message, a checkpoint, an incarnation). Times are for
+//! display. Apart from that, they only determine to which rollback a failure or a re-sent message belongs.
 
 mod build;
 
@@ -54,7 +54,7 @@ pub struct Timeline {
     pub thefts: BTreeMap<(Theft, TheftContent), TheftPath>,
     /// Every period that a rollback undid in the history of a process.
     pub undone: Vec<UndonePeriod>,
-    /// Every period of a permanently failed process, except those in the state from which others continued.
+    /// Every period of a permanently failed process after the state from which others continued.
     pub lost_permanently: Vec<(ProcessId, lost::Undone)>,
     /// Periods in which the user paused the federation.
     pub pauses: lost::Pauses,
@@ -64,7 +64,7 @@ pub struct Timeline {
     pub tasks: Option<Tasks>,
     /// The cost of each recovery, if tasks are assigned in advance.
     pub recoveries: Vec<(Incarnation, RecoveryCost)>,
-    /// Processes whose times and numbers are unknown, because their facts are incomplete.
+    /// Processes whose times and counts are unknown, because their facts are incomplete.
     pub incomplete: BTreeSet<ProcessId>,
     /// Groups that could not be recovered, with the parts that were missing.
     pub unrecoverable: Vec<(GroupId, Missing)>,
@@ -169,7 +169,7 @@ pub struct TimelineRollback {
     pub group: GroupId,
     /// The incarnation that the rollback started.
     pub incarnation: Incarnation,
-    /// The checkpoint, under the incarnation that took it; `None` is the initial state.
+    /// The restored checkpoint, with the incarnation in which it was taken; `None` is the initial state.
     pub checkpoint: Option<Position>,
     /// Whether the attempt at that checkpoint had been discarded before all of its parts were known to be
     /// durable. The parts were durable nevertheless; otherwise, the checkpoint could not have been restored.
@@ -186,7 +186,7 @@ pub struct TimelineRollback {
     pub ended: Time,
     /// The rollback of another group that caused or included this one, as an index into [`Timeline::rollbacks`].
     pub because_of: Option<usize>,
-    /// The number of messages that other groups re-sent to this one afterwards.
+    /// The number of messages that other groups re-sent to this group after the rollback began.
     pub resent: u64,
     /// Whether the protocol reported that every member resumed.
     pub complete: bool,
@@ -204,7 +204,7 @@ impl TimelineRollback {
     }
 }
 
-/// One process's part in a rollback.
+/// The rollback of one member of a group.
 #[derive(Clone, Debug, Default)]
 pub struct RestoredMember {
     /// The time at which the process's state was restored.
@@ -237,10 +237,10 @@ pub struct MessagePath {
     pub sent: Option<Time>,
     /// The rollback that undid the send.
     pub send_undone: Option<usize>,
-    /// The times at which the message was passed to the network. The flag of each tells whether this was a
-    /// re-send from a log.
+    /// The times at which the message was passed to the network. Each flag tells whether the transmission was a re-send
+    /// from a log.
     pub transmitted: Vec<(Time, bool)>,
-    /// The times at which the message was delivered, each with the rollback that undid the delivery.
+    /// The times at which the message was delivered, each with the rollback, if any, that undid the delivery.
     pub delivered: Vec<(Time, Option<usize>)>,
     /// The times at which the message was dropped because its send had been undone.
     pub stale: Vec<Time>,

@@ -24,7 +24,7 @@ const STEPS: u32 = 160;
 const FEEDBACK_EVERY: u32 = 20;
 const CHECKPOINT_EVERY: Span = Span::from_secs(1);
 
-/// Returns the names and the facts of the run.
+/// Returns the manifest and the facts of the run.
 pub(crate) fn run(nodes: u32) -> (Manifest, Trace) {
     let mut world = World::new(nodes);
     world.play();

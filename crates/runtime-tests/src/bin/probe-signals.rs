@@ -1,5 +1,5 @@
 //! A program for tests of signals. `probe-signals STATUS` prints `ready` once it handles signals, and `signalled` after
-//! the first one, which has no other effect. At the second one, it exits with STATUS.
+//! the first one, which has no other effect. On the second signal, it exits with STATUS.
 
 use std::env;
 use std::error::Error;

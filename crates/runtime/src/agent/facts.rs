@@ -1,5 +1,5 @@
-//! Sends the facts of the lives at a place to the supervisor. Each life writes its own file. The agent sends
-//! the file's content while the life runs, and the rest after the life has ended.
+//! Sends the facts of the lives at a place to the supervisor. Each life writes its own file. The agent sends new
+//! content of the file while the life runs, and the rest after the life has ended.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -71,7 +71,7 @@ impl Counters {
         Counters { shaped: shaper.map(shaped), ..Counters::default() }
     }
 
-    /// Sets the address by which this place is reached.
+    /// Sets the address at which this place is reached.
     pub(super) fn at(&self, here: Option<IpAddr>) {
         if let Some(shaped) = &self.shaped {
             *shaped.here.lock().unwrap_or_else(PoisonError::into_inner) = here;
@@ -137,8 +137,8 @@ impl Shaped {
         }
     }
 
-    /// Records the counts of one class. As with any counter, they may restart at zero: the kernel resets them
-    /// when it recreates the class.
+    /// Records the counts of one class. As with any counter, they may restart at zero: the kernel resets them when the
+    /// class is recreated.
     fn note(&self, to: ClusterId, counts: &Counts) {
         let to = self.clusters.lock().unwrap_or_else(PoisonError::into_inner).of(to);
         let set = |family: &Family<To, Counter<u64, AtomicU64>>, value| {

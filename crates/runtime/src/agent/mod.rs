@@ -55,7 +55,8 @@ const RUN: &str = "run-";
 /// Options for starting an agent.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// Program and first arguments of the command that starts a process; [`NodeOptions::to_args`] follow.
+    /// Program and first arguments of the command that starts a process; the arguments from [`NodeOptions::to_args`]
+    /// follow.
     pub command: Vec<OsString>,
     /// Address on which the agent listens for supervisors, and for requests for its metrics. The agent prints
     /// the actual address to standard output.
@@ -91,7 +92,7 @@ pub enum AgentError {
     /// The shaper did not report the features of the kernel.
     #[error("{0}")]
     Shaper(ShaperError),
-    /// The port cannot be opened.
+    /// The port could not be opened.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The requested address.
@@ -393,7 +394,8 @@ impl Agent {
 
     fn launch(&mut self, life: Life, keeps_storage: bool, supervisor: SocketAddr) -> Result<(), OrderError> {
         self.end_running()?;
-        // If this agent ended an earlier life too late, the supervisor no longer waits for that life's facts.
+        // If an earlier life was still running, the supervisor has fenced it and no longer waits for its facts. Send
+        // them now.
         self.send_facts()?;
         self.send(ToPlace::Sent { upto: Life(life.0.saturating_sub(1)) });
         let hosted = self.hosted.as_mut().ok_or(OrderError::NotAssigned)?;
@@ -549,8 +551,8 @@ async fn speak(mut write: OwnedWriteHalf, mut words: mpsc::UnboundedReceiver<ToP
     }
 }
 
-/// Serves everything on a single port. A supervisor begins with [`MAGIC`] and proves that it knows the key;
-/// all other callers request metrics.
+/// Accepts all connections on a single port. A supervisor begins with [`MAGIC`] and proves that it knows the key; all
+/// other callers request metrics.
 async fn listen(
     listener: TcpListener,
     secret: Secret,

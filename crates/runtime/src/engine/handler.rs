@@ -43,8 +43,8 @@ pub(super) struct EventHandler<P: Process> {
     pub(super) facts: FactsWriter<File>,
     /// Records the inputs of the process, if requested.
     pub(super) inputs: Option<InputsWriter<File>>,
-    /// Packets to send, in order. All facts recorded before them are written. Only the node's main thread can send
-    /// them.
+    /// Packets to send, in order. All facts recorded before them have been written. Only the node's main thread can
+    /// send them.
     pub(super) packets: Vec<OutgoingPacket>,
     /// Jobs that are ready to run.
     pub(super) jobs: Vec<(JobNo, P::Job)>,

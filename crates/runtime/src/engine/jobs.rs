@@ -1,6 +1,6 @@
 //! Runs the jobs of a process on threads of their own.
 //!
-//! When a job returns, its thread passes the result to the process itself, and then runs the next job. As long as a
+//! When a job returns, its thread itself passes the result to the process, and then runs the next job. As long as a
 //! process only computes, no other thread has to wake up, and the process continues on the same core.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +22,8 @@ pub(super) struct JobRunner<P: Process> {
     inbox: mpsc::UnboundedSender<Stimulus<P>>,
     /// The handler, unless the main thread is using it or an error has ended it.
     handler: Mutex<Option<Box<EventHandler<P>>>>,
-    /// Whether the main thread is using the handler, or waits for it. A thread with many short jobs would otherwise
-    /// hold the lock most of the time.
+    /// Whether the main thread is using the handler, or is waiting for it. A thread with many short jobs would
+    /// otherwise hold the lock most of the time.
     is_main_active: AtomicBool,
 }
 

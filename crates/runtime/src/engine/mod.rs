@@ -77,7 +77,7 @@ pub(crate) enum Stimulus<P: Process> {
     Event(In<P>),
     /// The node cannot continue.
     Broken(EngineError),
-    /// A thread that ran jobs has handled an event, and the effects need this thread.
+    /// A thread that ran jobs has handled an event, and the effects need the main thread.
     Settle,
     /// A thread that ran jobs has panicked.
     Panicked,
@@ -336,7 +336,7 @@ impl<P: Process + Send + 'static> Engine<P> {
         })
     }
 
-    /// Applies a new directory. No packet is sent before the links to all peers are in effect.
+    /// Applies a new directory. No packet is sent before the properties of the links to all peers are in effect.
     async fn meet(&mut self, directory: &Directory) -> Result<(), EngineError> {
         if self.shaping.meet(directory) {
             self.shaping.apply().await.map_err(EngineError::Links)?;

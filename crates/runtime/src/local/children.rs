@@ -73,7 +73,7 @@ impl Children {
 
     fn signal(&mut self, process: ProcessId, life: Life, signal: Signal) -> Result<(), RunError> {
         let Some(child) = self.children.get_mut(&(process, life)) else { return Ok(()) };
-        // The child has been reaped, so its process ID may already belong to another process.
+        // Once the child has been reaped, its process ID may belong to another process.
         if !child.is_alive() {
             return Ok(());
         }

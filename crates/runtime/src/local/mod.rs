@@ -17,8 +17,8 @@ use crate::supervise::{
 };
 use children::Children;
 
-/// Performs a run. `command` is the program and the first arguments of the command that starts a node;
-/// [`crate::NodeOptions::to_args`] follow. Returns once every child has ended, even after an error.
+/// Performs a run. `command` is the program and the first arguments of the command that starts a node; the arguments
+/// from [`crate::NodeOptions::to_args`] follow. Returns once every child has ended, even after an error.
 ///
 /// # Errors
 ///
@@ -36,9 +36,8 @@ pub fn run(
     run_at(command, options, None, listener, observer)
 }
 
-/// Performs a run like [`run`], with every child in its own network namespace. `kernel` contains the features
-/// of traffic control to use for links. Requires root. The namespaces end with the children and with this
-/// process.
+/// Performs a run like [`run`], but with every child in its own network namespace. `kernel` contains the features of
+/// traffic control to use for links. Requires root. The namespaces end with the children and with this process.
 ///
 /// # Errors
 ///

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use faultline_core::{Claim, ClusterId, Fact, FactKind, Position, Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// Number of commits whose times are kept, to compute the work lost in a rollback. A rollback to an older checkpoint is
-/// not counted.
+/// Number of commits whose times are kept, to compute the work lost in a rollback. Work lost in a rollback to an older
+/// checkpoint is not counted.
 const REMEMBERED_COMMITS: usize = 64;
 
 /// Counts of one life, or their sum over many lives.

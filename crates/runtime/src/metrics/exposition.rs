@@ -35,7 +35,7 @@ impl Exposition {
         self.page.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the values that a heartbeat contains.
+    /// Returns a heartbeat that contains the current values.
     pub(crate) fn heartbeat(&self) -> ToSupervisor {
         let page = self.page();
         let Values { counts, gauges } = page.values.into_values().next().unwrap_or_default();
@@ -43,7 +43,7 @@ impl Exposition {
     }
 
     /// Serves `/metrics` until the future is dropped. `process` labels the metrics of a single process;
-    /// `None` means the sum of all processes.
+    /// `None` means the sum over all processes.
     pub(crate) async fn serve<L: Listener>(self: Arc<Self>, listener: L, process: Option<String>)
     where
         L::Addr: fmt::Debug,

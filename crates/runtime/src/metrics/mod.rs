@@ -60,7 +60,7 @@ impl Sum {
         self.0.update(|page| page.run().phase = PhaseLabel::Failed);
     }
 
-    /// Adds labels that identify the run to every series.
+    /// Labels every series with the run's federation and protocol, and shows the backend and the seed of the run.
     pub fn describe(&self, info: RunInfo) {
         self.0.update(|page| page.run().info = Some(info));
     }

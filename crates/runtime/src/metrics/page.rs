@@ -77,7 +77,7 @@ pub struct RunInfo {
     pub federation: String,
     /// Name of the protocol.
     pub protocol: String,
-    /// The backend of the run.
+    /// Name of the backend.
     pub backend: &'static str,
     /// Seed of the run.
     pub seed: u64,
@@ -155,7 +155,7 @@ impl VerdictLabel {
 }
 
 impl FaultEntry {
-    /// Creates a fault that has not been injected.
+    /// Creates the entry of a fault that has not been injected.
     pub(crate) fn new(fault: &Fault) -> FaultEntry {
         let kind = match fault {
             Fault::Crash { .. } => "crash",

@@ -1,10 +1,10 @@
 //! Measures links by echo, over the same delay lines, sessions and connections as packets.
 //!
-//! All processes of a local run share a monotonic clock, so an echo measures each direction separately: the
-//! delay of a link is the time from handing the echo to the link until its arrival.
+//! All processes of a local run share a monotonic clock, so each direction can be measured separately: the delay of a
+//! link is the time from when an echo is handed to the link until it arrives at the other end.
 //!
-//! While the machine is busy, no link has its requested delay. A link that differs from the request is
-//! therefore measured again, for at most a few seconds, and the result contains the number of rounds.
+//! While the machine is busy, no link has its requested delay. A link that is not as requested is therefore measured
+//! again, for at most a few seconds, and the result contains the number of rounds.
 //!
 //! A link that changes while the application runs is measured at that time, between the application's
 //! packets. An application that keeps the link busy therefore also delays the echoes.
@@ -25,7 +25,7 @@ use crate::transport::{EchoReply, Transport};
 /// Time between two rounds, long enough for a brief load on the machine to pass.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
-/// Interval of the echoes over an observed link.
+/// Interval between the echoes over an observed link.
 const ECHO_EVERY: Duration = Duration::from_millis(200);
 /// Number of echoes per report of a link.
 const REPORTED: usize = 5;
@@ -33,8 +33,8 @@ const REPORTED: usize = 5;
 /// An order from the supervisor to measure or observe links with echoes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Echoes {
-    /// Measures these links one at a time. Until the given time has passed, repeats the measurement of links
-    /// that differ from the request. Replaces an earlier order of this kind.
+    /// Measures these links one at a time. Until the given time has passed, repeats the measurement of links that are
+    /// not as requested. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
     /// Observes exactly these links. Contains the process at the other end of each link, and the requested
     /// latency.
@@ -75,8 +75,8 @@ impl Observed {
     }
 }
 
-/// Measures and observes links as ordered. A newer order to measure replaces an unfinished one, because the
-/// process at the other end of a link may have failed and may never respond.
+/// Measures and observes links as ordered. A newer order ends an unfinished measurement, because the process at the
+/// other end of a link may have failed and may never respond.
 pub(crate) async fn measure(
     transport: Rc<Transport>,
     clock: Clock,

@@ -74,7 +74,7 @@ pub enum NodeOptionsError {
 #[derive(Debug, Error)]
 pub enum NodeError {
     /// The operating system refused the request to end the node together with its parent.
-    #[error("cannot arrange for this process to end with its parent: {0}")]
+    #[error("cannot arrange for this process to end when its parent ends: {0}")]
     Parent(nix::Error),
     /// The program that started the node exited before the node was ready to detect this.
     #[error("the parent process has ended")]
@@ -94,7 +94,7 @@ pub enum NodeError {
     /// The asynchronous runtime did not start.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
-    /// The supervisor cannot be reached, or disconnected before the setup was complete.
+    /// The supervisor could not be reached, or disconnected before the setup was complete.
     #[error("cannot communicate with the supervisor: {0}")]
     Supervisor(io::Error),
     /// The handshake with the supervisor failed.
@@ -175,8 +175,7 @@ impl NodeOptions {
     }
 }
 
-/// Runs a process until its supervisor disconnects, which tells the process to end. Reads the process's key
-/// from standard input.
+/// Runs a process until its supervisor ends it by closing the connection. Reads the process's key from standard input.
 ///
 /// # Errors
 ///
@@ -307,7 +306,7 @@ async fn host<P: Process + Send + 'static>(
     }
 }
 
-/// Serves everything on a single port. Other nodes begin with [`MAGIC`]; all other callers request metrics.
+/// Accepts all connections on a single port. Other nodes begin with [`MAGIC`]; all other callers request metrics.
 async fn listen(listener: TcpListener, transport: Rc<Transport>, visitors: mpsc::UnboundedSender<TcpStream>) {
     loop {
         let stream = match listener.accept().await {

@@ -73,8 +73,8 @@ impl ShapingMethod {
 }
 
 impl Shaping {
-    /// Creates the traffic control of node `me`. `clusters` contains the cluster of each process, indexed by
-    /// process. Nothing is in effect yet.
+    /// Creates the traffic control of node `me`. `clusters` contains the cluster of each process, indexed by process.
+    /// Nothing takes effect before [`Shaping::apply`] is called.
     pub(crate) fn new(
         me: Identity,
         hands: Option<(ShapingMethod, Kernel)>,

@@ -1,5 +1,5 @@
-//! Communication with the supervisor, on a separate thread, so that a process that computes or reads a large
-//! state still sends heartbeats.
+//! Communication with the supervisor, on a separate thread, so that a process still sends heartbeats while it computes,
+//! or reads a large state.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -42,7 +42,7 @@ enum CallError {
     Elsewhere(String),
 }
 
-/// Maintains a connection to the agent at `place` while that is the place of `process`.
+/// Maintains a connection to the agent at `place` for as long as `process` is at this place.
 pub(super) async fn keep(shared: Rc<Shared>, process: ProcessId, place: AgentPlace) {
     loop {
         let Err(error) = call(&shared, process, &place).await;
@@ -107,7 +107,7 @@ async fn listen(read: &mut OwnedReadHalf) -> Result<ToPlace, CallError> {
     control::receive(read).await.map_err(CallError::Broken)
 }
 
-/// Writes to an agent until it disconnects or no sender is left.
+/// Sends messages to an agent until it disconnects or no sender is left.
 async fn speak(mut write: OwnedWriteHalf, mut spoken: mpsc::UnboundedReceiver<ToAgent>) {
     while let Some(word) = spoken.recv().await {
         if let Err(error) = control::send(&mut write, &word).await {

@@ -23,7 +23,7 @@ pub(crate) struct Assignment {
     /// Name of the process.
     pub(crate) name: String,
     pub(crate) cluster_names: ClusterNames,
-    /// Files, with their names, that are in the run's directory when a process starts.
+    /// Files that the process finds in the run's directory, by name.
     pub(crate) files: Vec<(String, Vec<u8>)>,
     /// The life that the supervisor expects at this place. The agent ends any other life before it reports
     /// that it is ready.
@@ -45,7 +45,7 @@ pub(crate) enum ToAgent {
     Launch { life: Life, keeps_storage: bool, supervisor: std::net::SocketAddr },
     /// Tells the agent to prepare to end a life.
     Arm { order: OrderNo, life: Life },
-    /// Ends the life that the [`ToAgent::Arm`] with this number named, once the agent's monotonic clock shows
+    /// Ends the life named in the [`ToAgent::Arm`] order with the same number, once the agent's monotonic clock shows
     /// `at`, or immediately if `at` is `None`. Answered when the life has ended and its facts have been sent.
     Fire { order: OrderNo, wipe: bool, at: Option<u64> },
     /// Pauses or resumes a life.
@@ -55,13 +55,13 @@ pub(crate) enum ToAgent {
 /// A message from an agent to the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ToPlace {
-    /// Answers [`ToAgent::Assign`]. Preceded by all facts that had not arrived.
+    /// Answers [`ToAgent::Assign`]. Preceded by all facts at this place that the supervisor has not received yet.
     Ready(Ready),
     /// Answers [`ToAgent::Assign`] if another place was intended. Contains the UID of this place.
     Elsewhere(String),
-    /// Nanoseconds of the agent's monotonic clock.
+    /// Reading of the agent's monotonic clock, in nanoseconds.
     Clock(u64),
-    /// A piece of a life's file of facts.
+    /// A piece of the file that contains a life's facts.
     Facts { life: Life, offset: u64, bytes: Vec<u8> },
     /// A life has ended without an order to end it, or could not be started. All its facts have been sent.
     Ended { life: Life, status: String, last_output: String },
@@ -83,10 +83,10 @@ pub(crate) enum ToPlace {
 pub(crate) struct Ready {
     /// The running life, if any.
     pub(crate) life: Option<Life>,
-    /// Whether the storage of the process exists here.
+    /// Whether the storage of the process exists at this place.
     pub(crate) holds_storage: bool,
     /// Link-emulation features of the kernel, as reported by the shaper; `None` if there is no shaper.
     pub(crate) abilities: Option<Abilities>,
-    /// The agent's monotonic clock.
+    /// Identifies the agent's monotonic clock.
     pub(crate) clock_source: ClockSource,
 }

@@ -126,7 +126,7 @@ impl PlaceRegistry {
         changes
     }
 
-    /// Records whether the agent of `process` is ready, and the reason why it is not connected.
+    /// Records whether the agent of `process` is ready and, if it is not connected, the reason.
     pub(super) fn note(&self, process: ProcessId, ready: bool, problem: Option<String>) {
         let registry_state = &mut *self.lock();
         if ready {

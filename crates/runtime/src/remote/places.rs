@@ -27,14 +27,14 @@ use crate::supervise::{Journal, JournalContents, JournalEntry, PlaceContext, Run
 const ARMED_WITHIN: Duration = Duration::from_millis(800);
 /// Time within which a ready agent must perform an order.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bounds on the notice that agents receive before the time at which they end several lives. The notice is
-/// twice the time that the slowest agent took to prepare.
+/// Bounds on the notice that agents receive before they end several lives at the same time. The notice is twice the
+/// time that the slowest agent took to prepare.
 const LEAST_NOTICE: Span = Span::from_millis(2);
 const MOST_NOTICE: Span = Span::from_millis(250);
 
-/// Time to wait, at the end of the run, for agents with facts of lives that a previous supervisor started.
+/// Longest time to wait, at the end of the run, for agents with facts of lives that a previous supervisor started.
 const COLLECTED: Duration = Duration::from_secs(30);
-/// Time between two checks for these facts.
+/// Time between two checks while waiting at the end of the run.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Lives whose facts may not all have arrived, with the UIDs of their places.
@@ -96,7 +96,7 @@ struct PlaceEntry {
     ending: u32,
     /// Number of messages received from the agent.
     heard: u64,
-    /// Whether the storage must be removed, and no agent has confirmed its removal.
+    /// Whether the storage must still be removed, because no agent has confirmed its removal.
     wipes: bool,
     /// The newest life ever requested.
     newest: Life,
@@ -273,8 +273,8 @@ impl PlaceBackend for Remote {
 
 /// Lives that are to end at the same time.
 struct Kill {
-    /// Each life, the UID of its place if the life is hosted there, and the pending order if an agent was
-    /// asked to prepare.
+    /// Each life, with the UID of its place if the life is hosted there or its storage must be removed, and with the
+    /// pending order if an agent was asked to prepare.
     arming: Vec<(ProcessId, Life, Option<String>, Option<Pending>)>,
     wipe: bool,
 }
@@ -300,11 +300,11 @@ impl Shared {
     fn note(&self, entry: &JournalEntry) {
         self.journal.write(entry);
         if let Err(error) = self.journal.flush() {
-            warn!(%error, "cannot write the journal; a restarted supervisor will lack this entry");
+            warn!(%error, "cannot write the journal yet; a supervisor that restarts before the next write lacks this entry");
         }
     }
 
-    /// Follows the places announced in the registry.
+    /// Applies each change of a place that the registry announces.
     async fn follow(self: Rc<Self>) {
         let mut changes = self.place_registry.changes();
         while changes.changed().await.is_ok() {
@@ -431,7 +431,8 @@ impl Shared {
             }
             let here = if control.ip().is_unspecified() { agent.here } else { control.ip() };
             let supervisor = SocketAddr::new(here, control.port());
-            let keeps_storage = boot != Boot::Fresh && !std::mem::take(&mut entry.wipes);
+            let wipes = std::mem::take(&mut entry.wipes);
+            let keeps_storage = boot != Boot::Fresh && !wipes;
             let uid = entry.place.as_ref().map(|place| place.uid.clone()).expect("an agent is at a place");
             self.note(&JournalEntry::Launched { process, life, uid: uid.clone() });
             // If the agent has just disconnected, the next connection will find that the life is not running.
@@ -492,8 +493,7 @@ impl Shared {
                 (_, None) => self.ended(process, life, wipe),
             }
         }
-        // Each agent acts by its own clock, so the order must reach even the slowest agent before that
-        // moment.
+        // Each agent acts by its own clock, so the order must reach even the slowest agent before `moment`.
         let moment = self.place_context.clock.now() + (slowest * 2).clamp(LEAST_NOTICE, MOST_NOTICE);
         let several = armed.len() > 1;
         let fire = |(process, life, place, order)| {
@@ -526,8 +526,8 @@ impl Shared {
         }
     }
 
-    /// Returns the report of a life that stopped. `at` is the reading of the monotonic clock at its place, if
-    /// known.
+    /// Returns the report that a life stopped. `at` is the reading of the monotonic clock at its place when it stopped,
+    /// if known.
     fn seen(&self, process: ProcessId, life: Life, at: Option<u64>) -> Seen {
         let clock = self.with(process, |entry| entry.agent.as_ref().map(|agent| agent.clock));
         let error = clock.map_or(Span::ZERO, AgentClock::error);
@@ -643,7 +643,7 @@ impl Shared {
             ToPlace::Leaving => {
                 self.arrived(process, place, None);
                 if is_current {
-                    // No life can be launched at this place.
+                    // No further life can be launched at this place.
                     let life = self.with(process, |entry| {
                         entry.agent = None;
                         entry.life.take()

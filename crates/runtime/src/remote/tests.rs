@@ -1,4 +1,4 @@
-//! Tests with minimal places, whose processes only send heartbeats. Then most of the processes fall silent
+//! Tests with minimal places. Their processes do little more than send heartbeats, until most of them fall silent
 //! simultaneously.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ const PLANNED: Span = Span::from_millis(700);
 /// machine, and far shorter than it takes to fence them one by one.
 const TOGETHER: Span = Span::from_secs(8);
 
-/// The supervisor's facts, with their times in the run.
+/// An observer that keeps the times of some of the supervisor's facts.
 #[derive(Default)]
 struct Watcher {
     begun: Option<watch::Sender<bool>>,
@@ -111,7 +111,7 @@ async fn agent(
     }
 }
 
-/// A process that registers, answers measurements of links, and sends heartbeats.
+/// A process that registers, answers requests to measure links, and sends heartbeats.
 async fn node(
     supervisor: SocketAddr,
     process: ProcessId,

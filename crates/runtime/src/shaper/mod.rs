@@ -54,7 +54,7 @@ enum Answer {
     Refused(String),
 }
 
-/// The kernel's features for link emulation at a place.
+/// Link-emulation features of the kernel at a place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Abilities {
     /// The supported elements of a tree.
@@ -123,8 +123,8 @@ impl Shaper {
         }
     }
 
-    /// Repeats a request until it is answered. Repeating it is harmless: a request that has already been performed
-    /// changes nothing.
+    /// Repeats a request until it is answered, for up to [`PATIENCE`]. Repeating it is harmless: a request that has
+    /// already been performed changes nothing.
     async fn ask(&self, question: &Question) -> Result<Answer, ShaperError> {
         let give_up = Instant::now() + PATIENCE;
         let mut waited = false;

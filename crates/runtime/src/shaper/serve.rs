@@ -21,7 +21,7 @@ use tracing::{debug, info, warn};
 use super::{Abilities, Answer, Question};
 use crate::control;
 
-/// Time after which a silent caller is disconnected, because other callers are waiting.
+/// Time after which a silent caller is disconnected, because other callers may be waiting.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Permissions of the socket: its owner and the directory's group may connect.
 const FOR_THE_GROUP: u32 = 0o660;

@@ -39,7 +39,7 @@ pub struct StorageOptions {
     pub kind: StorageMedium,
     /// Limit on writes, in bytes per second; 0 means unlimited.
     pub write_bandwidth: u64,
-    /// Latency of a write. A write takes at least this time plus that of the transfer at `write_bandwidth`.
+    /// Latency of a write. A write takes at least this time plus the transfer time at `write_bandwidth`.
     pub latency: Span,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Storage<P: Process> {
     requests: queue::Sender<Request<P>>,
     /// Journal of everything reported durable. Written by the engine, which makes the reports.
     pub(crate) journal: DurabilityLog,
-    /// The last record of any earlier life.
+    /// The newest record of the earlier lives, if any.
     pub(crate) record: Option<Arc<[u8]>>,
 }
 
@@ -195,7 +195,7 @@ impl<P: Process> Worker<P> {
         })
     }
 
-    /// Writes, then waits for as long as the latency, the limited bandwidth and an injected slowness require.
+    /// Writes, then waits for as long as the latency, the limited bandwidth and any injected slowness require.
     fn write(
         &mut self,
         bytes: u64,

@@ -7,8 +7,8 @@
 //! | 4 | CRC32C of length and content |
 //! | | remains of earlier content |
 //!
-//! Overwriting existing blocks of a file changes nothing in the file system's journal. The write is therefore durable
-//! once the disk has it, without a journal commit, which would make all writers to that disk wait. Such a write takes a
+//! Overwriting existing blocks of a file adds nothing to the file system's journal. The write is therefore durable once
+//! the disk has it, without a journal commit, which would make all writers to that disk wait. Such a write takes a
 //! quarter of the time of one that needs a commit, or less if other processes write as well. Databases recycle their
 //! log files for the same reason. New images reuse the files of removed ones, and files for further images are prepared
 //! during idle time.
@@ -34,7 +34,7 @@ const READY: usize = 2;
 /// Largest number of free files that are kept.
 const MOST_FREE: usize = 8;
 
-/// A file with its content.
+/// A reusable file, with or without content.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     number: u32,
@@ -47,7 +47,7 @@ pub(super) struct Slots {
     dir: PathBuf,
     /// Files without content.
     free: Vec<Slot>,
-    /// Lengths of the files to prepare, in bytes.
+    /// Lengths of the contents for which to prepare files, in bytes.
     wanted: VecDeque<u64>,
     next: u32,
 }
@@ -126,7 +126,7 @@ impl Slots {
         Ok(intact.then_some(content))
     }
 
-    /// Removes content in a way that survives a crash of this process.
+    /// Removes the content of a file. The removal survives a crash of this process.
     pub(super) fn remove(&mut self, slot: Slot) -> io::Result<()> {
         let file = OpenOptions::new().write(true).open(self.path(&slot))?;
         file.write_all_at(&[0; LENGTH_BYTES as usize], 0)?;

@@ -60,11 +60,11 @@ pub(super) enum Store<H, V> {
     Disk(Disk<H>),
 }
 
-/// An opened storage, in the state that earlier lives left.
+/// Opened storage, in the state in which earlier lives left it.
 pub(super) struct Opened<H, V> {
     pub(super) store: Store<H, V>,
     pub(super) journal: DurabilityLog,
-    /// The last record of any earlier life.
+    /// The newest record of the earlier lives, if any.
     pub(super) record: Option<Arc<[u8]>>,
 }
 
@@ -120,7 +120,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
         Opened { store: Store::Memory(BTreeMap::new()), journal, record: None }
     }
 
-    /// Opens the storage in `dir`, in the state that was reported to the lives before `life`, with their last record.
+    /// Opens the storage in `dir`, in the state that was reported to the lives before `life`, with their newest record.
     pub(super) fn on_disk(dir: PathBuf, life: Life) -> Result<Opened<H, V>, StoreError> {
         let opened = open::<H, V>(&dir, life).map_err(|source| StoreError::Open { path: dir, source })?;
         let (disk, journal) = opened;
@@ -177,7 +177,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
         }
     }
 
-    /// Returns all images, ascending by name.
+    /// Returns the names and heads of all images, ascending by name.
     pub(super) fn list(&self) -> Vec<(ImageName, Arc<H>)> {
         match self {
             Store::Memory(images) => images.iter().map(|(&name, image)| (name, image.head.clone())).collect(),
@@ -202,7 +202,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
         }
     }
 
-    /// Returns whether files for later writes can be prepared.
+    /// Returns whether there is a file to prepare for a later write.
     pub(super) fn wants_preparation(&self) -> bool {
         matches!(self, Store::Disk(disk) if disk.slots.wants_more())
     }
@@ -324,8 +324,8 @@ fn checked(bytes: &[u8]) -> Option<&[u8]> {
     (crc32c::crc32c(body) == u32::from_le_bytes(*checksum)).then_some(body)
 }
 
-/// Waits until a new file is durable. Syncs file and directory in parallel, so that a single commit of the
-/// file system can make both durable.
+/// Waits until a new file is durable. Syncs the file and its directory in parallel, so that a single commit of the file
+/// system can make both durable.
 pub(super) fn sync_with_dir(file: &File, dir: &Path) -> io::Result<()> {
     thread::scope(|scope| {
         let dir = scope.spawn(|| File::open(dir)?.sync_all());

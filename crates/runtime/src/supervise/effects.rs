@@ -76,7 +76,7 @@ impl Effects {
         entry.on.push(effect);
     }
 
-    /// Returns the faults that took effect on at least one process, in the order of the plan.
+    /// Returns the effects of all faults that affected at least one process, in the order of the plan.
     pub(super) fn into_entries(self) -> Vec<EffectEntry> {
         let mut entries: Vec<_> = self.entries.into_values().filter(|it| !it.on.is_empty()).collect();
         entries.iter_mut().for_each(|it| it.on.sort_by_key(|it| (it.process, it.life)));

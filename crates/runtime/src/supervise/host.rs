@@ -117,7 +117,8 @@ struct Node {
     orders: mpsc::UnboundedSender<ToNode>,
     /// Address of the node, once it listens.
     address: Option<SocketAddr>,
-    /// Orders that the node has not confirmed yet, each with the fault to which it belongs.
+    /// For each order that the node has not confirmed yet, the fault that the order puts into effect at this node, if
+    /// any.
     outstanding: VecDeque<Option<FaultNo>>,
 }
 
@@ -239,7 +240,7 @@ impl<P: PlaceBackend> Host<'_, P> {
     ) -> Result<Outcome, RunError> {
         let mut alarm = Alarm::new(self.clock).map_err(RunError::Alarm)?;
         let mut status = tokio::time::interval(STATUS_EVERY);
-        // Changes that are already requested take effect before any process starts.
+        // Changes that have already been requested take effect before any process starts.
         self.apply_reports(supervisor, self.wished(), &mut orders);
         loop {
             self.journal.flush()?;
@@ -474,8 +475,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Handles the alarm for the supervisor's next deadline. If this process is late, it first handles messages that
-    /// nodes have sent in the meantime, before any node is declared failed.
+    /// Handles the alarm for the supervisor's next deadline. If the host is late, it first handles messages that nodes
+    /// have sent in the meantime, before any node is declared failed.
     async fn catch_up(
         &mut self,
         happened: &mut mpsc::UnboundedReceiver<(Time, HostEvent)>,
@@ -700,9 +701,9 @@ impl<P: PlaceBackend> Host<'_, P> {
         Some(Report::LinksMeasured)
     }
 
-    /// Discards echoes to and from clusters that join with the new membership, if they were sent before. A life of an
-    /// awaited cluster that starts while the application runs answers no call before it knows its peers, so the echoes
-    /// wait until the cluster joins.
+    /// Discards echoes to and from clusters that join with the new membership, if the echoes were sent before these
+    /// clusters joined. If a process of an awaited cluster starts while the application runs, it answers no call before
+    /// it knows its peers, so the echoes wait until the cluster joins.
     fn disturb_joining(&mut self, before: &Membership) {
         let now = self.clock.now();
         for (process, member) in (0..).map(ProcessId).zip(before.members.iter()) {
@@ -910,7 +911,7 @@ fn dated(at: Time, reports: Vec<Report>) -> Vec<(Time, Report)> {
     reports.into_iter().map(|report| (at, report)).collect()
 }
 
-/// Writes to a node until it disconnects.
+/// Sends messages to a node until it disconnects.
 async fn speak(mut write: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<ToNode>) {
     while let Some(order) = orders.recv().await {
         if let Err(error) = control::send(&mut write, &order).await {

@@ -1,9 +1,9 @@
 //! The journal of the supervisor's input, which is written before the input takes effect. A restarted
 //! supervisor obtains the state of its predecessor from it: injected faults, lives, and their places.
 //!
-//! The file `journal` next to the record contains a sequence of [`JournalEntry`] values, in records like
-//! those of facts. Flushed entries have been handed to the operating system, so they outlive the process. On
-//! a persistent volume, they also outlive the pod.
+//! The file `journal` next to the record contains a sequence of [`JournalEntry`] values, in the same record format as
+//! facts. Flushed entries have been handed to the operating system, so they outlive the process. On a persistent
+//! volume, they also outlive the pod.
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
@@ -110,12 +110,27 @@ impl Journal {
         if let Some(error) = writer.failed.take() {
             return Err(RunError::Record(error));
         }
-        if !writer.buffer.is_empty() {
-            writer.file.write_all(&writer.buffer).map_err(RunError::Record)?;
-            writer.buffer.clear();
-        }
-        Ok(())
+        drain_to(&mut writer.buffer, &mut writer.file).map_err(RunError::Record)
     }
+}
+
+/// Moves the bytes in `buffer` to `out`. After an error, `buffer` contains exactly the bytes that `out` did not accept,
+/// so that a later call continues at the right position.
+fn drain_to(buffer: &mut Vec<u8>, out: &mut impl Write) -> io::Result<()> {
+    let mut accepted = 0;
+    let result = loop {
+        if accepted == buffer.len() {
+            break Ok(());
+        }
+        match out.write(&buffer[accepted..]) {
+            Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+            Ok(bytes) => accepted += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
+    buffer.drain(..accepted);
+    result
 }
 
 impl JournalContents {
@@ -177,6 +192,38 @@ impl JournalContents {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Accepts `capacity` bytes, and then fails.
+    struct Full {
+        accepted: Vec<u8>,
+        capacity: usize,
+    }
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let left = self.capacity - self.accepted.len();
+            if left == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let bytes = &bytes[..bytes.len().min(left)];
+            self.accepted.extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_write_continues_where_a_failed_one_ended() {
+        let (mut buffer, mut out) = (b"entry".to_vec(), Full { accepted: Vec::new(), capacity: 2 });
+        assert!(drain_to(&mut buffer, &mut out).is_err());
+        buffer.extend(b" next");
+        out.capacity = 100;
+        drain_to(&mut buffer, &mut out).unwrap();
+        assert_eq!((out.accepted.as_slice(), buffer.is_empty()), (&b"entry next"[..], true));
+    }
 
     #[test]
     fn entries_are_read_as_written_except_an_incomplete_one() {

@@ -57,7 +57,7 @@ pub struct RunOptions {
     pub links: Links,
     /// Options of each node's storage.
     pub storage: StorageOptions,
-    /// How long to repeat the measurement of links that differ from the request.
+    /// Time for which the measurement of a link is repeated while its latency is outside the tolerance.
     pub measure_again_for: Span,
     /// Listener that serves the sum of all metrics during the run. It is opened in advance, so that a port in
     /// use is detected before the run creates anything.

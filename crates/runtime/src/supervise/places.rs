@@ -104,7 +104,7 @@ pub(crate) trait PlaceBackend {
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
 
     /// Ends all lives. The lives in `told` have lost their connection, which tells them to end, and have
-    /// [`GRACE_PERIOD`] to seal their facts; all others are killed immediately. Afterwards, the record contains all
-    /// available facts.
+    /// [`GRACE_PERIOD`] to seal their facts. All lives that are still running are then killed. Afterwards, the record
+    /// contains all available facts.
     async fn end(&mut self, told: &[(ProcessId, Life)]) -> Result<(), RunError>;
 }

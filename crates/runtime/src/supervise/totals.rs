@@ -102,7 +102,7 @@ impl Totals {
                 let processes = (0..).map(ProcessId).zip(&self.clusters);
                 processes.filter(|(_, of)| *of == cluster).for_each(|(it, _)| self.incidents.joined(it));
             }
-            // The last heartbeat may be older.
+            // The last heartbeat may be older than this fact.
             Fact::Finished(_) => {
                 if let Some(gauges) = self.gauges.get_mut(&process) {
                     gauges.progress.done = gauges.progress.done.max(gauges.progress.total);

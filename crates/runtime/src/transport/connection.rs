@@ -30,7 +30,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 /// Size of the buffer for unread data, in bytes.
 const READ_BUFFER: usize = 16 * 1024;
 
-/// The caller's first message.
+/// The caller's first message after the handshake.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Call {
     from: (ProcessId, Life),

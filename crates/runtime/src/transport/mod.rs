@@ -86,7 +86,7 @@ struct TransportState {
     cut: Vec<(ClusterId, ClusterId)>,
     /// All processes, indexed by process.
     peers: Vec<Peer>,
-    /// The newest life of each process known to have been up.
+    /// For each process, the newest life that is known to have been up.
     newest: Vec<Life>,
     /// Processes whose delay lines are not empty.
     waiting: Vec<ProcessId>,

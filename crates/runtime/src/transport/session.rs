@@ -1,7 +1,7 @@
 //! The session between two lives, independent of the connections that carry it. No I/O.
 //!
 //! Frames are numbered, and kept until the other end acknowledges them. Unacknowledged frames are re-sent
-//! over the next connection. As long as both lives last, nothing is lost and nothing arrives twice.
+//! over the next connection. As long as both lives last, no frame is lost, and duplicates are discarded.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -16,7 +16,7 @@ use crate::frame::{Body, Frame, FrameKind, HEADER_LEN, header};
 const OWED_BYTES: usize = 256 * 1024;
 /// Number of received frames after which an acknowledgement is due immediately.
 const OWED_FRAMES: usize = 64;
-/// Largest number of pieces handed to the operating system in one call.
+/// Number of pieces after which no further frame is added to the same call to the operating system.
 const SLICES: usize = 64;
 
 /// One end of the session between a life of this process and a life of a peer.
@@ -182,7 +182,8 @@ mod tests {
     use bytes::BytesMut;
     use proptest::prelude::*;
 
-    /// Moves up to `limit` bytes from one end to the other. Returns the numbers of the new frames.
+    /// Moves up to `limit` bytes from one end to the other. Returns the first byte of the body of each new control
+    /// frame.
     fn carry(from: &mut PeerSession, to: &mut PeerSession, buffer: &mut BytesMut, limit: usize) -> Vec<u8> {
         let bytes: Vec<u8> = from.unwritten().iter().flat_map(|slice| slice.to_vec()).take(limit).collect();
         from.wrote(bytes.len());

@@ -1,4 +1,4 @@
-//! Tests of transports over real sockets, through a proxy that breaks their connections.
+//! Tests of transports over real sockets. One test uses a proxy that breaks the connections.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -63,7 +63,7 @@ pub(crate) fn directory(entries: &[(u32, SocketAddr)]) -> Directory {
     Directory { entries: entries.iter().enumerate().map(entry).collect() }
 }
 
-/// Forwards connections to `target`, and breaks each after a few thousand bytes.
+/// Forwards connections to `target`, and breaks each after a pseudorandom number of bytes, from 200 to 30,199.
 async fn breaking_proxy(target: SocketAddr, mut seed: u64) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();

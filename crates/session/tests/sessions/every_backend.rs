@@ -75,7 +75,7 @@ fn the_manifest_of_a_record_can_be_derived_again() {
     assert_ne!(other.seed, record.seed);
 }
 
-/// Counts its calls, and interrupts a run after a given number of them.
+/// Counts the calls of its methods, and interrupts a run at call number `most_looks` of `continues`.
 struct Counting {
     begun: usize,
     facts: u64,
@@ -193,14 +193,15 @@ fn a_program_whose_first_task_exceeds_the_memory_limit_is_rejected() {
 fn memory_that_grows_quickly_is_measured_after_every_event() {
     static USED: AtomicU64 = AtomicU64::new(0);
     let federation = federation(TEXT);
-    // Each measurement reports 64 KiB more: the limit is reached at the 16th, within a few events.
+    // Each measurement reports 64 KiB more than the one before, so the limit is reached at the 16th at the latest,
+    // within a few events.
     let bound = MemoryBound { bytes: 1 << 20, used: || USED.fetch_add(64 << 10, Ordering::Relaxed) };
     let run = Session::new(&federation).seed(3).simulate(&mut Simulator::new(&mut ()).within(bound)).unwrap();
     assert!(matches!(run.manifest.outcome, Some(Outcome::OutOfMemory(_))), "{:?}", run.manifest.outcome);
     assert!(run.trace.len() < 100, "{} facts", run.trace.len());
 }
 
-/// A backend that fails every run, or reports that it took no time.
+/// A backend that either fails every run, or immediately reports that the run was interrupted.
 struct Lazy {
     gives_up: bool,
 }
@@ -275,7 +276,8 @@ fn inputs_are_recorded_on_request() {
     }
 }
 
-/// Judges a run in which a process fails and is not restarted before the deadline, so nothing progresses.
+/// Judges a run in which a process fails and is not restarted before the deadline, so the run makes no further
+/// progress.
 fn silent(deadline: &str) -> Judgement {
     let text = TEXT.lines().filter(|it| !it.contains("faults:")).collect::<Vec<_>>().join("\n");
     let text = text.replace("restartAfter: 50ms", "restartAfter: 1h");

@@ -1,5 +1,5 @@
 //! One small run of each protocol as a transcript, to be reviewed like a specification. A change in a protocol's
-//! behaviour shows in its file under `snapshots/`. `INSTA_UPDATE=always cargo test` rewrites the files.
+//! behaviour shows up in the protocol's files under `snapshots/`. `INSTA_UPDATE=always cargo test` rewrites the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 

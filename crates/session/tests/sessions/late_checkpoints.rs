@@ -22,7 +22,7 @@ spec:
     - { at: 950ms, crash: { process: recovery-process } }
 ";
 
-/// Judges the run as if checkpoints had been requested with this period.
+/// Judges the run as if `tau` were its configured checkpoint period.
 fn judged(tau: Span) -> Judgement {
     let federation = faultline_api::parse("test.yaml", TEXT.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
     let mut recording = Session::new(&federation).seed(3).simulate(&mut Simulator::new(&mut ())).unwrap();

@@ -1,4 +1,4 @@
-//! A task-based program has one result, under every protocol that can run it.
+//! A task-based program has the same result under every protocol that can run it.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use faultline_checker::Verdict;
 use faultline_core::Fact;
 use faultline_session::{Session, Simulator};
 
-/// A process fails and returns.
+/// Under every protocol but `none`, a process fails and returns.
 const TEXT: &str = "
 apiVersion: faultline.dev/v1alpha1
 kind: Federation

@@ -25,7 +25,7 @@ const FATES: [(StorageFate, bool); 4] = [
     (StorageFate::Lost, false),
 ];
 
-/// Returns three clusters of two processes. Each process has two blocks.
+/// Returns a federation with three clusters of two processes. Each process has two blocks.
 fn federation(seed: u64) -> Federation {
     let program = Flow::Jacobi(Jacobi {
         rows: 3,

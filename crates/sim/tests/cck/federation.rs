@@ -25,7 +25,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::required::Seen;
 
-/// A federation, a program, and the faults injected into them.
+/// A federation, its program, and the faults to inject.
 #[derive(Clone, Debug)]
 pub(crate) struct Federation {
     pub(crate) seed: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Federation {
     pub(crate) faults: Vec<(Trigger, Fault)>,
     /// A cluster that is far from the coordinator, and the latency of the coordinator's messages to it.
     pub(crate) far: Option<(ClusterId, Span)>,
-    /// Whether tasks run first if other partitions wait for them.
+    /// Whether each partition first runs the tasks whose values are sent soonest.
     pub(crate) sends_first: bool,
     /// Speed of each process, as a percentage. If `None`, the speeds are drawn from the seed.
     pub(crate) speeds: Option<Vec<u32>>,
@@ -48,7 +48,7 @@ pub(crate) struct Federation {
 pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) facts: Vec<Record>,
-    /// Protocol messages by kind.
+    /// Number of packets of each kind.
     pub(crate) messages: BTreeMap<&'static str, u64>,
 }
 
@@ -144,7 +144,7 @@ impl Federation {
         })
     }
 
-    /// Creates a random federation with at most `most_faults` faults, some of them in the coordinator.
+    /// Creates a random federation with at most `most_faults` faults, which may also affect the coordinator.
     pub(crate) fn random(seed: u64, most_faults: u32) -> Federation {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let clusters: Vec<u32> = (0..rng.random_range(1..=3)).map(|_| rng.random_range(1..=3)).collect();

@@ -40,7 +40,7 @@ fn without_fault_tolerance_the_first_failure_ends_the_run() {
     assert!(matches!(ended.outcome, Outcome::Unrecoverable { .. }), "{:?}", ended.outcome);
 }
 
-/// Returns parameters of CCK with two replicas of each checkpoint in other clusters.
+/// Returns parameters of CCK with two replicas of each part in other clusters.
 fn coordinated(coordination: Coordination) -> cck::Config {
     cck::Config {
         interval: Span::from_millis(60),

@@ -1,4 +1,4 @@
-//! Compares re-executed tasks with the backward closure over the edges of the plan, computed independently.
+//! Compares the re-executed tasks with an independently computed backward closure over the edges of the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ struct Part {
     /// The tasks that the partition had executed when it joined the recovery.
     executed: Executed,
     slot: Position,
-    /// The values in the partition's memory when it began to re-execute.
+    /// The values in the partition's memory when it joined the recovery. Empty unless [`Seen::from_memory`] is set.
     memory: BTreeSet<Value>,
     demanded: BTreeSet<Value>,
     again: BTreeSet<TaskNo>,
@@ -25,11 +25,11 @@ struct Part {
 /// Observations of the recoveries of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Whether values in memory make a re-execution of their tasks unnecessary.
+    /// Whether values in memory make it unnecessary to re-execute the tasks that computed them.
     from_memory: bool,
     /// Indexed by recovery and partition.
     parts: BTreeMap<(Incarnation, ProcessId), Part>,
-    /// The tasks that had been executed when a checkpoint was saved.
+    /// The tasks that an image's owner had executed when the image was saved.
     saved: BTreeMap<ImageName, Executed>,
 }
 
@@ -38,8 +38,8 @@ pub(crate) struct Seen {
 pub(crate) struct Account {
     pub(crate) recoveries: usize,
     pub(crate) tasks: usize,
-    /// Number of partitions that re-executed tasks, summed over the recoveries. `idle` is the number of those
-    /// that re-executed none.
+    /// Number of partitions that re-executed tasks, summed over the recoveries. `idle` counts the partitions that
+    /// re-executed none.
     pub(crate) busy: usize,
     pub(crate) idle: usize,
 }
@@ -69,7 +69,7 @@ impl Seen {
         }
     }
 
-    /// Handles a write of an image: a checkpoint, or a replica of one.
+    /// Handles the write of an image: a part of a checkpoint, or a replica of a part.
     pub(crate) fn saves(&mut self, name: ImageName, process: &Partition<Cck, Flow>) {
         if let Some(executed) = process.executed(name.owner).cloned() {
             self.saved.entry(name).or_insert(executed);
@@ -108,7 +108,7 @@ impl Seen {
         account
     }
 
-    /// Follows dependencies backwards from everything that was lost, up to tasks that the checkpoint
+    /// Follows dependencies backwards from the demanded values, up to values in memory, tasks that the checkpoint
     /// contains, and tasks that have not been executed yet.
     fn required(&self, plan: &Plan, parts: &[&Part]) -> BTreeSet<TaskNo> {
         let saved = |partition: ProcessId, slot: Position| {

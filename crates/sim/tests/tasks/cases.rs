@@ -1,4 +1,5 @@
-//! The cases of the paper's proof (section 4.2), one by one, and the paper's other claims.
+//! The cases of the proof in the paper by Jafar, Krings and Gautier (section 4.2), one by one, and the paper's other
+//! claims.
 
 use std::collections::BTreeSet;
 

@@ -137,9 +137,9 @@ fn a_segment_counts_as_durable_only_after_all_earlier_ones() {
     println!("schedule {schedule}: {shows:?}");
 }
 
-/// Returns federations in which a process fails permanently right after it has stolen a task. Its successor
-/// fails after its own durable state includes the absorbed state, but before it has reported the fate of that
-/// task.
+/// Returns federations in which a process fails permanently right after it has stolen a task. Its successor fails after
+/// one of its writes: in some federations, once its own durable state includes the absorbed state, but before it has
+/// reported the fate of that task.
 fn successor_restarts() -> impl Iterator<Item = Federation> {
     let moments = || (1..8).flat_map(|taken| (1..80).map(move |durable| (taken, durable)));
     (0..6).flat_map(move |more| moments().map(move |(taken, durable)| (more, taken, durable))).map(

@@ -1,13 +1,13 @@
-//! Evidence in the facts about thefts and stable storage. Shares no rule with the protocols.
+//! Evidence about thefts and stable storage, derived from the facts. Shares no rule with the protocols.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{Fact, FactNo, ImageName, Life, ProcessId, TaskId, Theft, TheftStep, Witness};
 use faultline_trace::Record;
 
-/// Returns the steps of thefts that were sent before their sender's state was durable: a task before a state
-/// in which it is lent, a result before a state in which it is done, a receipt before a state in which the
-/// result is merged.
+/// Returns the steps of thefts whose messages were sent before the sender's state was durable: a task before a state in
+/// which it is lent, a result before a state in which the task is done, a receipt before a state in which the result is
+/// merged.
 pub(crate) fn sent_too_early(facts: &[Record]) -> Vec<(ProcessId, Theft, TheftStep)> {
     let mut saved: BTreeMap<ImageName, Witness> = BTreeMap::new();
     let mut durable: BTreeMap<(ProcessId, Life), FactNo> = BTreeMap::new();

@@ -20,7 +20,7 @@ use faultline_trace::Record;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// A federation, a program, and the faults injected into them.
+/// A federation, its program, and the faults to inject.
 #[derive(Clone, Debug)]
 pub(crate) struct Federation {
     pub(crate) seed: u64,
@@ -227,7 +227,7 @@ impl Federation {
         config
     }
 
-    /// Runs a program other than the federation's own.
+    /// Runs `program`, which may differ from the federation's own program.
     pub(crate) fn run_program<P, G>(&self, program: G, protocol: P::Config) -> Ended
     where
         P: TaskProtocol + Send + 'static,

@@ -19,7 +19,7 @@ use federation::{Ended, Federation};
 
 pub(crate) const TAU: Span = Span::from_millis(50);
 
-/// Protocols that tolerate failures, for task-based programs.
+/// A fault-tolerant protocol for task-based programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Tic,
@@ -140,7 +140,7 @@ fn satin_survives_with_servers_late_clusters_and_bounds() {
     survives(Protocol::Satin, |seed| Federation::wide(seed, 3), u64::MAX);
 }
 
-/// Asserts that every run has the correct result. At most one run in `of` may lose the program itself.
+/// Asserts that every run has the correct result. At most one run in `of` may be unrecoverable.
 fn survives(protocol: Protocol, federation: impl Fn(u64) -> Federation, of: u64) {
     let (from, count) = seeds();
     let (mut failed, mut lost, mut restored, mut absorbed, mut thefts) = (Vec::new(), Vec::new(), 0, 0, 0);

@@ -1,8 +1,8 @@
-//! The description of a bundle's run: the manifest and the federation file, with a digest of both.
+//! The description of the run in a bundle: the manifest and the federation file, with a digest of both.
 //!
 //! The digest is the first entry of `manifest.json`, on a line of its own. It covers all other entries of that file and
-//! the whole of `federation.yaml`. The manifest lists the streams with their digests, so the digest covers the entire
-//! record.
+//! the whole of `federation.yaml`. The manifest lists the streams with their digests, so the digest indirectly covers
+//! all facts, too.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// Fails if a file cannot be read or written, or if a stream of facts is not readable.
+    /// Fails if a file cannot be written, or if a stream of facts cannot be read.
     ///
     /// # Panics
     ///
@@ -69,7 +69,7 @@ impl Bundle {
         Ok(manifest)
     }
 
-    /// Compares the manifest's digest with the bytes that it covers.
+    /// Checks the manifest's digest against the bytes that it covers.
     pub(super) fn check_digest(&self) -> Result<Digest, BundleError> {
         let manifest = read(&self.manifest_path())?;
         let federation = read(&self.dir.join(FEDERATION))?;
@@ -110,8 +110,7 @@ impl Bundle {
     }
 }
 
-/// Returns the digest of `entries`, the part of the manifest file after the digest, and of the federation
-/// file.
+/// Returns the digest of the federation file and of `entries`, the part of the manifest file after the digest.
 fn digest(entries: &str, federation: &[u8]) -> Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(entries.len() as u64).to_le_bytes());

@@ -1,5 +1,5 @@
-//! Reads the facts of a run and detects flaws: streams that differ from their seals or from the manifest's
-//! list, and streams with decreasing times.
+//! Reads the facts of a run and detects flaws, such as streams that differ from their seals or from the manifest's
+//! list, or whose times decrease.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,7 +15,7 @@ use crate::memory::{Stream, Trace};
 use crate::possible::Extent;
 
 impl Bundle {
-    /// Reads all facts, and reports flaws of the facts and of the run's description ([`Trace::flaws`]).
+    /// Reads all facts, and reports flaws in the facts and in the run's description ([`Trace::flaws`]).
     ///
     /// While a run is in progress or after it was cut short, its manifest has no outcome. In such a run, a
     /// stream without a seal is not a flaw, nor is an incomplete record at its end, which a killed process
@@ -23,7 +23,8 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// Fails if the directory of facts, or a file in it, cannot be read. A file with the wrong content is a flaw.
+    /// Fails if the directory of facts, or a file in it, cannot be read. A file with invalid content is a flaw, not an
+    /// error.
     pub fn read_trace(&self) -> Result<Trace, BundleError> {
         self.read_trace_of(u64::MAX)
     }
@@ -131,7 +132,7 @@ fn compare(listed: &[FactsEntry], mut found: BTreeMap<(ProcessId, Life), FactsEn
         let stream = (entry.process, entry.life);
         let kind = match found.remove(&stream) {
             Some(found) if found == *entry => continue,
-            // A flaw of this stream has already been reported.
+            // A flaw in this stream has already been reported.
             _ if flaws.iter().any(|flaw| flaw.stream == Some(stream)) => continue,
             Some(found) => FlawKind::Unlike { listed: Box::new(*entry), found: Box::new(found) },
             None => FlawKind::Absent,

@@ -126,8 +126,8 @@ impl Bundle {
         self.manifest_path().exists() || self.facts_dir().exists()
     }
 
-    /// Removes the facts, the federation file and the manifest, but not the directory. If the removal is cut short, the
-    /// directory still counts as one that contains a run.
+    /// Removes the facts, the inputs, the federation file and the manifest, but not the directory. If the removal is
+    /// cut short, the directory still counts as one that contains a run.
     ///
     /// # Errors
     ///
@@ -139,7 +139,9 @@ impl Bundle {
             }
             _ => Ok(()),
         };
-        gone(self.facts_dir(), fs::remove_dir_all(self.facts_dir()))?;
+        for dir in [self.facts_dir(), self.dir.join(INPUTS)] {
+            gone(dir.clone(), fs::remove_dir_all(dir))?;
+        }
         gone(self.dir.join(FEDERATION), fs::remove_file(self.dir.join(FEDERATION)))?;
         gone(self.manifest_path(), fs::remove_file(self.manifest_path()))
     }
@@ -166,12 +168,13 @@ impl Bundle {
         &self.dir
     }
 
-    /// Returns the path of the file for the facts of one life: `facts/p3-1.facts`, `facts/supervisor-0.facts`.
+    /// Returns the path of the file for the facts of one life, such as `facts/p3-1.facts` or
+    /// `facts/supervisor-0.facts`.
     pub fn facts_path(&self, process: ProcessId, life: Life) -> PathBuf {
         self.facts_dir().join(file_of(process, life))
     }
 
-    /// Creates the file for the facts of one life, which must not exist.
+    /// Creates the file for the facts of one life. The file must not exist yet.
     ///
     /// # Errors
     ///
@@ -209,7 +212,7 @@ impl Bundle {
         Ok((FactsWriter::resume(file, whole, facts.stream.len() as u64), facts.stream))
     }
 
-    /// Writes a piece of the file for the facts of one life, at `offset` in bytes. Intended for files that are received
+    /// Writes `piece` at byte `offset` of the file for the facts of one life. Intended for files that are received
     /// piece by piece.
     ///
     /// # Errors
@@ -230,7 +233,7 @@ impl Bundle {
 
     /// Seals the facts of a life that has ended, unless they are already sealed. Removes an incomplete record at the
     /// end: the process was killed while writing it, so the fact had no effect yet. `incomplete` means that the life
-    /// may have reported facts that are missing here.
+    /// may have reported facts that are missing from the file.
     ///
     /// If the file is missing or has no valid header, writes one without facts. If the old file was longer than a
     /// header, the seal states that facts may be missing. A shorter file lacks no facts: its process was killed while
@@ -273,8 +276,8 @@ impl Bundle {
         write().map_err(|source| BundleError::Write { path: path.clone(), source })
     }
 
-    /// Enables the recording of inputs: every host of this run that starts a process after this call records
-    /// the process's inputs.
+    /// Enables the recording of inputs: the drivers of this run record the inputs of every process that starts after
+    /// this call.
     ///
     /// # Errors
     ///
@@ -289,12 +292,12 @@ impl Bundle {
         self.dir.join(INPUTS).is_dir()
     }
 
-    /// Returns the path of the file for the inputs of one life: `inputs/p3-1.inputs`.
+    /// Returns the path of the file for the inputs of one life, such as `inputs/p3-1.inputs`.
     pub fn inputs_path(&self, process: ProcessId, life: Life) -> PathBuf {
         self.dir.join(INPUTS).join(format!("{process}-{}.{INPUTS}", life.0))
     }
 
-    /// Creates the file for the inputs of one life, which must not exist.
+    /// Creates the file for the inputs of one life. The file must not exist yet.
     ///
     /// # Errors
     ///
@@ -323,7 +326,7 @@ impl Bundle {
         read_inputs(&bytes).map(Some).map_err(|source| BundleError::Inputs { path, source })
     }
 
-    /// Writes all streams of a trace in memory, and seals them.
+    /// Writes all streams of `trace` to files, and seals them.
     ///
     /// # Errors
     ///
@@ -378,7 +381,7 @@ fn life_of(path: &Path) -> Option<(ProcessId, Life)> {
         other => ProcessId(other.strip_prefix('p')?.parse().ok()?),
     };
     let life = Life(life.parse().ok()?);
-    // The name could also have leading zeros, for example.
+    // Rejects names that `file_of` never produces, such as those with leading zeros.
     (path.file_name()?.to_str()? == file_of(process, life)).then_some((process, life))
 }
 
@@ -449,8 +452,9 @@ pub(super) mod tests {
         let names: Vec<_> = bundle.description().unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["manifest.json", "federation.yaml"]);
         assert!(bundle.holds_a_run());
+        fs::create_dir(bundle.dir().join(INPUTS)).unwrap();
         bundle.clear().unwrap();
-        assert!(!bundle.holds_a_run());
+        assert!(!bundle.holds_a_run() && !bundle.records_inputs());
         Bundle::create(bundle.dir()).unwrap();
     }
 

@@ -1,5 +1,5 @@
-//! Random message-passing programs whose re-executions send the same messages, so that protocols that rely on
-//! repetition can protect them.
+//! Random message-passing programs whose re-executions send the same messages, so that protocols that rely on this
+//! property can protect them.
 //!
 //! A program is a list of exchanges drawn from its seed. The list is the same for all ranks, and each rank
 //! performs its own part of it, in order:

@@ -7,7 +7,7 @@ use faultline_core::{Chunk, ProcessId};
 
 use super::row::Row;
 
-/// Number of steps between two rows that cross a side in one direction.
+/// Number of steps between consecutive rows that cross a side in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Every(pub(super) u32);
 
@@ -29,9 +29,9 @@ impl Every {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Neighbour {
     pub(super) id: ProcessId,
-    /// Rows from the neighbour.
+    /// Interval between rows from the neighbour.
     pub(super) inbound: Every,
-    /// Rows to the neighbour.
+    /// Interval between rows to the neighbour.
     pub(super) outbound: Every,
 }
 

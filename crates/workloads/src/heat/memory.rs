@@ -23,7 +23,7 @@ pub(super) struct Block {
     position: u64,
     /// Length in 64-bit words.
     words: u64,
-    /// The pieces; `None` for a piece with its initial content, which is not in memory.
+    /// The pieces; `None` for a piece that has its initial content and is not in memory.
     pieces: Vec<Option<Bytes>>,
 }
 
@@ -110,7 +110,7 @@ impl Block {
     }
 }
 
-/// Returns the history after a step with these temperatures.
+/// Returns the history after a step that produced these temperatures.
 pub(super) fn remember(history: u64, cells: &[f64]) -> u64 {
     let fold =
         |sum: u64, cell: &f64| (sum ^ cell.to_bits()).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);

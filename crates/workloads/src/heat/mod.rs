@@ -28,8 +28,8 @@
 //! digest. The result depends neither on the seed nor on timing. [`reference()`] computes it sequentially.
 //!
 //! State consists of bytes behind `Arc`s. A snapshot therefore copies nothing, even during a step, and snapshots share
-//! unchanged pieces. In virtual time, where nothing is written, a piece of the block exists only once a step has
-//! rewritten it ([`Config::virtual_state`]); the results are the same.
+//! unchanged pieces. In virtual time, where nothing is written, a piece of the block occupies memory only once a step
+//! has rewritten it ([`Config::virtual_state`]); the results are the same.
 
 mod bytes;
 mod config;
@@ -71,8 +71,7 @@ pub(crate) struct Rank {
     block: Block,
 }
 
-/// The part of a snapshot other than shared bytes. The rows above, the grid, the rows below, and the block
-/// follow it.
+/// The numbers at the start of a snapshot. The rows above, the grid, the rows below, and the block follow them.
 #[derive(Serialize, Deserialize)]
 struct Head {
     done: u32,

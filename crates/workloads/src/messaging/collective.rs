@@ -1,5 +1,5 @@
 //! Collectives as stages of sends and of receives from named sources: a binomial tree for broadcasts and
-//! reductions, rounds of doubling distance for barriers, direct messages for all-to-all.
+//! reductions, rounds in which the distance doubles for barriers, direct messages for all-to-all.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -39,7 +39,7 @@ pub(super) struct Stage {
 pub(super) enum Then {
     /// Waits for the next message from each of these ranks.
     Await(Vec<u32>),
-    /// The collective is complete, with this result.
+    /// Completes the collective with this result.
     Over(Option<Vec<Message>>),
 }
 
@@ -50,7 +50,7 @@ impl Stage {
 }
 
 impl Collective {
-    /// Returns the next stage. `received` contains the messages of the previous stage.
+    /// Returns the next stage. `received` contains the messages for which the previous stage waited.
     pub(super) fn stage(&mut self, place: RankInfo, received: Vec<Message>) -> Stage {
         let RankInfo { me, ranks } = place;
         match self {
@@ -93,7 +93,8 @@ impl Collective {
                 if !*has_begun {
                     *has_begun = true;
                     assert_eq!(contents.len(), ranks as usize, "an all-to-all needs content for every rank");
-                    // Each rank starts with a different peer, so that no rank receives all messages at once.
+                    // Each rank starts with a different peer, so that the messages to one rank do not all arrive at
+                    // once.
                     let others = (1..ranks).map(|it| (me + it) % ranks);
                     let sends = others.map(|to| (to, take(&mut contents[to as usize]))).collect();
                     let from = (0..ranks).filter(|&it| it != me).collect();
@@ -125,8 +126,8 @@ impl Operation {
     }
 }
 
-/// A rank's position in the binomial tree of a root. The parent of the rank at distance d from the root is the rank
-/// whose distance is d with the lowest set bit cleared.
+/// A rank's position in the binomial tree with a given root. The parent of the rank at distance d from the root is the
+/// rank whose distance is d with the lowest set bit cleared.
 struct Tree {
     parent: Option<u32>,
     children: Vec<u32>,

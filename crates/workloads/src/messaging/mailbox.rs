@@ -33,7 +33,7 @@ struct Channel {
 }
 
 impl Mailbox {
-    /// Returns the number of the next message to `to`.
+    /// Assigns a number to the next message to `to`, and returns it.
     pub(super) fn number(&mut self, to: u32) -> u32 {
         let sent = &mut self.channels.entry(to).or_default().sent;
         *sent += 1;
@@ -54,7 +54,7 @@ impl Mailbox {
     ///
     /// # Panics
     ///
-    /// Panics if a rank appears twice, or if messages are already awaited.
+    /// Panics if a rank appears twice or is already awaited, or if awaited messages have not arrived yet.
     pub(super) fn await_from(&mut self, from: &[u32]) {
         assert_eq!(self.missing, 0, "a rank is already waiting");
         for it in from {

@@ -4,12 +4,12 @@
 //! A [`Program`] defines its next action, one [`Step`] at a time, and receives the outcome. [`Performer`] turns it
 //! into an application, which runs on every driver and under every protocol. `docs/applications.md` is the guide.
 //!
-//! The available steps are limited, so that a protocol that relies on repetition can protect all of them.
-//! Every receive names its sources, and messages from one source are received in the order in which they were
-//! sent. The messages that a program receives, and those that it has received before each send, therefore
-//! depend neither on the order of arrival nor on timing. A program cannot receive any *k* of *n* messages and
-//! then send: a gather waits for *all* of its sources, and a poll passes nothing but the messages to the
-//! program, and only at its fence. The drawback is that a program cannot assign work to the first idle rank.
+//! The available steps are limited, so that a protocol that relies on re-execution to send the same messages can
+//! protect every program. Every receive names its sources, and messages from one source are received in the order in
+//! which they were sent. The messages that a program receives, and those that it has received before each send,
+//! therefore depend neither on the order of arrival nor on timing. A program cannot receive any *k* of *n* messages and
+//! then send: a gather waits for *all* of its sources, and a poll passes nothing but the messages to the program, and
+//! only at its fence. The drawback is that a program cannot assign work to the first idle rank.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -53,7 +53,7 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     /// Returns the next step. Called again once that step is done. Computations are performed within this
     /// call: [`Step::Compute`] only states the time that they take.
     fn next(&self, state: &mut Self::State) -> Step;
-    /// Handles the messages of the last step, in the order in which the step named their sources.
+    /// Handles the messages that the last step received, in the order in which the step named their sources.
     fn received(&self, state: &mut Self::State, messages: Vec<Message>);
     /// Returns the result. Called once the rank has finished; see [`digest_of`].
     fn result(&self, state: &Self::State) -> Vec<u8>;
@@ -66,7 +66,7 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     }
 }
 
-/// The number of a rank, in the order of the federation's processes, and the number of all ranks.
+/// The number of a rank, in the order of the federation's processes, and the total number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankInfo {
     /// Number of this rank, from 0.
@@ -108,7 +108,7 @@ pub enum Step {
         /// Maximum number of pieces, after which the rank only waits.
         pieces: u32,
     },
-    /// Waits until every rank has reached the barrier. Returns no messages.
+    /// Waits until every rank has reached the barrier. The program receives no messages.
     Barrier,
     /// Sends the content of one rank to all ranks, including itself.
     Broadcast {
@@ -195,7 +195,7 @@ pub fn digest_of(result: &[u8], arrived: u64) -> Digest {
     digest([result, &arrived.to_le_bytes()])
 }
 
-/// Appends the number to a message.
+/// Appends `number` to the content of a message.
 fn seal(mut content: Vec<u8>, number: u32) -> Payload {
     content.extend_from_slice(&number.to_le_bytes());
     Payload::from_slice(&content)

@@ -47,12 +47,12 @@ enum At {
         piece: Span,
         left: u32,
     },
-    /// The rank waits for the next message from each of these ranks, for itself or for a collective.
+    /// The rank waits for the next message from each of these ranks, on behalf of the program or of a collective.
     Waiting {
         from: Vec<u32>,
         collective: Option<Collective>,
     },
-    /// The rank is choosing its next step. Never visible from outside.
+    /// The rank is choosing its next step. Never part of a snapshot.
     Deciding,
     Finished,
 }

@@ -10,7 +10,8 @@ use crate::config::{Invalid, in_range};
 /// The communication pattern of a kernel of the NAS parallel benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pattern {
-    /// Block tridiagonal solver: faces to six neighbours on a torus, then sweeps along rows, columns and one diagonal.
+    /// Block tridiagonal solver: exchanges of faces with six neighbours on a torus, then sweeps along rows, columns and
+    /// one diagonal.
     Bt,
     /// Conjugate gradient: exchanges within rows at distances that are powers of two, then one with the transposed
     /// position.
@@ -19,7 +20,7 @@ pub enum Pattern {
     Ft,
     /// Lower-upper solver: wavefronts over a mesh, forwards and backwards.
     Lu,
-    /// Multigrid: faces on a three-dimensional torus, on finer and coarser grids.
+    /// Multigrid: exchanges of faces on a three-dimensional torus, on finer and coarser grids.
     Mg,
     /// Scalar pentadiagonal solver: same as BT, with shorter messages in the sweeps.
     Sp,
@@ -32,14 +33,14 @@ pub struct Config {
     pub pattern: Pattern,
     /// Number of iterations.
     pub iterations: u32,
-    /// Modelled duration of the computation of one rank in one iteration, spread evenly over its rounds.
+    /// Modelled duration of one rank's computation in one iteration, spread evenly over the rounds.
     pub iteration_cost: Span,
     /// Maximum length of a message in bytes. Depending on the pattern, some or all messages are shorter.
     pub message_bytes: u32,
     /// Size of a rank's state in bytes. Only the size is modelled; the state contains no data.
     pub state_bytes: u64,
-    /// The rank of each process in the pattern, in the order of the federation. If empty, each process has
-    /// the same number in the pattern as in the federation.
+    /// Each process's rank in the pattern, in the order of the federation's processes. If empty, each process has the
+    /// same number in the pattern as in the federation.
     pub order: Vec<u32>,
 }
 

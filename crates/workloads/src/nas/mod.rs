@@ -7,11 +7,12 @@
 //!
 //! | pattern | rounds of an iteration |
 //! | --- | --- |
-//! | BT, SP | faces to six neighbours on a torus, then sweeps back and forth along rows, columns and a diagonal |
+//! | BT, SP | exchanges of faces with six neighbours on a torus, then sweeps back and forth along rows, columns and a
+//! diagonal |
 //! | CG | exchanges within rows at distances that are powers of two, then one with the transposed position |
 //! | FT | exchanges between all ranks |
 //! | LU | four wavefronts over a mesh from the first corner, then four back |
-//! | MG | faces on a three-dimensional torus, on three grids, from fine to coarse and back |
+//! | MG | exchanges of faces on a three-dimensional torus, on three grids, from fine to coarse and back |
 //!
 //! The kernels' numbers are not computed: a rank's value is a hash. Every message contains the sender's hash at that
 //! time, padded to the requested length, and every receipt changes the receiver's hash. Every message therefore depends
@@ -40,12 +41,12 @@ pub(crate) struct Kernel {
     /// Rank in the pattern.
     rank: u32,
     iterations: u32,
-    /// Duration of the computation before each round.
+    /// Duration of the computation in each round.
     cost: Span,
     state_bytes: u64,
-    /// The rank of each process in the pattern.
+    /// Each process's rank in the pattern.
     rank_of: Arc<[u32]>,
-    /// The process of each rank in the pattern.
+    /// The process that runs each rank of the pattern.
     process_of: Arc<[u32]>,
     /// Rounds of every iteration.
     rounds: Arc<[Round]>,
@@ -65,7 +66,7 @@ pub(crate) struct State {
 enum At {
     /// Waits for a wavefront, or computes if there is none.
     Begin,
-    /// The wavefront has arrived; computes.
+    /// Computes, once the wavefront has arrived.
     Compute,
     /// Sends messages. Contains the number of sends already done in this round.
     Send(u32),
@@ -165,7 +166,7 @@ impl Kernel {
     }
 }
 
-/// Returns the rank of each process in the pattern.
+/// Returns each process's rank in the pattern.
 fn order(config: &Config, ranks: u32) -> Vec<u32> {
     if config.order.is_empty() { (0..ranks).collect() } else { config.order.clone() }
 }

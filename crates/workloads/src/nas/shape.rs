@@ -81,7 +81,7 @@ impl Shape {
                 self.both_ways(&others, self.bytes)
             }
             Pattern::Ft => {
-                // Each rank starts with a different peer, so that no rank receives all messages at once.
+                // Each rank starts with a different peer, so that the messages to one rank do not all arrive at once.
                 let others: Vec<u32> = (1..self.ranks).map(|it| (rank + it) % self.ranks).collect();
                 self.both_ways(&others, self.bytes)
             }
@@ -118,8 +118,8 @@ impl Shape {
         Round { order: RoundOrder::SendsFirst, sends, sources: others.into() }
     }
 
-    /// Returns a round of MG. Its torus has two equal sides and a third that may be shorter. Faces along the
-    /// third side have half the size.
+    /// Returns a round of MG. Its torus has two equal sides and a third that may be shorter. Faces that are sent along
+    /// the third side are half as large.
     fn faces(self, rank: u32, grid: u32) -> Round {
         let long = 1 << self.ranks.trailing_zeros().div_ceil(3);
         let high = self.ranks / (long * long);

@@ -18,7 +18,7 @@ pub struct Config {
     pub between: f64,
     /// Probability that a delivered message is answered.
     pub reply: f64,
-    /// Longest chain of answers to one message.
+    /// Maximum length of a chain of answers to one message.
     pub reply_depth: u8,
 }
 

@@ -1,4 +1,4 @@
-//! Parameters of the synthetic application: the application file of the HC3I paper's simulator.
+//! Parameters of the synthetic application, which correspond to the application file of the HC3I paper's simulator.
 
 use alloc::vec::Vec;
 use faultline_core::{ClusterId, Span};
@@ -9,7 +9,7 @@ use crate::config::{Invalid, in_range, is_probability};
 /// Parameters of the synthetic application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// The times and receivers of ranks' messages.
+    /// The times and receivers of the ranks' messages.
     pub traffic: Traffic,
     /// Length of every message in bytes. Messages have no content.
     pub message_bytes: u32,
@@ -31,7 +31,7 @@ pub struct Term {
     pub leaves: Option<Span>,
 }
 
-/// The times and receivers of ranks' messages.
+/// The times and receivers of the ranks' messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Traffic {
     /// Ranks compute, choose at random whether to send, and compute again (HC3I, section 5.1).
@@ -46,8 +46,8 @@ pub enum Traffic {
     Exact {
         /// Computing time of each rank.
         total: Span,
-        /// `messages[i][j]`: total number of messages from cluster i to cluster j, shared evenly among the ranks of
-        /// i.
+        /// `messages[i][j]`: total number of messages from cluster i to cluster j, distributed evenly among the ranks
+        /// of cluster i.
         messages: Vec<Vec<u64>>,
     },
     /// Messages as fast as possible, for benchmarks. They go to the sender's cluster or to the next one, so
@@ -62,7 +62,7 @@ pub enum Traffic {
         /// Probability that a message goes to the next cluster.
         between: f64,
         /// Number of receivers that each rank has in a cluster: in its own cluster, the ranks after it; in
-        /// the next cluster, the ranks from its own position on. `None` means all ranks.
+        /// the next cluster, the ranks starting at its own position. `None` means all ranks.
         receivers: Option<u32>,
     },
 }
@@ -70,10 +70,10 @@ pub enum Traffic {
 /// Behaviour of the ranks of one cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Behaviour {
-    /// Mean of the exponentially distributed time of one computation.
+    /// Mean time of one computation. The times are exponentially distributed.
     pub mean_computation: Span,
-    /// `send[j]`: probability that a message to a random rank of cluster j follows a computation. Probabilities are
-    /// independent of each other.
+    /// `send[j]`: probability that a message to a random rank of cluster j follows a computation. The choices for
+    /// different clusters are independent.
     pub send: Vec<f64>,
 }
 

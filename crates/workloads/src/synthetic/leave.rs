@@ -27,7 +27,7 @@ pub(super) struct Leave {
     state: State,
 }
 
-/// The part that changes.
+/// The part of [`Leave`] that changes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct State {
     farewells_sent: u32,
@@ -37,7 +37,7 @@ struct State {
     received: u64,
     /// Total number of messages that the rank will receive, once known.
     expected: Option<u64>,
-    /// First rank: number of messages sent by other ranks, indexed by the position of the receiver.
+    /// First rank: number of messages announced in farewells, indexed by the position of the receiver.
     counted: Vec<u64>,
     /// First rank: number of farewells received.
     farewells_received: u32,
@@ -46,9 +46,9 @@ struct State {
 /// A message between ranks when a cluster leaves.
 #[derive(Serialize, Deserialize)]
 enum Word {
-    /// To the first rank: number of messages sent to the ranks at these positions.
+    /// To the first rank: positions of ranks in its cluster, each with the number of messages sent to that rank.
     Farewell(Vec<(u32, u32)>),
-    /// To the other ranks: number of messages sent to the receiver.
+    /// To each other rank: total number of messages sent to that rank.
     Total(u64),
 }
 
@@ -78,7 +78,7 @@ impl Leave {
         }))
     }
 
-    /// Resets the state before the first computation.
+    /// Resets the state to the one before the first computation.
     pub(super) fn begin(&mut self) {
         self.state = State::default();
     }
@@ -93,7 +93,7 @@ impl Leave {
         self.own.is_none() || self.state.expected == Some(self.state.received)
     }
 
-    /// Returns the computation time after which the next farewell is due; `None` if all have been sent.
+    /// Returns the computing time after which the next farewell is due; `None` if all have been sent.
     pub(super) fn next_farewell(&self) -> Option<Span> {
         self.farewells.get(self.state.farewells_sent as usize).map(|&(at, _)| at)
     }
@@ -123,8 +123,8 @@ impl Leave {
         }
     }
 
-    /// Handles a message that belongs to this module, and counts any other message. Returns whether the message belongs to this
-    /// module.
+    /// Handles a message that belongs to this module, and counts any other message. Returns whether the message belongs
+    /// to this module.
     pub(super) fn deliver(&mut self, payload: &Payload, out: &mut Outbox) -> bool {
         if let Payload::Virtual(_) = payload {
             self.state.received += 1;

@@ -1,4 +1,5 @@
-//! Traffic without content: the application file of the HC3I paper's simulator (section 5.1), and a benchmark.
+//! Traffic without content, as the application file of the HC3I paper's simulator describes it (section 5.1), or for
+//! benchmarks.
 //!
 //! Ranks compute and send regardless of what they receive, so a rank that rolled back sends the same messages again.
 //! All ranks of a cluster behave alike.
@@ -12,8 +13,8 @@
 //!   some rank of cluster 1  ────────────compute──────●──compute────▶
 //! ```
 //!
-//! * [`Traffic::Random`]: after each computation, a message to each cluster, with given, independent
-//!   probabilities.
+//! * [`Traffic::Random`]: after each computation, a message to each cluster with a given probability, independently of
+//!   the other clusters.
 //! * [`Traffic::Exact`]: a given number of messages for each ordered pair of clusters, at uniformly random instants.
 //! * [`Traffic::Burst`]: messages as fast as possible, within the sender's cluster or, with a given probability, to
 //!   the next.
@@ -24,7 +25,7 @@
 //! Any other rank finishes once it has computed and sent everything, whether or not it has received
 //! everything. Its digest covers its sends, in order, and the multiset of senders from which it received; it
 //! is final once the network is empty. Messages and state are virtual, and the state machine is small,
-//! because it is used to measure the simulator.
+//! because benchmarks of the simulator use it.
 
 mod config;
 mod leave;
@@ -59,7 +60,7 @@ pub(crate) struct Rank {
     leave: Option<Box<Leave>>,
 }
 
-/// The part of a rank that changes, apart from the position in the stream of random numbers.
+/// The part of a rank that changes, apart from `leave` and the position in the stream of random numbers.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct State {
     /// Computing time so far.
@@ -91,7 +92,7 @@ impl Rank {
         rank
     }
 
-    /// Sets the state before the first computation. Everything afterwards uses a separate stream of random
+    /// Sets the state to the one before the first computation. Everything afterwards uses a separate stream of random
     /// numbers, so that a rollback to this state does not require drawing the plan again.
     fn begin(&mut self) {
         self.rng.set_stream(1);

@@ -40,7 +40,7 @@ pub(super) struct Target {
     cluster: ClusterId,
     /// Probability that a message to the cluster follows a computation.
     probability: Bernoulli,
-    /// Time during which the cluster is present.
+    /// The cluster is present from `from` (inclusive) to `until` (exclusive).
     from: Span,
     until: Span,
 }
@@ -134,7 +134,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether the rank has finished.
+    /// Returns whether the rank has finished computing.
     #[inline]
     pub(super) fn is_over(&self, state: &State) -> bool {
         match self {

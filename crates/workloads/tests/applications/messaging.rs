@@ -118,7 +118,7 @@ fn an_inconsistent_state_changes_the_result() {
                     Some(false) => {
                         assert_eq!(network.results(), expected, "the result is the same: {config:?}")
                     }
-                    // The rank has fewer computations.
+                    // The rank performs fewer than `step` computations.
                     None => {}
                 }
             }
@@ -150,7 +150,7 @@ struct Collectives(RankInfo);
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Heard {
     step: u32,
-    /// Messages of each step.
+    /// The messages received: the step, the sender and the content of each.
     words: Vec<(u32, u32, Vec<u8>)>,
 }
 
@@ -226,7 +226,7 @@ fn collectives_deliver_the_right_messages() {
 
 #[test]
 fn a_program_that_deadlocks_has_no_expected_results() {
-    /// Every rank receives from the next one before it sends.
+    /// Every rank waits for a message from the next one, and none sends.
     #[derive(Clone, Debug)]
     struct Deadlock(RankInfo);
 

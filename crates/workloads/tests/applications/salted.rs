@@ -106,7 +106,7 @@ fn an_inconsistent_state_changes_the_result() {
     for (at, history) in histories(2).iter().enumerate() {
         let me = ProcessId(at as u32);
         let right = replay(&mut rank(me), history);
-        // Roll back by one event, at any point.
+        // Roll back by one event, at every point.
         for place in 0..history.len() {
             let mut rank = rank(me);
             let (mut sends, _) = replay(&mut rank, &history[..place]);

@@ -53,7 +53,7 @@ pub(super) fn draw(
         for series in drawing.query(it.query)? {
             let mut last = f64::MIN;
             for (at, _) in series.points() {
-                // Consecutive instants are one event.
+                // Consecutive instants belong to one event.
                 if at - last > 1.5 * step {
                     drawing.marks.push((at, css(it.color)));
                 }

@@ -75,7 +75,7 @@ fn labels_of(legend: &str) -> impl Iterator<Item = &str> {
     legend.split("{{").skip(1).filter_map(|it| it.split("}}").next())
 }
 
-/// Iterates over Grafana's variables in a query, except those that Grafana provides.
+/// Iterates over the variables in a query, except those that Grafana provides.
 fn variables_in(query: &str) -> impl Iterator<Item = &str> {
     let names = query.split('$').skip(1);
     let names =

@@ -22,10 +22,10 @@ use table::Dashboard;
 const DASHBOARDS: [&Dashboard; 3] = [&run::RUN, &operator::OPERATOR, &compare::COMPARE];
 /// The interval between scrapes while the queries are tried.
 const SCRAPE_SECONDS: u64 = 1;
-/// The value of Grafana's variable `$__rate_interval`: long enough to cover several scrapes, although runs
-/// take only seconds.
+/// The value of Grafana's variable `$__rate_interval`: long enough to cover several scrapes, but short enough for runs
+/// that take only seconds.
 const RATE_INTERVAL: &str = "5s";
-/// The additional time after the runs for the last scrapes.
+/// The maximum time to wait after the runs for the last scrapes.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the dashboards as JSON for Grafana, with the names of their files.

@@ -38,7 +38,7 @@ pub(super) const OPERATOR: Dashboard = Dashboard {
                     .about("Federations whose run violated a property.")
                     .of(&[("sum(faultline_federation_verdict{FEDERATIONS, verdict=\"fail\"})", "fail")]),
                 Panel::number("Unknown verdicts", "short", &[(0.0, GREEN), (1.0, ORANGE)])
-                    .about("Federations whose run could not be judged.")
+                    .about("Federations whose run violated no property, but could not be judged completely.")
                     .of(&[("sum(faultline_federation_verdict{FEDERATIONS, verdict=\"unknown\"})", "unknown")]),
                 Panel::number("Rejected", "short", &[(0.0, GREEN), (1.0, ORANGE)])
                     .about("Federations that cannot be run.")

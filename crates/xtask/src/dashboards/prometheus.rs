@@ -83,7 +83,7 @@ impl Prometheus {
             .is_ok_and(|series| series.iter().any(|it| it.points().next().is_some()))
     }
 
-    /// Returns the values of a query at regular instants. Times and the step are in seconds.
+    /// Returns the values of a query at regular intervals. Times and the step are in seconds.
     pub(super) fn query(
         &self,
         query: &str,
@@ -103,7 +103,7 @@ impl Prometheus {
 }
 
 impl Series {
-    /// Iterates over the times and values, skipping values that are not numbers.
+    /// Iterates over the times and values, skipping values that are not finite numbers.
     pub(super) fn points(&self) -> impl Iterator<Item = (f64, f64)> {
         let parsed = self.values.iter().filter_map(|(at, value)| Some((*at, value.parse().ok()?)));
         parsed.filter(|(_, value): &(f64, f64)| value.is_finite())

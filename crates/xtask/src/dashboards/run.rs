@@ -93,7 +93,7 @@ const ROW_RUN: &[Panel] = &[
             "sum(faultline_recovery_seconds_sum{RUNS}) / (sum(faultline_recovery_seconds_count{RUNS}) > 0)",
             "recovery",
         )]),
-    Panel::number("Faults with effect", "percentunit", PLAIN)
+    Panel::number("Effective faults", "percentunit", PLAIN)
         .about("Share of the planned faults that had an effect.")
         .of(&[(
             "sum(faultline_faults_effective_total{RUNS}) / (sum(faultline_faults_planned{RUNS}) > 0)",
@@ -117,7 +117,7 @@ const ROW_RUN: &[Panel] = &[
         ("sum(faultline_faults_ineffective_total{RUNS})", "without effect"),
     ]),
     Panel::graph("Detection and recovery", "s")
-        .about("Mean times so far, from a fault or the last heartbeat, until the failure is announced, and until \
+        .about("Mean times so far from a fault, or from the last heartbeat, until the failure is announced and until \
                 the failed process has restored its state.")
         .of(&[
             (

@@ -13,7 +13,7 @@ pub(super) struct Dashboard {
     pub(super) rows: &'static [(&'static str, &'static [Panel])],
 }
 
-/// A list at the top of the dashboard, from which a user selects a value.
+/// A list at the top of the dashboard, from which a user selects values.
 pub(super) struct Variable {
     pub(super) name: &'static str,
     pub(super) label: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct Variable {
     pub(super) query: &'static str,
 }
 
-/// Marks the times of certain events in all graphs.
+/// A set of marks at the times of certain events, shown in all graphs.
 pub(super) struct Annotation {
     pub(super) name: &'static str,
     pub(super) color: &'static str,
@@ -133,7 +133,8 @@ impl Dashboard {
         self.rows.iter().flat_map(|(_, panels)| *panels)
     }
 
-    /// Iterates over the rows and the panels with their positions in Grafana's grid: (column, line).
+    /// Iterates over the rows: the line and the title of each, and its panels with their positions (column, line) in
+    /// Grafana's grid.
     pub(super) fn places(
         &self,
     ) -> impl Iterator<Item = (usize, &'static str, Vec<(usize, usize, &'static Panel)>)> {

@@ -17,7 +17,7 @@ use super::SCRAPE_SECONDS;
 use super::prometheus::{Background, Prometheus, Target};
 use crate::Repository;
 
-/// The key of all federations of these runs, whose programs listen only on this machine.
+/// The key of all federations of these runs. Their programs listen only on this machine.
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 /// The namespace label of all federations of these runs.
 const NAMESPACE: &str = "experiments";
@@ -125,7 +125,7 @@ impl Programs {
             places.push(Place { uid: format!("pod-{process}"), process, address });
         }
         prometheus.scrape(&self.targets)?;
-        // As on a cluster, metrics are scraped before the run has started.
+        // As on Kubernetes, metrics are scraped before the run has started.
         let begun = super::prometheus::now()?;
         while !prometheus.has_answered(&format!("faultline_run_info{{federation=\"{name}\"}}"), begun) {
             if super::prometheus::now()? - begun > TIMEOUT.as_secs_f64() {

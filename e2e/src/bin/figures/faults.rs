@@ -29,7 +29,7 @@ pub(super) struct Faults {
     nodes: u32,
 }
 
-/// Latencies and skews of the faults of a kind, in milliseconds.
+/// Latencies and skews of all faults of one kind, in milliseconds.
 #[derive(Default)]
 struct Effects {
     latencies: Vec<f64>,

@@ -26,7 +26,7 @@ const LEASES: &str = "kube-node-lease";
 /// Prefix of the nodes' names.
 const PREFIX: &str = "faultline-fake-";
 
-/// Creates nodes for this many pods. Returns their names.
+/// Creates nodes for this many pods. Returns the names of the nodes.
 pub(super) async fn make(client: &Client, pods: u32) -> Result<Vec<String>, Failure> {
     let names: Vec<String> = (0..pods.div_ceil(PODS)).map(|it| format!("{PREFIX}{it}")).collect();
     let nodes: Api<Node> = Api::all(client.clone());
@@ -61,7 +61,7 @@ pub(super) async fn remove(client: &Client, names: &[String]) -> Result<(), Fail
     Ok(())
 }
 
-/// Sends heartbeats of the nodes until the future is dropped.
+/// Sends the nodes' heartbeats until the future is dropped.
 pub(super) async fn beat(client: Client, names: Vec<String>) -> Result<(), Failure> {
     let leases: Api<Lease> = Api::namespaced(client, LEASES);
     let mut beat = interval(BEAT);
@@ -131,7 +131,7 @@ async fn tend(pods: &Api<Pod>, pod: &Pod, next: &AtomicU32) -> Result<(), Failur
     unless_gone(pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await)
 }
 
-/// Ignores an object that is gone or has been replaced.
+/// Treats a request as successful if its object is gone or has been replaced.
 fn unless_gone<T>(answer: kube::Result<T>) -> Result<(), Failure> {
     match answer {
         Ok(_) => Ok(()),

@@ -23,7 +23,7 @@ const TICKS: f64 = 100.0;
 /// The operator. Killed when this value is dropped.
 pub(super) struct Operator(Child);
 
-/// Resources used since the start.
+/// Resources that the operator has used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Used {
     /// Number of requests to the API server, by method.
@@ -57,7 +57,7 @@ impl Operator {
         let peak =
             status.lines().find_map(|it| it.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
         let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-        // After the name, which is in parentheses, the 12th and 13th fields are ticks in the program and in
+        // After the name, which is in parentheses, the 12th and 13th fields are the ticks spent in the program and in
         // the kernel.
         let (_, rest) = stat.rsplit_once(')').ok_or_else(|| format!("cannot parse /proc/{process}/stat"))?;
         let ticks: Vec<f64> =

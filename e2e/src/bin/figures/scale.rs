@@ -1,5 +1,6 @@
 //! Measures the cost of many federations to an operator, and how much it delays them: the time until all pods are
-//! running, compared with the same number of plain sets of pods; requests, memory, and status writes.
+//! running, compared with the time that the same number of plain sets of pods takes; requests, memory, and status
+//! writes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ use super::kubelet;
 use super::operator::{Operator, Used};
 use super::supervisors::Supervisors;
 
-/// Number of parallel requests of this program.
+/// Maximum number of requests that this program makes in parallel.
 const AT_ONCE: usize = 8;
 /// Time between two checks.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -140,8 +141,8 @@ impl Scale {
         Ok(())
     }
 
-    /// Creates as many plain sets as the federations have sets, each with the same number of pods. Returns
-    /// the time until all pods were running.
+    /// Creates plain sets with the same numbers of pods as the federations' sets. Returns the time until all pods were
+    /// running.
     async fn without_operator(&self, ns: &TestNamespace) -> Result<Duration, Failure> {
         let sets = self.sets(ns)?;
         let begun = Instant::now();
@@ -224,7 +225,7 @@ impl Scale {
         Ok(Batch { federations, pods, converged, starting, whole, writes })
     }
 
-    /// Returns the number of writes per second of the most frequently written status.
+    /// Returns the number of writes per second to the most frequently written status.
     async fn writes(&self, ns: &TestNamespace) -> Result<f64, Failure> {
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         let events = watcher(ns.api::<Federation>(), watcher::Config::default()).default_backoff();
@@ -275,7 +276,7 @@ fn confined() -> serde_json::Value {
     })
 }
 
-/// Calls `act` for each element, several in parallel.
+/// Calls `act` for each element, with several calls in parallel.
 async fn each<T>(all: &[T], act: impl AsyncFn(&T) -> Result<(), Failure>) -> Result<(), Failure> {
     stream::iter(all).map(Ok).try_for_each_concurrent(AT_ONCE, async |it| act(it).await).await
 }

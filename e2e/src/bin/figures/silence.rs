@@ -63,7 +63,7 @@ impl Silence {
             if !misplaced.is_empty() {
                 return Err(format!("these pods also run on {node}: {}", misplaced.join(", ")).into());
             }
-            // By then, the clusters have checkpoints to which they can roll back.
+            // After this delay, the clusters have checkpoints to which they can roll back.
             sleep(Duration::from_secs(5)).await;
             machine.pause().await?;
             sleep(SILENCE).await;

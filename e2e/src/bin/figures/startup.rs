@@ -30,7 +30,7 @@ pub(super) struct Startup {
     /// the same number of pods.
     #[arg(long, value_delimiter = ',', default_values_t = [20, 60])]
     pods: Vec<u32>,
-    /// Run each variant N times, alternately.
+    /// Run each variant N times, in rotating order.
     #[arg(long, default_value_t = 5, value_name = "N")]
     runs: u32,
 }
@@ -119,7 +119,8 @@ impl Times {
         all.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// Formats the row of the table for this number of processes: medians of the times, and of the ratios in each run.
+    /// Formats the row of the table for this number of processes: the medians, over all runs, of the times and of their
+    /// ratios.
     fn row(&self, processes: u32) -> String {
         let ratio =
             |plain: &[f64], own: &[f64]| median(plain.iter().zip(own).map(|(it, own)| it / own).collect());

@@ -33,13 +33,13 @@ pub struct Desired {
     pub file: ConfigMap,
     /// Network policy of the pods.
     pub policy: NetworkPolicy,
-    /// Sets that are missing or differ, in the order in which they must be created.
+    /// Sets that are missing or differ from the desired state, in the order in which they must be created.
     pub sets: Vec<StatefulSet>,
     /// Sets whose number of pods was changed.
     pub drifted: Vec<Drift>,
     /// Places of the processes, to be sent to the supervisor; `None` if there is nothing to send.
     pub places: Option<Places>,
-    /// The current spec, for the supervisor; `None` if the supervisor knows the spec or has refused it.
+    /// The changed spec, to be sent to the supervisor; `None` if there is nothing to send.
     pub amended: Option<Amended>,
     /// Requests from the supervisor.
     pub orders: Vec<SupervisorRequest>,
@@ -179,8 +179,8 @@ pub(super) fn hosts<'a>(validated: &'a Validated, observed: &'a Observed) -> Vec
     hosts
 }
 
-/// Returns the places of the processes, with a higher generation than the supervisor's; `None` if no supervisor
-/// responds, if it already knows them, or if the run is over.
+/// Returns the places of the processes, with a higher generation than the supervisor's; `None` if the supervisor does
+/// not respond, if it already knows the places, or if the run is over.
 fn places(validated: &Validated, observed: &Observed) -> Option<Places> {
     let Supervision::Known(status) = &observed.supervision else { return None };
     if observed.phase() == Phase::Completed || observed.has_lost_record() {
@@ -208,7 +208,7 @@ fn amended(validated: &Validated, observed: &Observed) -> Option<Amended> {
     let generation = federation.metadata.generation?;
     let over = matches!(status.phase, RunPhase::Judging | RunPhase::Completed | RunPhase::Failed);
     let known = status.amendment.as_ref().is_some_and(|it| it.generation >= generation);
-    // The file with which the supervisor started has at least the first generation.
+    // The file with which the supervisor started contains the first generation of the spec, or a newer one.
     if generation <= 1 || over || known || validated.refused.is_some() || observed.has_lost_record() {
         return None;
     }

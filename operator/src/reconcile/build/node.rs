@@ -1,4 +1,4 @@
-//! The pods of a cluster: one stateful set, whose pods are created in parallel and without order.
+//! The pods of a group: one stateful set, whose pods are created in parallel and in no particular order.
 
 use faultline_api::Federation;
 use faultline_api::quantity::Size;
@@ -96,8 +96,8 @@ fn volumes(federation: &Federation) -> Vec<Value> {
     ]
 }
 
-/// Adds the shaper's container. The agent reaches the shaper at a socket in a directory that only the two share. The
-/// shaper does not get the key.
+/// Adds the shaper's container. The agent reaches the shaper through a socket in a directory that only the two share.
+/// The shaper does not get the key.
 fn add_shaper(containers: &mut Vec<Value>, volumes: &mut Vec<Value>, settings: &Settings) {
     let directory = json!({ "name": naming::SHAPER, "mountPath": SHAPER_DIRECTORY });
     let socket = format!("{SHAPER_DIRECTORY}/shaper");

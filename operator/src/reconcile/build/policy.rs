@@ -1,4 +1,4 @@
-//! The network policy of a federation's pods, for clusters whose network enforces policies.
+//! The network policy of a federation's pods, for Kubernetes clusters whose network enforces policies.
 
 use faultline_api::Federation;
 use faultline_client::ports;

@@ -1,4 +1,4 @@
-//! The pod of a federation's supervisor, which also records and judges the facts.
+//! The pod of a federation's supervisor, which also records the facts and judges the run.
 
 use faultline_api::Federation;
 use faultline_client::{confined, ports};
@@ -54,7 +54,7 @@ fn container(federation: &Federation, settings: &Settings) -> Value {
             { "name": "faultline", "containerPort": ports::SUPERVISOR },
             { "name": "api", "containerPort": ports::SUPERVISOR_API },
         ],
-        // Memory grows with the record, which is judged as a whole.
+        // Memory use grows with the record, which is judged as a whole.
         "resources": {
             "requests": { "cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi" },
             "limits": { "cpu": "2", "memory": "2Gi", "ephemeral-storage": pod::MAX_DATA },

@@ -10,8 +10,7 @@ use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The time limit for a condition to hold. On a busy machine, a condition can take several times as long as
-/// usual.
+/// The time within which a condition must become true. On a busy machine, this can take several times as long as usual.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A directory in which to run `faultline`.
@@ -31,7 +30,7 @@ impl TestDirectory {
         command
     }
 
-    /// Writes a federation to `file` and runs it. Returns its summary and its exit status.
+    /// Writes a federation to `file` and runs it. Returns the summary of the run and the exit status.
     pub(crate) fn run(&self, file: &str, backend: &str, text: &str, out: &str) -> (Value, Option<i32>) {
         self.write(file, text);
         let arguments = ["run", file, "--backend", backend, "--out", out, "--format", "json"];
@@ -63,7 +62,7 @@ impl TestDirectory {
         fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
     }
 
-    /// Waits until this many processes run in this directory.
+    /// Waits until at least `count` processes run in this directory.
     pub(crate) fn wait_for_processes(&self, count: usize) {
         wait_until(
             || self.processes().len() >= count,
@@ -93,8 +92,8 @@ pub(crate) fn wait_until(condition: impl Fn() -> bool, otherwise: impl Fn() -> S
     }
 }
 
-/// Returns whether a run passes, or is unknown only because of its links: on a busy machine, the links may differ
-/// from the request, which makes the verdict unknown.
+/// Returns whether a run passes. Panics if it does not pass for any reason other than its links: on a busy machine, the
+/// links may not have their requested delays, which makes the verdict unknown.
 pub(crate) fn passes_but_for_links(summary: &Value) -> bool {
     let properties = summary["properties"].as_array().expect("a summary lists its properties");
     assert!(properties.len() > 1 && properties.iter().all(|it| it["verdict"].is_string()), "{summary}");
@@ -106,13 +105,14 @@ pub(crate) fn passes_but_for_links(summary: &Value) -> bool {
     open.is_empty()
 }
 
-/// Sends a signal, by its name in `kill`.
+/// Sends a signal to a process. `name` is the signal's name in `kill`, such as `INT`.
 pub(crate) fn signal(process: &Child, name: &str) {
     let status = Program::new("kill").args([format!("-{name}"), process.id().to_string()]).status().unwrap();
     assert!(status.success());
 }
 
-/// Two clusters that compute for 1.2 s, with `extra` lines in the spec.
+/// Returns the file of a federation of two clusters that compute for 1.2 s, with the lines `extra` at the end of the
+/// spec.
 pub(crate) fn small(extra: &str) -> String {
     format!(
         "apiVersion: faultline.dev/v1alpha1

@@ -1,8 +1,9 @@
 //! The Gilmore-Lawler bound: a lower bound on the cost of all completions of a partial assignment.
 //!
-//! The cost added by pairs of unplaced facilities is estimated row by row: a facility at a location is paired with the
-//! others in the best possible order, its largest flows over the shortest distances. Assigning the facilities to
-//! locations is then a linear assignment problem, whose optimum is the bound (P. C. Gilmore, 1962; E. L. Lawler, 1963).
+//! The cost added by pairs of unplaced facilities is estimated row by row: for each facility at each location, the
+//! largest flows are paired with the shortest distances, which gives the smallest possible sum. Assigning the
+//! facilities to locations is then a linear assignment problem, whose optimum is the bound (P. C. Gilmore, 1962; E. L.
+//! Lawler, 1963).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -81,7 +82,7 @@ impl<'a> Partial<'a> {
 /// paths with potentials (H. W. Kuhn, 1955, in the form of R. Jonker and A. Volgenant, 1987).
 fn assignment(costs: &[u64], n: usize) -> u64 {
     const FAR: i64 = i64::MAX / 2;
-    // Column 0 is the start of a path; rows and columns count from 1.
+    // Column 0 is the start of a path; rows and columns are numbered from 1.
     let (mut of_row, mut of_column) = (vec![0i64; n + 1], vec![0i64; n + 1]);
     let mut row_of = vec![0usize; n + 1];
     let mut before = vec![0usize; n + 1];
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
     use crate::programs::mix;
 
-    /// Returns the optimum that [`assignment`] must find, by trying every assignment of `n` rows to columns.
+    /// Tries every assignment of `n` rows to columns, and returns the optimum that [`assignment`] must find.
     fn least(costs: &[u64], n: usize, row: usize, used: u32) -> u64 {
         if row == n {
             return 0;

@@ -10,11 +10,11 @@ pub const MOST: usize = 32;
 /// The largest permitted distance or flow, chosen so that any cost fits in 64 bits.
 const MOST_ENTRY: u64 = 1 << 24;
 
-/// Nugent, Vollmann and Ruml's instance of 12 facilities; the optimum is 578.
+/// Nugent, Vollmann and Ruml's instance with 12 facilities; the optimum is 578.
 pub(super) const NUG12: &str = include_str!("nug12.dat");
-/// An instance of 14 facilities by the same authors; the optimum is 1014.
+/// An instance with 14 facilities by the same authors; the optimum is 1014.
 pub(super) const NUG14: &str = include_str!("nug14.dat");
-/// An instance of 15 facilities by the same authors; the optimum is 1150.
+/// An instance with 15 facilities by the same authors; the optimum is 1150.
 pub(super) const NUG15: &str = include_str!("nug15.dat");
 
 /// Facilities with flows between them, and as many locations with distances between them.
@@ -29,13 +29,13 @@ pub struct Instance {
     pub(super) order: Vec<usize>,
 }
 
-/// The reason why a text is not an instance. Lines count from 1.
+/// The reason why a text is not an instance. Lines are numbered from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The text contains only whitespace.
     #[error("the text is empty")]
     Empty,
-    /// A word that is not a supported size.
+    /// The first word is not a supported size.
     #[error("line {line}: the size must be a whole number from 2 to {MOST} (found `{found}`)")]
     Size {
         /// The line, counted from 1.
@@ -43,7 +43,7 @@ pub enum Malformed {
         /// The word found.
         found: String,
     },
-    /// A word that is not an entry of a matrix.
+    /// A word is not a valid entry of a matrix.
     #[error("line {line}: `{found}` is not a whole number from 0 to {MOST_ENTRY}")]
     NotAnEntry {
         /// The line, counted from 1.
@@ -125,11 +125,12 @@ impl Instance {
         self.n as u32
     }
 
-    /// Reads the format of QAPLIB. Line breaks have no meaning there, so a row may span several lines.
+    /// Parses a text in the format of QAPLIB. Line breaks have no meaning in this format, so a row may span several
+    /// lines.
     ///
     /// # Errors
     ///
-    /// Returns the first place that violates the format.
+    /// Returns an error that describes how the text violates the format.
     pub fn parse(text: &str) -> Result<Instance, Malformed> {
         let mut tokens = (1..)
             .zip(text.lines())
@@ -180,8 +181,8 @@ impl Instance {
     }
 }
 
-/// Returns the error for too few or too many entries. If a single line differs in length from all others, the
-/// error names it. `line` is the number of the line that states the size.
+/// Returns the error for too few or too many entries. If there are more than two lines of entries, and exactly one of
+/// them does not have `n` entries, the error names that line. `line` is the number of the line that states the size.
 fn miscounted(n: usize, line: usize, tokens: &[(usize, &str)]) -> Malformed {
     let (found, expected) = (tokens.len(), 2 * n * n);
     let rows = || tokens.chunk_by(|one, other| one.0 == other.0);

@@ -1,11 +1,11 @@
-//! The quadratic assignment problem by branch and bound: assigns facilities to locations such that the total cost of
-//! the flows over the distances is minimal.
+//! Solves the quadratic assignment problem by branch and bound: assigns facilities to locations such that the total
+//! cost of the flows over the distances is minimal.
 //!
 //! A task is given the locations of the first facilities. If even the best possible completion costs more than the
-//! cheapest assignment known, the task ends. Otherwise it spawns one task for every location of the next facility, and
-//! one that combines their results. At the configured depth, a task searches without spawning.
+//! cheapest assignment known, the task ends. Otherwise it spawns one task for every possible location of the next
+//! facility, and one that combines their results. At the configured depth, a task searches without spawning.
 //!
-//! The cheapest cost known is a [hint](Frame::hint). It only decreases; a task with an outdated hint searches more, but
+//! The lowest cost known is a [hint](Frame::hint). It only decreases; a task with an outdated hint searches more, but
 //! finds the same assignments. A task prunes only strictly worse assignments, so every execution finds *all* cheapest
 //! assignments.
 //!
@@ -29,9 +29,9 @@ pub use self::instance::{Instance, MOST, Malformed};
 use super::{Invalid, at_most_tasks, in_range, mix};
 use crate::program::{Call, Data, Frame, Program, Use, chunk};
 
-/// A partial assignment. Its arguments are the locations of the first facilities.
+/// Searches the completions of a partial assignment. The arguments are the locations of the first facilities.
 const NODE: u16 = 0;
-/// Combines the results of the tasks for every location of a facility.
+/// Combines the results of the tasks for all possible locations of a facility.
 const COMBINE: u16 = 1;
 
 /// The built-in instances, by name.
@@ -99,8 +99,8 @@ impl Qap {
         }
     }
 
-    /// Returns the number of the first assignment below a partial one and the number after the last, in the
-    /// order of a sequential search, modulo 2^64.
+    /// Returns the number of the first completion of a partial assignment, and the number after that of the last, in
+    /// the order of a sequential search, modulo 2^64.
     fn interval(&self, locations: &[u64]) -> (u64, u64) {
         let n = self.instance.n as u64;
         let mut free: Vec<u64> = (0..n).collect();
@@ -184,7 +184,7 @@ impl Found {
         Found { cost: u64::MAX, assignments: 0, hashes: 0, searched: 0 }
     }
 
-    /// Records a complete assignment that is not worse than those found so far.
+    /// Records a complete assignment, unless it is worse than those found so far.
     fn assignment(&mut self, node: &Partial<'_>) {
         let hash = node.locations.iter().fold(0, |hash, &location| mix(hash ^ location as u64));
         if node.cost < self.cost {
@@ -264,8 +264,8 @@ mod tests {
         Qap::new(instance, depth, Span::ZERO)
     }
 
-    /// Finds the least cost, and the number of assignments with that cost, by trying all assignments and adding up all
-    /// pairs.
+    /// Finds the least cost, and the number of assignments with that cost, by trying all assignments and adding up the
+    /// costs of all pairs.
     fn by_trying(instance: &Instance, at: &mut Vec<usize>, best: &mut (u64, u64)) {
         let n = instance.n;
         if at.len() < n {
@@ -313,7 +313,7 @@ mod tests {
         let program = qap(Instance::parse(instance::NUG12).unwrap(), 3);
         assert!(program.start > 578, "the search can improve its start");
         let found = words(&program.reference());
-        // Rows and columns of the 3 x 4 grid can be reflected: four assignments for each.
+        // The rows and the columns of the 3 x 4 grid can be reflected, which turns one optimal assignment into four.
         assert_eq!((found[0], found[1]), (578, 4));
         testing::agrees_with_its_reference(&Flow::Qap(program));
     }

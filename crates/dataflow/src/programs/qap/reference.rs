@@ -1,4 +1,4 @@
-//! A sequential search: one recursion without tasks, hints or shared data.
+//! A sequential search that uses no tasks, hints or shared data.
 
 use alloc::vec::Vec;
 
@@ -9,8 +9,8 @@ use super::{Instance, factorial};
 use crate::program::chunk;
 use crate::programs::mix;
 
-/// Returns the least cost, the number of assignments with that cost, the sum of their hashes, and the hash of the
-/// numbers of all assignments.
+/// Returns the least cost, the number of assignments with that cost, the sum of their hashes, and the proof that the
+/// search was exhaustive: the hash of the end of the interval of all assignments minus the hash of its beginning.
 pub(super) fn search(instance: &Instance) -> Chunk {
     let mut best: (u64, Vec<Vec<usize>>) = (u64::MAX, Vec::new());
     let mut open = Vec::from([Partial::new(instance, &[])]);

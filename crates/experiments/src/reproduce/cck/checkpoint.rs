@@ -1,5 +1,5 @@
-//! The cost of a checkpoint: messages (long paper, section 3.6.1), and time by processes and storage servers (figure
-//! 5 of the short paper, figure 10 of the long one).
+//! The cost of a checkpoint: messages (long paper, section 3.6.1), and time by the numbers of processes and storage
+//! servers (figure 5 of the short paper, figure 10 of the long one).
 
 use super::{Planned, times, watch};
 use crate::measures::{Spread, short};
@@ -85,7 +85,7 @@ pub(super) fn one_server(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Se
     const WIRE: f64 = 12.5;
     let counts: &[u32] = if runner.is_quick() { &[2, 6] } else { &[4, 8, 16, 24, 32, 40] };
     let (mut series, mut rows, mut findings) = (Vec::new(), Vec::new(), Vec::new());
-    // Two tasks of each block in each of two iterations.
+    // Each process has two tasks for each block in each of two unrolled iterations.
     for (tasks, blocks) in [(500, [25, 5]), (2000, [25, 20])] {
         let (mut points, mut last_bytes, mut last) = (Vec::new(), 0.0, Spread::default());
         for &count in counts {
@@ -192,7 +192,7 @@ pub(super) fn many_servers(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<
     let counts: &[u32] =
         if runner.is_quick() { &[10, 20, 40] } else { &[20, 40, 60, 80, 120, 160, 200, 240] };
     let servers: [u32; 2] = if runner.is_quick() { [5, 10] } else { [20, 60] };
-    // A block contains 2 MB of numbers of 8 bytes each.
+    // In a full reproduction, a block contains 2 MB of 8-byte numbers.
     let size = if runner.is_quick() { 64 } else { 500 };
     let (mut series, mut rows) = (Vec::new(), Vec::new());
     let mut at = |servers: u32, runner: &mut ExperimentRunner<'_, '_>| {

@@ -1,4 +1,4 @@
-//! The time of a task of Jacobi and of Cloth, measured on real processes, and simulated runs whose tasks take this
+//! The time that a task of Jacobi or Cloth takes, measured on real processes, and simulated runs whose tasks take this
 //! time.
 //!
 //! The caller performs [`runs`], and passes in the results.
@@ -38,8 +38,8 @@ struct MeasuredProgram {
 }
 
 impl MeasuredProgram {
-    /// Returns the text of a federation file whose tasks take this time in addition to that of their
-    /// computation.
+    /// Returns the text of a federation file with this task time. In a real process, a task takes longer if its
+    /// computation does.
     fn text(self, task_us: u64) -> String {
         let MeasuredProgram { name, blocks: [rows, columns], size, iterations } = self;
         let test = if name == "jacobi" { "testEvery: 0, " } else { "" };
@@ -184,7 +184,7 @@ mod tests {
     fn the_time_of_a_task_is_the_median_interval() {
         let mut trace = Trace::default();
         assert_eq!(median_interval(&trace), None);
-        // A pause between two tasks has no effect on the median.
+        // A long pause between two tasks hardly affects the median.
         let mut at = Time::ZERO;
         for (number, gap) in (0..).zip([0, 50, 52, 9_000, 51]) {
             at += Span::from_micros(gap);

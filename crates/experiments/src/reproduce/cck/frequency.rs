@@ -14,7 +14,7 @@ const BOUNDED: f64 = 0.1;
 /// The published bound on the overhead, in percent.
 const PUBLISHED: f64 = 1.0;
 /// The goal for the overhead, in percent. It is below the published bound, because coordinating and copying a state
-/// take no processor time here.
+/// take no processor time in the simulation.
 const GOAL: f64 = 0.5;
 
 pub(super) fn frequency(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
@@ -79,8 +79,8 @@ pub(super) fn frequency(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sec
     }])
 }
 
-/// Compares the greatest overhead below [`BOUNDED`] with the published bound. Also returns the goal if this overhead
-/// misses it.
+/// Compares the greatest overhead at frequencies below [`BOUNDED`] with the published bound. Also returns the goal if
+/// this overhead misses it.
 fn judge(points: &[(f64, Spread)]) -> (Finding, Option<String>) {
     let most = points.iter().filter(|it| it.0 < BOUNDED).map(|it| it.1.most).reduce(f64::max);
     let missed = most.filter(|it| *it > GOAL).map(|it| {

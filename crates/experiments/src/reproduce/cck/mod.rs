@@ -4,7 +4,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `checkpoint` | the cost of a checkpoint: messages and time (figures 5 and 10) |
-//! | `frequency` | run time by the frequency of checkpoints (figure 11) |
+//! | `frequency` | run time by checkpoint frequency (figure 11) |
 //! | `required` | re-execution (figure 6, and the limit of section 3.6.2) |
 //! | `order` | re-execution with local re-scheduling (figure 12) |
 //! | [`costs`] | task times measured on real processes |
@@ -80,7 +80,7 @@ struct Planned {
     grid: [u32; 2],
     /// Rows and columns of blocks of each process.
     blocks: [u32; 2],
-    /// The kind of the program.
+    /// The kind of program, as named in a federation file.
     program: &'static str,
     /// Cells or particles along the side of a block.
     size: u32,

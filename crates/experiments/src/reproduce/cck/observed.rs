@@ -42,8 +42,8 @@ struct Checkpoint {
 pub(super) struct Watched {
     /// Seconds from the start of the application to the end of the run.
     pub(super) seconds: f64,
-    /// For each complete checkpoint except the last: its duration in milliseconds, and its number of
-    /// messages.
+    /// For each complete checkpoint before the last checkpoint of the run, newest first: its duration in milliseconds,
+    /// and its number of messages.
     pub(super) checkpoints: Vec<(f64, u64)>,
     /// The size of each state that a process saved, in bytes.
     pub(super) state_bytes: Vec<u64>,
@@ -60,7 +60,7 @@ pub(super) struct Redone {
 }
 
 impl Redone {
-    /// Returns the number of tasks that were re-executed.
+    /// Returns the number of tasks that the surviving processes re-executed.
     pub(super) fn again(&self) -> u64 {
         self.live.iter().map(|it| it.1).sum()
     }
@@ -71,7 +71,7 @@ impl Redone {
         self.live.iter().map(|it| it.2).sum()
     }
 
-    /// Returns the re-executed tasks as a percentage of those that a global rollback would have re-executed.
+    /// Returns the re-executed tasks as a percentage of those that would have been re-executed after a global rollback.
     pub(super) fn share(&self) -> f64 {
         100.0 * self.again() as f64 / self.globally().max(1) as f64
     }
@@ -100,7 +100,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns the observations after the end of the run.
+    /// Returns the observations, once the run has ended.
     pub(super) fn close(self) -> Watched {
         let (seconds, redone) = (self.seconds(), self.redone());
         Watched { seconds, checkpoints: self.checkpoints().collect(), redone, state_bytes: self.state_bytes }
@@ -111,8 +111,8 @@ impl<'a> Watch<'a> {
         self.begun.map_or(0.0, |it| self.last.since(it).as_secs_f64())
     }
 
-    /// Returns, for each complete checkpoint except the last, its duration in milliseconds and its number of
-    /// messages.
+    /// Returns, for each complete checkpoint before the last checkpoint of the run, its duration in milliseconds and
+    /// its number of messages. The newest comes first.
     fn checkpoints(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let is_complete = |it: &&Checkpoint| it.stored >= self.ranks as u64;
         let of = |it: &Checkpoint| (it.last.since(it.requested).as_secs_f64() * 1e3, it.messages);

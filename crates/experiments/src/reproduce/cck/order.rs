@@ -1,4 +1,4 @@
-//! Local re-scheduling, which first runs the tasks that others wait for: figure 12 of the long paper.
+//! Local re-scheduling, which first runs the tasks that other processes wait for: figure 12 of the long paper.
 
 use faultline_core::ProcessId;
 
@@ -123,7 +123,7 @@ pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
     }])
 }
 
-/// Returns the time of the latest failure that caused re-execution; 0 if there is none.
+/// Returns the time of the latest failure that caused re-execution, as a share of the computation; 0 if there is none.
 fn last_with_tasks(series: &Series) -> f64 {
     series.points.iter().rfind(|it| it.1.most > 0.0).map_or(0.0, |it| it.0)
 }

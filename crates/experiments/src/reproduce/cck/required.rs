@@ -12,12 +12,12 @@ use crate::reproduce::{ExperimentRunner, Interrupted};
 /// The number of iterations from one checkpoint to the next.
 const PERIOD: u32 = 10;
 
-/// The lowest percentage at which the processes without re-execution count as most processes.
+/// The lowest percentage of processes without re-execution that counts as most processes.
 const MOSTLY_IDLE: f64 = 70.0;
 
-/// Returns the number of iterations up to which failures at a random time leave most processes without
-/// re-execution. `idle` has the percentage of these processes after each number of iterations, in ascending
-/// order of that number.
+/// Returns the longest checkpoint period, in iterations, at which failures at random times leave most processes without
+/// re-execution on average. `idle` contains the percentage of these processes for each number of iterations from the
+/// checkpoint to the failure, in ascending order of that number.
 fn longest_period(idle: &[(f64, Spread)]) -> u32 {
     let mean = |count: usize| Spread::of(idle[..count].iter().map(|it| it.1.mean)).mean;
     let longest = (1..=idle.len()).rev().find(|count| mean(*count) >= MOSTLY_IDLE);

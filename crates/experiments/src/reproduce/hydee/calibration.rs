@@ -43,7 +43,7 @@ pub(super) struct Calibration {
 impl Calibration {
     /// Calibrates from runs of this many processes. Each turn has one run in each setting.
     pub(super) fn of(played: &[HalfRoundTrips], processes: usize, cores: usize) -> Calibration {
-        // Each pair has one message in transit. If pairs share cores, a message waits for those of the others.
+        // Each pair has one message in transit. If pairs share cores, a message waits for the messages of other pairs.
         let pairs = processes / 2;
         let end = 0.5 * (cores.min(pairs) as f64 / pairs as f64);
         let mut calibration = Calibration { end, ..Calibration::default() };
@@ -91,7 +91,7 @@ pub(super) struct Predicted {
 }
 
 impl Predicted {
-    /// Returns enough iterations for one or two seconds, so that the cost of the start is negligible.
+    /// Returns a number of iterations that takes one or two seconds, so that the cost of the start is negligible.
     fn iterations(self) -> u32 {
         match self.pattern {
             Pattern::Cg => 4000,

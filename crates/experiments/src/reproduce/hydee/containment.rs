@@ -74,7 +74,7 @@ struct Failure {
     global: Effect,
 }
 
-/// Formats the crash of a cluster's first process, as in a file.
+/// Formats the crash of a cluster's first process, as in a federation file.
 fn crash(cluster: usize, at_ms: u32) -> String {
     format!("[{{ at: {at_ms}ms, crash: {{ cluster: c{cluster}, node: 0 }} }}]")
 }
@@ -239,7 +239,7 @@ fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> 
     let iterations = iterations(runner.is_quick());
     let mut rows = Vec::new();
     let mut series = Vec::new();
-    // Ratios to the time under global checkpoints, for HydEE and SPBC.
+    // Ratios of the additional time to that under global checkpoints, for HydEE and SPBC.
     let mut times: [Vec<f64>; 2] = Default::default();
     for pattern in DEEP {
         let mut kernel = Kernel::new(pattern, PROCESSES, runner.is_quick());

@@ -4,7 +4,8 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`ping_pong`] | latency and bandwidth on real processes |
-//! | `calibration` | the cost of a message in ping-pong; the simulator's predictions at this cost, and real runs |
+//! | `calibration` | the cost of a message in ping-pong; the simulator's predictions at this cost, compared with real
+//! runs |
 //! | `overhead` | the kernels without failures |
 //! | `containment` | the kernels with a failure, compared with global checkpoints |
 //! | `phases` | the depth of a recovery |
@@ -51,9 +52,9 @@ pub const PAPER: Paper = Paper {
 /// The measurements on real processes.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Ping-pong of [`ping_pong::PAIR`], with every setting in each turn.
+    /// Ping-pong between [`ping_pong::PAIR`] processes, with every setting in each turn.
     pub played: Vec<HalfRoundTrips>,
-    /// Ping-pong of [`ping_pong::CROWD`].
+    /// Ping-pong among [`ping_pong::CROWD`] processes, in pairs.
     pub crowded: Vec<HalfRoundTrips>,
     /// The results of [`real::runs`].
     pub real: RealRuns,
@@ -129,7 +130,7 @@ struct Kernel {
     pattern: Pattern,
     division: Division,
     iterations: u32,
-    /// `spec.simulator`, as in a file.
+    /// `spec.simulator`, as in a federation file.
     simulator: String,
 }
 
@@ -161,7 +162,7 @@ impl Kernel {
         clusters
     }
 
-    /// Returns the federation under a protocol, with faults. Both are written as in a file.
+    /// Returns the federation under this protocol, with these faults, both written as in a federation file.
     fn federation(&self, protocol: &str, faults: &str) -> Federation {
         let clusters = self.clusters();
         let mut text = String::from(

@@ -56,7 +56,7 @@ pub(super) fn overhead(
 ) -> Result<Vec<Section>, Interrupted> {
     let sizes = sizes(runner.is_quick());
     let mut rows = Vec::new();
-    // By protocol, over all kernels.
+    // The mean overhead of each kernel at each number of processes, in percent, by protocol.
     let mut longer: [Vec<f64>; WAYS.len()] = Default::default();
     for &processes in sizes {
         for pattern in Pattern::ALL {

@@ -39,7 +39,7 @@ impl Phases {
     }
 
     /// Returns the number of phases between the earliest phase of this cluster's processes at the checkpoint and the
-    /// latest phase that any process has reached at the failure.
+    /// latest phase that any process had reached by the time of the failure.
     pub(super) fn depth(&self, cluster: ClusterId) -> u32 {
         let saved = self.saved.iter().flatten().zip(&self.cluster_of);
         let first = saved.filter(|it| *it.1 == cluster).map(|it| *it.0).min();

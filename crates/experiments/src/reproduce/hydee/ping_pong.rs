@@ -14,7 +14,7 @@ use super::{HYDEE_CALM, UNPROTECTED};
 
 /// Lengths of messages, in bytes.
 pub const SIZES: [u32; 8] = [1, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
-/// The number of processes of figure 5.
+/// The number of processes in figure 5.
 pub const PAIR: usize = 2;
 /// The number of processes that run ping-pong in pairs at the same time: usually more than there are cores.
 pub const CROWD: usize = 16;
@@ -89,7 +89,8 @@ pub struct HalfRoundTrips {
 }
 
 impl HalfRoundTrips {
-    /// Reads the record of a run. Returns `None` if the run does not have this many processes and rounds.
+    /// Reads the record of a run. Returns `None` if the run does not have this many processes and rounds, or if
+    /// `rounds` is too small.
     pub fn of(setting: Setting, processes: usize, rounds: u32, trace: &Trace) -> Option<HalfRoundTrips> {
         let rounds = rounds as usize;
         let pairs = processes / 2;
@@ -120,7 +121,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 
 /// Returns the section of the page. `played` must contain runs of every setting.
 pub fn section(played: &[HalfRoundTrips]) -> Section {
-    // By setting and length, over all runs.
+    // Half round trips by setting and length, over all runs.
     let spread = |setting, size: usize| {
         Spread::of(played.iter().filter(|it| it.setting == setting).map(|it| it.halves[size]))
     };

@@ -33,7 +33,7 @@ pub fn runs() -> Vec<RunRequest> {
 }
 
 impl RealRuns {
-    /// Returns the costs of the predicted runs.
+    /// Returns the measured costs of the predicted runs.
     pub(super) fn predicted(&self) -> impl Iterator<Item = Vec<Costs>> {
         self.costs(0, Predicted::ALL.len())
     }

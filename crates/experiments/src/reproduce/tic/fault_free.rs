@@ -6,10 +6,10 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
-/// The largest difference between protocols that the paper reports on [`PROCESSORS`], in percent.
+/// The largest difference between protocols that the paper reports, in percent, with [`PROCESSORS`] processors.
 const PUBLISHED_PERCENT: f64 = 7.6;
 const PROCESSORS: u32 = 120;
-/// Periods of TIC in seconds.
+/// Checkpoint periods of TIC, in seconds.
 const TAUS: [u32; 3] = [1, 5, 20];
 /// The maximum cost of TIC with a period of 5 s, in percent: this project's own goal.
 const AIM_PERCENT: f64 = 1.0;

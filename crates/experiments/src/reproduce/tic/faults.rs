@@ -27,7 +27,7 @@ impl Way {
         fit(&self.over_own.iter().map(|(crashes, it)| (*crashes, it.mean)).collect::<Vec<_>>())
     }
 
-    /// Returns the seconds of work that are re-executed after one crash.
+    /// Returns the seconds of re-executed work per crash.
     fn again_per_crash(&self) -> f64 {
         fit(&self.again.iter().map(|(crashes, it)| (*crashes, it.mean)).collect::<Vec<_>>()).0
     }
@@ -98,8 +98,8 @@ pub(super) fn faults(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sectio
         place: "VII-C, figures 10 and 11",
         text: vec![format!(
             "Crashes happen at equal intervals on {PLACES} places, each in a process that is drawn from the seed. \
-             TIC takes a checkpoint every second, and leaf tasks take 0.23 s, as in the paper. A failure is \
-             detected after 1 s, and the process restarts 0.2 s later. Figure 10 compares these runs with runs \
+             TIC takes a checkpoint every second, and leaf tasks take 0.23 s, as in the paper. A crash is \
+             detected after 1 ms, and the process restarts 0.2 s later. Figure 10 compares these runs with runs \
              under the same protocol without crashes, and figure 11 compares them with unprotected runs without \
              crashes."
         )],

@@ -6,7 +6,7 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
-/// Returns the numbers of facilities whose locations are chosen by separate tasks.
+/// Returns the thresholds: each is the number of facilities whose locations are chosen by separate tasks.
 fn thresholds(quick: bool) -> &'static [u32] {
     if quick { &[1, 2, 3] } else { &[1, 2, 3, 4, 5, 6, 7] }
 }

@@ -7,11 +7,11 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
-/// Speeds of the clusters in percent. The last one has a quarter of the power.
+/// Speeds of the clusters in percent. The last cluster has a quarter of the total power.
 const SPEEDS: [u32; 3] = [150, 150, 100];
-/// Nodes of each cluster.
+/// The number of nodes in each cluster.
 const NODES: u32 = 10;
-/// TIC with replicas in other clusters, like the paper's storage.
+/// TIC with replicas in other clusters, which correspond to the paper's remote checkpoints.
 const TIC: &str = "{ tic: { tau: 5s, replicateTo: otherCluster } }";
 /// The maximum cost of the loss of a cluster beyond its share of the power, as a percentage of the run time: this
 /// project's own goal.

@@ -59,8 +59,8 @@ const UNPROTECTED: &str = "{ none: {} }";
 const SATIN: &str = "{ satin: {} }";
 /// The duration of a leaf task in seconds: the paper's mean (VII-C).
 const TASK_SECONDS: f64 = 0.23;
-/// Seconds until a failure is detected (1 s) and the process is restarted (0.2 s).
-const OUTAGE_SECONDS: f64 = 1.2;
+/// Seconds until a process that crashed restarts. The simulator detects a crash after 1 ms.
+const OUTAGE_SECONDS: f64 = 0.2;
 
 /// Returns TIC with this `tau` in seconds, and one replica on another node.
 fn tic(tau: u32) -> String {
@@ -75,7 +75,7 @@ fn sel() -> String {
 /// A Fibonacci recursion on clusters.
 #[derive(Clone, Debug)]
 struct Program {
-    /// Nodes and speed (in percent) of each cluster.
+    /// The number of nodes and the speed (in percent) of each cluster.
     clusters: Vec<(u32, u32)>,
     /// Levels of the recursion above the leaves.
     levels: u32,
@@ -103,7 +103,7 @@ impl Program {
         self.leaves() as f64 * TASK_SECONDS / power
     }
 
-    /// Returns the federation under a protocol, with faults. Both are written as in a file.
+    /// Returns the federation under this protocol, with these faults, both written as in a federation file.
     fn federation(&self, protocol: &str, faults: &[String]) -> Federation {
         /// The largest number that one task computes without spawning others.
         const THRESHOLD: u32 = 5;

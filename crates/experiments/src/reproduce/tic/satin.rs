@@ -14,7 +14,8 @@ const MOMENTS: [u32; 3] = [25, 50, 75];
 const TAU: u32 = 1;
 /// The maximum time in seconds until a checkpoint is durable.
 const WRITE_SECONDS: f64 = 0.1;
-/// The failing processes, with their ranks: one that starts without work, and the one that starts with the program.
+/// The failing processes, with their ranks: one that starts without work, and the one that initially has the whole
+/// program.
 const VICTIMS: [(&str, u32); 2] = [("a process", 17), ("the first process", 0)];
 
 /// The number of settings: each of two protocols without a failure, and with each failing process at each time.
@@ -81,7 +82,7 @@ pub(super) fn satin(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
         place: "VII-E, figure 13",
         text: vec![format!(
             "The Fibonacci recursion runs on {PLACES} places of one cluster. One process fails after 25 %, 50 % or \
-             75 % of the run time, and returns 1.2 s later. The paper does not say which process fails, nor \
+             75 % of the run time, and returns 0.2 s later. The paper does not say which process fails, nor \
              whether it returns. Here, it is either a process that began without work, or the process that began \
              with the program."
         )],

@@ -27,7 +27,7 @@ pub(crate) struct Group<P: Grouped> {
     pub(crate) holders: Vec<ProcessId>,
     /// Incarnation of this process's current state.
     pub(crate) incarnation: Incarnation,
-    /// The checkpoint that a failure would restore, as far as this process knows.
+    /// The checkpoint that would be restored after a failure, as far as this process knows.
     pub(crate) kept: Option<Checkpoint>,
     pub(crate) store: Store<P>,
     pub(super) placement: Placement,
@@ -185,8 +185,8 @@ impl<P: Grouped> Group<P> {
         own
     }
 
-    /// Removes all checkpoints before this committed or restored one, here and at the holders. `log` is the
-    /// number of logged messages that were removed since the last collection.
+    /// Removes, here and at the holders, all checkpoints older than `checkpoint`, which is committed or restored. `log`
+    /// is the number of logged messages that were removed since the last collection.
     pub(crate) fn collect(&mut self, checkpoint: Option<Checkpoint>, log: u32, host: &mut dyn Machine<P>) {
         if let Some(Checkpoint { position: Position { sn, .. }, .. }) = checkpoint {
             host.claim(Claim::Collected { round: sn.0, below: sn, kept: 1, log });

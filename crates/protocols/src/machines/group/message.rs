@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machines::Checkpoint;
 
-/// A group's attempt to agree on what to restore. Ordered by failures of the group's members, then by attempts.
+/// A group's attempt to agree on what to restore. Ordered by incarnation, then by attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RestoreNo {
     /// The incarnation that the group is about to begin.
@@ -21,7 +21,8 @@ pub struct RestoreNo {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum GroupMessage {
     // Restoring a group.
-    /// From the coordinator to the members: freeze, and report what you have, once you know the lives involved.
+    /// From the coordinator to the members: freeze, and report the parts that you have, once you know the given
+    /// membership.
     Gather {
         /// The number of the restore attempt.
         restore: RestoreNo,
@@ -66,7 +67,7 @@ pub enum GroupMessage {
     Fetch(ImageName),
     /// The sender does not have this image.
     Refused(ImageName),
-    /// From an owner to a holder: the part that the receiver should hold for it. Nothing older is needed.
+    /// From an owner to a holder: the part that the holder should keep for the owner. Nothing older is needed.
     Hold {
         /// Incarnation of the owner's group.
         incarnation: Incarnation,

@@ -1,7 +1,7 @@
 //! A group of processes that rolls back together, to its newest complete checkpoint, whenever one of its members
 //! fails.
 //!
-//! The protocol decides when and how a checkpoint is taken, and writes its own part of it
+//! The protocol decides when and how a checkpoint is taken, and writes this process's part of it
 //! ([`Replication`](super::Replication)). The sub-machine does the rest: it keeps the parts of this process and the
 //! replicas for others, removes parts that are no longer needed, and after a failure agrees with the other members on
 //! what to restore, fetches it, and determines when to resume.
@@ -18,11 +18,11 @@
 //! Guarantees to the protocol:
 //!
 //! * After [`Group::must_freeze`] has returned `true`, the protocol discards the checkpoint in progress, holds its
-//!   application, and calls [`Group::freeze`]. The group then resumes exactly once, for the last known failure.
+//!   application, and calls [`Group::freeze`]. The group then resumes exactly once, after the last known failure.
 //! * [`Group::take_resumed`] returns the target to every member once every member has its part, every holder has its
-//!   replica of that part, and no member has failed since. The target is the newest checkpoint whose parts are all
-//!   still available, whether or not it was committed. If there is none and the group had not acted, the target is the
-//!   initial state.
+//!   replica of that part, and no member has failed in the meantime. The target is the newest checkpoint whose parts
+//!   are all still available, whether or not it was committed. If there is none and the group had not acted, the target
+//!   is the initial state.
 //! * A group that has lost every complete checkpoint is declared unrecoverable, with a list of the missing parts.
 
 mod member;

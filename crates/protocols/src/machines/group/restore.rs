@@ -3,7 +3,7 @@
 //! replicas.
 //!
 //! Coordinator: Gather to members, Inquire to holders -> Stock from all -> Restore -> Ready from all -> Resume. A
-//! failure, a new life of a holder or a vanished part begins another attempt.
+//! failure, a new life of a holder, or a vanished part triggers another attempt.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct Resumed<P: Grouped> {
 }
 
 impl<P: Grouped> Resumed<P> {
-    /// Returns the protocol's part of the restored state; the default for the initial state.
+    /// Returns the protocol's own restored state; the default if the initial state is restored.
     pub(crate) fn saved(&self) -> P::Saved
     where
         P::Saved: Default,
@@ -114,12 +114,12 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Returns whether a member has failed since the current state of this process began.
+    /// Returns whether a member has failed since this process's current incarnation began.
     pub(crate) fn must_freeze(&self) -> bool {
         self.view.incarnation(self.number) > self.incarnation
     }
 
-    /// Begins to wait for an agreement on what to restore.
+    /// Starts waiting for agreement on what to restore.
     pub(crate) fn freeze(&mut self) {
         self.attempt.get_or_insert(MemberAttempt::new(RestoreNo::default()));
     }
@@ -275,7 +275,7 @@ impl<P: Grouped> Group<P> {
     }
 
     /// Handles an image from the network, other than a companion of this process's own parts: a lost part of this
-    /// process, or a replica of another process's part.
+    /// process, or a replica that this process keeps for another one.
     pub(crate) fn image_arrived(
         &mut self,
         from: ProcessId,

@@ -1,13 +1,13 @@
 //! A process's storage: its own part, and the replicas that it keeps for others.
 //!
-//! The content is known from a single listing at the start of the life, and afterwards from the outcome of every
-//! operation. A recovering group's inquiry waits until all writes in progress for that group have completed or
-//! failed, so that the answer remains correct. Replicas from before the group's failure that arrive later are
-//! refused.
+//! The process learns the content from a single listing at the start of its life, and then tracks it through the
+//! outcome of every operation. A recovering group's inquiry waits until all writes in progress for that group have
+//! completed or failed, so that the answer remains correct. Replicas from an older incarnation that arrive later are
+//! ignored, unless this process requested them.
 //!
-//! A part of a checkpoint may need other images ([`Grouped::companions`]). The part is written once its companions are
-//! durable in the same storage, so a storage that has the part also has the companions. Companions are removed together
-//! with their part.
+//! A part of a checkpoint may need other images ([`Grouped::companions`]). The part is written only once its companions
+//! are durable in the same storage, so storage that contains the part also contains its companions. Companions are
+//! removed together with their part.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -39,15 +39,15 @@ pub(crate) struct Store<P: Grouped> {
     holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
     secures: Vec<(ProcessId, ImageName)>,
     reads: Reads<ProcessId>,
-    /// Images requested from their owners. If the owner announced the image as the part to hold, the incarnation of the
-    /// owner's group is given, and older images are removed once the part is durable here.
+    /// Images requested from their owners. If the owner announced the image as the part to hold, the entry contains the
+    /// incarnation of the owner's group, and older images are removed once the part is durable here.
     wanted: BTreeMap<ImageName, Option<Incarnation>>,
     refill: Refill,
     rules: Rules,
 }
 
 impl<P: Grouped> Store<P> {
-    /// Creates the view of the storage, and requests a listing of it.
+    /// Requests a listing of the storage, whose content is not known yet.
     pub(super) fn new(
         placement: Placement,
         rules: Rules,
@@ -114,7 +114,7 @@ impl<P: Grouped> Store<P> {
         names.filter(|it| !self.here.contains_key(it))
     }
 
-    /// Writes a companion of this process's own part that came back from a holder.
+    /// Writes a companion of this process's own part, received from a holder.
     pub(crate) fn write_companion(&mut self, image: Arc<ImageOf<P>>, host: &mut dyn Machine<P>) {
         if !self.here.contains_key(&image.name) && !self.writes.contains(image.name) {
             self.writes.write(image, host);
@@ -207,7 +207,8 @@ impl<P: Grouped> Store<P> {
         self.reads.request(name, receiver, host);
     }
 
-    /// Handles a completed read. Returns whether this process wanted the image itself, and the messages to others.
+    /// Handles a completed read. Returns whether this process itself requested the image, and the messages to other
+    /// processes.
     pub(crate) fn read(
         &mut self,
         name: ImageName,
@@ -228,9 +229,8 @@ impl<P: Grouped> Store<P> {
         for receiver in readers.into_iter().filter(|&it| it != self.me) {
             match image {
                 Some(image) => host.send_image(receiver, image.clone()),
-                // An owner that has lost its storage may get its part back, and then announces it again. If
-                // it refused the part now, a holder that lost its storage as well would report its own
-                // storage as complete.
+                // An owner that has lost its storage may get its part back, and then announces it again. If it refused
+                // the request now, a holder that has also lost its storage would report its own storage as complete.
                 None if name.is_part() && name.owner == self.me && self.refill.lacks_own() => {}
                 None => answers.push((receiver, GroupMessage::Refused(name))),
             }
@@ -252,7 +252,7 @@ impl<P: Grouped> Store<P> {
         });
     }
 
-    /// Handles a replica that has arrived for this holder.
+    /// Handles a replica that has arrived at this holder.
     pub(crate) fn copy_arrived(
         &mut self,
         from: ProcessId,
@@ -329,7 +329,7 @@ impl<P: Grouped> Store<P> {
         }
     }
 
-    /// Removes what `owner`'s group no longer needs once it can restore `name` under `incarnation`.
+    /// Removes the images of `owner` that are no longer needed once its group can restore `name` under `incarnation`.
     pub(crate) fn remove_older(
         &mut self,
         owner: ProcessId,

@@ -302,8 +302,8 @@ fn refused(host: &Actions) -> Vec<ProcessId> {
     host.acts.iter().filter_map(refusal).collect()
 }
 
-/// A holder requests the owner's part from the owner's new life: the announcement of the previous life had to
-/// wait for the listing of the holder's storage.
+/// A holder requests a part that the owner announced in its previous life: the announcement had to wait for the listing
+/// of the holder's storage, so the request reaches the owner's new life.
 #[test]
 fn an_owner_refuses_a_part_unless_it_may_get_it_back() {
     let federation = Federation::new();
@@ -317,7 +317,7 @@ fn an_owner_refuses_a_part_unless_it_may_get_it_back() {
     }
 }
 
-/// Returns p1 after it has lost its storage and restored its own part. It lacks the part of p0.
+/// Returns p1 after it has lost its storage and restored its own part. It still lacks its replica of p0's part.
 fn refilled_holder(host: &mut Actions) -> Group<Plain> {
     let mut holder = Federation::new().begin_life(ALL[1], Boot::Replaced);
     holder.store.has_own(host);

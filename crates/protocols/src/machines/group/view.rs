@@ -1,8 +1,8 @@
 //! The membership as seen by protocols that derive their numbers from failures.
 //!
-//! The supervisor assigns durable numbers to lives, in the same order for all processes. A process that knows a
-//! membership therefore knows how often each group has failed, which is the group's incarnation, and how many failures
-//! there were in total. No agreement is needed, and no number is used twice.
+//! The supervisor assigns durable numbers to lives, and all processes learn these numbers in the same order. A process
+//! that knows a membership therefore knows how many failures the members of each group have had, which is the group's
+//! incarnation, and how many failures have occurred in total. No agreement is needed, and no number is used twice.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -38,12 +38,12 @@ impl View {
         self.scope
     }
 
-    /// Returns how often `group` has failed.
+    /// Returns the number of failures of the members of `group`.
     pub(crate) fn incarnation(&self, group: GroupId) -> Incarnation {
         self.incarnations[group.place()]
     }
 
-    /// Returns how often each group has failed, indexed by group.
+    /// Returns the number of failures of each group's members, indexed by group.
     pub(crate) fn incarnations(&self) -> &[Incarnation] {
         &self.incarnations
     }
@@ -64,7 +64,7 @@ impl View {
         self.membership.with_role(Role::RANK)
     }
 
-    /// Returns whether `process` runs in a different life than under `old`.
+    /// Returns whether `process` is up, in a life that it had not begun in `old`.
     pub(crate) fn began_new_life(&self, process: ProcessId, old: &View) -> bool {
         let (new, old) = (self.membership.member(process), old.membership.member(process));
         new.up && !(old.up && old.life == new.life)

@@ -101,7 +101,7 @@ pub struct Channel<T> {
     pub sent: u32,
     /// Number of messages received from the peer.
     pub received: u32,
-    /// Messages to a peer in another group that the peer may need again, by number.
+    /// Messages that the peer may need again, by number. Empty if the peer is in the same group.
     pub log: BTreeMap<u32, Logged<T>>,
     /// The part of the channel that the peer's last committed checkpoint contains, from the peer's point of view:
     /// the peer needs no message below `received`, and will not re-send any below `sent`.

@@ -14,8 +14,8 @@
 //!
 //! * A message that its receiver already has is suppressed, and logged like any other: the receiver may fail and need
 //!   it later.
-//! * A channel's log is passed to the network in order, each message once, until [`Logs::resume`] states again which
-//!   messages the receiver has.
+//! * The logged messages of a channel are passed to the network in order, each of them once, until [`Logs::resume`]
+//!   states again which messages the receiver has.
 //! * A message leaves the log once a committed checkpoint of its receiver contains it, and not before.
 //! * The log is part of the checkpoint ([`Saved`]), because a re-execution does not repeat the messages sent before the
 //!   checkpoint.
@@ -180,8 +180,8 @@ struct Sending {
     next: u32,
     /// Messages with a smaller number are re-sends.
     fresh: u32,
-    /// The number after the last message that this process, in its current state, has passed to the network, and the
-    /// incarnation of the receiver's group to which that message was sent.
+    /// The last message that this process has passed to the network since its last rollback: the incarnation of the
+    /// receiver's group to which it was sent, and the number after its own.
     passed: Option<(Incarnation, u32)>,
 }
 
@@ -194,7 +194,7 @@ pub(crate) struct Logs<P: Logging> {
     /// Number of messages that, since the last call of [`Logs::take_collected`], were removed from the log or not added
     /// to it, because a checkpoint of their receiver contains them.
     collected: u32,
-    /// The part of each channel in the checkpoint that a failure would restore.
+    /// The part of each channel in the checkpoint that would be restored after a failure.
     committed: BTreeMap<ProcessId, Covered>,
     /// Payload in memory, in bytes, above which the log moves to stable storage.
     limit: Option<u64>,
@@ -233,7 +233,7 @@ impl<P: Logging> Logs<P> {
         self.channels.get(&peer).map_or_else(Covered::default, Channel::covered)
     }
 
-    /// Returns the counts of the channels to and from a peer in the checkpoint that a failure would restore.
+    /// Returns the counts of the channels to and from a peer in the checkpoint that would be restored after a failure.
     pub(crate) fn committed(&self, peer: ProcessId) -> Covered {
         self.committed.get(&peer).copied().unwrap_or_default()
     }
@@ -347,9 +347,9 @@ impl<P: Logging> Logs<P> {
         self.sending.keys().copied().collect()
     }
 
-    /// Resumes a channel: its receiver has every message before `next`. Those before `fresh` are re-sends. Messages
-    /// that this process has sent since either end of the channel last rolled back have arrived or are still in
-    /// transit, and are not sent again: another group's failure loses none of them.
+    /// Resumes a channel: its receiver has every message before `next`. Later messages before `fresh` are re-sends.
+    /// Messages that this process has sent since either end of the channel last rolled back have arrived or are still
+    /// in transit, and are not sent again: another group's failure loses none of them.
     pub(crate) fn resume(&mut self, group: &Group<P>, peer: ProcessId, next: u32, fresh: u32) {
         let to = group.view.incarnation(group.view.group_of(peer));
         let passed = self.sending.get(&peer).and_then(|it| it.passed).filter(|it| it.0 == to);

@@ -3,8 +3,8 @@
 //! The oldest logged messages form a *segment*, which is written like a part of a checkpoint, here and at the holders,
 //! while the application continues. Once the segment is durable at all of them, the content of its messages is removed
 //! from memory; numbers, tags and lengths remain. A checkpoint refers to its log segments ([`Head`]), which are its
-//! companions in every storage. When a channel resumes, the segments that it needs are read one at a time. Segments are
-//! removed with the last checkpoint that refers to them.
+//! companions wherever it is stored. When a channel resumes, the segments that it needs are read one at a time.
+//! Segments are removed with the last checkpoint that refers to them.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -24,7 +24,7 @@ use crate::machines::{ImageOf, Replication, Requires};
 pub struct Head {
     /// For a part: the log segments that belong to it.
     pub segments: Arc<[LogSegmentNo]>,
-    /// In a part, the number of the first segment of its incarnation that the part does not cover.
+    /// For a part: the number of the first segment of its incarnation that it does not cover.
     pub next: u32,
 }
 

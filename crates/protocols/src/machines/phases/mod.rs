@@ -61,8 +61,8 @@ pub enum RoundMessage {
         /// The set F: groups that have failed since the last closed round.
         failed: Arc<[GroupId]>,
     },
-    /// From a process to another one: the state of the channels between them. Sent if the group of either
-    /// process has failed (R9).
+    /// From one process to another: the state of the channels between them. Sent if the group of either process has
+    /// failed (R9).
     Sync {
         /// Number of the round.
         epoch: u64,

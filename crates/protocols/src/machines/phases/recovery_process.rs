@@ -184,7 +184,7 @@ impl RecoveryProcess {
         self.announce(host);
     }
 
-    /// Announces the phase up to which messages may be sent, once all ranks have reported and whenever the level
+    /// Announces the phase up to which messages may be sent, once all ranks have reported, and again whenever the level
     /// changes (R11). If all messages may be sent, the round is closed (R12).
     fn announce<P>(&mut self, host: &mut dyn Host<P>)
     where

@@ -2,8 +2,8 @@
 //!
 //! A process that learns of a failure stops sending. Once the recovery process has begun the round, a process whose own
 //! group has failed first waits until that group is restored. It then exchanges the state of the shared channels with
-//! every process of another group, if either group has failed. As a result, it knows its orphans, reports them, and
-//! waits for levels.
+//! every process of another group, if either group has failed. It then knows its orphans, reports them, and waits for
+//! levels.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -101,7 +101,7 @@ impl Rounds {
         self.admission == Admission::All
     }
 
-    /// Stops sending after a failure, until a new round announces what may be sent (R9, R13).
+    /// Stops sending after a failure, until a level of a new round allows messages to be sent (R9, R13).
     pub(crate) fn await_next(&mut self) {
         self.round = Round::default();
         self.admission = Admission::None;

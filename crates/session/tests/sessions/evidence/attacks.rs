@@ -210,7 +210,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         });
         attacks.resealed(
             format!("a time of {who} moved back"),
-            &["have decreasing times"],
+            &["are not in chronological order"],
             move |_, trace| {
                 let facts = trace.streams.get_mut(&stream).unwrap();
                 let at = (1..facts.len()).rev().find(|&at| facts[at - 1].0 > Time::ZERO).unwrap();
@@ -629,7 +629,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     attacks.0
 }
 
-/// Returns the other fate of a storage.
+/// Returns the other possible fate of the storage.
 fn other_fate(storage: StorageFate) -> StorageFate {
     match storage {
         StorageFate::Kept => StorageFate::Lost,
@@ -642,7 +642,7 @@ fn without_promises(manifest: &Manifest) -> Promises {
     Promises::of_scope(manifest.promises.scope)
 }
 
-/// Copies the judged parts of a record.
+/// Copies the files of a record that its judgement uses.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to.join("facts")).unwrap();
     for name in ["manifest.json", "federation.yaml"] {

@@ -1,4 +1,4 @@
-//! Tampers with the records of simulated runs: no altered record passes, and the verdict names each change.
+//! Tampers with the records of simulated runs: no altered record passes, and the verdict gives the expected reason.
 
 mod attacks;
 

@@ -1,4 +1,4 @@
-//! The worked example of `docs/applications.md`: a user-defined program under every protocol, with faults.
+//! The worked example of `docs/applications.md`: a user-defined program under three protocols, with faults.
 
 mod sort;
 
@@ -75,8 +75,8 @@ fn the_example_sorts() {
     all.sort_unstable();
     let greatest = *all.last().unwrap() as f64;
     let block = |rank: usize| &all[rank * EACH..(rank + 1) * EACH];
-    // In six rounds, every rank receives a neighbour's block six times, but the two ends only three times. Then the
-    // greatest number travels up a tree.
+    // In six rounds, each rank receives six blocks from its neighbours, but the ranks at the two ends receive only
+    // three. Then the greatest number travels up a tree.
     let expected: Vec<(ProcessId, Digest)> = [(0, 3 + 3), (1, 6), (2, 6 + 1), (3, 6), (4, 6 + 1), (5, 3)]
         .map(|(rank, arrived)| {
             let greatest = if rank == 0 { greatest } else { 0.0 };

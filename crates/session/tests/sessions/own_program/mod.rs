@@ -62,7 +62,7 @@ fn the_example_is_judged_under_every_protocol_with_stealing_and_with_failures() 
                    { at: 300ms, loseCluster: { cluster: b, storage: lost, returns: false } }]";
     let unprotected = federation("none: {}", "[]").spec;
     let names = ProtocolSpec::compared_on(&unprotected.application).into_iter();
-    // Planned programs are not set up by `with_tasks`.
+    // `with_tasks` rejects planned programs.
     let names: Vec<&str> =
         names.filter(|it| !unprotected.protocol.or_instead(it).is_some_and(|it| it.plans())).collect();
     assert_eq!(names.len(), 4, "{names:?}");

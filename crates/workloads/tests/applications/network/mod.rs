@@ -209,8 +209,7 @@ impl Rank {
         }
     }
 
-    /// Undoes everything since the start of the last job. Returns whether the rank had sent or received
-    /// anything since.
+    /// Restores the state at the start of the last job. Returns whether the rank had sent or received anything since.
     fn roll_back(&mut self) -> bool {
         let before = self.before.clone();
         self.application.restore(before.state.as_deref(), Incarnation(0));
