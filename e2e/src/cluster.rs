@@ -286,7 +286,7 @@ impl TestNamespace {
         self.event_reasons().await
     }
 
-    /// Deletes a federation, and waits until nothing [remains](TestNamespace::remains) of it.
+    /// Deletes a federation, and waits until none of its objects [remain](TestNamespace::remains).
     pub async fn delete(&self, name: &str) -> Result<(), Failure> {
         self.api::<Federation>().delete(name, &DeleteParams::default()).await?;
         let is_gone = |it: Option<&Federation>| it.is_none();

@@ -187,7 +187,7 @@ pub(crate) struct RunRecorder {
 }
 
 impl RunRecorder {
-    /// Returns the state that is being written.
+    /// Returns the state that this recorder updates.
     pub(crate) fn run_state(&self) -> &RunState {
         &self.run_state
     }

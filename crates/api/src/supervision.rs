@@ -3,8 +3,7 @@
 //!
 //! | request | body | answer |
 //! | --- | --- | --- |
-//! | `PUT /v1/places` | [`Places`] | 200; 409 with a [`Refusal`] if a newer generation is known, 422 if an entry is
-//! invalid |
+//! | `PUT /v1/places` | [`Places`] | 200; a [`Refusal`] with 409 for an outdated generation, 422 for an invalid entry |
 //! | `PUT /v1/spec` | [`Amended`] | 200 once the run has accepted it, even if it takes effect later; 422 with a [`Refusal`] |
 //! | `GET /v1/status?after=N` | | [`RunStatus`], with the events after number `N` (all events if `after` is omitted) |
 //! | `POST /v1/requests/{id}/done` | | 204; 404 if there is no such request, or if it no longer needs an answer |

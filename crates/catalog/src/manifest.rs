@@ -110,13 +110,13 @@ fn delivered_within(spec: &FederationSpec) -> Option<Span> {
         .then(|| link.latency + link.jitter + simulator.reorder_within() + queued)
 }
 
-/// Returns the longest delay between two garbage collections; zero if every checkpoint collects. `None` if the protocol
-/// never collects, or does not say when.
+/// Returns the longest delay between two garbage collections; zero if garbage collection follows every checkpoint.
+/// `None` if the protocol never collects garbage, or does not specify when.
 fn collect_every(protocol: &ProtocolSpec) -> Option<Span> {
     let checkpointing = protocol.checkpointing()?;
     match protocol {
         ProtocolSpec::Hc3i(_) | ProtocolSpec::Independent(_) => checkpointing.collect_every,
-        // The first checkpoint after the delay collects.
+        // Garbage collection follows the first checkpoint after the delay.
         ProtocolSpec::Coordinated(_)
         | ProtocolSpec::ChandyLamport(_)
         | ProtocolSpec::HierarchicalCoordinated(_) => {

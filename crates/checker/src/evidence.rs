@@ -14,7 +14,7 @@ use faultline_core::{Boot, Fact, Fault, FaultNo, Life, ProcessId, Span, StorageF
 
 use faultline_history::{Context, Contradiction, History};
 
-/// How late the supervisor may act: in virtual time, and on real processes, whose machine may be busy.
+/// How late the supervisor may act: first in virtual time, then with real processes, whose machine may be busy.
 const LATE: (Span, Span) = (Span::from_secs(1), Span::from_secs(30));
 
 /// Adds the contradictions between the facts to a history. Only a record that was read from disk needs this; a record

@@ -520,8 +520,7 @@ pub struct LinkDelay {
 #[expect(missing_docs, reason = "a sentence in `wording` explains each variant")]
 pub enum Remark {
     NotPromised(Breach),
-    /// The first violation of an economy property in a lenient judgement, and the number of further violations of the
-    /// same property.
+    /// The first of the violations of an economy property that do not affect the verdict, and the number of the others.
     Wasteful(Breach, u64),
     EndedTogether {
         skew: Span,

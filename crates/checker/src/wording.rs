@@ -680,7 +680,7 @@ pub fn how_often(times: u64) -> String {
     }
 }
 
-/// Formats a number of things, such as `1 message` or `2 messages`.
+/// Returns a number with its noun, such as `1 message` or `2 messages`.
 fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }

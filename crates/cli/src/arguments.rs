@@ -174,7 +174,7 @@ pub(crate) struct FilesArguments {
 /// The files define the topology, the application and the timers (HC3I, section 5.1). This command converts them into
 /// one federation under HC3I, with checkpoints in the memory of their owner and of one neighbour, runs it in virtual
 /// time, and judges the run. Runs with the same seed are bit-identical. With several seeds, prints the mean and range
-/// of each number.
+/// of each statistic.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -516,7 +516,7 @@ pub(crate) enum StatisticsFormat {
     Text,
     /// One JSON object.
     Json,
-    /// Comma-separated values, one line per number.
+    /// Comma-separated values, one line per value.
     Csv,
 }
 

@@ -96,7 +96,7 @@ fn write(out: &Path, files: &[(&str, &String)]) -> Result<(), CommandError> {
     files.iter().try_for_each(|(name, content)| output::write(out, name, content).map(drop))
 }
 
-/// Reads one graph, or one for each interval.
+/// Reads one graph per path, or one per interval of a recorded run.
 fn graphs(arguments: &ClusterArguments) -> Result<Vec<CommunicationGraph>, CommandError> {
     match (&arguments.graphs[..], arguments.intervals) {
         ([run], Some(intervals)) if run.is_dir() => recording::graphs(run, intervals),
@@ -219,8 +219,8 @@ fn rows(found: &SearchResult) -> (Vec<usize>, usize) {
     (shown, hidden)
 }
 
-/// Formats the clusters as in a federation file. In the file, processes are numbered cluster by cluster; the
-/// comments state the name and the index of each process in the graph.
+/// Formats the clusters as in a federation file. In the file, processes are numbered cluster by cluster; comments state
+/// the names of the processes and, if the graph has a different order, their indices in the graph.
 fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     let mut text = "spec:\n  clusters:\n".to_owned();
     for (number, members) in clusters.iter().enumerate() {

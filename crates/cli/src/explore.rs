@@ -160,7 +160,7 @@ fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec
     }
 }
 
-/// Prints the progress of the search, and stops it at an interruption or at the memory limit.
+/// Prints the progress of the search, and stops the search if the user interrupts it or it reaches the memory limit.
 struct Ticker<'a> {
     progress: Option<Progress>,
     overtakings: Overtakings,
@@ -233,9 +233,9 @@ struct Level {
     steps: u64,
     depth: u32,
     runs: u64,
-    /// Runs that could not be judged completely.
+    /// The number of runs that could not be judged completely.
     unknown: u64,
-    /// Time since the command started.
+    /// The time from the start of the search to the end of this level.
     seconds: f64,
 }
 

@@ -143,7 +143,7 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
     Ok(Exit::Pass)
 }
 
-/// An entry of the plan, for the list of `--format json`.
+/// An entry of the plan, as `faultline plan` prints it.
 #[derive(Serialize)]
 struct Planned<'a> {
     no: u32,

@@ -43,7 +43,7 @@ pub(crate) struct ResultJournal {
 }
 
 impl ResultJournal {
-    /// Creates a journal or, with `resume`, opens an existing one and returns its results. `work` is the name
+    /// Creates a journal or, with `resume`, opens the existing one, if any, and returns its results. `work` is the name
     /// of the work in errors: `sweep`, for example.
     ///
     /// # Errors

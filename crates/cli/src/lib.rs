@@ -21,10 +21,8 @@
 //! | item | for |
 //! | --- | --- |
 //! | [`cli`], [`Cli`] | the program |
-//! | [`CustomProtocol`], [`core`] | protocols: the trait for use in federation files, and the kernel with the trait
-//! `Protocol` |
-//! | [`CustomApplication`], [`messaging`] | applications: the trait for use in federation files, and the messaging
-//! interface |
+//! | [`CustomProtocol`], [`core`] | protocols: the trait for use in federation files, and the kernel with the trait `Protocol` |
+//! | [`CustomApplication`], [`messaging`] | applications: the trait for use in federation files, and the messaging interface |
 //! | [`quantity`], [`resource`] | the types of parameters, and the federation that they belong to |
 //! | [`placement`] | which processes keep replicas |
 //! | [`kit`] | random federations and faults, in a test |

@@ -1,5 +1,5 @@
-//! The `local` backend: one process of this program per process of the federation, and the entry point of
-//! each of them.
+//! The `local` backend, which runs each process of the federation as a separate process of this program, and the entry
+//! point of those processes.
 
 use std::ffi::OsString;
 use std::net::TcpListener;

@@ -1,7 +1,6 @@
-//! The program's own diagnostic log: written to the record of a run on real processes, and to standard error on
-//! request.
+//! The program's own diagnostic log, which goes to standard error and, for a run on real processes, also to the record.
 //!
-//! `FAULTLINE_LOG` sets the level, in the syntax of `tracing_subscriber::filter::Targets`: `info`, or
+//! `FAULTLINE_LOG` sets the level, in the syntax of `tracing_subscriber::filter::Targets`, for example `info` or
 //! `warn,faultline_runtime=debug`.
 
 use std::fs::File;

@@ -36,7 +36,7 @@ const PAGE: [u8; 4096] = [1; 4096];
 pub(crate) struct Size {
     /// The number of processes, each of which may communicate with every other.
     pub(crate) nodes: u64,
-    /// Bytes of the application's state in each process.
+    /// The size of the application's state in each process, in bytes.
     pub(crate) state: u64,
 }
 

@@ -132,7 +132,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Returns whether a fact is shown at this level.
+    /// Returns whether a fact is shown at the requested level.
     fn shows(&self, process: ProcessId, fact: &Fact) -> bool {
         let cluster = |process: ProcessId| self.cluster_of.get(process.index());
         let between = message_of(fact).is_some_and(|id| cluster(id.from) != cluster(id.to));

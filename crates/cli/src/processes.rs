@@ -65,9 +65,9 @@ impl Evaluation<'_> {
         Ok(pairs)
     }
 
-    /// Runs ping-pong among this many processes in each setting, `runs` times with `rounds` round trips each. The
-    /// settings alternate, so that a temporary disturbance of the machine affects all of them equally. After an
-    /// interruption, the result contains only the completed runs.
+    /// Runs ping-pong among this many processes in each setting, `runs` times, with `rounds` round trips for each
+    /// message length. The settings alternate, so that a temporary disturbance of the machine affects all of them
+    /// equally. After an interruption, the result contains only the completed runs.
     pub(crate) fn ping_pong(
         self,
         processes: usize,
@@ -90,8 +90,8 @@ impl Evaluation<'_> {
         Ok(all)
     }
 
-    /// Performs the runs that the evaluation of HydEE needs, this many times each. After an interruption, the result
-    /// contains only the completed runs.
+    /// Performs every run that the evaluation of HydEE needs other than ping-pong, `turns` times each. After an
+    /// interruption, the result contains only the completed runs.
     pub(crate) fn hydee_runs(self, turns: u32) -> Result<RealRuns, CommandError> {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let runs = real::runs();

@@ -98,7 +98,7 @@ impl ReplayedLife {
     }
 }
 
-/// Replays the processes of a protocol.
+/// Replays the selected processes of a recorded run.
 struct ReplayVisitor<'a> {
     bundle: &'a Bundle,
     trace: &'a Trace,

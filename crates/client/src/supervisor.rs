@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Size limit of a response that is read as a whole, in bytes: far more than any status.
+/// Size limit of a response that is read as a whole, in bytes: far larger than any status.
 const MAX_ANSWER: usize = 16 << 20;
 
 /// A supervisor at a known address.

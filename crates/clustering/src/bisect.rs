@@ -139,8 +139,8 @@ impl Level {
         is_left
     }
 
-    /// Merges nodes in pairs: visits them in random order, and merges each with the unmerged neighbour that has the
-    /// most traffic with it and is small enough.
+    /// Merges nodes in pairs: visits them in random order, and merges each with the unmerged neighbour with which it
+    /// has the most traffic, among those that are small enough.
     fn merge(&self, chance: &mut Chance) -> (Level, Vec<u32>) {
         const FREE: u32 = u32::MAX;
         let most = (self.sizes.iter().sum::<u64>() / COARSEST as u64).max(2);

@@ -1,5 +1,5 @@
-//! Clusters in a communication graph: processes that should take checkpoints together, so that a failure
-//! rolls back few processes and few messages are logged.
+//! Clusters in a communication graph: processes that should take checkpoints together, so that few messages are logged
+//! and a failure rolls back few processes.
 //!
 //! The two goals conflict (HydEE, section V-B3): larger clusters roll back more processes per failure, and
 //! smaller clusters log more messages. [`find`] searches for divisions that meet both goals well, keeps the

@@ -48,7 +48,7 @@ pub enum ReadError {
         words: usize,
     },
     /// A word should be a number but is not.
-    #[error("line {line}: `{word}` is not a whole number of at least 0")]
+    #[error("line {line}: `{word}` is not a whole number, 0 or greater")]
     Number {
         /// The number of the line.
         line: usize,

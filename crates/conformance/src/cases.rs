@@ -321,7 +321,7 @@ fn expect_halt_at_second_mark(driver: &mut impl Driver, before: &[Act]) {
     assert_eq!(answers, [1, 2].map(|number| Observation::Persisted { by: FIRST, number }));
 }
 
-/// When a halted process is released, the fault that it triggered is in effect everywhere.
+/// When a halted process is released, the fault that it triggered is already in effect everywhere.
 pub fn a_fault_is_in_force_before_its_trigger_resumes(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
     scenario.script.all_arrives = true;

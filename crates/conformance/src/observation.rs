@@ -18,7 +18,8 @@ pub enum Observation {
         /// Version of the membership.
         version: u32,
     },
-    /// The new membership differs from the previous one in the newest life of `process`, or in whether it is up.
+    /// The new membership differs from the previous one in the newest life of `process`, or in whether the process is
+    /// up.
     Peer {
         /// The process concerned.
         process: ProcessId,

@@ -36,7 +36,7 @@ fn free_in(runs: &Path, name: &str, seed: u64, federation: &Federation, backend:
     places.next().expect("names never run out")
 }
 
-/// Returns the federation of a record, and its backend.
+/// Returns the federation and the backend of a record.
 fn recorded(dir: &Path) -> Option<(Federation, BackendKind)> {
     let manifest = Bundle::open(dir).read_manifest().ok()?;
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes()).ok()?;

@@ -46,7 +46,7 @@ pub struct Repetition<'a> {
 struct Outcome {
     seed: u64,
     verdict: Verdict,
-    /// Whether the run would have passed, but no random fault of the file took effect.
+    /// Whether the verdict is unknown only because no random fault of the file took effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     without_fault: bool,
     reasons: Vec<String>,
@@ -69,7 +69,7 @@ struct Outcomes<'a> {
     passed: usize,
     failed: usize,
     unknown: usize,
-    /// The number of runs that would have passed, but in which no random fault took effect.
+    /// The number of runs whose verdict is unknown only because no random fault took effect.
     without_fault: usize,
     runs: Vec<Outcome>,
 }

@@ -15,7 +15,7 @@ use miette::miette;
 
 use crate::command_error::CommandError;
 
-/// The content of a federation file, which need not be valid text.
+/// The content of an input file, which need not be valid text.
 pub struct Source {
     /// The name of the file in errors.
     pub label: String,

@@ -272,7 +272,7 @@ impl Outcome {
     }
 }
 
-/// The memory of a program that ended a run because it reached its memory limit.
+/// The memory use of a program that reached its memory limit and therefore ended a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
     /// Memory limit of the program, in bytes.

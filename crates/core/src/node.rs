@@ -333,7 +333,7 @@ impl<A: Application> NodeState<A> {
         is_at_rest
     }
 
-    /// Returns `true` once after the application has left the program.
+    /// Returns `true` on the first call after the application has left the program.
     #[inline(always)]
     fn take_departure(&mut self) -> bool {
         let has_just_left = self.changed && !self.left && self.application.as_ref().is_some_and(A::has_left);

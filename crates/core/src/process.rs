@@ -11,7 +11,7 @@
 //! * While two lives last, no packet between them is lost or delivered twice. Nothing from or to an older life is
 //!   delivered. If the receiver's membership does not yet contain the life that sent a packet, the packet waits. Unless
 //!   the process declares FIFO, packets may overtake each other.
-//! * A completion is delivered only to the life that requested it.
+//! * The completion of an operation is delivered only to the life that requested the operation.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -182,8 +182,8 @@ pub trait Process: Sized {
     fn start(start: LifeStart<Self::Config>, now: Time, out: &mut Out<Self>) -> Self;
     /// Handles one event.
     fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>);
-    /// Returns the time at which the process next wants an [`Event::Timeout`]; `None` if it wants none. The
-    /// driver asks after each event.
+    /// Returns the time at which the process next wants an [`Event::Timeout`]; `None` if it wants none. The driver
+    /// calls this method after each event.
     fn next_deadline(&self) -> Option<Time>;
     /// Returns current values for a live view.
     fn gauges(&self) -> Gauges;

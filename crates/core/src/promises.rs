@@ -139,7 +139,7 @@ pub struct Promises {
 }
 
 impl Promises {
-    /// Creates promises with the groups of `scope` and no [`Promise`].
+    /// Creates promises with groups of this scope, and without any [`Promise`].
     pub const fn of_scope(scope: Scope) -> Promises {
         Promises { scope, affected: Affected::Dependents, survives: FaultModel::Stable, properties: 0 }
     }

@@ -60,7 +60,8 @@ pub trait Protocol: ProtocolTypes {
     }
 
     /// Returns the protocol's promises with these parameters, beyond the guarantees of every protocol. The checker
-    /// judges the protocol by these promises alone. [`Promises::of`] adds those that follow from the constants above.
+    /// knows nothing about the protocol except its promises. [`Promises::of`] adds those that follow from the constants
+    /// above.
     fn promises(config: &Self::Config) -> Promises;
     /// Returns the roles of the processes that the protocol needs in addition to the ranks. These processes are
     /// outside all clusters.
@@ -184,7 +185,7 @@ pub trait Host<P: Protocol>: Machine<P> {
     ///
     /// Panics if the application is held.
     fn deliver(&mut self, id: MessageId, payload: Payload);
-    /// Drops a message that a rollback of its sender undid.
+    /// Reports that a message is dropped, because a rollback of its sender undid the send.
     fn drop_stale(&mut self, id: MessageId);
     /// Holds the application: until [`Host::release`], it receives no messages and starts no jobs.
     fn hold(&mut self);

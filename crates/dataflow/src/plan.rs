@@ -351,7 +351,7 @@ impl Plan {
         }
     }
 
-    /// Returns how a task uses values.
+    /// Returns the accesses of a task. Their versions are counted from 1 for each piece of data.
     pub fn accesses(&self, task: TaskNo) -> &[Access] {
         &self.planned(task).accesses
     }

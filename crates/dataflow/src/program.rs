@@ -326,8 +326,9 @@ impl Frame {
         self.marks.pieces.push((self.outcome.spawned.len(), piece));
     }
 
-    /// Assigns the tasks spawned afterwards to the next step, such as an iteration of a loop. A partition runs fewer
-    /// than a window of steps ahead of its first incomplete step. Work stealing ignores steps.
+    /// Assigns the tasks spawned afterwards to the next step, such as an iteration of a loop. A partition never runs a
+    /// task that is a whole [window](crate::PartitionConfig::window) of steps or more ahead of its first incomplete
+    /// step. Work stealing ignores steps.
     pub fn next_step(&mut self) {
         self.marks.steps.push(self.outcome.spawned.len());
     }

@@ -72,13 +72,13 @@ pub trait TaskProtocol: ProtocolTypes {
 /// An input to a protocol for task-based programs.
 #[derive(Clone, Debug)]
 pub enum TaskInput<P: TaskProtocol> {
-    /// The graph is ready to send this message of the theft. The protocol sends it with [`TaskHost::pass`].
+    /// This message of the theft is ready to be sent. The protocol sends it with [`TaskHost::pass`].
     Due(Theft, Leg),
     /// A task arrived that this process no longer requests, or a result of a task that it has not lent. The last field
     /// is the sender.
     Unwanted(Theft, Leg, ProcessId),
     /// The graph has changed; [`TaskHost::log`] returns the changes. Sent only to a protocol that
-    /// [logs](TaskProtocol::logs), once for all events since the last segment of the log.
+    /// [logs](TaskProtocol::logs). One such input covers all events since the last segment of the log.
     Changed,
     /// A protocol message arrived.
     Control {
@@ -121,8 +121,7 @@ pub enum TaskInput<P: TaskProtocol> {
 /// The process as its protocol sees it.
 pub trait TaskHost<P: TaskProtocol>: Machine<P> {
     /// Sends a message of a theft, for the first time or again. If this process answers for both the thief
-    /// and the victim, it merges the result immediately. Does nothing if the graph does not contain the
-    /// message.
+    /// and the victim, it merges the result immediately. Does nothing if this process has no such message to send.
     fn pass(&mut self, theft: Theft, leg: Leg);
     /// Sends the result of a theft to a process other than its victim: the process that now has the stolen
     /// task and has [lent](TaskProtocol::orphan) it again under the same theft.
@@ -153,9 +152,9 @@ pub trait TaskHost<P: TaskProtocol>: Machine<P> {
     /// Returns the current state. Tasks that are running count as not started. The next segment of the log begins at
     /// this state.
     fn snapshot(&mut self) -> Snapshot;
-    /// Returns a segment of the log: the events since the last segment or [`snapshot`](TaskHost::snapshot)
-    /// for which `is_logged` holds. The segment carries the witness of the state after these events. Returns
-    /// `None` if there were no events at all.
+    /// Returns a segment of the log: of the events since the last segment or [`snapshot`](TaskHost::snapshot), those
+    /// for which `is_logged` holds. The segment carries the witness of the state after these events. Returns `None` if
+    /// there were no events at all.
     fn log(&mut self, is_logged: fn(&GraphEvent) -> bool) -> Option<Snapshot>;
     /// Replaces the graph with an image's graph, or with the initial one, and cancels running jobs. Nothing
     /// is run, lent or taken until [`TaskHost::release`].

@@ -1,4 +1,4 @@
-//! The statistics of runs as one flat list, and the spread of each number over several runs.
+//! The statistics of runs as one flat list, and the spread of each statistic over several runs.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl Measure {
     }
 }
 
-/// The spread of a number over runs.
+/// The spread of a value over several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {
@@ -106,7 +106,7 @@ pub fn short(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Returns every number of a run.
+/// Returns every statistic of a run, with its value.
 pub fn measures(run: &Statistics) -> Vec<(Measure, f64)> {
     let mut all = vec![
         (Measure::of("durationSeconds", ""), run.duration_seconds),
@@ -167,8 +167,8 @@ pub fn measures(run: &Statistics) -> Vec<(Measure, f64)> {
     all
 }
 
-/// Computes the spread of every number over runs. Runs that do not have a number, because they had fewer
-/// collections or rollbacks, are not counted.
+/// Computes the spread of every statistic over several runs. A run that lacks a statistic, because it had fewer
+/// collections or rollbacks, is not counted for that statistic.
 pub fn spreads(runs: &[Statistics]) -> BTreeMap<Measure, Spread> {
     let mut values: BTreeMap<Measure, Vec<f64>> = BTreeMap::new();
     for (measure, value) in runs.iter().flat_map(measures) {

@@ -165,8 +165,8 @@ fn by_cluster(messages: &[Vec<u64>], place: &[ClusterId]) -> Vec<Vec<u64>> {
     sums
 }
 
-/// Computes the statistics of each cluster. If all clusters take checkpoints together, the statistics of the
-/// first one include the numbers of all.
+/// Computes the statistics of each cluster. If all clusters take checkpoints together, the checkpoints, failures and
+/// rollbacks of all of them are attributed to the first one.
 fn cluster_statistics(
     history: &History<'_>,
     account: &Account,

@@ -113,7 +113,8 @@ impl<'a> ResultStore<'a> {
     }
 
     /// Returns the results of a federation with these seeds, in ascending order of the seeds. Runs that are not stored
-    /// are performed, `jobs` at a time. After an interruption, no further runs are started, and results are missing.
+    /// are performed, `jobs` at a time. After an interruption, no further runs are started, and some results may be
+    /// missing.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ pub fn verdict(runs: &[Statistics]) -> Verdict {
     runs.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Unknown)
 }
 
-/// Formats each number, with its spread if there are several runs.
+/// Formats the statistics as text, with the spread of the values if there are several runs.
 pub fn text(runs: &[Statistics]) -> String {
     let Some(first) = runs.first() else { return String::new() };
     let teller = StatisticsText { first, spreads: spreads(runs) };
@@ -61,7 +61,7 @@ pub fn json(runs: &[Statistics]) -> String {
     text.expect("numbers and words have a JSON form") + "\n"
 }
 
-/// Formats one line for each number of each run, below a line of column names.
+/// Formats the statistics as CSV: a line of column names, and then one line for each value of each run.
 pub fn csv(runs: &[Statistics]) -> String {
     let mut text = "seed,verdict,statistic,of,to,number,value\n".to_owned();
     for run in runs {

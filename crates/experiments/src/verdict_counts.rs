@@ -60,7 +60,7 @@ impl VerdictCounts {
         counts
     }
 
-    /// Formats the verdicts, such as `1 fail, 5 pass`. Returns `None` if there are no runs.
+    /// Returns a phrase that counts the runs by verdict, such as `1 fail, 5 pass`; `None` if there are no runs.
     pub(crate) fn verdicts(&self) -> Option<String> {
         let all = [
             (self.fail, "fail"),

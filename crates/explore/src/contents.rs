@@ -53,7 +53,7 @@ impl<N: Hosted> Contents<N> {
         number
     }
 
-    /// Returns the contents of the state of a process. If they were dropped, repeats the events that led to them.
+    /// Returns the contents of the state of a process. If they were dropped, repeats the events that led to this state.
     fn local(&self, number: u32, tables: &Tables) -> Local<N> {
         let (mut origin, mut events) = (number, Vec::new());
         let mut local = loop {

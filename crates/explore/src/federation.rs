@@ -58,7 +58,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 ///
 /// Fails if no protocol that can be explored has this name, or if the number of clusters or ranks is out of range.
 pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federation, Unexplored> {
-    if clusters as usize > NAMES.len() || nodes == 0 || clusters * nodes < 2 {
+    if clusters as usize > NAMES.len() || nodes == 0 || clusters.saturating_mul(nodes) < 2 {
         return Err(Unexplored::Clusters { clusters, nodes });
     }
     let stated = SharedOptions {
@@ -76,7 +76,7 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
     let is_stealing = protocol.family() == Some(Family::Tasks) && !protocol.plans();
     let application = match protocol.family() {
         Some(Family::Tasks) if protocol.plans() => ApplicationSpec::Jacobi(Jacobi {
-            rows: Some(clusters * nodes),
+            rows: Some(clusters.saturating_mul(nodes)),
             columns: Some(1),
             size: Some(1),
             iterations: Some(2),

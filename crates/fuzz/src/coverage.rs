@@ -123,7 +123,7 @@ pub struct Coverage {
 /// so the number of schedules that run in parallel does not affect them.
 pub const BLOCK: u64 = 64;
 
-/// [`Coverage`] in numbers. Shares are percentages of the runs.
+/// A summary of a [`Coverage`]. Shares are percentages of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shares {
@@ -271,7 +271,7 @@ impl Coverage {
         self.outcomes.values().filter_map(|it| it.get(OUT_OF_MEMORY)).sum()
     }
 
-    /// Returns the coverage in numbers.
+    /// Returns a summary of the coverage.
     pub fn shares(&self) -> Shares {
         let mut events = self.events.clone();
         events.sort_unstable();

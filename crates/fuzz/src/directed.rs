@@ -120,7 +120,7 @@ impl Moment {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MomentCoverage(BTreeMap<CoverageName, (u64, u64)>);
 
-/// The numbers of kinds of moments in a search.
+/// How many kinds of moments occurred in a search, and at how many of them a process failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MomentShares {

@@ -46,7 +46,7 @@ pub struct SeedResult {
     /// Whether a second run was identical to the first. A protocol must not depend on a clock or on random
     /// numbers. Always true if one of the two runs reached the memory limit of the program.
     pub repeats: bool,
-    /// The description of the run without its facts.
+    /// The description of the run, without its facts.
     pub manifest: Manifest,
     /// The facts.
     pub trace: Trace,

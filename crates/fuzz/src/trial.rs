@@ -55,6 +55,14 @@ pub fn seed_under_way() -> Option<u64> {
     UNDER_WAY.get()
 }
 
+/// Calls `work`, during which [`seed_under_way`] returns `seed`.
+fn with_seed<T>(seed: u64, work: impl FnOnce() -> T) -> T {
+    UNDER_WAY.set(Some(seed));
+    let result = work();
+    UNDER_WAY.set(None);
+    result
+}
+
 /// Runs a scenario on the simulator, and judges it. Under the built-in protocols, waste violates a property. Under a
 /// protocol from another crate, waste is only a remark, because such a protocol may accept it. The federation must be
 /// valid.
@@ -63,14 +71,12 @@ pub fn seed_under_way() -> Option<u64> {
 ///
 /// Returns an error if the federation cannot be set up.
 pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
-    UNDER_WAY.set(Some(scenario.seed));
-    let UnjudgedRun { stats, run } = played(&scenario)?;
     let strictness = match scenario.federation.spec.protocol {
         ProtocolSpec::Custom(_) => Strictness::Lenient,
         _ => Strictness::Strict,
     };
-    let Recording { manifest, trace, judgement } = run.judge_as(strictness);
-    UNDER_WAY.set(None);
+    let judged = || played(&scenario).map(|it| (it.stats, it.run.judge_as(strictness)));
+    let (stats, Recording { manifest, trace, judgement }) = with_seed(scenario.seed, judged)?;
     Ok(Trial { scenario, stats, manifest, trace, judgement })
 }
 
@@ -84,9 +90,7 @@ pub fn repeats(trial: &Trial) -> Result<Option<bool>, SetupError> {
     if is_out_of_memory(&trial.manifest) {
         return Ok(None);
     }
-    UNDER_WAY.set(Some(trial.scenario.seed));
-    let UnjudgedRun { stats, run } = played(&trial.scenario)?;
-    UNDER_WAY.set(None);
+    let UnjudgedRun { stats, run } = with_seed(trial.scenario.seed, || played(&trial.scenario))?;
     let is_equal = run.trace == trial.trace && run.manifest == trial.manifest && stats == trial.stats;
     Ok((!is_out_of_memory(&run.manifest)).then_some(is_equal))
 }

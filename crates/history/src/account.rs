@@ -1,4 +1,4 @@
-//! The cost of a run in numbers: checkpoints, rollbacks, lost work, messages. Makes no judgements.
+//! The cost of a run: its checkpoints, rollbacks, lost work and messages. This module makes no judgements.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Cause, Claim, Fact, GroupId, Incarnation, Position, ProcessId, Span};

@@ -63,7 +63,7 @@ pub(super) fn of(trace: &Trace) -> Option<Vec<HostingPeriod<'_>>> {
         }
         let mut periods = divide(periods);
         // A process that has no state of its own partition yet may report facts about itself while another process runs
-        // the partition.
+        // the partition. Its period then comes first.
         periods.sort_by_key(|it| (it.partition, it.begins, it.host != it.partition, it.host, it.life));
         periods
     })

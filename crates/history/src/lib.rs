@@ -8,7 +8,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`mod@account`] | the cost of a run in numbers |
+//! | [`mod@account`] | the cost of a run |
 //! | `build` | one pass over every stream |
 //! | `context` | information about a run beyond its facts |
 //! | `contradiction` | rules that a record violates |

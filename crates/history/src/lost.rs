@@ -1,4 +1,4 @@
-//! Lost work: the work that the rollbacks of a process undid. Every number and picture of lost work uses this
+//! Lost work: the work that the rollbacks of a process undid. All numbers and diagrams that show lost work use this
 //! definition.
 //!
 //! The lost work of a process in a rollback is the time from the instant of the restored state, or from the start of
@@ -154,7 +154,7 @@ pub struct Returns<'h, 'a> {
 }
 
 impl<'h, 'a> Returns<'h, 'a> {
-    /// Creates the search, and reads when the federation was paused.
+    /// Prepares the search, and reads the pauses of the federation.
     pub fn new(history: &'h History<'a>) -> Returns<'h, 'a> {
         let begun = history.supervision.begun.unwrap_or_default();
         Returns { history, begun, pauses: Pauses::of(&history.supervision) }

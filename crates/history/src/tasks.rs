@@ -478,8 +478,8 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Returns whether the parts of a state cannot be told apart. Under a protocol that stores nothing, tasks
-    /// that a failed process had stolen run again, possibly in parallel with the first execution. If tasks
-    /// are lent only once they are durable, a process has a task twice only if durable states were lost.
+    /// that a failed process had stolen run again, possibly in parallel with the first execution. If tasks are lent
+    /// only after they have become durable, a process has a task twice only if durable states were lost.
     fn is_mixed(&self, state: &TaskState) -> bool {
         let is_first = self.history.context.promises.include(Promise::CheckpointedFirst);
         state.is_mixed && (!is_first || self.has_lost_states)

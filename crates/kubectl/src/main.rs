@@ -25,7 +25,7 @@ use arguments::{Arguments, Command};
 fn main() -> ExitCode {
     command_error::explain();
     let arguments = Arguments::parse();
-    // A custom protocol is contained in the image of the federation's pods, not in this program.
+    // A custom protocol is part of the image of the federation's pods, not of this program.
     faultline_api::resource::custom::accept_unknown();
     let colours = std::io::stderr().is_terminal();
     let level = if arguments.command.is_verbose() { LevelFilter::DEBUG } else { LevelFilter::WARN };

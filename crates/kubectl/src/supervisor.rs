@@ -26,7 +26,7 @@ pub(crate) struct Supervisor {
 #[derive(Debug, Error)]
 pub(crate) enum RequestError {
     /// The port could not be forwarded.
-    #[error("cannot forward the port of the pod {pod}: {source}")]
+    #[error("cannot forward a port to the pod {pod}: {source}")]
     Forward {
         /// Name of the pod.
         pod: String,

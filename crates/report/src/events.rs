@@ -1,4 +1,4 @@
-//! Describes the events of a run in sentences as they happen, based only on the facts that the supervisor states or
+//! Describes the events of a run in sentences as they happen, based only on the facts that the supervisor records or
 //! receives.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -181,7 +181,7 @@ fn working(stream: &Stream, begun: Time) -> Vec<Stretch> {
     all
 }
 
-/// Returns the seconds of each activity within the window, followed by those of no activity.
+/// Returns the seconds of each activity within the window, followed by the seconds without any activity.
 fn shares(window: (Time, Time), stretches: &[Stretch]) -> [f64; KINDS.len() + 1] {
     let (from, upto) = window;
     let mut turns: Vec<(Time, usize, bool)> = Vec::with_capacity(2 * stretches.len());

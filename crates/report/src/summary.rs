@@ -105,7 +105,7 @@ pub struct ClusterSummary {
     pub sent_between: u64,
     /// The number of deliveries of messages to the application in this cluster, including repeated deliveries.
     pub delivered: u64,
-    /// The number of messages that other clusters re-sent to this cluster from their logs.
+    /// The number of messages that were re-sent to this cluster's groups from the logs of other groups.
     pub resent: u64,
     /// The number of executions of tasks by the cluster's processes, including re-executions; `None` if processes
     /// exchange messages.
@@ -113,13 +113,13 @@ pub struct ClusterSummary {
     pub tasks_run: Option<u64>,
 }
 
-/// One rollback of a cluster.
+/// One rollback of a cluster or, if each process rolls back alone, of one of its processes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RollbackSummary {
-    /// `failure`, or `alert` if an alert from another cluster caused the rollback.
+    /// `failure`, or `alert` if an alert from another group caused the rollback.
     pub cause: &'static str,
-    /// The cluster whose rollback caused or included this one.
+    /// The group whose rollback caused or included this one.
     pub because_of: Option<String>,
     /// The numbers of the planned faults that caused the failures that this rollback handles.
     pub faults: Vec<u32>,
@@ -139,7 +139,7 @@ pub struct RollbackSummary {
     /// Seconds from `at_seconds` until the last process resumed, excluding periods in which the user paused the
     /// federation.
     pub recovery_seconds: f64,
-    /// The number of messages that other clusters re-sent to this one.
+    /// The number of messages that other groups re-sent to this one.
     pub resent: u64,
 }
 
@@ -305,7 +305,7 @@ pub struct RecordedRun<'a> {
 }
 
 impl PropertySummary {
-    /// Returns the property's name as in `docs/verdict.md` and in JSON, such as `noLoss`.
+    /// Returns the property's name, such as `noLoss`, as in `docs/verdict.md` and in JSON.
     pub fn name(&self) -> String {
         word(&self.property)
     }

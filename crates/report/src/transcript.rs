@@ -117,8 +117,8 @@ impl Writer<'_> {
         self.line(at, who, sentence.predicate().to_string());
     }
 
-    /// Shows a claim. A claim that all processes of a group make is shown once, at the time of the first one,
-    /// and names the group.
+    /// Shows a claim. A claim that all processes of a group make is shown on a single line, with the name of the group
+    /// and the time of the first such claim.
     fn claim(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact, claim: &Claim) {
         let group = self.names.group_of(process);
         let key = match claim {

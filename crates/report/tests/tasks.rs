@@ -86,8 +86,8 @@ fn fail(run: &mut TaskRun, no: u32, process: u32, restored: Option<(ImageName, W
 }
 
 /// Returns a run in which lyon-0 begins a program of five tasks. paris-0 steals one and returns its result.
-/// rennes-0 steals another one, and never returns; paris-0 absorbs its graph, and re-executes the task.
-/// lyon-0 fails, and re-executes one task.
+/// rennes-0 steals another one, fails, and never returns; paris-0 absorbs its graph, and re-executes the task. lyon-0
+/// fails, and re-executes one task.
 fn run() -> TaskRun {
     let mut run = TaskRun::promising(3, &[]);
     run.0.supervisor(Fact::Begun);

@@ -119,7 +119,8 @@ impl Origin {
         }
     }
 
-    /// Returns the recorded clock for this machine. At present, the clock shows at least `least`.
+    /// Returns the recorded clock for this machine. If the machine's monotonic clock is not the recorded one, the
+    /// returned clock now shows at least `least`.
     pub(crate) fn clock(&self, least: Time) -> Clock {
         if self.source.is_same(&ClockSource::of_this_process()) {
             return self.clock;

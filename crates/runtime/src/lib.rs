@@ -14,7 +14,7 @@
 //! | [`interrupt`] | handling of Ctrl-C and termination signals |
 //! | [`shaper`] | the program that configures the kernel's traffic control at a place |
 //! | [`secret`] | the keys of a run, which protect every connection |
-//! | [`metrics`] | metrics of a node as Prometheus text |
+//! | [`metrics`] | metrics of nodes and of runs, as Prometheus text |
 //!
 //! A node and its supervisor communicate over one *control* connection ([`control`]); nodes communicate over the
 //! [`transport`]. All of it is generic over `Process` and independent of the protocol.

@@ -89,7 +89,7 @@ impl Keys {
         self.0.get(process.index())
     }
 
-    /// Returns the wrapped keys that a process shares with every other process.
+    /// Returns the keys that a process shares with each of the other processes, wrapped with the process's own key.
     pub(crate) fn wrapped_pairs(&self, process: ProcessId) -> Result<WrappedKeys, getrandom::Error> {
         let own = &self.0[process.index()];
         let peers = (0..).map(ProcessId).zip(&self.0);

@@ -132,8 +132,8 @@ impl Watch {
         let judged_bytes = facts * BYTES_PER_FACT;
         let running = RUNNING.load(Ordering::Relaxed).max(1);
         let threshold = bound - reserved(bound, running);
-        // If no other run is in progress, judging this one may fill the limit: by then, its simulation has
-        // freed its memory.
+        // If no other run is in progress, judging this one may use the whole limit: by then, its simulation has freed
+        // its memory.
         let judgeable = if running == 1 { free(bound) } else { free(threshold) / running };
         // The memory of the simulation is free again when the run is judged; that of the facts is not.
         let is_full = used >= threshold && used > self.before + self.before / RESERVE;
@@ -167,8 +167,8 @@ impl Watch {
 /// Waits until the allocator has returned enough freed memory for the program to use at most `enough` bytes, but for
 /// no longer than [`RETURN_WITHIN`]. Returns the memory in use, in bytes.
 ///
-/// There is no further wait until the memory has grown by an eighth, so that a program that needs its memory does not
-/// wait before and after each run.
+/// There is no further wait until the memory has grown by an eighth, so that a program whose memory is all in use does
+/// not wait before and after each run.
 #[expect(
     clippy::disallowed_methods,
     reason = "the allocator returns memory after some time; no run is in progress"
@@ -182,7 +182,7 @@ fn wait_for_return(used: fn() -> u64, enough: u64) -> u64 {
     let begun = Instant::now();
     while now > enough && begun.elapsed() < RETURN_WITHIN {
         sleep(Duration::from_millis(10));
-        // The allocator returns memory only while it frees some.
+        // The allocator returns memory to the system only when the program frees some.
         drop(black_box(vec![0_u8; 4 << 20]));
         now = used();
     }

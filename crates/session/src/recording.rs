@@ -169,7 +169,7 @@ impl Recording {
             && others.all(|it| it.unknown.is_none())
     }
 
-    /// Returns the costs of the run, in numbers.
+    /// Returns the costs of the run.
     pub fn account(&self) -> Account {
         Account::of(&History::new(&self.trace, &Context::from_manifest(&self.manifest)))
     }

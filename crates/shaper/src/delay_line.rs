@@ -118,8 +118,8 @@ impl<T> DelayLine<T> {
         Span(self.chance.random_range(least.0..=most.0))
     }
 
-    /// Returns the delay that retransmissions cause. The transport re-sends a lost packet after one round trip with
-    /// its jitter, plus a millisecond.
+    /// Returns the delay that retransmissions cause. The transport re-sends a lost packet after a round trip with the
+    /// greatest jitter, plus a millisecond.
     fn retransmissions(&mut self) -> Span {
         let LinkProperties { latency, jitter, loss_ppm, .. } = self.properties;
         if loss_ppm == 0 {

@@ -148,8 +148,8 @@ const fn messages(nodes: usize) -> u64 {
 
 /// Messages per rank.
 const EACH: u64 = 200;
-/// Number of receivers of each rank within its cluster, at every size. In the smallest federation, these are all other
-/// ranks of the cluster. More receivers would mean more channels, not a larger federation.
+/// Maximum number of receivers of each rank within its cluster, at every size. In the smallest federation, these are
+/// all other ranks of the cluster. More receivers would mean more channels, not a larger federation.
 const RECEIVERS: u32 = 49;
 
 /// Returns the numbers of events and application messages in 20 ms, during which every cluster takes about two

@@ -1,7 +1,7 @@
 //! Memory of a simulation: with 10^5 nodes in 100 clusters that keep 2 or 10 checkpoints, and with 10^6
 //! nodes.
 //!
-//! Each measurement runs in a separate process, because only the peak memory of a process can be measured.
+//! Each measurement runs in a separate process, because peak memory can be measured only for an entire process.
 
 #[path = "../../../benches/common.rs"]
 mod bench;

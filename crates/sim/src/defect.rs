@@ -1,5 +1,5 @@
 //! Known defects of a driver. Builds with debug assertions can enable them. Protocols depend on the omitted rules, and
-//! the checker must detect each defect.
+//! the conformance tests must detect each defect.
 
 /// An omitted rule of the contract between drivers and processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

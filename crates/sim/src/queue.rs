@@ -52,7 +52,7 @@ const RADIX: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 /// Largest number of keys that are sorted instead of distributed.
 const FEW: usize = 16;
-/// Largest number of near keys. If pushes exceed it, the near keys are distributed again.
+/// Number of near keys beyond which a push distributes them again.
 const MANY: usize = 4 * FEW;
 /// A bucket that held more keys than this releases its memory. Otherwise the buckets of a level would become
 /// large one by one.

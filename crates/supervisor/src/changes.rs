@@ -36,7 +36,7 @@ impl Supervisor {
             Trigger::At(_) if self.begun.is_none() => {}
             Trigger::At(at) => {
                 let due = self.origin + at.since(Time::ZERO);
-                // During a pause, the time of the plan does not advance.
+                // During a pause, time does not advance for the plan.
                 let reached = self.paused.unwrap_or(now);
                 if due < reached {
                     let late = reached.since(due);

@@ -58,7 +58,7 @@ struct FaultEntry {
     state: FaultState,
     /// Number of occurrences of the trigger's fact.
     seen: u32,
-    /// Time at which the fault was due, once it has been injected.
+    /// Time at which the fault was due; `None` until it is injected.
     due: Option<Time>,
 }
 
@@ -251,7 +251,7 @@ impl Supervisor {
         self.plan_at(until, Due::Heal { from, to });
     }
 
-    /// Returns the reason why `fault` would have no effect now; `None` if it would have one.
+    /// Returns the reason why `fault` would have no effect now; `None` if it would have an effect.
     fn why_ineffective(&self, fault: &Fault) -> Option<Arc<str>> {
         let entry = |process: &ProcessId| &self.entries[process.index()];
         let lives = |process: &ProcessId| entry(process).lives();

@@ -249,7 +249,7 @@ pub enum Order {
 /// Summary of the federation's state, for a live view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Time at which the application began; `None` before.
+    /// Time at which the application began; `None` until then.
     pub begun: Option<Time>,
     /// Whether the user has paused the federation.
     pub paused: bool,

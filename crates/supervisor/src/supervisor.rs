@@ -172,7 +172,7 @@ impl Supervisor {
         if self.outcome.is_some() {
             return;
         }
-        // During a pause, the time of scheduled actions does not advance.
+        // During a pause, time does not advance for scheduled actions.
         let now = match report {
             Report::Changed(_) => now,
             _ => self.paused.filter(|_| self.is_federation_paused()).unwrap_or(now),

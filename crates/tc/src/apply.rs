@@ -222,7 +222,8 @@ impl Interface<'_> {
             return if to.is_none() { Ok(0) } else { Err(self.occupied(&other.kind, "ingress")) };
         }
         let Some(to) = to else {
-            // All ingress queueing disciplines have the same handle. One belongs to this crate if its filters do.
+            // All ingress queueing disciplines have the same handle. One counts as this crate's if it has filters by
+            // source address.
             let ours = ingress.is_some() && !self.filters(Handle::ARRIVING, MatchField::AtSource)?.is_empty();
             if ours {
                 let removed = self.kernel.remove_discipline(self.link, Handle::INGRESS, Handle::ARRIVING);
@@ -377,7 +378,7 @@ impl Interface<'_> {
     }
 }
 
-/// Returns the priority of a peer's filter, which identifies it. Priority 0 does not exist.
+/// Returns the priority that identifies a peer's filter. Priority 0 does not exist.
 fn priority(number: u16) -> u16 {
     number + PRIORITY_OF_FIRST
 }

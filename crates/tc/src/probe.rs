@@ -81,7 +81,7 @@ impl Ability {
         }
     }
 
-    /// Returns the purpose of the ability, in words.
+    /// Returns a phrase that describes the purpose of the ability.
     pub const fn purpose(self) -> &'static str {
         match self {
             Ability::Veth => "connects the namespaces of processes",

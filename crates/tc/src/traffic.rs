@@ -552,7 +552,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_converted_to_ticks() {
-        // 32768 bytes at 125000 bytes per second are 262.144 ms, and a tick is 64 ns.
+        // At 125000 bytes per second, 32768 bytes take 262.144 ms, and a tick is 64 ns.
         assert_eq!(ticks(125_000, 32_768), 4_096_000);
         assert_eq!(ticks(1, u32::MAX), u32::MAX);
         assert_eq!(ticks(0, 1), 15_625_000);

@@ -66,7 +66,7 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
     }
 }
 
-/// Returns the words for killed processes that are not restarted; empty if `returns` is set.
+/// Returns a phrase that says that killed processes are not restarted; empty if `returns` is set.
 pub fn not_restarted(returns: bool) -> &'static str {
     if returns { "" } else { " and not restarted" }
 }

@@ -66,7 +66,7 @@ pub enum FlawKind {
     NoDigest,
     /// `manifest.json` or `federation.yaml` has changed since it was written.
     Edited,
-    /// Two parts of the record contradict each other, such as the manifest and the federation, or two facts.
+    /// Two parts of the record contradict each other: the manifest and the federation, for example, or two facts.
     /// Contains a sentence that explains the contradiction.
     Contradiction(String),
 }

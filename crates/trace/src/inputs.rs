@@ -164,7 +164,7 @@ fn checksum<T: Serialize>(value: &T) -> u32 {
     crc32c::crc32c(&bytes)
 }
 
-/// Writes the file of one life. The writer is buffered, like that of the facts.
+/// Writes the file of one life. The writer is buffered, like the writer of facts.
 #[derive(Debug)]
 pub struct InputsWriter<W: Write> {
     out: W,

@@ -272,14 +272,23 @@ pub struct Effect {
 }
 
 impl EffectEntry {
-    /// Returns an upper bound on the time from the first effect to the last, including the errors of both
-    /// clocks. `None` if the time of an effect is unknown, or if there are fewer than two effects.
+    /// Returns the longest possible time between two effects: each effect may have been earlier or later than its
+    /// recorded time by as much as the error of that time. `None` if the time of an effect is unknown, or if there are
+    /// fewer than two effects.
     pub fn skew(&self) -> Option<Span> {
-        let instants: Option<Vec<_>> = self.on.iter().map(|it| Some((it.at?, it))).collect();
-        let instants = instants.filter(|it| it.len() > 1)?;
-        let (first, early) = instants.iter().min_by_key(|it| it.0)?;
-        let (last, late) = instants.iter().max_by_key(|it| it.0)?;
-        Some(last.since(*first) + early.error + late.error)
+        let ranges: Option<Vec<(Time, Time)>> = self
+            .on
+            .iter()
+            .map(|it| Some((Time(it.at?.0.saturating_sub(it.error.0)), it.at? + it.error)))
+            .collect();
+        let ranges = ranges.filter(|it| it.len() > 1)?;
+        // Two effects are compared even if the range of one of them includes the range of the other.
+        let others = |own: usize| (0..ranges.len()).filter(move |it| *it != own);
+        let latest = (0..ranges.len()).max_by_key(|it| ranges[*it].1)?;
+        let earliest = (0..ranges.len()).min_by_key(|it| ranges[*it].0)?;
+        let before_latest = others(latest).map(|it| ranges[it].0).min()?;
+        let after_earliest = others(earliest).map(|it| ranges[it].1).max()?;
+        Some(ranges[latest].1.since(before_latest).max(after_earliest.since(ranges[earliest].0)))
     }
 
     /// Returns the time from the instant at which the fault was due until its last effect. `None` if there is

@@ -18,7 +18,7 @@ const HEAD_LEN: usize = 16;
 /// The length of a seal in bytes.
 pub(crate) const SEAL_LEN: usize = HEAD_LEN + 32;
 
-/// The author of a seal. With the seal, the author confirms that the stream ends there.
+/// The author of a seal. By adding the seal, the author confirms that the stream ends there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SealedBy {

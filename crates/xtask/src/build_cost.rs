@@ -166,8 +166,9 @@ const BUILD: &str = "build_script_build";
 /// For each cause, its crates and their CPU seconds.
 type Causes = BTreeMap<String, Vec<(String, f64)>>;
 
-/// Assigns each crate to a cause. Each crate of the workspace is a cause. Each external crate that one of them needs
-/// directly is also a cause: of itself, and of the crates that only it needs.
+/// Assigns each crate to a cause. Each crate of the workspace is its own cause. Each external crate that one of them
+/// needs directly is a cause of itself and of all crates that it needs. A crate with several causes is assigned to
+/// [`SHARED`].
 fn causes(units: &BTreeMap<String, f64>, edges: &Edges) -> Causes {
     let needs = |name: &str| edges.needs.get(name).into_iter().flatten();
     let direct: BTreeSet<&String> =

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::Repository;
 
-/// The platforms, each with the linker for building for it on another platform, and the Debian packages that contain
-/// that linker and a static C library.
+/// The platforms. Each comes with the cross-linker that is needed to build for it on another platform, and with the
+/// Debian packages that contain this linker and a static C library.
 const PLATFORMS: &[(&str, &str, &str)] = &[
     ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu-gcc", "gcc-x86-64-linux-gnu libc6-dev-amd64-cross"),
     ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),

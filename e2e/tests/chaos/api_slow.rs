@@ -1,5 +1,5 @@
-//! The API server runs for only a fifth of the time while a federation starts and runs. Everything takes
-//! longer, and nothing else changes.
+//! The API server runs for only a fifth of the time while a federation starts and runs. Everything takes longer, but
+//! nothing else changes.
 
 use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};
 

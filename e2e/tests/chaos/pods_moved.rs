@@ -1,6 +1,6 @@
-//! A Kubernetes node with all processes of a cluster stops and is declared lost: its pods are created again on
-//! another node. Then the node returns. The cluster rolls back to the replicas in the other cluster, and
-//! messages from the old node are rejected.
+//! A Kubernetes node with all processes of a cluster stops and is declared lost: its pods are recreated on another
+//! node. Then the node returns. The cluster is restored from replicas in the other cluster, and messages from the old
+//! node are rejected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

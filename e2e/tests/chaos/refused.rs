@@ -1,5 +1,5 @@
-//! A quota of the namespace does not allow the pods. The federation reports this in the API server's words.
-//! The wait exceeds the run's deadline, and the federation still runs once the quota allows the pods.
+//! The namespace's quota allows too few pods. The federation reports this in the API server's words. The wait exceeds
+//! the run's deadline, and the federation still runs once the quota is removed.
 
 use std::time::Duration;
 

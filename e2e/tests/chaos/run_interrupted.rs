@@ -1,4 +1,5 @@
-//! A user presses Ctrl-C while `faultline run --backend kubernetes` runs a federation: nothing of it remains.
+//! A user presses Ctrl-C while `faultline run --backend kubernetes` runs a federation: the program deletes the
+//! federation.
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;

@@ -5,8 +5,8 @@
 //! * A process may take a *basic* checkpoint at any time, with the next index.
 //! * A message carries its sender's index. If that is greater than the receiver's, the receiver first takes a *forced*
 //!   checkpoint with the index of the message, and then delivers it.
-//! * The first checkpoints with an index of at least *n*, one of each process, are consistent; a process that has none
-//!   contributes its current state.
+//! * For every *n*, the processes' first checkpoints with an index of at least *n* are consistent with each other; a
+//!   process that has no such checkpoint contributes its current state.
 //!
 //! After a failure, *n* is the index of the failed process's newest checkpoint ([`line`]). The paper leaves messages in
 //! transit to the channels. Here, a sender keeps the messages that it has sent, including in its checkpoints, and
@@ -183,7 +183,7 @@ impl Protocol for Bcs {
     const FIFO: bool = false;
 
     // Indices may jump, and newer checkpoints than those of the line may be consistent, so neither `DenseNumbering` nor
-    // `MaximalLine` is promised. Processes that depend on nothing undone roll back to the line, too.
+    // `MaximalLine` is promised. Even a process that does not depend on anything undone rolls back to the line.
     fn promises(_: &Parameters) -> Promises {
         let promises = Promises::of_scope(Scope::Process).affecting(Affected::Line);
         promises.with(&[Promise::Checkpoints, Promise::Progress])
@@ -477,7 +477,7 @@ impl Bcs {
     }
 }
 
-/// Returns the number of failures that a membership shows: it is the same before and after a restart.
+/// Returns the number of failures that a membership shows. The restart of a failed process does not change this number.
 fn epoch_of(membership: &Membership) -> u32 {
     let failures = |it: &faultline::core::Member| (it.life.0 + u32::from(!it.up)).saturating_sub(1);
     membership.members.iter().map(failures).sum()

@@ -152,7 +152,7 @@ impl Bcs {
         }
     }
 
-    /// Finds this process's part of the line: its first checkpoint with at least this index.
+    /// Finds this process's part of the line: its first checkpoint whose index is at least `index`.
     fn look_for(&mut self, index: Sn, host: &mut dyn Host<Bcs>) {
         // All checkpoints of a process that has not acted yet contain its current state.
         if self.bound.is_none() && (self.index < index || !self.has_run) {
@@ -160,7 +160,8 @@ impl Bcs {
         }
         let Some(name) = self.first_from(index) else { return self.give_up(self.name(index), host) };
         self.phase = Phase::Fetching(index);
-        // A checkpoint that is still being written is restored once it is durable: this process may fail, too.
+        // A checkpoint that is still being written is restored only once it is durable, because this process may fail
+        // as well.
         if self.stored.contains_key(&name.sn) {
             host.read(name);
         }

@@ -70,7 +70,7 @@ pub enum Message {
 pub struct Saved {
     log: Vec<Logged>,
     rsn: Rsn,
-    /// The number of the next message of each sender.
+    /// The number of the next message from each sender.
     next: BTreeMap<ProcessId, u32>,
     /// The number of the next message to each receiver.
     sent: BTreeMap<ProcessId, u32>,
@@ -130,15 +130,15 @@ pub struct SenderBased {
     attempt: Attempt,
     /// The newest durable checkpoint.
     stored: Option<ImageName>,
-    /// Messages of this process that no checkpoint of their receiver contains.
+    /// Messages of this process whose delivery is not known to be part of a checkpoint of their receiver.
     log: Vec<Logged>,
     /// The number of the next message to each receiver.
     sent: BTreeMap<ProcessId, u32>,
     /// The RSN of the last message that was delivered.
     rsn: Rsn,
-    /// The number of the next message of each sender.
+    /// The number of the next message from each sender.
     next: BTreeMap<ProcessId, u32>,
-    /// RSNs of messages that the newest checkpoint does not contain, for senders that have to learn them again.
+    /// RSNs of deliveries that the newest checkpoint does not contain, for senders that have to learn these RSNs again.
     numbered: BTreeMap<(ProcessId, u32), Rsn>,
     /// RSNs that the senders of the delivered messages have not confirmed.
     unconfirmed: BTreeSet<Rsn>,
@@ -349,7 +349,7 @@ impl SenderBased {
         }
     }
 
-    /// Removes messages that a checkpoint of their receiver contains.
+    /// Removes messages whose delivery is part of a checkpoint of their receiver.
     fn settled(&mut self, to: ProcessId, below: u32) {
         self.log.retain(|it| it.id.to != to || it.id.number >= below);
     }

@@ -14,7 +14,7 @@ use crate::{Defect, Logged, Message, Phase, Rsn, Saved, SenderBased};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replies {
     logs: BTreeMap<ProcessId, Vec<Logged>>,
-    /// The number of the first message of this process that each receiver has not delivered.
+    /// For each receiver, the number of the first message from this process that it has not delivered.
     next: BTreeMap<ProcessId, u32>,
     /// Whether another process has failed, too, and its log is still incomplete.
     is_incomplete: bool,
@@ -80,7 +80,7 @@ impl SenderBased {
         }
     }
 
-    /// Asks the processes that have not answered. Called again after each change of the membership, because a process
+    /// Asks the processes that have not answered. Called again after each change to the membership, because a process
     /// that failed in the meantime may have lost the earlier request.
     pub(crate) fn ask(&self, host: &mut dyn Host<SenderBased>) {
         let Phase::Recovering(replies) = &self.phase else { return };

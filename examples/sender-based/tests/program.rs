@@ -29,7 +29,7 @@ fn it_recovers_in_virtual_time() {
 #[test]
 fn it_recovers_on_real_processes() {
     let place = tempfile::tempdir().unwrap();
-    // The exit status is 3 if the links are not as requested, because the machine is busy.
+    // The exit status is 3 if the machine is too busy to emulate the links as requested.
     run(&place, &[0, 3], &["run", "federation.yaml", "--out", "real", "--record"]);
     run(&place, &[0], &["replay", "real"]);
 }

@@ -65,7 +65,7 @@ fn it_survives_failures_under_every_protocol() {
 fn it_runs_on_real_processes() {
     let place = tempfile::tempdir().unwrap();
     let expected = undisturbed(&place);
-    // The exit status is 3 if the links are not as requested, because the machine is busy.
+    // The exit status is 3 if the machine is too busy to emulate the links as requested.
     let said =
         run(&place, &federation(), &[0, 3], &["run", "federation.yaml", "--out", "real", "--format", "json"]);
     assert_eq!(digests(&said), expected);

@@ -34,7 +34,7 @@ const RESTORED_EVERY: Duration = Duration::from_secs(20);
 pub struct Applied {
     /// The reason why an object could not be created, if a user must act.
     pub obstacle: Option<Obstacle>,
-    /// Changes by others that have been reverted.
+    /// Changes by other clients that the operator has reverted.
     pub repaired: Vec<Drift>,
     /// Objects that the operator recreated after another client deleted them.
     pub restored: Vec<Restored>,
@@ -136,8 +136,8 @@ async fn restore(
     let mut restored = Vec::new();
     restored.extend(restore_object(federation, &keys::of_processes(federation, &key)?, context).await?);
     restored.extend(restore_object(federation, &desired.policy, context).await?);
-    // The file contains the federation as it was initially, so the file cannot be restored after a change of the
-    // federation.
+    // The file contains the federation as it was initially, so the file cannot be restored once the federation has
+    // changed.
     if federation.metadata.generation.is_some_and(|it| it <= 1) {
         restored.extend(restore_object(federation, &desired.file, context).await?);
     }

@@ -177,7 +177,7 @@ impl Report<'_> {
         self.condition(condition::PODS_READY, "False", "RunEnded", message);
     }
 
-    /// Reports changes by others that were reverted.
+    /// Reports changes by other clients that the operator has reverted.
     fn repaired(&mut self, applied: &Applied) {
         for Drift { set, generation, found, wanted } in &applied.repaired {
             let note = format!(
@@ -201,7 +201,7 @@ impl Report<'_> {
         }
     }
 
-    /// Returns the reason why the last change of the spec was refused; `None` if it was not refused. After a refusal,
+    /// Returns the reason why the last change to the spec was refused; `None` if it was not refused. After a refusal,
     /// the run continues as before.
     fn change_refused(&self, validated: &Validated, observed: &Observed) -> Option<String> {
         if let Some(refusal) = &validated.refused {

@@ -39,7 +39,8 @@ use validate::{Refusal, Validated};
 const RUNNING: Duration = Duration::from_millis(500);
 /// Interval between two requests to a supervisor once all pods are running, when only it knows the progress.
 const LINKING: Duration = Duration::from_millis(200);
-/// Interval between two reconciliations while a federation starts. A change of its pods triggers one immediately.
+/// Interval between two reconciliations while a federation starts. A change to its pods triggers a reconciliation
+/// immediately.
 const STARTING: Duration = Duration::from_secs(1);
 /// Delay until objects that are being deleted are checked again.
 const SOON: Duration = Duration::from_millis(500);

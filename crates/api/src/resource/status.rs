@@ -64,11 +64,11 @@ pub struct FederationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["pass", "fail", "unknown"]))]
     pub verdict: Option<String>,
-    /// Number of the supervisor's newest event that was published as a Kubernetes event.
+    /// Number of the newest event that the supervisor has reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_event: Option<i64>,
-    /// Identifier of the supervisor that reported the event in `lastEvent`. Changes whenever the supervisor
-    /// restarts.
+    /// Identifier of the supervisor that reported the event in `lastEvent`. A supervisor that restarts keeps the
+    /// identifier only if it resumes the run from its journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub supervisor: Option<String>,
@@ -169,11 +169,11 @@ pub mod condition {
     pub const ACCEPTED: &str = "Accepted";
     /// All pods are running. Otherwise, the message says what is missing.
     pub const PODS_READY: &str = "PodsReady";
-    /// The processes are connected and the links have the requested properties. The reason says what emulates them.
+    /// Every measured link has the requested delay. The reason says what emulates the links.
     pub const LINKED: &str = "Linked";
     /// The application is running.
     pub const RUNNING: &str = "Running";
-    /// The run has ended and has been judged. The reason is the verdict.
+    /// The run is over. The reason is the verdict, `RunFailed` (the run could not be carried out), or `RecordLost`.
     pub const COMPLETED: &str = "Completed";
     /// The supervisor responds.
     pub const SUPERVISED: &str = "Supervised";

@@ -2,7 +2,8 @@
 //!
 //! Works on values, not on text: a problem names the path of the value, and [`crate::parse()`] turns paths into
 //! locations. All problems are reported at once,
-//! except that faults after which processes never return are checked only if there are no other problems.
+//! except that a task-based program's faults with `returns: false` are checked only if the checks before them find no
+//! problems.
 
 mod application;
 mod faults;

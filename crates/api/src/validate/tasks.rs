@@ -210,12 +210,12 @@ impl Check<'_> {
             return;
         }
         let names = Names::of(spec);
-        // A process that joins late may not have joined yet when work has to be taken over.
+        // A process whose cluster joins or leaves during the run may not be present when work has to be taken over.
         let permanent = (0u16..).zip(&spec.clusters).filter(|(_, it)| it.is_permanent());
         let mut stay: BTreeSet<u32> =
             permanent.flat_map(|(id, _)| names.processes_of(faultline_core::ClusterId(id))).collect();
         let helpers = spec.protocol.extra_processes();
-        // Storage servers and ranks take over the replicas of a storage server.
+        // Other storage servers or, if there are too few, ranks take over the replicas of a storage server.
         let is_unique = |it: ProcessId| {
             let helper = it.0.checked_sub(names.ranks()).and_then(|index| helpers.get(index as usize));
             helper.is_some_and(|role| *role != Role::STORAGE_SERVER)

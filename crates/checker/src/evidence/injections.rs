@@ -111,7 +111,7 @@ mod tests {
     use faultline_core::{ClusterId, FactKind, FaultNo, Life};
     use faultline_trace::manifest::{EffectEntry, LinkEntry};
 
-    /// Returns a run in which p0 reports two facts `begun`, and is killed a second after the start.
+    /// Returns a run in which p0 reports the fact `begun` twice, and is killed one second after the start.
     fn run(trigger: Trigger) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.common_clock = true;

@@ -54,7 +54,7 @@ mod tests {
         run.deliver(cause);
         run.consume(cause);
         let effect = run.send(1, 0);
-        // The cause is undone, but its effect is not, and is therefore consumed before the cause is re-sent.
+        // The cause is undone, but its effect is not, so the effect is consumed before the cause is re-sent.
         run.restore(0, 0, Some((0, 1)));
         run.deliver(effect);
         run.consume(effect);

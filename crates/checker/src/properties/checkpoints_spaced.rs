@@ -62,7 +62,7 @@ fn judge(history: &History<'_>, bounds: &Bounds, claimed: &Claimed<'_>, since: T
     }
 }
 
-/// For each life, the position of its first fact `finished`.
+/// For each life, the position of its first `finished` fact.
 #[derive(Default)]
 struct Finishes(BTreeMap<(ProcessId, Life), usize>);
 

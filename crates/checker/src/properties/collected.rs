@@ -3,7 +3,7 @@
 use faultline_core::Claim;
 use faultline_history::{History, Point};
 
-/// The claims of all processes that they removed messages from their logs.
+/// The claims of all processes to have removed messages from their logs.
 pub(super) struct Collected {
     /// The point of each claim, the number of messages removed according to the claim, and the total number
     /// removed in the state that follows.

@@ -23,9 +23,9 @@ struct OfGroup {
 
 /// Returns the instant for which collection is judged: everything that no recovery could need at that instant must have
 /// been removed by the end of the run. The remaining time allows for two collections. Returns `None` if collection is
-/// not judged: the protocol does not collect, the run did not complete in virtual time, clusters joined or left, the
-/// record is flawed, or the run ended too soon after the last fault, the last rollback, or the last report of a process
-/// that it is protected again.
+/// not judged: no delay between collections is specified, the run did not complete in virtual time, clusters joined or
+/// left, the record is flawed, or the run ended too soon after the last fault, the last rollback, or the last report of
+/// a process that it is protected again.
 pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
     let context = history.context;
     let every = context.bounds.as_ref()?.collect_every?;

@@ -121,8 +121,8 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
             }
             _ => {}
         }
-        // A process that is halted so that a fault can be injected takes no checkpoint, even if this fact starts the
-        // time to the next one.
+        // A process that is halted so that a fault can be injected takes no checkpoint, even if the delay before the
+        // next one starts at this fact.
         if history.context.halting.contains(&fact.kind()) {
             since = None;
         }

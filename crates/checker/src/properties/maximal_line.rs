@@ -10,8 +10,8 @@
 //! Only protocols that promise a maximal line have to restore the newest checkpoint. No protocol may restore what an
 //! earlier rollback had undone.
 //!
-//! A checkpoint cannot be restored if all copies of one of its parts are lost. A rollback to an older one is then
-//! reported as a loss.
+//! A checkpoint cannot be restored if all copies of one of its parts are lost. A rollback to an older one is then only
+//! reported as a remark.
 
 use faultline_core::{Cause, Incarnation, Position, Promise};
 

@@ -87,7 +87,8 @@ fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Findi
     let follows =
         |last: Sn, next: Sn| if is_dense { Some(next.0) == last.0.checked_add(1) } else { next > last };
     let mut stands = Position::default();
-    // An incarnation in which nothing happened may be reused: its number may have been lost with all storages.
+    // An incarnation in which nothing happened may be reused: its number may have been lost with the storage of all
+    // members.
     let mut is_untouched = true;
     let mut life = None;
     for (at, step) in steps(history, member) {

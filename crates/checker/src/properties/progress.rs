@@ -69,7 +69,7 @@ fn begun(history: &History<'_>) -> BTreeMap<ProcessId, Rounds> {
     let mut all: BTreeMap<ProcessId, Rounds> = BTreeMap::new();
     for (&(process, life), stream) in &history.trace.streams {
         let rounds = all.entry(process).or_default();
-        // Everything that an earlier life had started ended with that life; a later life has to recover.
+        // The rounds of an earlier life ended with that life; a later life has to recover.
         let first = stream.first().map(|(at, _)| *at).filter(|_| life > Life(1));
         *rounds = Rounds { recovery: first, checkpoint: None };
         for (at, fact) in stream {

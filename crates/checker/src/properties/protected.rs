@@ -98,7 +98,7 @@ fn is_replaced(
     })
 }
 
-/// Returns whether a part of an owner can still be sent to `holder` by the time `by`: the owner's storage was never
+/// Returns whether a part of an owner could still be sent to `holder` at time `by`: the owner's storage was never
 /// corrupted, and a process other than `holder` that stays has an intact part.
 fn may_be_sent(
     history: &History<'_>,

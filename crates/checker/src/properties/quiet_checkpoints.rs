@@ -1,6 +1,6 @@
-//! No partition sends between its part of a checkpoint and those of its receivers (CCK long paper: no message after the
-//! pong): every value whose receipt a part contains was sent before the sender's own part. A send that a rollback undid
-//! counts as well, because the value will be sent again.
+//! No value sent after the sender's part of a checkpoint is received before the receiver's part (CCK long paper: no
+//! message after the pong): every value whose receipt a part contains was sent before the sender's own part. A send
+//! that a rollback undid counts as well, because the value will be sent again.
 
 use super::valid_checkpoints::{CrossingMessage, for_each_message};
 use crate::finding::{Breach, Findings};

@@ -78,8 +78,8 @@ fn ends(history: &History<'_>) -> BTreeMap<ProcessId, BTreeSet<Life>> {
     ends
 }
 
-/// Returns whether a life of a member has ended since the member last restored. `lives` contains the life in which each
-/// member last restored, and is updated for this rollback.
+/// Returns whether a life of a member has ended since the member's last restore. `lives` contains the life of each
+/// member's last restore, and is updated for this rollback.
 fn is_after_an_end(
     history: &History<'_>,
     rollback: &Rollback,
@@ -90,7 +90,7 @@ fn is_after_an_end(
     let mut is_after = false;
     for ((member, restored), since) in members.iter().zip(&rollback.restored).zip(lives) {
         let upto = restored.as_ref().map_or(Life(u32::MAX), |it| history.segment(it.at.segment).life);
-        // A member that did not restore may have failed before it could.
+        // A member that did not restore its state may have failed before it could do so.
         is_after |=
             *since < upto && ends.get(member).is_some_and(|it| it.range(*since..upto).next().is_some());
         if restored.is_some() {
@@ -283,7 +283,8 @@ mod tests {
         assert!(matches!(wrong(&run)[0], Breach::WithoutCause { undone_without_cause: false, .. }));
     }
 
-    /// p1 restores because of what p2 had delivered, and fails before p2 has restored. Both then restore again.
+    /// p1 rolls back because of a message that `receiver` had delivered, and fails before p2 has rolled back. Both then
+    /// roll back.
     #[test]
     fn a_message_counts_if_its_receiver_restored_only_in_a_later_rollback() {
         let wrong = |receiver: u32| {

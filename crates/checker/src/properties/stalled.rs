@@ -1,10 +1,10 @@
 //! Progress of each group: finds groups that stall while others continue.
 //!
 //! A group may be idle because its program waits for another group or has finished, so being idle alone
-//! proves nothing. Two observations prove that a group has stalled. A message has been sent but not
-//! delivered, although nothing has happened for a long time that could delay it. Or a process has restored a
-//! state and now does nothing, although its application acted without waiting for a message when it was in
-//! this state before the rollback.
+//! proves nothing. Either of two observations proves that a group has stalled. A message has been sent but not
+//! delivered, although nothing has happened for a long time that could delay it. Or a process has restored a state and
+//! now does nothing, although its application acted without waiting for a message when it was in this state before the
+//! rollback.
 //!
 //! Both are judged against the longest delays that the run itself explains: the slowest delivery of a message, the work
 //! that a rollback has to repeat, and the time that the links need to carry the data in transit.
@@ -16,7 +16,7 @@ use faultline_core::{Fact, ProcessId, Span, Time};
 use crate::finding::{Breach, Findings};
 use faultline_history::{Ending, History, Message, Point, RestoredBy, Segment, SegmentNo};
 
-/// How many times longer than an earlier delay a process may take.
+/// The factor by which a delay may exceed a comparable earlier one.
 const TIMES: u64 = 10;
 
 /// Adds the violations to the finding of `progress`. `since` is the time at which the last fault ended, and `bound` the

@@ -2,8 +2,9 @@
 //! federation specifies the number of holders. A process that reported that a copy was durable, and has lost nothing
 //! since, still has the copy, unless a rollback undid the checkpoint, a newer checkpoint replaced it, or another part
 //! of the checkpoint is lost. A cluster can be restored if its newest committed checkpoint has all of its parts and
-//! contains no orphan delivery. There is one exception: after a collection, if a newer committed checkpoint is lost,
-//! the older one may have been collected, and must not be restored.
+//! contains no orphan delivery. There is one exception: if the cluster has rolled back past a committed checkpoint that
+//! is now lost, a collection may have relied on that checkpoint and removed older ones, which then need not be
+//! restored.
 //!
 //! A protocol that survives a limited number of failures at a time ([`FaultModel::Volatile`]) may also declare a
 //! cluster unrecoverable if more processes than that have failed. The checker does not judge whether the first of them
@@ -151,8 +152,8 @@ impl<'a> UnrecoverableClaim<'a> {
         missing.iter().find(|it| is_explained(it)).is_none().then_some((first.owner, replicas + 1))
     }
 
-    /// Returns whether every replica of a part must have been durable: its checkpoint was committed, or it was restored
-    /// and the protocol promises this for restored checkpoints, too.
+    /// Returns whether every replica of a part must have been durable: its checkpoint was committed, or the protocol
+    /// promises that a checkpoint is durable at every holder before a group resumes from it.
     fn requires_copies(&self, name: &ImageName) -> bool {
         let is_committed = self.checkpoint(name).is_some_and(|it| !it.commits.is_empty());
         is_committed || self.history.context.promises.include(Promise::DurableRestore)

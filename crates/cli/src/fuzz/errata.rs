@@ -157,7 +157,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
 #[serde(deny_unknown_fields)]
 struct Searched {
     protocol: String,
-    /// Schedules for each rule.
+    /// The number of schedules for each rule.
     runs: u64,
 }
 

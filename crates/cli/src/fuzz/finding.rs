@@ -149,13 +149,13 @@ pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, CommandError>
     output::write(dir, "diagram.svg", &shown.picture())
 }
 
-/// Returns whether the directory contains a violation that a search found with this seed.
+/// Returns whether the directory contains the record of a violation that a search found with this seed.
 fn is_of_seed(dir: &Path, seed: u64) -> bool {
     let name = Scenario::new(seed, None, None).federation.metadata.name;
     Bundle::open(dir).read_manifest().is_ok_and(|it| Some(it.name) == name)
 }
 
-/// Removes the record of an earlier run of a command.
+/// Removes the record that an earlier run of the command left in this directory, if any.
 pub(super) fn remove(bundle: &Path) -> Result<(), CommandError> {
     match bundle.join("manifest.json").exists() {
         true => fs::remove_dir_all(bundle).map_err(|error| {

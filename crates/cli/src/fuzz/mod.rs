@@ -93,8 +93,8 @@ type RepeatOptions = Box<dyn Fn(u64) -> Option<String> + Send>;
 /// The options of the search in progress.
 static SEARCHED: Mutex<Option<RepeatOptions>> = Mutex::new(None);
 
-/// If a protocol panics, prints the seed and the command that reproduces the panic. Later calls change only the
-/// options.
+/// Installs a hook that, if a protocol panics, prints the seed and how to reproduce the panic. Later calls change only
+/// the options.
 fn print_seed_on_panic(options: impl Fn(u64) -> Option<String> + Send + 'static) {
     static SET: Once = Once::new();
     *SEARCHED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(options));

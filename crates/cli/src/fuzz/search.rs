@@ -45,7 +45,7 @@ pub(super) struct Search<'a> {
     pub(super) is_kept: bool,
     /// The title shown with the progress.
     pub(super) title: String,
-    /// The coverage before the schedule that ended the search.
+    /// The coverage before the schedule whose violation ended the search.
     before_last: Option<Coverage>,
     /// A description of what filled the memory in the first schedule that reached the memory limit since the search was
     /// started or resumed.

@@ -116,7 +116,8 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Names a defect, with its number among those of the command, for the progress.
+/// Returns the title shown with the progress: the defect, and its number among the defects that the command searches
+/// for.
 pub(crate) fn title(defect: Defect, number: usize, of: usize) -> String {
     format!("{defect} (defect {number} of {of})")
 }

@@ -92,7 +92,7 @@ fn computed_partitions_are_used_as_a_schedule() {
     // The record contains the partitions, and does not need the file.
     fs::remove_file(place.path("planned.part")).unwrap();
     place.faultline(["check", "run", "-q"]).assert().code(0);
-    // A file of another program is rejected.
+    // A partition file for another program is rejected.
     partitions.pop();
     let short: Vec<String> = partitions.iter().map(u32::to_string).collect();
     place.write("planned.part", short.join("\n"));

@@ -175,7 +175,7 @@ fn a_text_with_missing_entries_is_refused() {
     let expected =
         contains("line 7: this row has 2 instead of 3 entries").and(contains("add the missing entries"));
     place.faultline(["validate", "program.yaml"]).assert().code(2).stderr(expected);
-    // Once the file has been read, errors still name the lines of the federation file.
+    // Even after the QAPLIB file has been read, errors name the lines of the federation file.
     place.write("hole.dat", "3\n0 1 2\n1 0 3\n2 3 0\n\n0 5 2\n5 0 3\n2 3 0\n");
     let text = text.replace("depth: 1", "depth: 7");
     place.write("program.yaml", &text);

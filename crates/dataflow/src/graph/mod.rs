@@ -1,5 +1,5 @@
 //! A process's share of a program: the tasks that have not ended, and the values that they use. A process
-//! runs the tasks of its graph, takes checkpoints of the graph, and lends single tasks to other processes.
+//! runs the tasks of its graph, takes checkpoints of the graph, and lends individual tasks to other processes.
 //!
 //! A graph consists of *parts*: the program itself, and one part for each stolen task that the process works
 //! on. Parts share nothing. The same task may therefore occur in two of them after an absorption, and a part
@@ -35,7 +35,7 @@ pub struct Graph {
     absorbed: BTreeSet<ProcessId>,
 }
 
-/// Multiset hashes of the tasks that a state contains, in the form that a witness uses.
+/// Multiset hashes of the tasks whose effects a state contains, in the form that a witness uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effects {
     /// Wrapping sum over the tasks spawned.
@@ -65,12 +65,12 @@ pub struct StolenResult {
     pub task: TaskId,
     /// The values that the task and its descendants wrote, by the index of the stolen task's access.
     pub written: Vec<(u32, Chunk)>,
-    /// Hashes of the tasks that this result contains.
+    /// Hashes of the tasks whose effects this result contains.
     pub effects: Effects,
 }
 
-/// An event that changes a graph. A graph equals its initial state with these events applied, so a log of them is
-/// equivalent to a copy.
+/// An event that changes a graph. A graph equals its initial state with these events applied, so a log of the events is
+/// equivalent to a copy of the graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum GraphEvent {
     /// The outcome of a task was applied.
@@ -206,7 +206,7 @@ impl Graph {
         true
     }
 
-    /// Returns the result that is owed for a theft, once it is complete.
+    /// Returns the result that is owed for a theft; `None` if it is not complete.
     pub fn payment(&self, theft: Theft) -> Option<StolenResult> {
         self.parts.get(&theft).filter(|part| part.is_done()).map(Part::payment)
     }
@@ -295,14 +295,14 @@ impl Graph {
         }
     }
 
-    /// Returns hashes of the tasks that this state contains.
+    /// Returns hashes of the tasks whose effects this state contains.
     pub fn effects(&self) -> Effects {
         let mut sum = Effects::default();
         self.parts.values().for_each(|part| sum.add(part.effects));
         sum
     }
 
-    /// Returns hashes of the tasks that a part contains.
+    /// Returns hashes of the tasks whose effects a part contains.
     pub fn effects_of(&self, theft: Theft) -> Effects {
         self.parts.get(&theft).map(|part| part.effects).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! Compares the results of graphs with the sequential reference: of a graph that stays whole, of two graphs that are
-//! saved and loaded at every step while one lends tasks to the other, and of a graph that absorbs another.
+//! Compares the results of graphs with the sequential reference. The tests cover a graph that stays whole, two graphs
+//! that are saved and loaded at every step while one lends tasks to the other, and a graph that absorbs another.
 
 use alloc::vec::Vec;
 

@@ -28,7 +28,7 @@ impl<P: PartitionProtocol, G: Program> ProtocolHost<'_, P, G> {
     ///
     /// # Panics
     ///
-    /// Panics if the partition does not run here: a protocol calls [`PartitionHost::runs`] first.
+    /// Panics if the partition does not run here. A protocol can check this with [`PartitionHost::runs`].
     fn running(&mut self, partition: ProcessId) -> &mut Running {
         self.inner
             .running

@@ -52,7 +52,7 @@ pub(super) struct Share {
     executing: BTreeSet<TaskNo>,
 }
 
-/// The first chunk of a saved share. The values follow, one chunk each.
+/// The first chunk of a saved share. The values that have a chunk follow, one chunk each.
 #[derive(Serialize, Deserialize)]
 struct Index {
     partition: ProcessId,
@@ -115,7 +115,7 @@ impl Share {
         lacking
     }
 
-    /// Starts the task of the lowest [rank](Plan::rank) among those that may run, and returns it.
+    /// Starts the task with the lowest [rank](Plan::rank) among those that may run, and returns it.
     pub(super) fn next(&mut self) -> Option<TaskNo> {
         let (_, task) = self.ready.pop_first()?;
         self.executing.insert(task);

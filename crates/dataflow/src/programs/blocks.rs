@@ -1,8 +1,8 @@
 //! Common parts of programs on a grid of blocks: the trail that each task leaves in the result, and the fold at the
 //! end.
 //!
-//! Every block carries a hash of all tasks that contributed to it, its *trail*. At the end, the blocks are folded into
-//! one hash, each with its neighbour, so all messages except those of a convergence test pass between neighbours.
+//! Every block carries a hash of all tasks that contributed to it, its *trail*. At the end, tasks fold all blocks into
+//! one hash, from neighbour to neighbour, so all messages except those of a convergence test pass between neighbours.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -3,8 +3,8 @@
 //! The grid is cut into blocks, each its own piece. A task computes one iteration of one block: it reads the block and
 //! the edges of its neighbours, and writes the block and its edges for the next iteration. At intervals, all blocks
 //! gather their greatest change, and a test records when this change no longer exceeds the tolerance. At the end,
-//! the blocks are folded into one hash, each with its neighbour, so all messages except those of the tests
-//! pass between neighbours.
+//! tasks fold all blocks into one hash, from neighbour to neighbour, so all messages except those of the tests pass
+//! between neighbours.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -83,7 +83,8 @@ pub fn json(it: &Comparison) -> String {
         #[serde(skip_serializing_if = "Option::is_none")]
         with_faults: Option<&'a VerdictCounts>,
         quantities: &'a BTreeMap<&'static str, Estimate>,
-        /// The time by activity, summed over all processes and runs.
+        /// The time by activity, summed over the processes of all runs with faults or, if the file has no faults, of
+        /// all runs.
         time: &'a TimeByActivity,
     }
     let object = Object {
@@ -120,12 +121,12 @@ pub(super) fn cell(row: &Row, quantity: &Quantity) -> String {
     row.values.get(quantity.name).map_or_else(|| "-".to_owned(), |it| quantity.unit.text(it))
 }
 
-/// Formats verdicts, such as `5 pass`.
+/// Returns a phrase for the verdicts, such as `5 pass`.
 pub(super) fn verdicts(counts: &VerdictCounts) -> String {
     counts.verdicts().unwrap_or_else(|| "-".to_owned())
 }
 
-/// Formats how many runs finished, such as `8 of 10`.
+/// Returns a phrase for the number of runs that finished, such as `8 of 10`.
 pub(super) fn finished(counts: &VerdictCounts) -> String {
     if counts.runs == 0 { "-".to_owned() } else { format!("{} of {}", counts.completed, counts.runs) }
 }

@@ -1,7 +1,7 @@
 //! The three files of the HC3I paper's simulator (section 5.1): topology, application and timers.
 //!
 //! The paper describes their contents but does not print them, so their format is this project's own: YAML with the
-//! quantities of the `Federation` resource. `docs/hc3i-files.md` describes them. Together, the files form one
+//! quantities of the `Federation` resource. `docs/hc3i-files.md` describes the format. Together, the files form one
 //! federation ([`import()`]), which runs like any other.
 
 mod import;
@@ -48,8 +48,8 @@ pub struct ApplicationFile {
     /// The random behaviour of the processes of each cluster. A file has either this or [`ApplicationFile::messages`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clusters: Option<BTreeMap<String, Behaviour>>,
-    /// Exact numbers of messages, by sending cluster and then by receiving cluster. Random processes send
-    /// them at random times.
+    /// Exact numbers of messages, by sending cluster and then by receiving cluster. The processes of the sending
+    /// cluster divide the messages equally, and send them at random times to random processes of the receiving cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<BTreeMap<String, BTreeMap<String, u32>>>,
 }

@@ -17,7 +17,7 @@ const GUEST: usize = 2;
 /// The kinds of messages that carry application data or parts of checkpoints. All other kinds are protocol messages.
 const LOAD: [&str; 2] = ["application", "image"];
 
-/// Measures clusters that join and leave. The paper: "In the future we want to manage dynamism."
+/// Measures the effect of clusters that join and leave. The paper: "In the future we want to manage dynamism."
 pub(super) fn joining_and_leaving(
     runner: &mut ExperimentRunner<'_, '_>,
 ) -> Result<Vec<Section>, Interrupted> {

@@ -1,4 +1,4 @@
-//! The future work of the HC3I paper (section 7), and its effect.
+//! Experiments on what the HC3I paper leaves to future work (section 7).
 
 use faultline_api::Federation;
 use faultline_api::quantity::Duration;
@@ -224,8 +224,8 @@ fn replicas(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
     }])
 }
 
-/// Measures simultaneous failures. The paper: "It should tolerate simultaneous fault in different clusters, the
-/// garbage collector should take care of this."
+/// Measures the effect of simultaneous failures. The paper: "It should tolerate simultaneous fault in different
+/// clusters, the garbage collector should take care of this."
 fn failures_at_once(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let base = federation(&files("topology", "application-103", "timers-collect"));
     let mut rows = Vec::new();

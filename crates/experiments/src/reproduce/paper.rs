@@ -29,7 +29,7 @@ pub(super) fn of(runs: &[Statistics], value: impl Fn(&Statistics) -> f64) -> Spr
     Spread::of(runs.iter().map(value))
 }
 
-/// Combines the samples' files into one federation.
+/// Combines three files into one federation.
 pub(super) fn federation(files: &Files) -> Federation {
     files.import("hc3i").unwrap_or_else(|it| panic!("the experiment's files are invalid: {it}"))
 }

@@ -46,7 +46,7 @@ const MESSAGES: [[u64; 2]; 2] = [[20, 10], [0, 15]];
 pub struct RunCounts {
     /// Messages by sending and receiving cluster.
     messages: Vec<Vec<u64>>,
-    /// Checkpoints requested by the timer and the initial checkpoint, by cluster.
+    /// Unforced checkpoints, by cluster: the initial one, and those that the timer requested.
     unforced: Vec<u64>,
     /// Checkpoints forced by a message, by cluster.
     forced: Vec<u64>,

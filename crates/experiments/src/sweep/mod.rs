@@ -176,7 +176,7 @@ pub struct Sweep {
 }
 
 impl Plan {
-    /// Plans the whole grid or, given a number and a seed in `sample`, that many random settings of it.
+    /// Plans all settings of the grid or, if `sample` contains a number and a seed, that many random ones.
     ///
     /// # Errors
     ///
@@ -302,8 +302,8 @@ impl Sweep {
     /// runs start, and the sweep contains the completed ones.
     ///
     /// Also calls `record` with the index of each setting and the recording of its run with the first seed, before
-    /// `each` gets this run. Does not call `record` for runs that are in `runs` or were interrupted. `record` is called
-    /// from several threads, in any order.
+    /// `each` is called with this run. Does not call `record` for runs that are in `runs` or were interrupted. `record`
+    /// is called from several threads, in any order.
     ///
     /// # Errors
     ///

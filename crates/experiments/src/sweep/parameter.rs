@@ -1,4 +1,4 @@
-//! The parameters of a sweep: a field of the federation file, and its values.
+//! The parameters of a sweep: each is a field of the federation file, with its values.
 
 use std::str::FromStr;
 

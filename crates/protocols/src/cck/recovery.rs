@@ -367,8 +367,8 @@ impl Cck {
         }
     }
 
-    /// Informs the coordinator once the partition has received everything that was lost. All re-execution on behalf of
-    /// the partition has then ended.
+    /// Informs the coordinator as soon as the partition has received everything that was lost. All re-execution on
+    /// behalf of the partition has then ended.
     fn report_done(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
         let has_lost = !local.lost.is_empty() && !self.config.defects.has(Defect::LostNotAwaited);

@@ -48,7 +48,7 @@ rules! {
     DeliversRecorded, without
         /// A message in transit is recorded, but delivered only after a rollback (C3).
         LateOnlyRecorded;
-    /// A checkpoint is committed only once every part is durable, at its process and at its holders (C4).
+    /// A checkpoint is committed only after every part is durable, at its process and at its holders (C4).
     DurableFirst, without
         /// A part counts as durable before it is (C4).
         CommitBeforeCopies;

@@ -346,7 +346,7 @@ impl Rank {
         self.part.as_mut()?.written.as_mut()
     }
 
-    /// Tells the coordinator once this process's part is durable, locally and at its holders.
+    /// Informs the coordinator as soon as this process's part is durable, locally and at its holders.
     fn part_completes(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         if let Some(part) = &mut self.part
             && let Some(written) = &mut part.written

@@ -53,7 +53,7 @@ rules! {
     Drains, without
         /// A checkpoint does not contain the messages that were in transit (K3).
         NoDrain;
-    /// A checkpoint is committed only once every part is durable, at its process and at its holders (K4).
+    /// A checkpoint is committed only after every part is durable, at its process and at its holders (K4).
     DurableFirst, without
         /// A part counts as durable before it is (K4).
         CommitBeforeCopies;
@@ -74,7 +74,7 @@ rules! {
         /// As soon as one member of its cluster has saved its state, a leader reports how many messages the cluster has
         /// sent (L2).
         LeaderCountsAlone;
-    /// A leader reports its cluster's parts as durable once all of them are (L2).
+    /// A leader does not report its cluster's parts as durable until all of them are (L2).
     LeaderDrainsAll, without
         /// A leader reports its cluster's parts as durable as soon as one is (L2).
         LeaderDrainsAlone;

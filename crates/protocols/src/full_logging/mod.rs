@@ -57,7 +57,7 @@ defects! {
     PhaseOneTooLow,
     /// The phase is not part of the checkpoint.
     PhaseOutsideCheckpoint,
-    /// Actions of the application that wait for their phase are dropped when its state is saved.
+    /// Actions of the application that are waiting for their phase are dropped when the application's state is saved.
     ActionsDropped,
     /// The recovery process announces a level before all processes have reported their orphan messages.
     NoBarrier,

@@ -223,7 +223,7 @@ impl Hc3i {
         }
     }
 
-    /// Informs the cluster once no alert is outstanding. Runs on the coordinator.
+    /// Informs the cluster as soon as no alert is outstanding. Runs on the coordinator.
     pub(super) fn maybe_settled(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.alerts.outstanding.is_empty() && !self.settled && !matches!(self.phase, Phase::Recovering(_))
         {

@@ -1,7 +1,7 @@
 //! Taking a checkpoint inside a cluster (section 3.1), with a second round that drains the channels.
 //!
 //! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
-//! to the commit. It sends Drained only once its part is durable, both in its own storage and at its holders, so a
+//! to the commit. It does not send Drained until its part is durable, both in its own storage and at its holders, so a
 //! commit requires nothing further.
 
 use alloc::collections::BTreeSet;

@@ -7,9 +7,9 @@
 //! [`CollectBy::EveryCluster`], the coordinator of each cluster decides for its own cluster, from the lists that it has
 //! received.
 //!
-//! A list may be outdated: checkpoints stored after it was sent only move the line forward, so no recovery crosses a
-//! line that was computed from an outdated list. But no list may predate a rollback that another list includes, since
-//! the line would then rest on undone checkpoints. All lists must therefore agree on the incarnations of all clusters;
+//! An outdated list is harmless: checkpoints stored after it was sent only move the line forward, so no recovery
+//! crosses a line that was computed from it. But no list may predate a rollback that another list includes, since the
+//! line would then rest on undone checkpoints. All lists must therefore agree on the incarnations of all clusters;
 //! otherwise nothing is removed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ impl Hc3i {
         if coordination.collect_at.is_none_or(|at| at > now) {
             return;
         }
-        // A new collection replaces the previous one, so all clusters must have had time to answer by then.
+        // The next collection replaces this one, so leave all clusters enough time to answer first.
         let least = match self.config.collect_by {
             CollectBy::Initiator => self.config.retry_every,
             CollectBy::EveryCluster => Span::ZERO,

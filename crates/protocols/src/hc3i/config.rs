@@ -26,7 +26,7 @@ pub struct Config {
     pub piggyback: Piggyback,
     /// Which messages from another cluster force a checkpoint.
     pub forcing: Forcing,
-    /// Delay before an unanswered request between clusters, or a failed write, is repeated.
+    /// Delay before an unanswered alert, or a failed write, is repeated.
     pub retry_every: Span,
     /// Enabled defects, for tests.
     pub defects: Defects,
@@ -35,7 +35,7 @@ pub struct Config {
 /// Which clusters decide what is collected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CollectBy {
-    /// The first cluster asks all others for lists of their checkpoints, and decides for all (section 3.5).
+    /// The first permanent cluster asks all others for lists of their checkpoints, and decides for all (section 3.5).
     #[default]
     Initiator,
     /// Each cluster sends all others a list of its checkpoints, and decides for itself from the lists that it has

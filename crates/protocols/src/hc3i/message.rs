@@ -57,7 +57,7 @@ pub struct Saved {
 /// Orders the recovery rounds of a cluster: first by the members' lives, then, for the same lives, by round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Epoch {
-    /// Sum, over all members, of the number of lives that could act.
+    /// Total number of lives of all members, not counting lives that ended before the cluster joined.
     pub lives: u64,
     /// Increases with each rollback caused by an alert, each new life of a holder, and each part that vanished.
     pub round: u32,
@@ -73,8 +73,8 @@ pub struct RestorableCheckpoint {
     /// Maxima of the vectors of the checkpoint's parts.
     pub vectors: Arc<Vectors>,
     /// Whether every holder is known to have its replicas. A committed checkpoint had them at the commit, and a
-    /// restored one before its cluster resumed. Any other checkpoint may not survive another loss of storage until the
-    /// holders have confirmed their replicas.
+    /// restored one before its cluster resumed. Until the holders have confirmed their replicas, any other checkpoint
+    /// may not survive another loss of storage.
     pub covered: bool,
 }
 

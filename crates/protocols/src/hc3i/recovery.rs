@@ -291,8 +291,9 @@ impl Hc3i {
         }
     }
 
-    /// Handles the failure to fetch a missing part. If the part belongs to the target, another round is needed. The
-    /// recovery continues without a part of an older checkpoint, which may have been collected in the meantime.
+    /// Handles the failure to fetch a missing part. If the part belongs to the target, another round is needed.
+    /// Otherwise, it belongs to an older checkpoint, which may have been collected in the meantime, and the recovery
+    /// continues without it.
     pub(super) fn fetch_failed(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         let epoch = self.epoch;
         let me = self.me;

@@ -119,8 +119,8 @@ impl Hc3i {
         }
     }
 
-    /// Chooses the newest checkpoint that is complete and not undone, and that contains nothing that was undone
-    /// elsewhere. The paper restores the checkpoint before that one.
+    /// Chooses the newest complete checkpoint that was neither undone nor collected, and that contains nothing that was
+    /// undone elsewhere. The paper restores the checkpoint before that one.
     fn choose(&mut self, now: Time, host: &mut ProtocolHost) {
         let round = self.coordination().round.as_mut().expect("a round is in progress");
         let (epoch, cause) = (round.epoch, round.cause);
@@ -157,8 +157,8 @@ impl Hc3i {
             host.claim(Claim::Unrecoverable { group: self.cluster, missing });
             return;
         }
-        // Parts can outlive the tables, and the supervisor counts the lives. Even if everything else is lost, no
-        // incarnation is reused.
+        // Parts can outlive the tables, and the supervisor counts the lives, so no incarnation is reused even if
+        // everything else is lost.
         let of_parts = survey.all().map(|(it, _)| it.position.incarnation).max().unwrap_or_default();
         let failures = match self.has(Defect::FailuresNotCounted) {
             true => 0,

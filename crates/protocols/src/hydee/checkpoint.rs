@@ -68,7 +68,8 @@ impl Rank {
         }
     }
 
-    /// Writes this process's part, locally and at its holders, once no message is in transit to this process.
+    /// Writes this process's part, locally and at its holders, once no message from the cluster is in transit to this
+    /// process.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let rules = self.config.drain_rules();
         let Some(part) = &mut self.part else { return };

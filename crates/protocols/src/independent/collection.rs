@@ -1,10 +1,10 @@
 //! Garbage collection (I8): removing the checkpoints and log entries that precede the recovery line.
 //!
 //! The initiator asks all processes for lists of their checkpoints, and computes the recovery line for a failure of all
-//! processes. A failure of only some of them never leads further back. A list may be outdated, because checkpoints
-//! stored after it was sent only move the line forward. But no list may predate a rollback that another list includes,
-//! since the line would then rest on undone checkpoints. All lists must therefore agree on the incarnations of all
-//! processes; otherwise nothing is removed.
+//! processes. A failure of only some of them never leads further back. An outdated list is harmless, because
+//! checkpoints stored after it was sent only move the line forward. But no list may predate a rollback that another
+//! list includes, since the line would then rest on undone checkpoints. All lists must therefore agree on the
+//! incarnations of all processes; otherwise nothing is removed.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -39,7 +39,7 @@ impl Rank {
     /// on the initiator.
     pub(super) fn maybe_ask(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(collecting) = self.collecting.as_mut().filter(|it| it.at <= now) else { return };
-        // All processes must have had time to answer the previous collection.
+        // The next collection replaces this one, so leave all processes enough time to answer first.
         let every = self.config.collect_every.unwrap_or_default();
         collecting.at = now + every.max(self.config.retry_every);
         collecting.round += 1;

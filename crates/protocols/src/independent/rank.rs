@@ -465,7 +465,7 @@ impl Rank {
     }
 }
 
-/// Returns the vectors to state in a claim.
+/// Returns vectors for a claim, with an empty DDV.
 pub(super) fn vectors(delivered: Delivered) -> Arc<Vectors> {
     Arc::new(Vectors { ddv: Arc::default(), delivered })
 }

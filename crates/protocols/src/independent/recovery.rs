@@ -137,8 +137,8 @@ impl Rank {
             host.claim(Claim::Unrecoverable { group: me, missing: missing.into() });
             return;
         }
-        // Checkpoints can outlive the tables, and the supervisor counts failures. Even if everything else is lost, no
-        // incarnation is used twice.
+        // Checkpoints can outlive the tables, and the supervisor counts failures, so no incarnation is used twice even
+        // if everything else is lost.
         let of_parts = survey.all().map(|(it, _)| it.position.incarnation).max().unwrap_or_default();
         let of_lives = Incarnation(self.epoch.life - 1);
         let incarnation = past.known().max(of_parts).next().max(of_lives);

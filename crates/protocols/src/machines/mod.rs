@@ -4,7 +4,7 @@
 //! | file | purpose |
 //! | --- | --- |
 //! | `history` | the rollbacks of all groups, what a state depends on, and the recovery line |
-//! | `sender_log`, `received` | the messages that a process has sent to other groups and received from them, if rollbacks propagate |
+//! | `sender_log`, `received` | the messages that a process has sent to other groups and received from them, for protocols whose rollbacks propagate |
 //! | `writes` | writes images to this process's storage until they are durable |
 //! | `reads` | reads each image once for all requesters |
 //! | `replication` | makes an image durable locally and at its holders: the owner's side of a replica |
@@ -13,7 +13,7 @@
 //! | `gathering` | the coordinator's side of a checkpoint: counting messages, and waiting for all parts |
 //! | `coordinator` | the process that begins and commits the checkpoints of a group |
 //! | `frozen` | a member that is paused while a checkpoint is taken |
-//! | `draining` | a member's part of a checkpoint, if messages are numbered by channel |
+//! | `draining` | a member's part of a checkpoint, for protocols that number messages by channel |
 //! | `group` | keeps the checkpoints of a group of processes, and restores the newest complete one |
 //! | `schedule` | the times at which a coordinator begins checkpoints, and which of them remove older ones |
 //! | `solo` | a checkpoint of a process that is a group of its own |

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::group::Group;
 use super::logs::{Covered, Logging, Logs};
 
-/// The state of the channels between two processes. One sends it to the other if the group of either has failed.
+/// The state of the channels between two processes. Each of them sends it to the other if the group of either one has
+/// failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelReport {
     /// Incarnation of the sender's group.

@@ -1,5 +1,5 @@
-//! The delivered messages from other groups, and the position of each delivery. The table prevents duplicate
-//! delivery, and provides the acknowledgement of a repeated message. Part of every checkpoint.
+//! The delivered messages from other groups, and the position of each delivery. The table prevents duplicate delivery,
+//! and supplies the position with which a repeated message is acknowledged. Part of every checkpoint.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -249,7 +249,7 @@ impl ProtocolTypes for PessimisticLogging {
 
 impl Logging for PessimisticLogging {
     type Tag = ();
-    /// Messages that were waiting until the deliveries before them are stable.
+    /// Messages that were waiting for the deliveries before them to become stable.
     type Own = Unsent;
 }
 

@@ -30,7 +30,8 @@ pub(super) struct Rank {
     checkpoints: Solo<PessimisticLogging>,
     order: DeliveryOrder,
     logger: ProcessId,
-    /// Messages that the application sent and that wait until the deliveries before them are stable, or for a commit.
+    /// Messages that the application sent and that wait for a commit, or for the deliveries before them to become
+    /// stable.
     unsent: Unsent,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,

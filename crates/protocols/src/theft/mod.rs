@@ -16,7 +16,7 @@
 //! | results of re-joining nodes are ignored | a restored thief's result is never merged: the run stalls | a theft is identified by the life in which it was requested, whichever life sends the result | `stale-result-refused` |
 //! | the final checkpoint may be deleted once the result has arrived (event G) | the result is lost with the victim, and recomputed | the victim sends the receipt once its record of the result is durable | `receipt-at-merge` |
 //! | section 5: only the construction of the graph is logged | a rebuilt victim runs tasks that it has lent | a log contains every change of the graph, thefts included | `thefts-not-logged` |
-//! | each event is logged individually | a log with a gap cannot be replayed | an image counts as durable once all before it are | `log-out-of-order` |
+//! | each event is logged individually | a log with a gap cannot be replayed | a segment does not count as durable until all images before it are | `log-out-of-order` |
 //! | section 5: equal identifiers prevent duplicates when a task runs again | none, if every record of a task's children is durable before any child is stolen | the outcome of a task is one event, applied and logged as a whole: a log cannot contain a part of it | |
 //! | C2: a task always creates the same graph | not true of a program that prunes by a shared bound: when a task runs again, the bound that its lost execution published prunes an equal optimum | a program prunes only strictly worse candidates; an event contains the bound that its task was given | none; the program is at fault |
 //! | a thief takes a checkpoint before each request (event CP0) | no harm, except that a theft forces three checkpoints instead of two | optional (`before_asking`) | |
@@ -345,7 +345,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Returns whether a result would be refused because its thief has started a new life since. Always
+    /// Returns whether a result would be refused because it does not come from the life that stole the task. Always
     /// `false` without the defect.
     fn is_stale(&self, theft: Theft) -> bool {
         let is_of_this_life = theft.thief == self.me && theft.life == self.life;

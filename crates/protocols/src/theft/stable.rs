@@ -2,8 +2,8 @@
 //!
 //! The record consists of images. Under TIC, each image is a checkpoint of the graph. Images are written one at a
 //! time, and all waiting legs wait for the same next image. Under SEL, a checkpoint is followed by segments of the
-//! log of events. Several images are written at a time, and an image counts as durable once all images before it
-//! are: only a prefix of a log can be replayed.
+//! log of events. Several images are written at a time, and a segment does not count as durable until all images before
+//! it are: only a prefix of a log can be replayed.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;

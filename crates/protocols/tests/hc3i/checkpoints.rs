@@ -217,9 +217,9 @@ fn a_checkpoint_without_replicas_needs_no_holders() {
     assert_eq!(federation.violations(), [""; 0]);
 }
 
-/// With the whole DDV (section 7), a checkpoint forced by one cluster's message covers everything that this
-/// cluster had received from others. Messages that those clusters sent at the same positions then force no checkpoint,
-/// although their sends can still be undone.
+/// With the whole DDV (section 7), a checkpoint forced by a message covers everything that the sending cluster had
+/// received from others. Messages that those clusters sent at the same positions then force no checkpoint, although
+/// their sends can still be undone.
 #[test]
 fn the_whole_vector_forces_fewer_checkpoints() {
     for (piggyback, taken) in [(Piggyback::Sn, 3), (Piggyback::Ddv, 2)] {

@@ -96,7 +96,7 @@ fn a_commit_waits_for_every_replica() {
     });
 }
 
-/// p1 fails before there is a first checkpoint.
+/// p1 fails before the first checkpoint is committed.
 #[test]
 fn a_cluster_that_has_not_started_begins_from_its_configuration() {
     assert_caught(Defect::NoStartGate, Property::UnrecoverableJustified, |defects| {

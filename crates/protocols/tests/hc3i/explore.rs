@@ -58,7 +58,7 @@ impl Schedule {
             collect_by: pick(&mut dice, &[CollectBy::Initiator, CollectBy::EveryCluster]),
             ..config(Defects::default())
         };
-        // Two other clusters hold the guest's replicas, and collect garbage without the guest.
+        // The two other clusters can hold the guest's replicas, and collect garbage without the guest.
         let may_have_guest = clusters.len() == 3 && own.replicas == 1;
         let presence = may_have_guest.then(|| {
             pick(

@@ -19,7 +19,7 @@ fn collections(federation: &Federation) -> usize {
     all.filter(|it| matches!(it, Claim::Collected { .. })).count()
 }
 
-/// Takes a checkpoint in every cluster and then collects garbage, twice.
+/// Takes a checkpoint in every running cluster and then collects garbage. Repeats both once.
 fn collect_all(federation: &mut Federation) {
     for _ in 0..2 {
         for cluster in [c(0), c(1), c(2)] {

@@ -44,7 +44,7 @@ fn a_failure_during_recovery_begins_another_round() {
     }
 }
 
-/// p0 lost its storage. Its only holder fails before it can answer, and returns with its replicas.
+/// p0 loses its storage. Its only holder fails before it can answer, and returns with its replicas.
 #[test]
 fn a_holder_that_fails_during_recovery_is_asked_again() {
     let mut federation = running(&[1, 1], config(Defects::default()));

@@ -102,7 +102,7 @@ fn every_message_may_be_duplicated_later() {
     assert_eq!(disturbed, run(|_| ()));
 }
 
-/// The answers that their receivers count arrive twice.
+/// Every answer that its receiver counts arrives twice.
 #[test]
 fn answers_may_be_duplicated_immediately() {
     use Control::{Drained, Learnt, Ready, Reported, Saved, Stock, Stored};

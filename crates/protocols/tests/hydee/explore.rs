@@ -222,8 +222,8 @@ fn random_schedules_are_clean() {
     assert!(failed.is_empty(), "{} of {count}: {failed:#?}", failed.len());
 }
 
-/// Prints how often random schedules reveal each defect, and the first seed that does. `defects` lists seeds that must
-/// reveal them.
+/// Prints how often random schedules reveal each defect, and the first seed that reveals it. `defects` lists seeds that
+/// must reveal them.
 #[test]
 #[ignore = "takes a while; prints seeds for `REVEALED_BY`"]
 fn how_often_each_defect_is_found() {

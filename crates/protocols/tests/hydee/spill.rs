@@ -29,7 +29,7 @@ fn exchange(federation: &mut Federation<Hydee>, texts: &[&str]) {
     }
 }
 
-/// Returns the size of p0's log in bytes, and how many of them are on stable storage only.
+/// Returns the size of p0's log in bytes, and how many of these bytes are on stable storage only.
 fn log(federation: &Federation<Hydee>) -> (u64, u64) {
     let gauges = federation.protocol(p(0)).gauges();
     (gauges.log_bytes, gauges.log_bytes_spilled)

@@ -150,7 +150,7 @@ fn an_alert_is_repeated_until_its_receiver_has_handled_it() {
     assert_eq!(received(Defects::only(Defect::AlertsNotRetried)), (0, 0), "p0 never resumes its channels");
 }
 
-/// I7: until p2 has confirmed p0's alert, even a message from p1, which has confirmed it, waits.
+/// I7: until p2 has confirmed p0's alert, p0 delivers no message, not even one from p1, which has confirmed the alert.
 #[test]
 fn messages_wait_until_all_others_have_confirmed_the_alert() {
     let mut federation = running(3);

@@ -191,7 +191,7 @@ fn under_pessimistic_logging_the_order_is_repeated() {
 }
 
 /// M1, M2: the event logger p3 has not made the delivery of "second" durable. If both p2 and p3 failed now, p2 might
-/// receive other messages in its place, so no process may depend on this delivery.
+/// deliver another message instead of "second", so no process may depend on this delivery.
 #[test]
 fn under_pessimistic_logging_a_delivery_is_acknowledged_only_once_it_is_durable() {
     use pessimistic_logging::{Defect, Defects};

@@ -79,7 +79,7 @@ pub struct ClusterLanes {
 pub enum Fate {
     /// Delivered and not undone.
     Delivered,
-    /// Delivered, or never arrived, and a rollback undid its send or its delivery.
+    /// Delivered, but a rollback undid its send or its delivery; or never arrived, and a rollback undid its send.
     Undone,
     /// Re-sent from a log, and delivered.
     Resent,

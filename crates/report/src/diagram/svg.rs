@@ -390,7 +390,7 @@ fn cross(x: f64, y: f64, size: f64) -> Markup {
     html! { path.failure d={ "M" (a) " " (c) "L" (b) " " (d) "M" (a) " " (d) "L" (b) " " (c) } {} }
 }
 
-/// Distances between ticks, in seconds, at which the times are round in h:mm:ss. The page's script uses the same
+/// Distances between ticks, in seconds, for which the times are round in h:mm:ss. The page's script uses the same
 /// distances.
 const CLOCK: [f64; 13] =
     [15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0, 86_400.0];
@@ -457,8 +457,7 @@ mod tests {
         assert_eq!([tick(-500_000, true), tick(-500_000, false)], ["-0:00:00.50", "-0.5"]);
     }
 
-    /// Creates a diagram of two clusters with this number of processes in each, and with this number of messages
-    /// between them.
+    /// Creates a diagram of two clusters of `processes` processes each, with `messages` messages between them.
     fn diagram(processes: usize, messages: usize) -> Diagram {
         let line = |number: usize| MessageLine {
             from: number % processes,

@@ -1,5 +1,5 @@
-//! Builds a timeline from a history: the same events, by the clocks of their processes, for the groups that reports
-//! show.
+//! Builds a timeline from a history: the same events, with times by the clocks of their processes, for the groups that
+//! reports show.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,11 +96,16 @@ fn checkpoints(
     checkpoints
 }
 
-/// Returns the processes with a stream that is missing, or that ends early because it is damaged.
+/// Returns the processes with a stream that is missing, or that ends early because it is damaged or contains an
+/// impossible fact.
 fn incomplete(history: &History<'_>) -> BTreeSet<ProcessId> {
     let flaws = history.trace.flaws.iter();
     let missing = flaws.filter(|it| match it.kind {
-        FlawKind::Absent | FlawKind::Unreadable(_) | FlawKind::Gap(_) => true,
+        FlawKind::Absent
+        | FlawKind::Unreadable(_)
+        | FlawKind::Gap(_)
+        | FlawKind::Impossible(_)
+        | FlawKind::Torn(_) => true,
         FlawKind::BrokenSeal { sealed, found } => found < sealed,
         _ => false,
     });

@@ -47,7 +47,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time for which a terminating agent tries to deliver its last messages.
 const GRACE_PERIOD: Duration = Duration::from_secs(5);
-/// Number of bytes from the end of a log that are sent with the report of an unexpected exit.
+/// Number of bytes from the end of a log that are sent with the report of an exit.
 const LOG_TAIL_LEN: usize = 2000;
 /// Prefix of the names of run directories.
 const RUN: &str = "run-";

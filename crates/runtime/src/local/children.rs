@@ -84,7 +84,7 @@ impl Children {
         }
     }
 
-    /// Returns the report of a life that was just killed or paused, and that executes no instruction afterwards.
+    /// Returns the report that a life was killed or paused just now, and executes no further instruction.
     fn seen_now(&self, process: ProcessId, life: Life) -> Seen {
         Seen { process, life, at: Some(self.place_context.clock.now()), error: Span::ZERO }
     }

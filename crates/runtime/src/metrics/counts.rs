@@ -1,4 +1,4 @@
-//! Numbers derived from facts.
+//! Counts and durations derived from facts.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +18,8 @@ pub struct Counts {
     pub(super) forced: u64,
     /// Time during which the application was frozen for checkpoints.
     pub(super) frozen: Span,
-    /// Time between a checkpoint and the rollback to it, if this life took the checkpoint.
+    /// Time between the commit of a checkpoint and a rollback to it, summed over all rollbacks to checkpoints that this
+    /// life committed.
     pub(super) lost: Span,
 }
 

@@ -1,7 +1,7 @@
 //! Metrics of nodes and of runs, and their representation as Prometheus text.
 //!
-//! Only [`counts`] derives numbers from facts, and only [`series`] names them. A node shows its own metrics, and
-//! the supervisor shows the sum over all nodes. Every label has a bounded set of values. Metrics cannot
+//! Only [`counts`] derives counts and durations from facts, and only [`series`] names the metrics. A node shows its own
+//! metrics, and the supervisor shows the sum over all nodes. Every label has a bounded set of values. Metrics cannot
 //! affect a run.
 
 pub(crate) mod counts;

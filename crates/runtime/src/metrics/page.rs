@@ -49,7 +49,7 @@ pub(crate) struct RunValues {
     pub(crate) recoveries: Vec<Span>,
 }
 
-/// Numbers of a cluster's processes, and the durations for which they were up or down.
+/// How many processes a cluster has, how many of them are up, and for how long its processes were up or down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uptime {
     pub(crate) processes: u32,

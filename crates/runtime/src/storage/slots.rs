@@ -101,7 +101,8 @@ impl Slots {
         Ok(slot)
     }
 
-    /// Returns the content of a file; `None` if it is empty or damaged. With `corrupt`, flips one bit.
+    /// Returns the content of a file; `None` if it is empty or damaged. With `corrupt`, flips one bit of the data that
+    /// was read, so that it counts as damaged.
     pub(super) fn read(&self, slot: &Slot, corrupt: bool) -> io::Result<Option<Vec<u8>>> {
         let mut file = File::open(self.path(slot))?;
         let mut first = [0; LENGTH_BYTES as usize];

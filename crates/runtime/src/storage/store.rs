@@ -153,8 +153,8 @@ impl<H: Wire, V: Wire> Store<H, V> {
         Ok(())
     }
 
-    /// Returns an image; `None` if it does not exist. Fails if the image is damaged. With `corrupt`, flips one bit
-    /// first; in memory, the image then counts as missing.
+    /// Returns an image; `None` if it does not exist. Fails if the image is damaged. With `corrupt`, flips one bit of
+    /// the data that was read, so that the image counts as damaged; in memory, the image counts as missing instead.
     pub(super) fn read(
         &self,
         name: ImageName,

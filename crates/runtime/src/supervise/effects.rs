@@ -132,6 +132,20 @@ mod tests {
     }
 
     #[test]
+    fn the_skew_is_an_upper_bound_for_clocks_of_different_quality() {
+        let mut effects = Effects::default();
+        let errors = [(0, 100, 1), (1, 101, 10), (2, 105, 1)];
+        effects.recorded(&injected(0), |_| Some(DUE));
+        for (process, ..) in errors {
+            effects.recorded(&failed(process, 1, EndedBy::Fault(FaultNo(0))), |_| None);
+        }
+        let stopped = errors
+            .map(|(process, at, error)| Seen { error: Span::from_micros(error), ..seen(process, 1, at) });
+        // The second effect may have been 9 us before the first, and the third may have been at 106 us.
+        assert_eq!(effects.stopped(&stopped).unwrap().skew(), Some(Span::from_micros(15)));
+    }
+
+    #[test]
     fn a_pause_takes_effect_when_it_begins() {
         let mut effects = Effects::default();
         let no = FaultNo(0);

@@ -900,7 +900,8 @@ fn is_full(dir: &Path) -> bool {
     statvfs(dir).is_ok_and(|it| it.blocks_available() * it.fragment_size() < LEAST_ROOM)
 }
 
-/// Returns whether the last lines of a process's output report a full disk, even if the report is wrapped.
+/// Returns whether the last lines of a process's output report a full disk, even if the message is wrapped across
+/// lines.
 fn tells_of_full_disk(last_output: &str) -> bool {
     let words = last_output.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
     words.collect::<Vec<_>>().join(" ").contains(Errno::ENOSPC.desc())

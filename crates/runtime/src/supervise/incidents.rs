@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use faultline_core::{Fact, FaultNo, Life, ProcessId, Span, Time};
 
 /// Derives, from the facts of a run, the time taken to detect each failure and the time taken to recover from
-/// it. A failure begins with the injection of the fault that caused it, or with the last heartbeat of the
-/// life if no fault caused it.
+/// it. A failure begins with the injection of the fault that caused it, or, if no fault caused it, with the last
+/// heartbeat of the failed life.
 #[derive(Debug, Default)]
 pub(super) struct Incidents {
     injected: BTreeMap<FaultNo, Time>,

@@ -1,4 +1,4 @@
-//! Tracks the measurements of links: the measuring process of each link, its results, and its observations.
+//! Tracks the measurements of links: which process measures each link, the results, and the observed delays.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -140,7 +140,8 @@ impl Measuring {
         self.disturb(|link| (link.entry.from, link.entry.to) == (from, to), now);
     }
 
-    /// Records that a fault now affects a process, and therefore all links measured from or to it.
+    /// Records that a process starts, joins, pauses, resumes or is killed now, which may delay echoes over all links
+    /// measured from or to it.
     pub(super) fn disturb_process(&mut self, process: ProcessId, now: Time) {
         self.disturb(|link| link.ends.is_some_and(|(by, to)| by == process || to == process), now);
     }

@@ -46,7 +46,7 @@ enum Answer {
     Welcome { expected: u64 },
     /// A call in the opposite direction is in progress.
     Busy,
-    /// The two ends disagree about one of their lives.
+    /// The two ends disagree about the current life of one of them.
     Stale,
 }
 
@@ -60,7 +60,7 @@ enum ConnectionError {
     Frame(#[from] FrameError),
     #[error("{0}")]
     Session(#[from] SessionError),
-    #[error("the two ends disagree about one of their lives")]
+    #[error("the two ends disagree about the current life of one of them")]
     Stale,
     #[error("a call from the other end is in progress")]
     Busy,

@@ -75,7 +75,7 @@ fn the_manifest_of_a_record_can_be_derived_again() {
     assert_ne!(other.seed, record.seed);
 }
 
-/// Counts the calls of its methods, and interrupts a run at call number `most_looks` of `continues`.
+/// Counts the calls to its methods, and interrupts a run on call number `most_looks` to `continues`.
 struct Counting {
     begun: usize,
     facts: u64,

@@ -5,8 +5,7 @@ use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::Span;
 use faultline_session::{Session, Simulator};
 
-/// A federation in which one process fails, followed by the recovery process, which coordinates the
-/// checkpoints.
+/// A federation in which one process fails and, later, the recovery process, which coordinates the checkpoints.
 const TEXT: &str = "
 apiVersion: faultline.dev/v1alpha1
 kind: Federation

@@ -221,7 +221,8 @@ fn the_coordinator_fails_after_partitions_have_moved() {
             let by = if by.0 == lost.min(next) { ProcessId((by.0 + 1) % RANKS) } else { by };
             let gone = |it| crash(ProcessId(it), (StorageFate::Kept, false));
             let mut federation = federation(12);
-            // The coordinator fails while the partition moves, and once it has moved; then another process fails.
+            // The coordinator fails while the partition moves, and again after it has moved. Then another process
+            // fails.
             federation.faults = vec![
                 (when(FactKind::Ran, by, 20), gone(lost)),
                 (when(FactKind::RecoveryStarted, by, 1), crash(COORDINATOR, (StorageFate::Lost, true))),
@@ -351,7 +352,7 @@ fn other_processes_take_part_in_a_re_execution() {
 }
 
 /// Returns a federation in which a cluster joins while the program runs, and a process that hosts a partition of this
-/// cluster until then.
+/// cluster until the cluster joins.
 fn joining(cluster: u16) -> (Federation, ProcessId) {
     let joins = Some((ClusterId(cluster), Span::from_millis(60)));
     let first = (u32::from(cluster) * 2 + 2) % RANKS;

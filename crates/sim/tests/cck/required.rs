@@ -88,7 +88,7 @@ impl Seen {
             if parts.len() < all.len() {
                 continue;
             }
-            // Checkpoints are taken again once a recovery is complete.
+            // Checkpoints resume only after a recovery is complete.
             let is_complete = self.saved.keys().any(|it| it.incarnation == epoch);
             let required = self.required(plan, &parts);
             let again: BTreeSet<TaskNo> = parts.iter().flat_map(|it| it.again.iter().copied()).collect();

@@ -138,8 +138,8 @@ fn a_segment_counts_as_durable_only_after_all_earlier_ones() {
 }
 
 /// Returns federations in which a process fails permanently right after it has stolen a task. Its successor fails after
-/// one of its writes: in some federations, once its own durable state includes the absorbed state, but before it has
-/// reported the fate of that task.
+/// one of its writes: in some federations, after the absorbed state has become part of its own durable state, but
+/// before it has reported the fate of that task.
 fn successor_restarts() -> impl Iterator<Item = Federation> {
     let moments = || (1..8).flat_map(|taken| (1..80).map(move |durable| (taken, durable)));
     (0..6).flat_map(move |more| moments().map(move |(taken, durable)| (more, taken, durable))).map(
@@ -169,9 +169,8 @@ fn full(process: u32, span: Span) -> Fault {
     Fault::Storage { process: ProcessId(process), how: StorageFault::Full, span: Some(span) }
 }
 
-/// A search for the least of some numbers. It prunes numbers greater than the least one known so far. With
-/// `prunes_equal`, it also prunes numbers equal to that one, like the algorithm in most papers on branch and
-/// bound.
+/// A search for the smallest of several numbers. It prunes numbers greater than the smallest one known so far. With
+/// `prunes_equal`, it also prunes numbers equal to that one, like the algorithm in most papers on branch and bound.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     numbers: u64,

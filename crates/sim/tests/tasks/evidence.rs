@@ -55,7 +55,7 @@ pub(crate) fn named_differently(facts: &[Record]) -> Vec<(Theft, BTreeSet<TaskId
 }
 
 /// Returns the tasks that count as executed more than once in the final states, because they had two owners.
-/// Returns `None` if all copies of a process's state were lost, because tasks may then correctly run again.
+/// Returns `None` if all copies of a process's state were lost, because running tasks again is then correct.
 pub(crate) fn owned_twice(facts: &[Record]) -> Option<Vec<(TaskId, Vec<ProcessId>)>> {
     let mut lives: BTreeMap<(ProcessId, Life), Stream> = BTreeMap::new();
     let mut newest: BTreeMap<ProcessId, Life> = BTreeMap::new();

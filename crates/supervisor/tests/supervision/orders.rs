@@ -23,7 +23,7 @@ const DEADLINE: Span = Span(100_000);
 /// Time at which the application begins in these tests.
 const BEGUN: Time = Time(1000);
 
-/// Returns cluster 0 with P0 and P1, and cluster 1 with P2.
+/// Returns the membership of two clusters: cluster 0 with P0 and P1, and cluster 1 with P2.
 fn membership() -> Membership {
     let member = |cluster, node| Member {
         cluster,
@@ -376,7 +376,7 @@ fn reports_from_older_lives_change_nothing() {
     driver.pass(driver.now + DETECT_AFTER + DETECT_AFTER);
     assert_eq!(driver.take(), []);
     assert_eq!(driver.supervisor.status().clusters[0].progress, Progress::default());
-    // The same reports from the current life take effect.
+    // A result that the current life reports does count.
     driver.finished(P0, 2, 0, 0);
     assert_eq!(driver.take(), [Order::Record(Fact::Completed), Order::End(Outcome::Completed)]);
 }

@@ -21,7 +21,7 @@ struct TestDriver {
 }
 
 impl TestDriver {
-    /// Creates a permanent cluster and one that joins later. All processes have registered.
+    /// Creates a supervisor of a permanent cluster and a cluster that joins later. All processes have registered.
     fn begun(plan: Vec<PlannedFault>) -> TestDriver {
         TestDriver::with(plan, Presence::Awaited, vec![(GUEST, Span(JOINS))], Vec::new(), false)
     }

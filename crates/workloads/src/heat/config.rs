@@ -17,7 +17,7 @@ pub struct Config {
     /// Modelled duration of one step on one rank.
     pub step_cost: Span,
     /// Number of steps between feedback messages. With a feedback message, the first rank of a cluster sends its first
-    /// row back to the preceding cluster. With 1, both directions are coupled equally; 0 disables feedback.
+    /// row back to the preceding cluster. A value of 1 couples both directions equally; 0 disables feedback.
     pub feedback_every: u32,
     /// Size of a rank's incompressible state besides its grid, in bytes; rounded up to a multiple of 8.
     pub state_bytes: u64,

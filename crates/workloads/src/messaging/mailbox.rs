@@ -33,7 +33,7 @@ struct Channel {
 }
 
 impl Mailbox {
-    /// Assigns a number to the next message to `to`, and returns it.
+    /// Returns the number of the next message to `to`, and counts that message as sent.
     pub(super) fn number(&mut self, to: u32) -> u32 {
         let sent = &mut self.channels.entry(to).or_default().sent;
         *sent += 1;

@@ -7,9 +7,10 @@
 //! The available steps are limited, so that a protocol that relies on re-execution to send the same messages can
 //! protect every program. Every receive names its sources, and messages from one source are received in the order in
 //! which they were sent. The messages that a program receives, and those that it has received before each send,
-//! therefore depend neither on the order of arrival nor on timing. A program cannot receive any *k* of *n* messages and
-//! then send: a gather waits for *all* of its sources, and a poll passes nothing but the messages to the program, and
-//! only at its fence. The drawback is that a program cannot assign work to the first idle rank.
+//! therefore depend neither on the order of arrival nor on timing. A program cannot wait for whichever *k* of *n*
+//! messages arrive first and then send: a gather waits for *all* of its sources, and a poll passes nothing but the
+//! messages to the program, and only at its fence. The drawback is that a program cannot assign work to the first idle
+//! rank.
 //!
 //! | module | content |
 //! | --- | --- |

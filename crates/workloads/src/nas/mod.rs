@@ -7,8 +7,7 @@
 //!
 //! | pattern | rounds of an iteration |
 //! | --- | --- |
-//! | BT, SP | exchanges of faces with six neighbours on a torus, then sweeps back and forth along rows, columns and a
-//! diagonal |
+//! | BT, SP | exchanges with six neighbours on a torus, then sweeps back and forth along rows, columns and a diagonal |
 //! | CG | exchanges within rows at distances that are powers of two, then one with the transposed position |
 //! | FT | exchanges between all ranks |
 //! | LU | four wavefronts over a mesh from the first corner, then four back |

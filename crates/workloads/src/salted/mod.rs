@@ -10,9 +10,9 @@
 //!    └── hash of the state (content of all sends and deliveries) ◀──┘
 //! ```
 //!
-//! A rank finishes after a fixed number of its own steps, so that no rank waits for messages that others may
-//! not send. Later deliveries change its digest but are not answered. There is no reference result: these
-//! runs are judged only by properties.
+//! A rank finishes after a fixed number of its own steps, so that no rank waits for messages that others might never
+//! send. Later deliveries change its digest but are not answered. There is no reference result: these runs are judged
+//! only by properties.
 
 mod config;
 

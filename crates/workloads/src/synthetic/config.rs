@@ -160,7 +160,7 @@ impl Config {
     pub(super) fn together(&self, one: ClusterId, other: ClusterId, total: Span) -> Option<(Span, Span)> {
         let (mine, its) = (self.term(one, total), self.term(other, total));
         let common = (mine.0.max(its.0), mine.1.min(its.1));
-        // At least one instant must lie strictly between the two.
+        // At least one instant must lie strictly between the beginning and the end.
         (common.0 + Span(1) < common.1).then_some(common)
     }
 

@@ -78,7 +78,7 @@ impl Leave {
         }))
     }
 
-    /// Resets the state to the one before the first computation.
+    /// Resets the state to what it is before the first computation.
     pub(super) fn begin(&mut self) {
         self.state = State::default();
     }

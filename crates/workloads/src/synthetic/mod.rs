@@ -1,5 +1,5 @@
-//! Traffic without content, as the application file of the HC3I paper's simulator describes it (section 5.1), or for
-//! benchmarks.
+//! Traffic whose messages have no content. It follows the application file of the HC3I paper's simulator (section 5.1),
+//! or is a burst for benchmarks.
 //!
 //! Ranks compute and send regardless of what they receive, so a rank that rolled back sends the same messages again.
 //! All ranks of a cluster behave alike.
@@ -19,7 +19,7 @@
 //! * [`Traffic::Burst`]: messages as fast as possible, within the sender's cluster or, with a given probability, to
 //!   the next.
 //!
-//! A cluster may take part in only a section of the program ([`Term`]). When a cluster leaves, all ranks that
+//! A cluster may take part in the program for only part of the time ([`Term`]). When a cluster leaves, all ranks that
 //! may have sent to it send it a farewell (`leave`): its ranks finish once all messages to them have arrived.
 //!
 //! Any other rank finishes once it has computed and sent everything, whether or not it has received
@@ -92,8 +92,8 @@ impl Rank {
         rank
     }
 
-    /// Sets the state to the one before the first computation. Everything afterwards uses a separate stream of random
-    /// numbers, so that a rollback to this state does not require drawing the plan again.
+    /// Resets the state to what it is before the first computation. Everything afterwards uses a separate stream of
+    /// random numbers, so that a rollback to this state does not require drawing the plan again.
     fn begin(&mut self) {
         self.rng.set_stream(1);
         self.rng.set_word_pos(0);

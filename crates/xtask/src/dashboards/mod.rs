@@ -1,4 +1,4 @@
-//! Generates the Grafana dashboards from tables, tries their queries on a real Prometheus server, and draws their
+//! Generates the Grafana dashboards from tables, runs their queries against a real Prometheus server, and draws their
 //! panels.
 
 mod compare;

@@ -140,7 +140,7 @@ fn unless_gone<T>(answer: kube::Result<T>) -> Result<(), Failure> {
     }
 }
 
-/// Keeps new pods off all nodes of the cluster that accept pods. Returns the names of these nodes.
+/// Marks all nodes of the cluster that currently accept pods as unschedulable. Returns the names of these nodes.
 pub(super) async fn reserve(client: &Client) -> Result<Vec<String>, Failure> {
     let all = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
     let takes = |it: &&Node| !it.spec.as_ref().and_then(|it| it.unschedulable).unwrap_or(false);

@@ -1,11 +1,11 @@
 //! Measures the operator and the injection of faults on the cluster whose kubeconfig `FAULTLINE_E2E_KUBECONFIG` names.
-//! Reports goals, but never fails because of a slow machine.
+//! Prints some measurements with their goals, but never fails because the machine is slow.
 //!
 //! ```text
-//! cargo run -p faultline-e2e --bin figures -- startup from `apply` until all pods run, compared with plain sets of
-//! pods cargo run -p faultline-e2e --bin figures -- faults how soon faults take effect, and how simultaneously cargo
-//! run -p faultline-e2e --bin figures -- silence how soon silent processes are declared failed cargo run -p
-//! faultline-e2e --bin figures -- scale hundreds of federations, with pods only in the API server
+//! cargo run -p faultline-e2e --bin figures -- startup    from `apply` until all pods run, next to plain sets of pods
+//! cargo run -p faultline-e2e --bin figures -- faults     how soon faults take effect, and how simultaneously
+//! cargo run -p faultline-e2e --bin figures -- silence    how soon silent processes are declared failed
+//! cargo run -p faultline-e2e --bin figures -- scale      hundreds of federations, with pods only in the API server
 //! ```
 
 mod faults;

@@ -1,6 +1,5 @@
-//! Measures the cost of many federations to an operator, and how much it delays them: the time until all pods are
-//! running, compared with the time that the same number of plain sets of pods takes; requests, memory, and status
-//! writes.
+//! Measures what many federations cost an operator, and how much the operator delays them: the time until all pods are
+//! running, compared with the time that plain sets of pods take; requests, memory, and status writes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -36,6 +36,7 @@ pub(super) struct Silence {
 }
 
 /// Times of the failures of a run, in seconds after the last heartbeat of the process that was declared failed first.
+/// That heartbeat is assumed to precede the declaration by [`DETECT_AFTER`].
 struct Failures {
     declared: Vec<f64>,
     announced: Vec<f64>,
@@ -78,7 +79,7 @@ impl Silence {
     }
 }
 
-/// Returns a Kubernetes node without a control plane.
+/// Returns a Kubernetes node that is not part of the control plane.
 async fn worker(client: &Client) -> Result<String, Failure> {
     let workers = ListParams::default().labels("!node-role.kubernetes.io/control-plane");
     let nodes = Api::<Node>::all(client.clone()).list(&workers).await?.items;

@@ -92,7 +92,7 @@ pub(crate) fn wait_until(condition: impl Fn() -> bool, otherwise: impl Fn() -> S
     }
 }
 
-/// Returns whether a run passes. Panics if it does not pass for any reason other than its links: on a busy machine, the
+/// Returns whether a run passes. Panics if anything other than its links keeps it from passing: on a busy machine, the
 /// links may not have their requested delays, which makes the verdict unknown.
 pub(crate) fn passes_but_for_links(summary: &Value) -> bool {
     let properties = summary["properties"].as_array().expect("a summary lists its properties");

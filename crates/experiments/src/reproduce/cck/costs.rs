@@ -38,8 +38,8 @@ struct MeasuredProgram {
 }
 
 impl MeasuredProgram {
-    /// Returns the text of a federation file with this task time. In a real process, a task takes longer if its
-    /// computation does.
+    /// Returns the text of a federation file with this task time. In a real process, a task takes longer than this if
+    /// its computation does.
     fn text(self, task_us: u64) -> String {
         let MeasuredProgram { name, blocks: [rows, columns], size, iterations } = self;
         let test = if name == "jacobi" { "testEvery: 0, " } else { "" };

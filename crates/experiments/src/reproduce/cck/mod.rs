@@ -173,7 +173,7 @@ fn watch(
     runner.observed("watched", what, &planned.federation(), || Watch::new(interrupted), Watch::close)
 }
 
-/// Returns the durations of complete checkpoints, in milliseconds.
+/// Returns the spread of the durations of complete checkpoints, in milliseconds.
 fn times(runs: &[Watched]) -> Spread {
     Spread::of(runs.iter().flat_map(|it| it.checkpoints.iter()).map(|it| it.0))
 }

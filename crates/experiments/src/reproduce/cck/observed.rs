@@ -100,7 +100,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns the observations, once the run has ended.
+    /// Returns the observations of a run that has ended.
     pub(super) fn close(self) -> Watched {
         let (seconds, redone) = (self.seconds(), self.redone());
         Watched { seconds, checkpoints: self.checkpoints().collect(), redone, state_bytes: self.state_bytes }

@@ -41,7 +41,7 @@ pub(super) struct Calibration {
 }
 
 impl Calibration {
-    /// Calibrates from runs of this many processes. Each turn has one run in each setting.
+    /// Calibrates from runs with this many processes. Each turn has one run in each setting.
     pub(super) fn of(played: &[HalfRoundTrips], processes: usize, cores: usize) -> Calibration {
         // Each pair has one message in transit. If pairs share cores, a message waits for the messages of other pairs.
         let pairs = processes / 2;
@@ -83,7 +83,7 @@ impl Calibration {
     }
 }
 
-/// A predicted run, which contains only the messages of a kernel.
+/// A predicted run, in which a kernel exchanges messages without computing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Predicted {
     pattern: Pattern,
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_simulator_reproduces_the_measured_ping_pong() {
-        // There are enough rounds that the cost of the first checkpoint is negligible.
+        // There are enough rounds to make the cost of the first checkpoint negligible.
         const ROUNDS: u32 = 60;
         for (processes, cores) in [(PAIR, 1), (PAIR, 8), (CROWD, 2), (CROWD, 12)] {
             let turn = Setting::ALL.map(|it| played(it, 20.0 + 3.0 * f64::from(it as u8)));

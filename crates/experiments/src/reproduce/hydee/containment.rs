@@ -37,8 +37,8 @@ pub(super) struct Effect {
     pub(super) recovery: Spread,
     /// Process-seconds of lost work.
     pub(super) undone: Spread,
-    /// Additional seconds of a run with the failure, compared with the failure-free run of the same seed or
-    /// turn.
+    /// Additional seconds of a run with the failure, compared with the failure-free run with the same seed, or of the
+    /// same turn.
     pub(super) longer: Spread,
 }
 
@@ -232,7 +232,7 @@ pub(super) fn containment(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<S
 /// Measures how the duration of a recovery grows with the number of phases.
 fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> {
     const PROCESSES: usize = 64;
-    /// The largest ratio to the time under global checkpoints that counts as no slower.
+    /// The largest ratio of the additional time to that under global checkpoints that still counts as no slower.
     const NO_SLOWER: f64 = 1.05;
     let (_, at) = POSITIONS[2];
     let failure = Span::from_millis(at.into());

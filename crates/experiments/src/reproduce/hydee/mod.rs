@@ -4,8 +4,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`ping_pong`] | latency and bandwidth on real processes |
-//! | `calibration` | the cost of a message in ping-pong; the simulator's predictions at this cost, compared with real
-//! runs |
+//! | `calibration` | the cost of a message in ping-pong; the simulator's predictions at this cost, compared with real runs |
 //! | `overhead` | the kernels without failures |
 //! | `containment` | the kernels with a failure, compared with global checkpoints |
 //! | `phases` | the depth of a recovery |
@@ -124,7 +123,7 @@ pub(super) fn parse(text: &str) -> Federation {
     parsed.unwrap_or_else(|it| panic!("the experiment's federation is invalid: {it}: {:?}", it.errors()))
 }
 
-/// A kernel on processes in clusters.
+/// A kernel whose processes are divided into clusters.
 #[derive(Clone, Debug)]
 struct Kernel {
     pattern: Pattern,
@@ -138,7 +137,7 @@ struct Kernel {
 const COMPUTING_MS: u32 = 3_000;
 
 impl Kernel {
-    /// Creates a kernel in the clusters that the search finds for it.
+    /// Creates a kernel with the clusters that the search finds for it.
     fn new(pattern: Pattern, processes: usize, quick: bool) -> Kernel {
         let found = find(&pattern.graph(processes), Constraints::default());
         let division = found.front[found.chosen].clone();

@@ -36,8 +36,8 @@ const WAYS: [Way; 4] = [
     Way { name: "global checkpoints", protocol: GLOBAL, costs: (Setting::Piggyback, Setting::Piggyback) },
 ];
 
-/// Iterations of a kernel other than FT on 256 processes. Each process sends a few messages per iteration. There are
-/// more iterations than elsewhere, because this experiment measures the cost of messages.
+/// The number of iterations, on 256 processes, of every kernel other than FT. Each process sends a few messages per
+/// iteration. There are more iterations than elsewhere, because this experiment measures the cost of messages.
 const ITERATIONS: u32 = 100;
 
 /// Returns the numbers of processes.

@@ -83,8 +83,8 @@ spec:
 #[derive(Clone, Debug)]
 pub struct HalfRoundTrips {
     pub(super) setting: Setting,
-    /// Half round trips by length. For one pair, the median; for many pairs, the mean over all, because each pair
-    /// waits while the cores serve the others.
+    /// Half round trips by length. For one pair, the median; for many pairs, the mean over all round trips, because
+    /// each pair waits while the cores serve the others.
     pub(super) halves: Vec<f64>,
 }
 

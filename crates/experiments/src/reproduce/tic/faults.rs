@@ -21,8 +21,8 @@ struct Way {
 }
 
 impl Way {
-    /// Returns the slope of the line through the origin that fits the overhead over the protocol's own runs, and the
-    /// share of the variation that it explains.
+    /// Fits a line through the origin to the overhead, compared with the protocol's own runs without crashes, by number
+    /// of crashes. Returns the slope of the line and the share of the variation that the line explains.
     fn fitted_line(&self) -> (f64, f64) {
         fit(&self.over_own.iter().map(|(crashes, it)| (*crashes, it.mean)).collect::<Vec<_>>())
     }

@@ -185,8 +185,8 @@ impl<P: Grouped> Group<P> {
         own
     }
 
-    /// Removes, here and at the holders, all checkpoints older than `checkpoint`, which is committed or restored. `log`
-    /// is the number of logged messages that were removed since the last collection.
+    /// Removes, here and at the holders, all checkpoints older than `checkpoint`, which was just committed or restored.
+    /// `log` is the number of logged messages that were removed since the last collection.
     pub(crate) fn collect(&mut self, checkpoint: Option<Checkpoint>, log: u32, host: &mut dyn Machine<P>) {
         if let Some(Checkpoint { position: Position { sn, .. }, .. }) = checkpoint {
             host.claim(Claim::Collected { round: sn.0, below: sn, kept: 1, log });
@@ -195,7 +195,7 @@ impl<P: Grouped> Group<P> {
         self.update_holders(host);
     }
 
-    /// Keeps this checkpoint, which is committed or restored, and removes older ones from this process's storage.
+    /// Keeps this checkpoint, which was just committed or restored, and removes older ones from this process's storage.
     fn keep(&mut self, checkpoint: Option<Checkpoint>, host: &mut dyn Machine<P>) {
         self.kept = checkpoint;
         let own = checkpoint.map(|it| it.part(self.me));

@@ -169,7 +169,7 @@ impl<P: Grouped> Store<P> {
         view: &View,
     ) -> Answers {
         self.inquiries.push((from, restore, group));
-        // The processes that were asked for missing segments may no longer answer. The owners will announce again
+        // The processes that were asked for missing companions may no longer answer. The owners will announce again
         // which parts should be held.
         self.pending.retain(|name, _| view.group_of(name.owner) != group);
         self.give_up_for_inquiries(view);
@@ -381,8 +381,7 @@ impl<P: Grouped> Store<P> {
         self.report_when_complete(host);
     }
 
-    /// Returns whether this process's own `part` waits for the unavailable segment `name`. If so, abandons
-    /// the part.
+    /// Returns whether this process's own `part` waits for the unavailable companion `name`. If so, abandons the part.
     pub(crate) fn gives_up(&mut self, part: ImageName, name: ImageName) -> bool {
         let waits =
             self.pending.get(&part).is_some_and(|(image, _)| self.lacking(image).any(|it| it == name));

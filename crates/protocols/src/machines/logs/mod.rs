@@ -1,8 +1,8 @@
 //! Logs of the messages between groups, kept by their senders.
 //!
-//! A failed group that rolls back alone needs the messages that others had sent to it, which their senders do not
-//! repeat. Every process therefore keeps the messages that it sends to other groups. The messages of a channel are
-//! numbered, and a re-execution gives each message the same number.
+//! A failed group that rolls back alone needs the messages that other groups had sent to it. Those groups do not roll
+//! back, so their applications do not send the messages again. Every process therefore keeps the messages that it sends
+//! to other groups. The messages of a channel are numbered, and a re-execution gives each message the same number.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -400,7 +400,7 @@ impl<P: Logging> Logs<P> {
     }
 
     /// Handles the commit of a checkpoint that contains these channels: informs every peer in another group.
-    /// Each of them removes from its log the messages that can no longer be requested.
+    /// Each of them removes from its log the messages that this process can no longer need.
     pub(crate) fn commit(
         &mut self,
         group: &Group<P>,

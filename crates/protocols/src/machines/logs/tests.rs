@@ -283,7 +283,7 @@ fn a_message_in_transit_is_not_sent_again() {
     assert_eq!(process.send(2), again, "the peer has failed, and may have lost the message");
 }
 
-/// The last report of removed messages precedes the checkpoint, and the next report is undone.
+/// The messages are removed before the checkpoint but reported after it, so the rollback undoes the report.
 #[test]
 fn removed_messages_that_were_not_reported_are_reported_after_a_restore() {
     let mut process = Process::new();
