@@ -18,7 +18,7 @@ pub(crate) fn row(what: &str, measured: &str, baseline: &str, ratio: f64, goal: 
     println!("row\t{what}\t{measured}\t{baseline}\t{ratio:.3}\t{goal}");
 }
 
-/// Returns whether the benchmark should run fewer turns.
+/// Returns whether to run a shorter benchmark (`--quick`).
 pub(crate) fn quick() -> bool {
     env::args().any(|it| it == "--quick")
 }

@@ -25,7 +25,7 @@ use crate::{interrupt, output};
 const SEEDS: u32 = 30;
 /// Number of seeds for each setting, with `--quick`.
 const QUICK_SEEDS: u32 = 5;
-/// Number of runs on real processes. The simulator performs as many.
+/// Number of runs on real processes. The simulator performs the same number of runs.
 const PAIRS: u64 = 10;
 /// Number of runs on real processes, with `--quick`.
 const QUICK_PAIRS: u64 = 3;

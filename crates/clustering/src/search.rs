@@ -19,7 +19,7 @@ const STARTED: usize = 20_000;
 const IMPROVED: usize = 3;
 /// The number of regions that are divided again, per cluster of a division.
 const REGIONS: usize = 60;
-/// The minimum and the maximum number of regions that are divided again in one division.
+/// The minimum and maximum number of regions that are divided again to improve one division.
 const BOUNDS: (usize, usize) = (1_000, 8_000);
 /// The limit on the total number of pairs with traffic in all regions. Dense graphs therefore have fewer
 /// regions.

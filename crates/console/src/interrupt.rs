@@ -24,8 +24,8 @@ pub fn flag() -> Arc<AtomicBool> {
 
 fn print_delay() {
     anstream::eprintln!(
-        "interrupted: waiting for the step in progress, such as a task of the application, before the results are \
-         written; a second signal ends the program immediately, without writing them"
+        "interrupted: waiting for the step in progress (for example, a task of the application) to finish before writing \
+         the results; a second signal ends the program immediately, without writing them"
     );
 }
 

@@ -151,7 +151,7 @@ fn per_time(rate: f64) -> String {
     format!("{amount:.1} per {unit}")
 }
 
-/// Formats a remaining time, in seconds, with the precision of an estimate.
+/// Formats a remaining time that is given in seconds, with the precision of an estimate.
 fn rough(seconds: f64) -> String {
     match seconds {
         ..120.0 => format!("{seconds} s"),

@@ -506,7 +506,7 @@ impl State {
         self.event(process, LocalEvent::Rings, tables, sink);
     }
 
-    /// Performs an event of the supervisor, and enqueues its requests and announcements.
+    /// Applies an event to the supervisor, and enqueues the resulting request and announcements.
     fn supervise(&mut self, event: SupervisorEvent, tables: &Tables, sink: &mut impl Witness) {
         let effect = tables.supervisor_effect(self.supervisor, event);
         self.supervisor = effect.supervisor;
@@ -523,7 +523,7 @@ impl State {
         self.pending.extend(effect.request);
     }
 
-    /// Performs an event of a process, and enqueues its requests.
+    /// Applies an event to a process, and enqueues the resulting requests.
     fn event(&mut self, process: ProcessId, event: LocalEvent, tables: &Tables, sink: &mut impl Witness) {
         let effect = tables.effect(self.locals[process.index()], event);
         self.locals[process.index()] = effect.local;

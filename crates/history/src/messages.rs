@@ -178,8 +178,8 @@ struct Numbered {
 
 /// The largest number of processes for which there is a table of channels. The table then takes 64 MiB.
 const MOST_IN_TABLE: usize = 4096;
-/// The largest distance of a message's number from the other numbers of its channel. Numbers in between take memory
-/// even if no message has them.
+/// The largest gap between a message's number and the other numbers of its channel for which the message is stored in
+/// the channel. Numbers in the gap take memory even if no message has them.
 const MOST_APART: u32 = 4096;
 
 impl Channel {

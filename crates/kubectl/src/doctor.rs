@@ -267,7 +267,7 @@ impl Examiner {
         let pod = pods.create(&PostParams::default(), &probe::pod(node, image)).await;
         let name = pod.map_err(|error| self.no_pod(&error))?.name_any();
         let said = said(&pods, &name).await;
-        // If the deletion fails, the pod ends by itself.
+        // If the deletion fails, the pod terminates on its own.
         let _ = pods.delete(&name, &DeleteParams::default().grace_period(0)).await;
         said
     }

@@ -31,7 +31,7 @@ const CLUSTERS: [(usize, usize); 6] = [(2, 1000), (10, 200), (50, 40), (200, 10)
 const MESSAGES: u64 = 500_000;
 /// Federations with more nodes than this are simulated only in the first turn.
 const LARGE: usize = 50_000;
-/// Cache lines per event that a small cache does not hold: read and write misses, counted by callgrind with
+/// Number of cache lines per event that miss in a small cache: read and write misses, counted by callgrind with
 /// `--cache-sim=yes --LL=262144,16,64 growth once 10 100`.
 const COLD_LINES: usize = 18;
 /// Words per process in the memory loop: fewer than a simulated process has, but just as cold.

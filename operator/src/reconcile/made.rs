@@ -15,7 +15,7 @@ use super::validate::{Refusal, described};
 use crate::controller::Context;
 use crate::{naming, object_cache};
 
-/// The file could not be read.
+/// Error for a federation file that could not be read from its ConfigMap.
 #[derive(Debug, Error)]
 #[error("cannot read the ConfigMap {0}, which contains the federation as it was applied: {1}")]
 pub struct MadeError(String, #[source] kube::Error);

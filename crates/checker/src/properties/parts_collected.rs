@@ -26,7 +26,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     let mut needless: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (holder, part) in history.stored() {
         let Some((group, place)) = history.member(part.owner) else { continue };
-        // A part that was saved later may belong to a checkpoint that was aborted, and is not due for removal yet.
+        // A part that was saved after `since` may belong to a checkpoint that was aborted, and is not due for removal
+        // yet.
         let saved =
             history.groups[group].checkpoints.get(&part.into()).and_then(|it| it.parts[place].witness);
         let Some((_, at)) = saved.filter(|(_, at)| history.time(*at) <= since) else { continue };

@@ -196,8 +196,8 @@ impl<'a> UnrecoverableClaim<'a> {
         !Group::is_on(&line, name.position()) || newer.any(|checkpoint| self.is_clean(checkpoint))
     }
 
-    /// Returns whether all copies of some part of the checkpoint are lost. Processes were then free to
-    /// discard its other parts.
+    /// Returns whether all copies of some part of the checkpoint are lost. In that case, processes were free to discard
+    /// its other parts.
     fn is_broken(&self, name: &ImageName) -> bool {
         let supervision = &self.history.supervision;
         self.checkpoint(name)

@@ -51,7 +51,7 @@ pub struct Cloth {
     pub rows: u32,
     /// Columns of blocks.
     pub columns: u32,
-    /// Number of particles along the side of a block.
+    /// Number of particles along each side of a block.
     pub size: u32,
     /// Number of iterations. Each moves every particle once.
     pub iterations: u32,

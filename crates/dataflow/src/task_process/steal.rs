@@ -63,7 +63,7 @@ impl Thief {
         self.asking.is_none().then_some(self.not_before)
     }
 
-    /// Begins a request, and returns its theft, if a request is due and a victim exists.
+    /// Starts a request, and returns its theft, if a request is due and a victim exists.
     pub(super) fn ask(
         &mut self,
         me: ProcessId,

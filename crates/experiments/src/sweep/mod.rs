@@ -102,7 +102,7 @@ pub enum SweepError {
     Same(String, String),
     /// There are more settings than [`MOST_SETTINGS`].
     #[error(
-        "{0} settings exceed the maximum of {MOST_SETTINGS}; omit some values, or draw some settings with `--sample N`"
+        "{0} settings exceed the maximum of {MOST_SETTINGS}; omit some values, or draw a random sample of N settings with `--sample N`"
     )]
     Settings(usize),
     /// A value cannot be set in the file.

@@ -49,7 +49,7 @@ pub enum ParameterError {
     )]
     Ends(String),
     /// The range is descending.
-    #[error("a range must begin with its smaller end (found `{0}`)")]
+    #[error("the start of a range must be less than its end (found `{0}`)")]
     Down(String),
 }
 
@@ -366,8 +366,8 @@ mod tests {
         assert!(refused("a=1s..5s").contains("`1s..5s`"));
         assert!(refused("a=1s..5s/1").contains("from 2 to"));
         assert!(refused("a=1s..5KiB/3").contains("two numbers, durations"));
-        assert!(refused("a=5s..1s/3").contains("smaller end"));
-        assert!(refused("a=1..nan/3").contains("smaller end"));
+        assert!(refused("a=5s..1s/3").contains("must be less than its end"));
+        assert!(refused("a=1..nan/3").contains("must be less than its end"));
     }
 
     #[test]

@@ -100,8 +100,8 @@ impl Rank {
         self.collect(round, &incarnations, &line, host);
     }
 
-    /// Removes everything that precedes the line, unless this process is recovering, or has rolled back since the
-    /// decision.
+    /// Removes everything that precedes the line, unless this process is recovering, or has rolled back since it listed
+    /// its checkpoints.
     pub(super) fn collect(
         &mut self,
         round: u32,

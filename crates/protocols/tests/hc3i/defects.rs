@@ -274,8 +274,8 @@ fn an_alert_carries_the_whole_history() {
     });
 }
 
-/// p1 resumes while cluster 0 is down, so no process of cluster 0 receives the alert. When cluster 0 sends its own
-/// alert, p2 has not resumed yet, so no answer informs cluster 0.
+/// p1 resumes while cluster 0 is down, so no process of cluster 0 receives cluster 1's alert. When cluster 0 sends its
+/// own alert, p2 has not resumed yet, so no answer informs cluster 0 of cluster 1's rollback.
 #[test]
 fn an_alert_is_sent_until_it_is_confirmed() {
     assert_caught(Defect::AlertsNotRetried, Property::NoLoss, |defects| {
@@ -334,7 +334,7 @@ fn log_entries_at_the_worst_checkpoint_are_kept() {
     });
 }
 
-/// Section 3.5: the worst checkpoint may still be needed.
+/// Section 3.5: the oldest checkpoint that a cluster may have to restore is kept.
 #[test]
 fn the_worst_checkpoint_is_kept() {
     assert_caught(Defect::CollectsOneTooMany, Property::UnrecoverableJustified, |defects| {

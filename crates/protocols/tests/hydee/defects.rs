@@ -1,5 +1,5 @@
-//! Every defect is detected: most by a random schedule that is sound without the defect, the others by a directed
-//! schedule.
+//! Every defect is detected: most by a random schedule that reveals no problem without the defect, the others by a
+//! directed schedule.
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::Kept;

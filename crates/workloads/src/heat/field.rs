@@ -22,8 +22,8 @@ pub(super) fn initial(row: u64, column: u32) -> f64 {
 }
 
 /// Performs one step: the temperature of every cell moves towards those of its four neighbours. The left and
-/// right borders are insulated. `cells` contains the rank's rows between the row above and the row below; the
-/// result contains only the rank's rows.
+/// right borders are insulated. `cells` contains the row above, the rank's rows, and the row below; the result contains
+/// only the rank's rows.
 pub(super) fn advance(cells: &[f64], columns: usize) -> Vec<f64> {
     let rows = cells.len() / columns - 2;
     let mut next = Vec::with_capacity(rows * columns);

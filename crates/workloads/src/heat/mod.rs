@@ -24,8 +24,8 @@
 //! wait in the state.
 //!
 //! The application needs every message, counts arrivals, and includes a history of all grids in the result
-//! (see `memory.rs`). A lost message stops it; an additional message or an inconsistent state changes its
-//! digest. The result depends neither on the seed nor on timing. [`reference()`] computes it sequentially.
+//! (see `memory.rs`). A lost message stops it; an additional message or an inconsistent state changes the digest of its
+//! result. The result depends neither on the seed nor on timing. [`reference()`] computes it sequentially.
 //!
 //! State consists of bytes behind `Arc`s. A snapshot therefore copies nothing, even during a step, and snapshots share
 //! unchanged pieces. In virtual time, where nothing is written, a piece of the block occupies memory only once a step

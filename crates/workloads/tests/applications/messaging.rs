@@ -86,7 +86,7 @@ fn every_message_matters() {
     for (config, clusters) in programs() {
         let expected = Some(expected(&config, &clusters));
         let messages = run(&config, &clusters, 0, None).messages();
-        // Patterns in which all ranks communicate have many similar messages.
+        // Patterns in which all ranks communicate have many similar messages, so only a sample is tested.
         let every = messages.len().div_ceil(40);
         for message in messages.into_iter().step_by(every) {
             let lost = run(&config, &clusters, 1, Some(Defect::Drop(message)));

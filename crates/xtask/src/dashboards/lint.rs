@@ -16,7 +16,7 @@ pub(super) fn problems(dashboard: &Dashboard) -> Vec<String> {
             problem("another panel has this title");
         }
         if panel.description.is_empty() || !panel.description.ends_with('.') {
-            problem("the description must be a sentence");
+            problem("the description must be a sentence that ends with a full stop");
         }
         if panel.queries.is_empty() {
             problem("the panel has no query");
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(found(vec![GOOD]), "");
         for (panels, what) in [
             (vec![GOOD, GOOD], "another panel has this title"),
-            (vec![GOOD.about("None")], "the description must be a sentence"),
+            (vec![GOOD.about("None")], "the description must be a sentence that ends with a full stop"),
             (vec![GOOD.of(&[])], "the panel has no query"),
             (vec![GOOD.of(&[("sum(a{NAMESPACES})", "")])], "a query has no legend"),
             (vec![GOOD.of(&[("sum(a{NAMESPACES})", "{{kind}}")])], "no label `kind`"),

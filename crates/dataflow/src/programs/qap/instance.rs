@@ -82,7 +82,7 @@ pub enum Malformed {
     },
     /// The matrices have more entries than the size allows.
     #[error(
-        "line {line}: `{surplus}` follows the last of {expected} entries of two {n} x {n} matrices (found {found} entries)"
+        "line {line}: unexpected `{surplus}`: two {n} x {n} matrices have {expected} entries (found {found})"
     )]
     Long {
         /// The line, counted from 1.
@@ -251,7 +251,7 @@ mod tests {
             ),
             (
                 "2\n0 1\n1 0\n0 3\n4 0\n5 x",
-                "line 6: `5` follows the last of 8 entries of two 2 x 2 matrices (found 10 entries)".into(),
+                "line 6: unexpected `5`: two 2 x 2 matrices have 8 entries (found 10)".into(),
                 "remove the surplus entries, or correct the size 2",
             ),
         ] {

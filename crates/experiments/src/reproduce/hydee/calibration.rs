@@ -33,8 +33,8 @@ pub(super) struct Calibration {
     /// Half round trips in microseconds, by setting and length. Native: the median of all turns. Other settings: the
     /// native median plus the median additional time in the same turn.
     halves: [[f64; SIZES.len()]; Setting::ALL.len()],
-    /// The additional time of a setting compared with the native one in the same turn, in nanoseconds, by setting and
-    /// length.
+    /// How much longer a half round trip takes than in the native setting of the same turn, in nanoseconds, by setting
+    /// and length.
     longer: [[Spread; SIZES.len()]; Setting::ALL.len()],
     /// The share of a half round trip that each end of a message accounts for.
     end: f64,
