@@ -27,7 +27,7 @@ pub struct Finished {
 }
 
 impl Program {
-    /// Returns the program `faultline` from the target directory of these tests, as it was last built.
+    /// Returns the `faultline` program from the target directory of these tests, as it was last built.
     pub fn built() -> Result<Program, Failure> {
         // The tests are in target/debug/deps, and the programs in target/debug.
         let tests = std::env::current_exe()?;

@@ -54,7 +54,7 @@ enum Command {
     Supervise(supervise::SuperviseArguments),
     Key(key::KeyArguments),
     Token(key::TokenArguments),
-    /// Run one process of a federation, started by an agent.
+    /// Run one process of a federation. Agents start this command.
     #[command(hide = true, disable_help_flag = true)]
     Node {
         /// Arguments from the agent.

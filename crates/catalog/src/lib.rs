@@ -1,8 +1,8 @@
 //! Translates a federation into the configurations of its protocol and its application. No other crate does this.
 //!
-//! Protocols are monomorphised: [`Visitor::visit`] is called with the type of a federation's processes. The
-//! applications that exchange messages are a single type, and so are the task-based programs. This crate does not run
-//! anything.
+//! Protocols are monomorphised: [`Visitor::visit`] is called with the type of a federation's processes. All
+//! applications that exchange messages share one type, and all task-based programs share another. This crate does not
+//! run anything.
 
 mod application;
 pub mod custom;

@@ -54,7 +54,8 @@ pub struct Plan {
     slack: Vec<Arc<[u16]>>,
 }
 
-/// The tasks of a step, named relative to it.
+/// The tasks of a step. References to tasks of other steps are relative to this step, so that equal steps compare
+/// equal.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Step {
     tasks: Vec<Planned>,

@@ -24,7 +24,7 @@ pub struct Planned {
     pub drained: BTreeMap<(Incarnation, ProcessId, ProcessId), Point>,
     /// The task that sent each message.
     pub sent_by: BTreeMap<MessageNo, TaskId>,
-    /// Every transmission, in the order of partitions and their states.
+    /// The transmissions of each message, in the order of segments and facts.
     pub transmitted: BTreeMap<MessageNo, Vec<Point>>,
     /// The messages that coordinate each checkpoint: sender, receiver, and point of sending.
     pub coordinated: BTreeMap<Position, Vec<(ProcessId, ProcessId, Point)>>,

@@ -129,8 +129,8 @@ struct TaskState {
     loans: BTreeMap<Theft, (Theft, TaskId)>,
     /// Whether the contents are unknown because facts are missing.
     is_unknown: bool,
-    /// Whether two parts had the same task when it was run or lent. No fact states to which part the task
-    /// belonged, so afterwards one part may seem to lack a task that the other one has.
+    /// Whether two parts had the same task when it was run or lent. No fact states to which part the task belonged, so
+    /// the change may have been recorded in the wrong part.
     is_mixed: bool,
 }
 

@@ -96,7 +96,7 @@ pub struct Satin {
     waiting: BTreeMap<Theft, BTreeSet<ProcessId>>,
 }
 
-/// The orphans that this process and the others have.
+/// The announced orphans of this process and of all others.
 #[derive(Clone, Debug, Default)]
 struct Table {
     by_task: BTreeMap<TaskId, Theft>,

@@ -225,7 +225,8 @@ pub struct LinkSummary {
 }
 
 impl LinkSummary {
-    /// Formats the requested properties, and the time since which they apply.
+    /// Formats the requested properties and, if they were not requested from the start, the time at which they were
+    /// requested.
     pub(crate) fn asked(&self) -> String {
         match self.since_seconds {
             Some(since) => format!("{} since {}", self.requested, instant(since)),

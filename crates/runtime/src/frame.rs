@@ -57,7 +57,7 @@ pub struct Frame {
     pub number: u64,
     /// Number of the next frame expected in the other direction.
     pub expected: u64,
-    /// Time at which the frame was handed to the link, by the run's clock.
+    /// Time on the run's clock at which the frame was handed to the link.
     pub sent: Time,
     /// Content of the frame.
     pub body: Bytes,

@@ -95,7 +95,7 @@ pub enum Report {
         process: ProcessId,
         /// Number of the process's life.
         life: Life,
-        /// Current values of the life. The live view shows them, and they determine the remaining work.
+        /// Current values of the life. The live view shows them, and the supervisor computes the remaining work from them.
         gauges: Gauges,
     },
     /// Current values of a life, reported independently of heartbeats.
@@ -104,7 +104,7 @@ pub enum Report {
         process: ProcessId,
         /// Number of the process's life.
         life: Life,
-        /// Current values of the life. The live view shows them, and they determine the remaining work.
+        /// Current values of the life. The live view shows them, and the supervisor computes the remaining work from them.
         gauges: Gauges,
     },
     /// A fact of a kind that the supervisor follows ([`crate::Supervisor::follows`]), or a fact at which the process

@@ -136,7 +136,7 @@ pub enum Cut {
     Damaged,
 }
 
-/// The content of a file of facts.
+/// The content of a facts file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactsFile {
     /// The process that reported the facts.
@@ -151,13 +151,13 @@ pub struct FactsFile {
     pub end: StreamEnd,
 }
 
-/// The reason why a file is not a file of facts.
+/// The reason why a file is not a facts file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FactsReadError {
     /// The file ends within the header.
     #[error("the header is incomplete")]
     Header,
-    /// The file does not begin with the magic bytes of a file of facts.
+    /// The file does not begin with the magic bytes of a facts file.
     #[error("the header is invalid")]
     Magic,
     /// The file has another format version.
@@ -165,7 +165,7 @@ pub enum FactsReadError {
     Version(u8),
 }
 
-/// Parses a file of facts.
+/// Parses a facts file.
 ///
 /// # Errors
 ///

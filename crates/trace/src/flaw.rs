@@ -20,7 +20,7 @@ pub struct Flaw {
 pub enum FlawKind {
     /// The manifest lists the stream, but its file does not exist.
     Absent,
-    /// The file cannot be read as a file of facts.
+    /// The file cannot be read as a facts file.
     Unreadable(String),
     /// The record of this fact is damaged, or the fact never arrived although later ones did. The stream ends before
     /// it.

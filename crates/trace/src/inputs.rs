@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | header | 8 | `FLINPUT` and the format's version |
 //! | | 4 + 4 | process and life, little-endian |
-//! | record | 8 + length | as in a file of facts ([`crate::facts`]); the body is postcard of `(Time, InputEntry)` |
+//! | record | 8 + length | as in a facts file ([`crate::facts`]); the body is postcard of `(Time, InputEntry)` |
 //!
 //! The first entry is the start of the life. Each input is followed by the process's actions. The file contains no
 //! facts, which are in the file of facts, and no outputs of jobs, which a re-execution computes again.
@@ -238,7 +238,7 @@ impl<W: Write> InputsWriter<W> {
     }
 }
 
-/// The content of a file of inputs.
+/// The content of an inputs file.
 pub struct InputsFile<P: Process> {
     /// The process that handled the inputs.
     pub process: ProcessId,
@@ -250,13 +250,13 @@ pub struct InputsFile<P: Process> {
     pub cut: Option<Cut>,
 }
 
-/// The reason why a file is not a file of inputs.
+/// The reason why a file is not an inputs file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InputsReadError {
     /// The file ends within the header.
     #[error("the header is incomplete")]
     Header,
-    /// The file does not begin with the magic bytes of a file of inputs.
+    /// The file does not begin with the magic bytes of an inputs file.
     #[error("the header is invalid")]
     Magic,
     /// The file has another format version.
@@ -264,7 +264,7 @@ pub enum InputsReadError {
     Version(u8),
 }
 
-/// Parses a file of inputs.
+/// Parses an inputs file.
 ///
 /// # Errors
 ///

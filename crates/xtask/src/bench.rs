@@ -1,5 +1,5 @@
 //! Prints one table of all benchmarks: each measurement compared with its baseline, and whether it meets its goal. A
-//! missed goal is not an error, because no test depends on time. `benches/README.md` explains the measurements.
+//! missed goal is not an error. `benches/README.md` explains the measurements.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -292,7 +292,7 @@ async fn make(
     Ok(None)
 }
 
-/// Creates the file, unless it exists: the file contains the federation as it was initially.
+/// Creates the file unless it already exists, because it must keep the federation as it was first applied.
 async fn make_file(
     federation: &Federation,
     file: &ConfigMap,

@@ -1,8 +1,8 @@
 //! `faultline errata`: writes one page about the incorrect and missing rules of a published protocol, each with the
 //! shortest counterexample that the search finds.
 //!
-//! The printed rules, their effects and the corrected rules come from the protocol's document; the counterexamples and
-//! the shares come from runs.
+//! The printed rules, their effects and the corrected rules come from the protocol's document; the counterexamples, and
+//! the share of schedules that each switch breaks, come from runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! Small mistakes in the code of the protocols and the supervisor. The corresponding property must detect each mistake.
+//! Small mistakes in the code of the protocols and the supervisor. Each mistake must be detected by the corresponding
+//! property.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -189,7 +189,7 @@ impl Hc3i {
         host.request_snapshot();
     }
 
-    /// Handles the snapshot, which follows all earlier sends of the application.
+    /// Handles the snapshot. By now, the protocol has received every message that the application sent before it.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let past = match self.obeys(Rule::SavesPast) {
             true => self.history.of(self.cluster),

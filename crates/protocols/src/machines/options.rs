@@ -57,8 +57,8 @@ pub struct LoggingOptions<D> {
     pub checkpoint_every: Arc<[Option<Span>]>,
     /// Placement of the replicas of each part of a checkpoint.
     pub placement: Placement,
-    /// Payload of logged messages, in bytes, above which a process's log moves to stable storage (HydEE's R15); `None`
-    /// keeps the whole log in memory.
+    /// Total payload of the logged messages in memory, in bytes, above which a process moves the oldest of them to
+    /// stable storage (HydEE's R15); `None` keeps the whole log in memory.
     pub log_memory: Option<u64>,
     /// Delay before a failed write is repeated.
     pub retry_every: Span,

@@ -1,9 +1,10 @@
 //! Resuming each channel between groups separately, once both of its ends know its state.
 //!
-//! In a channel-deterministic program, the messages of a channel do not depend on those of other channels: the order in
-//! which channels resume does not matter, and a process only has to exchange information with its peer (Ropars,
-//! Martsinkevich, Guermouche, Schiper, Cappello: *SPBC*, SC 2013). Whenever the group at either end of a channel has
-//! failed, both ends report the state of the channel to each other. Until both have reported, messages are only logged.
+//! In a channel-deterministic program, the messages of a channel do not depend on those of other channels. Therefore,
+//! the order in which channels resume does not matter, and a process only has to exchange information with its peer
+//! (Ropars, Martsinkevich, Guermouche, Schiper, Cappello: *SPBC*, SC 2013). Whenever the group at either end of a
+//! channel has failed, both ends report the state of the channel to each other. Until both have reported, messages are
+//! only logged.
 
 use alloc::collections::BTreeMap;
 

@@ -44,7 +44,7 @@ impl LoggedOrder {
         self.first + self.determinants.len() as u64
     }
 
-    /// Appends deliveries that start with number `first`, skipping known ones.
+    /// Appends deliveries numbered from `first`, skipping those that are already known.
     fn append(&mut self, first: u64, determinants: &[Determinant]) {
         let here = self.end().saturating_sub(first) as usize;
         assert!(first <= self.end(), "the reports of a process arrive in order");

@@ -408,7 +408,7 @@ fn ticks(begin: f64, end: f64, is_long: bool) -> Vec<i64> {
     (first..=last).map(|it| it * step).collect()
 }
 
-/// Formats the time of a tick. All ticks of a run have the same unit.
+/// Formats the time of a tick. All ticks of a run have the same format: seconds or, if `is_long` is set, h:mm:ss.
 fn tick(micros: i64, is_long: bool) -> String {
     match (is_long, micros < 0) {
         (true, false) => clock(micros as f64 / 1e6),

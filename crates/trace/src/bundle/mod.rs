@@ -87,15 +87,15 @@ pub enum BundleError {
         found: u64,
     },
     /// A file of facts is invalid.
-    #[error("{} is not a file of facts: {source}", path.display())]
+    #[error("{} is not a facts file: {source}", path.display())]
     Facts {
         /// The path of the file.
         path: PathBuf,
         /// The cause of the failure.
         source: FactsReadError,
     },
-    /// A file of inputs is invalid.
-    #[error("{} is not a file of inputs: {source}", path.display())]
+    /// An inputs file is invalid.
+    #[error("{} is not an inputs file: {source}", path.display())]
     Inputs {
         /// The path of the file.
         path: PathBuf,
@@ -194,7 +194,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, truncated or opened, or is not a file of facts.
+    /// Fails if the file cannot be read, truncated or opened, or is not a facts file.
     pub fn facts_appender(
         &self,
         process: ProcessId,
@@ -312,7 +312,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read or is not a file of inputs.
+    /// Fails if the file cannot be read or is not an inputs file.
     pub fn read_inputs<P: Process>(
         &self,
         process: ProcessId,
@@ -372,7 +372,7 @@ fn file_of(process: ProcessId, life: Life) -> String {
     }
 }
 
-/// Returns the life to which a file of facts belongs, according to its name.
+/// Returns the life to which a facts file belongs, according to its name.
 fn life_of(path: &Path) -> Option<(ProcessId, Life)> {
     path.extension().filter(|extension| *extension == FACTS_EXTENSION)?;
     let (process, life) = path.file_stem()?.to_str()?.rsplit_once('-')?;

@@ -109,7 +109,7 @@ async fn tend(pods: &Api<Pod>, pod: &Pod, next: &AtomicU32) -> Result<(), Failur
         return Ok(());
     }
     let number = next.fetch_add(1, Ordering::Relaxed) + 1;
-    // 127.0.0.0/8 is this machine; 127.0.*.* belongs to other programs.
+    // All of 127.0.0.0/8 is loopback; 127.0.*.* is left to other programs.
     let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 1, 0, 0)) + number);
     let now = Timestamp::now().to_string();
     let containers = spec.iter().flat_map(|it| &it.containers).map(|it| {

@@ -18,7 +18,8 @@ const WRITE_SECONDS: f64 = 0.1;
 /// program.
 const VICTIMS: [(&str, u32); 2] = [("a process", 17), ("the first process", 0)];
 
-/// The number of settings: each of two protocols without a failure, and with each failing process at each time.
+/// The number of settings: for each of the two protocols, one without a failure, and one for each combination of a
+/// failing process and a time of failure.
 pub(super) const SETTINGS: usize = 2 * (1 + VICTIMS.len() * MOMENTS.len());
 
 /// The results of one protocol with one failing process.
