@@ -96,7 +96,7 @@ impl TestNamespace {
         KubernetesCluster { client: self.client.clone() }.create_namespace(name).await
     }
 
-    /// Sets the profile of Pod Security that is enforced in this namespace.
+    /// Sets the Pod Security profile that is enforced in this namespace.
     pub async fn set_profile(&self, profile: &str) -> Result<(), Failure> {
         let patch = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": profile } } });
         let namespaces: Api<Namespace> = Api::all(self.client.clone());

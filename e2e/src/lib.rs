@@ -1,8 +1,8 @@
 //! The harness for scenarios on a real Kubernetes cluster on which the operator is installed.
 //!
-//! Every scenario has its own namespace with the profile `restricted` of Pod Security, and leaves nothing behind. It
-//! waits for conditions; only the durations of faults and observations are fixed. If it fails, the objects in the
-//! namespace are printed.
+//! Every scenario has its own namespace with the `restricted` Pod Security profile, and leaves nothing behind. It waits
+//! for conditions; only the durations of faults and observations are fixed. If it fails, the objects in the namespace
+//! are printed.
 
 #![allow(clippy::missing_errors_doc, clippy::missing_panics_doc)] // every failure ends the scenario and says why
 

@@ -71,8 +71,8 @@ struct Report {
     took: Duration,
 }
 
-/// Runs scenarios on the cluster whose kubeconfig `FAULTLINE_E2E_KUBECONFIG` names: those whose names contain one of
-/// the arguments, or all scenarios if there are no arguments. Skips them with a message if that variable is not set,
+/// Runs scenarios on the cluster whose kubeconfig is named by `FAULTLINE_E2E_KUBECONFIG`: those whose names contain one
+/// of the arguments, or all scenarios if there are no arguments. Skips them with a message if that variable is not set,
 /// because not every developer has a cluster.
 pub fn main(scenarios: &[Scenario]) -> ExitCode {
     let wanted: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();

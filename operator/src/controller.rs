@@ -112,7 +112,7 @@ impl Context {
     }
 
     /// Drops the state of all federations that had this namespace and name, except the one with the UID `present`. A
-    /// federation whose finalizer a user has removed is deleted without another reconciliation.
+    /// federation is deleted without another reconciliation if a user has removed its finalizer.
     pub fn forget_others(&self, name: &str, present: Option<&str>) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.retain(|uid, session| {
@@ -219,8 +219,7 @@ fn trim_set(set: &mut StatefulSet) {
     }
 }
 
-/// Returns a receiver that resolves once the cache is complete for the first time, and a future that keeps the cache
-/// up to date.
+/// Returns a receiver that resolves when the cache is first complete, and a future that keeps the cache up to date.
 fn follow<K>(
     api: Api<K>,
     config: watcher::Config,

@@ -1,8 +1,9 @@
 //! The operator: creates a federation's pods, tells their supervisor where they are, carries out requests that need
 //! the API server, and reports the state in the resource.
 //!
-//! The operator is independent of the protocol and decides nothing about the run: the supervisor does, in its own
-//! pod. All state of the operator is in the API server or in the supervisor, so it can stop and restart at any time.
+//! The operator is independent of the protocol and makes no decisions about the run: the supervisor makes them, in its
+//! own pod. All state of the operator is in the API server or in the supervisor, so it can stop and restart at any
+//! time.
 //!
 //! | module | content |
 //! | --- | --- |

@@ -14,7 +14,7 @@ pub struct Settings {
     #[arg(long, env = "FAULTLINE_NODE_PULL_POLICY", value_name = "POLICY", default_value = PULL_POLICY,
         value_parser = ["Always", "IfNotPresent", "Never"])]
     pub node_pull_policy: String,
-    /// Pull the image of pods with these secrets (comma-separated), which each namespace with federations must contain.
+    /// Use these secrets (comma-separated) to pull the pods' image. Each namespace with federations must contain them.
     #[arg(long, env = "FAULTLINE_NODE_PULL_SECRETS", value_name = "NAMES", value_delimiter = ',')]
     pub node_pull_secrets: Vec<String>,
     /// Reject federations with more pods than this, including the supervisor's pod.

@@ -135,7 +135,7 @@ impl Text {
 }
 
 impl Rejected {
-    /// Returns the errors: at least one.
+    /// Returns the errors; there is always at least one.
     pub fn errors(&self) -> &[FileError] {
         &self.errors
     }
@@ -264,7 +264,7 @@ fn explain(text: &str, error: &Error) -> Mistake {
             ),
         },
         Error::Unexpected { expected, .. } if expected.contains("mapping") => {
-            // If a plain word stands where a mapping is expected, the parser reports the location of the next key.
+            // If a plain word appears where a mapping is expected, the parser reports the location of the next key.
             let locations = Locations::of(text);
             let word = locations.around(place.start).and_then(|_| locations.before(place.start));
             let help =

@@ -1,7 +1,8 @@
 //! Expansion of a federation's faults from a seed: a pure function that every backend uses.
 //!
-//! Faults are numbered in the order of the list. The faults that an `mtbf` entry draws take the place of the entry, in
-//! order of time. Each entry has its own random stream, so that changing one entry does not shift the draws of another.
+//! Faults are numbered in the order of the list. The faults drawn for an `mtbf` entry replace that entry, in
+//! chronological order. Each entry has its own random stream, so that changing one entry does not shift the draws of
+//! another.
 //!
 //! Random choices:
 //! * times between failures: from the entry's distribution, one after another until the deadline;

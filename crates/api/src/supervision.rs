@@ -100,7 +100,7 @@ pub fn needs_encryption(address: IpAddr) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Places {
-    /// Grows with every change. A generation smaller than the last one is rejected.
+    /// Increases with every change. A generation smaller than the last one is rejected.
     pub generation: u64,
     /// One entry for each process that has a place.
     pub places: Vec<Place>,
@@ -125,7 +125,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Amended {
-    /// Generation of the resource. Grows with every change of its spec.
+    /// Generation of the resource. Increases with every change to its spec.
     pub generation: i64,
     /// The whole spec. [`crate::live`] defines which fields may change.
     pub spec: FederationSpec,

@@ -116,7 +116,8 @@ defects! {
     ChandyLamport(chandy_lamport, ChandyLamport) "chandyLamport" "chandy-lamport-" chandy_lamport::Defect::ALL.iter().copied();
     /// A defect of coordinated checkpoints.
     Coordinated(coordinated, Coordinated) "coordinated" "coordinated-" coordinated::DEFECTS;
-    /// A defect of hierarchical coordinated checkpoints, which share most rules with those without leaders.
+    /// A defect of hierarchical coordinated checkpoints, which share most rules with coordinated checkpoints without
+    /// leaders.
     Hierarchical(coordinated, Coordinated) "hierarchicalCoordinated" "hierarchical-" coordinated::DEFECTS_OF_LEADERS;
     /// A defect of TIC.
     Tic(theft, Theft) "tic" "tic-" theft::Defect::ALL.iter().copied().filter(|it| !it.is_of_logs());
@@ -141,7 +142,7 @@ pub struct UnknownDefect(pub String);
 pub const AVAILABLE: bool = cfg!(debug_assertions);
 
 impl Defect {
-    /// Iterates over all mutations, each once.
+    /// Iterates over all mutations, without duplicates.
     pub fn mutations() -> impl Iterator<Item = Defect> {
         let of_hc3i = hc3i::Defect::MUTATIONS.iter().copied().map(Defect::Hc3i);
         let of_hydee = hydee::Defect::MUTATIONS.iter().copied().map(Defect::Hydee);

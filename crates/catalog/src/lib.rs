@@ -164,7 +164,7 @@ pub struct Setup<N: Process> {
     pub storage: Storage,
     /// Options that affect only the simulator.
     pub simulator: Simulator,
-    /// Detection, restart, deadline, and the plan of faults.
+    /// Detection, restart, deadline, and the fault plan.
     pub supervisor: faultline_supervisor::Config,
     /// The seed of all random choices of the run. The seed of each process derives from it ([`process_seed`]).
     pub seed: u64,

@@ -97,7 +97,7 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
 
 /// The number of bytes that may be queued at a sender with limited bandwidth ahead of a message to the coordinator.
 /// When a partition acknowledges a checkpoint, its part of the checkpoint has left the queue; only values that the
-/// partition has sent since may still be queued.
+/// partition sent afterwards may still be queued.
 const QUEUED: u64 = 10_000_000;
 
 /// Returns the longest time that a message between a cluster and the coordinator of CCK takes in virtual time; `None`

@@ -141,7 +141,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     // Records of earlier versions lack this field.
     differ("longestTask", recorded.longest_task.is_none() || recorded.longest_task == derived.longest_task);
     differ("atOnceWithin", recorded.at_once_within == derived.at_once_within);
-    // Faults that were added during the run become part of the plan only at its end.
+    // Faults that were added during the run become part of the plan only when the run ends.
     differ("plan", recorded.plan == derived.plan || !has_ended && recorded.plan == derived.plan[..drafted]);
     let are_links_asked = links_agree(&recorded.links, &links, &relinked, has_ended);
     differ("links", are_links_asked);
@@ -197,8 +197,8 @@ fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
     (added, relinked)
 }
 
-/// Returns whether the recorded requests for each link follow the federation and then the user's changes, in
-/// order. A change made before the application began replaces the earlier request.
+/// Returns whether the recorded requests for each link match the federation and then the user's changes, in order. A
+/// change made before the application began replaces the earlier request.
 fn links_agree(recorded: &[LinkEntry], drafted: &Links, relinked: &[LinkChange], has_ended: bool) -> bool {
     let mut found: BTreeMap<_, Vec<LinkProperties>> = BTreeMap::new();
     for entry in recorded {

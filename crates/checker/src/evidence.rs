@@ -159,7 +159,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Checks that the application begins once: after the start of every process, before any fault or change of the
+    /// Checks that the application begins once: after the start of every process, before any fault or change to the
     /// clusters, and, in virtual time, before any action of the application.
     fn beginning(&self, found: &mut Vec<Contradiction>) {
         let begins = self.facts.iter().filter(|(_, fact)| *fact == Fact::Begun).count();

@@ -520,7 +520,7 @@ pub struct LinkDelay {
 #[expect(missing_docs, reason = "a sentence in `wording` explains each variant")]
 pub enum Remark {
     NotPromised(Breach),
-    /// The first of the violations of an economy property that do not affect the verdict, and the number of the others.
+    /// Violations of an economy property, which do not affect the verdict: the first one, and the number of the others.
     Wasteful(Breach, u64),
     EndedTogether {
         skew: Span,

@@ -48,7 +48,7 @@ pub enum Property {
     MembersAgree,
     /// If a checkpoint contains the delivery of a message sent within its cluster, it also contains the send.
     ConsistentCheckpoint,
-    /// A checkpoint of partitions was used as valid only once every partition had saved its part, and was then kept
+    /// A checkpoint of partitions was used as valid only after every partition had saved its part, and was then kept
     /// until a newer one was complete.
     ValidCheckpoints,
     /// A checkpoint of partitions contains the receipt of every message whose send it contains.

@@ -1,5 +1,5 @@
-//! The sentences for findings, with the names that the run gives to its processes and clusters. No other module words
-//! findings.
+//! The sentences for findings, with the names that the run gives to its processes and clusters. No other module puts
+//! findings into words.
 
 use std::cmp::Reverse;
 

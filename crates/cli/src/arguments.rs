@@ -751,7 +751,7 @@ pub(crate) struct FuzzArguments {
     /// Run this percentage of the schedules twice, to confirm that they are deterministic
     #[arg(long, value_name = "PERCENT", default_value_t = 100, allow_negative_numbers = true, value_parser = number::<u8>(0..=100))]
     pub(crate) twice: u8,
-    /// Set a parameter of a protocol from another crate, such as a switch that omits one of its rules
+    /// Set a parameter of a protocol that is defined in another crate, such as a switch that disables one of its rules
     #[arg(long, value_name = "NAME=VALUE", requires = "protocol", value_parser = parameter)]
     pub(crate) set: Vec<(String, Value)>,
     /// Enable a known defect of the protocol (requires a development build)
@@ -766,7 +766,7 @@ pub(crate) struct FuzzArguments {
     /// Do not shrink a federation that violates a property
     #[arg(long)]
     pub(crate) no_shrink: bool,
-    /// Continue the search with the same first seed, protocol and defect that was interrupted in this directory
+    /// Continue the search that was interrupted in this directory; requires the same first seed, protocol and defect
     #[arg(long, conflicts_with_all = ["table", "file"])]
     pub(crate) resume: bool,
     /// Write the record of the violation to DIR instead of a new directory in `faultline-runs`

@@ -1,5 +1,5 @@
-//! A journal: a file of results that grows during long work, so that the work can be interrupted and resumed. The
-//! first line identifies the work; each further line is one result. All lines are JSON objects.
+//! A journal: a file of results that grows during long-running work, so that the work can be interrupted and resumed.
+//! The first line identifies the work; each further line is one result. All lines are JSON objects.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};

@@ -68,7 +68,7 @@ impl Live {
         self.screen.show_event(None, &event.text);
     }
 
-    /// Shows the current status. Ignores calls that follow the last update too soon.
+    /// Shows the current status. Ignores calls that come too soon after the last update.
     pub(crate) fn status(&mut self, now: Time, status: &Status) {
         if !self.screen.is_due() {
             return;

@@ -90,7 +90,7 @@ impl Evaluation<'_> {
         Ok(all)
     }
 
-    /// Performs every run that the evaluation of HydEE needs other than ping-pong, `turns` times each. After an
+    /// Performs all runs other than ping-pong that the evaluation of HydEE needs, `turns` times each. After an
     /// interruption, the result contains only the completed runs.
     pub(crate) fn hydee_runs(self, turns: u32) -> Result<RealRuns, CommandError> {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);

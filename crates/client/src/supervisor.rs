@@ -101,8 +101,8 @@ impl Supervisor {
         self.ask(Method::PUT, SPEC, serde_json::to_vec(amended)?.into()).await.map(drop)
     }
 
-    /// Reports that the supervisor's request has been performed. Succeeds even if the supervisor no longer
-    /// knows the request.
+    /// Reports that the supervisor's request has been carried out. Succeeds even if the supervisor no longer knows the
+    /// request.
     ///
     /// # Errors
     ///

@@ -120,7 +120,7 @@ fn split(
 }
 
 impl Level {
-    /// Divides the graph into halves. The left half has about the size `share`. Returns whether each node is in the
+    /// Divides the graph into halves. The size of the left half is about `share`. Returns whether each node is in the
     /// left half.
     fn halve(&self, share: Share, chance: &mut Chance) -> Vec<bool> {
         let mut is_left = if self.len() <= COARSEST {

@@ -211,8 +211,8 @@ fn divisions(graph: &CommunicationGraph, parts: usize, balance: Balance) -> Vec<
     variants.iter().map(|it| Division::new(graph, it)).collect()
 }
 
-/// Returns the numbers of clusters to try: all small numbers, and increasingly few larger ones. If a number
-/// has no permitted division, returns the next number that has one instead.
+/// Returns the numbers of clusters to try: all small numbers, and larger ones at increasing intervals. If a number has
+/// no permitted division, returns the next number that has one instead.
 fn sizes(processes: usize, balance: Balance) -> Vec<usize> {
     let most = (processes / 2).clamp(1, 256);
     let (mut sizes, mut next) = (Vec::new(), 2);

@@ -78,7 +78,7 @@ impl<'a> State<'a> {
         }
         peers.iter().for_each(|it| bytes[cluster(it) as usize] += it.1);
         let here = bytes[own as usize] as f64;
-        // Changes of the squared sizes: n² - (n-1)² and (m+1)² - m².
+        // Changes in the squared sizes: n² - (n-1)² and (m+1)² - m².
         let size = self.sizes[own as usize];
         let cost = |to: u32| {
             let squares = 2.0 * (self.sizes[to as usize] - size + 1.0);

@@ -626,7 +626,7 @@ fn steady_traffic(scenario: &mut Scenario) {
     }
 }
 
-/// Returns the numbers of the messages received, by sending life, in order of arrival.
+/// Returns the numbers of the received messages in order of arrival, grouped by the life that sent them.
 fn received(seen: &[Observation]) -> BTreeMap<(ProcessId, Life), Vec<u32>> {
     let mut numbers: BTreeMap<_, Vec<u32>> = BTreeMap::new();
     for observation in seen {

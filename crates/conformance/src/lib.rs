@@ -1,7 +1,7 @@
 //! The contract between a process and its driver, as tests that every driver runs.
 //!
 //! A [`Probe`] is a process that follows a [`Script`], and reports every action of its driver as an
-//! [`Observation`]. A [`Scenario`] is a federation of probes with a plan of faults. A [`Driver`] runs a
+//! [`Observation`]. A [`Scenario`] is a federation of probes with a fault plan. A [`Driver`] runs a
 //! scenario and returns its facts. Each function of [`cases`] runs scenarios and judges them. A driver's
 //! tests are a single line:
 //!

@@ -21,7 +21,7 @@ pub struct Script {
     pub steps: Vec<Step>,
     /// Actions of a process on the arrival of each message, after the message has been observed.
     pub on_message: Vec<(ProcessId, Vec<Act>)>,
-    /// Whether the run ends only once every message has arrived. Not usable if a process fails.
+    /// Whether the run ends only after every message has arrived. Not usable if a process fails.
     pub all_arrives: bool,
 }
 

@@ -48,7 +48,7 @@ pub struct Evidence {
 }
 
 impl Scenario {
-    /// Creates a federation in which every process, in each of its lives, finishes once `finish_after` has
+    /// Creates a federation in which every process, in each of its lives, finishes as soon as `finish_after` has
     /// elapsed and all its requests have been answered.
     pub(crate) fn new(clusters: &[u32], finish_after: Span) -> Scenario {
         let mut scenario = Scenario {

@@ -107,7 +107,7 @@ pub enum Fact {
     /// The application's later actions may depend on the message. Reported only under protocols that rely on repetition
     /// ([`Protocol::REPEATS`](crate::Protocol::REPEATS)).
     Consumed(MessageId),
-    /// The protocol dropped a message that a rollback of its sender undid.
+    /// The protocol dropped a message that was undone by a rollback of its sender.
     DroppedStale(MessageId),
     /// The process handed an image to its storage. The number is the size of the image's application state in
     /// bytes.

@@ -85,7 +85,7 @@ struct NodeState<A: Application> {
     changed: bool,
     /// Whether the protocol has been told that the application left the program.
     left: bool,
-    /// Number of facts of this life, whether the driver accepts them or not.
+    /// Number of facts in this life, whether or not the driver accepts them.
     facts: u64,
     sent: u64,
     delivered: u64,

@@ -8,9 +8,9 @@
 //! * A crash drops the [`Process`] value. Only data that was reported durable survives, even if the operating system
 //!   would have kept more.
 //! * The number of a life is stored durably outside the node before the life starts.
-//! * While two lives last, no packet between them is lost or delivered twice. Nothing from or to an older life is
-//!   delivered. If the receiver's membership does not yet contain the life that sent a packet, the packet waits. Unless
-//!   the process declares FIFO, packets may overtake each other.
+//! * No packet between two lives is lost or delivered twice while both of them last. Nothing from or to an older life
+//!   is delivered. If the receiver's membership does not yet contain the life that sent a packet, the packet waits.
+//!   Unless the process declares FIFO, packets may overtake each other.
 //! * The completion of an operation is delivered only to the life that requested the operation.
 
 use alloc::sync::Arc;

@@ -200,8 +200,8 @@ struct Newest {
     least: u32,
     /// The last version that this task may assign, itself or through the tasks that it spawns.
     last: u32,
-    /// The operation with which a further contribution still belongs to the newest version; `None` if no
-    /// further contribution does.
+    /// The operation that a further contribution must use to belong to the newest version; `None` if no further
+    /// contribution can.
     gathers: Option<Op>,
     /// Whether tasks unknown to this one may also contribute to version `last`.
     is_partial: bool,
@@ -260,7 +260,7 @@ impl Frame {
 
     /// Returns the data of this task's access `index`, for use by tasks that it spawns. If this task has the
     /// right to write, the next version is the one that it has to assign, and it may give that right to one
-    /// spawned task. It may share a right to gather with any number of them. No spawned task may read data to
+    /// spawned task. It may share a right to gather with any number of spawned tasks. No spawned task may read data to
     /// which this task contributes.
     pub fn own(&mut self, index: usize) -> Data {
         let data = self.own[index].version.data;
@@ -273,7 +273,7 @@ impl Frame {
                 }
                 newest.is_partial |= matches!(mode, Mode::Gather(_));
             }
-            // Spawned tasks must not read the versions before one that this task only writes.
+            // Spawned tasks must not read versions older than one that this task only writes.
             (newest.n, newest.least) = match newest.n {
                 0 => (newest.last - 1, newest.last),
                 n => (n, n),

@@ -24,7 +24,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Identifies a statistic of a cluster or of a kind of message; of the whole run if `of` is empty.
+    /// Identifies a statistic of a cluster, of a kind of message or, if `of` is empty, of the whole run.
     pub fn of(statistic: &'static str, of: &str) -> Measure {
         Measure { statistic, of: of.to_owned(), to: String::new(), number: None }
     }

@@ -153,7 +153,7 @@ fn places(history: &History<'_>) -> Vec<ClusterId> {
     history.groups.iter().map(|group| of_process(&group.members[0])).collect()
 }
 
-/// Sums the messages between groups by the clusters of the groups.
+/// Sums the messages between groups for each pair of clusters, given the cluster of each group.
 fn by_cluster(messages: &[Vec<u64>], place: &[ClusterId]) -> Vec<Vec<u64>> {
     let clusters = place.iter().map(|it| it.index() + 1).max().unwrap_or(0);
     let mut sums = vec![vec![0; clusters]; clusters];

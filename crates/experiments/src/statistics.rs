@@ -33,8 +33,8 @@ pub struct Statistics {
     pub facts: u64,
     /// Clusters in the order of the topology.
     pub clusters: Vec<ClusterStatistics>,
-    /// Application messages, by sending cluster and then receiving cluster. Includes messages whose sends a rollback
-    /// undid; counts re-sent messages once.
+    /// Application messages, by sending cluster and then receiving cluster. Includes messages whose sends were undone
+    /// by a rollback; counts re-sent messages once.
     pub messages: Vec<Vec<u64>>,
     /// Garbage collections that at least one node carried out.
     pub collections: Vec<Collection>,

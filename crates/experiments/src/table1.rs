@@ -22,7 +22,7 @@ const LOGGED: f64 = 0.5;
 /// The charts show the front up to this percentage of processes rolled back.
 const SHOWN: f64 = 60.0;
 
-/// Styles of this page only.
+/// Styles used only on this page.
 const STYLE: &str = "figure{margin:16px 0;max-width:760px}figcaption{color:var(--faint);font-size:13px}\
 figure svg{width:100%;height:auto;border:1px solid var(--grid);border-radius:10px;padding:8px}.prose{max-width:86ch}";
 

@@ -2,7 +2,7 @@
 //!
 //! A search that explores every order nevertheless performs independent choices in only one of their orders.
 //! It is a search with sleep sets (P. Godefroid, "Partial-Order Methods for the Verification of Concurrent
-//! Systems", 1996). Once a choice of a state has been performed, it is put to sleep: it is not performed in
+//! Systems", 1996). After a choice that a state offers has been performed, it is put to sleep: it is not performed in
 //! the states that follow later choices, until a choice that depends on it has been performed.
 //!
 //! This omits steps, but no states, and all states are reached by the same runs as in a search that omits nothing. Runs

@@ -2,9 +2,9 @@
 //! states of the protocol's own code.
 //!
 //! A run is a sequence of choices: which packet arrives, which write completes, which computation ends, which deadline
-//! expires, or which process fails next. Two states are the same if all processes have the same state and have stated
-//! the same facts, and the same steps are pending. The checker judges each complete run, as it judges any other run.
-//! Interleavings that lead to the same complete run are judged once.
+//! expires, or which process fails next. Two states are the same if each process has the same state in both and has
+//! stated the same facts, and the same steps are pending. The checker judges each complete run, as it judges any other
+//! run. Interleavings that lead to the same complete run are judged once.
 //!
 //! | module | content |
 //! | --- | --- |

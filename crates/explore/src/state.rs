@@ -402,7 +402,7 @@ impl State {
         }
     }
 
-    /// Removes steps of ended lives that can no longer have an effect.
+    /// Removes steps that can no longer have an effect because the lives that they belong to have ended.
     fn prune(&mut self, tables: &Tables) {
         let State { locals, pending, overtaken, .. } = self;
         let local = |process: ProcessId| tables.locals.get(locals[process.index()]);

@@ -76,7 +76,7 @@ fn row(mutant: &Mutant) -> String {
     format!("| `{}` | {} | {first} | {} |", mutant.mutation, mutant.runs, by.join(", "))
 }
 
-/// Counts how many mutations each property found, and how many only this property found.
+/// Counts, for each property, the mutations that it found, and those that it alone found.
 fn rates(all: &[Mutant]) -> String {
     let mut rates: BTreeMap<Property, (u64, u64)> = BTreeMap::new();
     for mutant in all {

@@ -62,7 +62,8 @@ pub struct Observed {
     pub repeats: Option<bool>,
     /// The contents of the memory, as a sentence, if the run reached the memory limit of the program.
     pub filled_memory: Option<String>,
-    /// The scenario if the coverage of the search directed it, so that its seed alone does not determine it.
+    /// The scenario, if it was directed by the coverage of the search and its seed alone therefore does not determine
+    /// it.
     pub directed: Option<Box<Scenario>>,
     moments: MomentCoverage,
     outcome: &'static str,

@@ -236,7 +236,7 @@ impl Directions {
         self.tried.len()
     }
 
-    /// Returns the scenario of a seed, with its first crash at a planned time as the only fault. In at most one
+    /// Returns the scenario of a seed, with all faults removed except the first crash at a planned time. In at most one
     /// scenario in three, a heat solver whose steps take longer than recoveries replaces the application.
     pub fn base(seed: u64, protocol: ProtocolName, defect: Option<Defect>) -> Scenario {
         let mut scenario = Scenario::new(seed, Some(protocol), defect);
@@ -340,8 +340,8 @@ fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<ReportedFact>> {
     moments
 }
 
-/// Calls `visit` for each fact of all ranks, in order, with the process and its life, the moment if the fact
-/// is relevant, and the number of facts of this kind that the process has reported by then.
+/// Calls `visit` for every fact of every rank, in order, with the process and its life, the moment if the fact is
+/// relevant, and the number of facts of this kind that the process has reported by then.
 fn each_moment(trial: &Trial, mut visit: impl FnMut(ProcessId, Life, Option<Moment>, u32)) {
     let manifest = &trial.manifest;
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = Vec::new();

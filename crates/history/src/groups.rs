@@ -116,8 +116,8 @@ impl Rollback {
         self.restored.iter().flatten()
     }
 
-    /// Returns the checkpoint that the first restoring member restored: `None` if no process restored anything,
-    /// `Some(None)` for the initial state.
+    /// Returns the checkpoint restored by the first member that restored a state: `None` if no process restored
+    /// anything, `Some(None)` for the initial state.
     pub fn target(&self) -> Option<Option<CheckpointName>> {
         self.restores().next().map(|it| it.checkpoint)
     }

@@ -8,7 +8,7 @@
 //! A process may never learn of a recovery that moved a partition away from it, because the coordinator
 //! failed while it announced the recovery. Such a process continues to run the partition. If it joins a later
 //! recovery with the partition, it discards nothing, and the state in which it joins follows the states that
-//! the other process had: a new period begins that continues its earlier one.
+//! the other process had: a new period begins, and continues the process's earlier one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

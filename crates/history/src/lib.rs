@@ -1,5 +1,5 @@
-//! Turns the facts of a run into one model: lives, messages and their fates, checkpoints, rollbacks with cause and
-//! extent, faults, tasks, and lost work. The checker, the account of a run and all reports are views of it.
+//! Turns the facts of a run into one model: lives, messages and their fates, checkpoints, rollbacks with their causes
+//! and extents, faults, tasks, and lost work. The checker, the account of a run and all reports are views of it.
 //!
 //! This crate makes no judgements. From the composite's facts it rebuilds what every process had sent and delivered at
 //! every cut ([`History`]). Clocks do not order facts of different processes, so facts are related by streams,

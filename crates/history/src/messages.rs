@@ -154,7 +154,8 @@ pub struct Messages {
     channels: Vec<Channel>,
     /// Whether any channel has messages of several incarnations.
     has_several: bool,
-    /// Messages outside the channels: of processes that are not in the table, or with a number far from the others.
+    /// Messages stored outside the channels, because a process is not in the table, or because the number is far from
+    /// the others.
     rest: HashMap<MessageId, MessageNo>,
     /// The index of the message after the one that was transmitted last.
     after_transmitted: usize,
@@ -178,8 +179,8 @@ struct Numbered {
 
 /// The largest number of processes for which there is a table of channels. The table then takes 64 MiB.
 const MOST_IN_TABLE: usize = 4096;
-/// The largest gap between a message's number and the other numbers of its channel for which the message is stored in
-/// the channel. Numbers in the gap take memory even if no message has them.
+/// A message is stored in its channel only if the gap between its number and the other numbers of the channel is at
+/// most this large. Numbers in the gap take memory even if no message has them.
 const MOST_APART: u32 = 4096;
 
 impl Channel {

@@ -1,4 +1,4 @@
-//! The cluster of the user's kubeconfig, and the federations on it.
+//! The cluster that the user's kubeconfig selects, and the federations on it.
 
 use std::time::Duration;
 

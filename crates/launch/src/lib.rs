@@ -18,8 +18,8 @@ use faultline_session::{BYTES_PER_FACT, MemoryBound, RunEnd, memory_bound};
 
 pub use node::{HostError, node};
 
-/// Time for which links whose measurements differ from the requested properties are measured again, since a machine may
-/// be busy for a moment.
+/// Time for which a link is measured again while its measurements differ from the requested properties, since a machine
+/// may be busy for a moment.
 const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
 
 /// Returns the options for running a federation on real processes and recording the run in `run_dir`. The run serves no

@@ -89,7 +89,7 @@ pub struct Satin {
     is_rank: bool,
     config: Config,
     membership: Arc<Membership>,
-    /// Thefts for which this process is still working although their victims have failed.
+    /// Thefts whose tasks this process is still working on although the victims have failed.
     orphaned: BTreeSet<Theft>,
     table: Table,
     /// Processes that wait for the results of orphans on which this process is still working.

@@ -1,9 +1,9 @@
 //! A list, sorted by a key, whose copies share the items that they have in common.
 //!
-//! A checkpoint contains the tables of its process, and most of a table is the same in the next checkpoint. A
-//! copy of this list takes one key and one pointer per branch of up to 256 items. A change copies the item's leaf of
-//! up to eight items, and the branch of up to 32 leaves that contains it, if another copy of the list still uses them.
-//! The memory for a sequence of checkpoints thus grows only with the new items of each checkpoint.
+//! A checkpoint contains the tables of its process, and most of a table is the same in the next checkpoint. A copy of
+//! this list needs memory for only one key and one pointer per branch of up to 256 items. A change copies the item's
+//! leaf of up to eight items, and the branch of up to 32 leaves that contains it, if another copy of the list still
+//! uses them. The memory for a sequence of checkpoints thus grows only with the new items of each checkpoint.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

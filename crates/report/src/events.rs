@@ -82,7 +82,7 @@ impl EventReporter {
                 if matches!(**fault, Fault::Pause { .. }) {
                     self.pauses.insert(*no);
                 }
-                // The sentence of this fact is in capitals, so that faults stand out in a transcript.
+                // The sentence about this fact is in capitals, so that faults stand out in a transcript.
                 warn(
                     "FaultInjected",
                     format!("fault {}: {}", no.0, describe_fault(fault, self.names.names())),

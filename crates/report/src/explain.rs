@@ -480,7 +480,7 @@ impl Explainer<'_> {
         )
     }
 
-    /// Describes how another process took over work, because a process never returns or a partition moved.
+    /// Describes how another process took over work because a process never returned or a partition moved.
     fn taken_over(&self, it: &Takeover) -> String {
         let (at, by, of) = (self.time(it.at), self.names.process(it.by), self.names.process(it.of));
         let Some(from) = it.from else {

@@ -13,7 +13,7 @@
 //! | [`text`] | the summary for a terminal |
 //! | [`diagram`] | the space-time diagram, as data and as a static picture |
 //! | [`page`] | the report: one HTML file |
-//! | [`timeline`] | what happened, by the clocks of the processes |
+//! | [`timeline`] | what happened, timed by the clocks of the processes |
 //! | [`mod@transcript`] | a small run, line by line |
 //! | [`style`] | the colours and styles of all pages |
 

@@ -325,7 +325,7 @@ fn time(summary: &Summary) -> Markup {
     }
 }
 
-/// Renders the time spent on each activity as a bar with a legend, for a page that has the styles that all pages share.
+/// Renders the time spent on each activity as a bar with a legend, for a page that includes the shared styles.
 pub fn shares(name: &str, spent: &TimeByActivity) -> Markup {
     let whole = spent.total_seconds();
     let parts: Vec<_> = spent.parts().into_iter().filter(|it| it.1 > 0.0).collect();

@@ -64,7 +64,7 @@ pub struct Run {
     /// Seconds from the start of the application to the end of the run, limited by the deadline. Wall-clock time, or
     /// virtual time in the simulator.
     pub duration_seconds: f64,
-    /// Seconds before the start of the application, for starting processes and measuring links.
+    /// Seconds spent starting processes and measuring links before the application starts.
     pub starting_seconds: f64,
     /// The start of the run, in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
@@ -210,7 +210,7 @@ pub struct LinkSummary {
     pub tolerance_seconds: f64,
     /// Whether the measured delay is within the tolerance. Jitter is not judged.
     pub as_requested: Option<bool>,
-    /// The mean one-way delay of echoes in seconds while the application ran, excluding periods in which a fault
+    /// The mean one-way delay of echoes, in seconds, while the application ran, excluding periods in which a fault
     /// affected the link; `None` if it was not observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_latency_seconds: Option<f64>,

@@ -128,7 +128,7 @@ impl Writer<'_> {
         lines(&table)
     }
 
-    /// Formats how the processes of each cluster spent their time. Omits activities that took no time.
+    /// Formats a table of how the processes of each cluster spent their time. Omits activities that took no time.
     fn time(&self) -> String {
         let clusters = &self.summary.clusters;
         let kinds: Vec<usize> =

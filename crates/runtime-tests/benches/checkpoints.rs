@@ -233,8 +233,8 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
     Ok(())
 }
 
-/// Returns the time in seconds from the request of each checkpoint to its commit at the coordinator, and the times in
-/// seconds for which each process was frozen. Omits the first checkpoint, which delays nothing.
+/// Returns the time in seconds from the request for each checkpoint to its commit at the coordinator, and how long each
+/// process was frozen each time, in seconds. Omits the first checkpoint, which delays nothing.
 fn checkpoints(trace: &Trace) -> (Vec<f64>, Vec<f64>) {
     let (mut commits, mut frozens) = (Vec::new(), Vec::new());
     for stream in trace.streams.values() {
@@ -256,7 +256,7 @@ fn checkpoints(trace: &Trace) -> (Vec<f64>, Vec<f64>) {
     (commits, frozens)
 }
 
-/// Returns the times in seconds from the request of each checkpoint to each of the [`STAGES`]. Omits the first
+/// Returns the times in seconds from the request for each checkpoint to each of the [`STAGES`]. Omits the first
 /// checkpoint. All processes share this machine's clock.
 fn timelines(trace: &Trace) -> Vec<[f64; STAGES.len()]> {
     let mut requested = BTreeMap::new();

@@ -28,7 +28,7 @@ use faultline_trace::{Bundle, Trace};
 
 /// Number of processes, and of threads in the pool.
 const CORES: u32 = 2;
-/// Largest index whose Fibonacci number one task computes without spawning others.
+/// Largest index whose Fibonacci number is computed by a single task, without spawning others.
 const THRESHOLD: u32 = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {

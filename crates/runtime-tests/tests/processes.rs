@@ -259,7 +259,7 @@ fn an_unknown_caller_is_disconnected_and_changes_nothing() {
     let metrics = run.metrics_port();
     let mut answered = 0;
     let ports = ports.into_iter().filter(|&port| port != metrics);
-    // Impersonates process 0, towards the supervisor and towards process 1.
+    // Impersonates process 0, both to the supervisor and to process 1.
     for (port, called) in ports.flat_map(|port| [(port, [0xff; 4]), (port, [1, 0, 0, 0])]) {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

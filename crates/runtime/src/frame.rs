@@ -6,7 +6,7 @@
 //! | checksum | 4 | CRC32C of the body |
 //! | number | 8 | number of the frame within its session, from 0 |
 //! | expected | 8 | number of the next frame expected in the other direction; all frames before it have arrived |
-//! | sent | 8 | time at which the frame was handed to the link, by the run's clock |
+//! | sent | 8 | time on the run's clock at which the frame was handed to the link |
 //! | kind | 1 | see [`FrameKind`] |
 //! | | 3 | zero |
 //! | guard | 4 | CRC32C of the preceding part of the header |

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Returns a flag that the next interrupt or termination signal sets. A second such signal ends the program immediately
-/// with `status`. Calls `is_slow` if the program has not ended a second after the first signal.
+/// with `status`. Calls `is_slow` if the program has not ended within a second of the first signal.
 ///
 /// # Errors
 ///

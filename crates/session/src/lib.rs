@@ -130,8 +130,8 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the results of a run without faults; `None` for an application without a sequential reference. Depends
-    /// only on the federation and the seed. Computing them can take as long as the application computes, excluding
-    /// modelled time.
+    /// only on the federation and the seed. Computing them can take as long as the application's own computation,
+    /// excluding modelled time.
     ///
     /// # Errors
     ///

@@ -16,8 +16,8 @@ use faultline_supervisor::MemoryBound;
 
 /// The memory of a fact, in bytes: the fact itself, and half as much for unused space in its vector.
 const FACT: u64 = 3 * size_of::<(Time, Fact)>() as u64 / 2;
-/// The memory that judging a run takes per fact, in bytes. Measured: 225 to 245 including the fact itself, in runs of
-/// 400,000 and 900,000 facts.
+/// The memory per fact that is needed to judge a run, in bytes. Measured: 225 to 245 including the fact itself, in runs
+/// of 400,000 and 900,000 facts.
 const JUDGED_FACT: u64 = 200;
 
 /// The memory in bytes that a fact requires until it has been judged.

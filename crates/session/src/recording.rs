@@ -39,7 +39,7 @@ impl UnjudgedRecording {
     /// manifest that do not follow from the record's federation file are replaced with derived ones, and reported as
     /// flaws of the trace.
     ///
-    /// Reading can take as long as the application computes, excluding modelled time.
+    /// Reading can take as long as the application's own computation, excluding modelled time.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// Fails as [`UnjudgedRecording::read`] does.
+    /// Fails in the same cases as [`UnjudgedRecording::read`].
     pub fn read(bundle: &Bundle) -> Result<Recording, BundleError> {
         match UnjudgedRecording::read(bundle) {
             Err(BundleError::TooManyFacts { most, .. }) => {

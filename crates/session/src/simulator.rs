@@ -72,8 +72,8 @@ pub struct Simulator<'a> {
 }
 
 impl<'a> Simulator<'a> {
-    /// Creates a simulator whose runs `observer` observes. The program's [memory limit](crate::bound_memory) applies to
-    /// them.
+    /// Creates a simulator whose runs are observed by `observer`. The program's [memory limit](crate::bound_memory)
+    /// applies to them.
     pub fn new(observer: &'a mut dyn SimulationObserver) -> Simulator<'a> {
         Simulator { observer, most_events: u64::MAX, memory: memory_bound(), stats: Stats::default() }
     }

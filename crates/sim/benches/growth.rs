@@ -1,8 +1,9 @@
 //! Events per second of the simulator as a federation grows: more nodes with the same traffic per node, then the same
 //! number of nodes in more clusters (with one vector entry per cluster), then more nodes with more receivers per node.
 //!
-//! For the growth with nodes, the benchmark also shows how much of the slowdown cold memory alone explains:
-//! the slowdown of a loop that touches as many cache lines per event, spread over as many processes.
+//! For the runs with more nodes, the benchmark also shows how much of the slowdown is explained by cold memory alone:
+//! it measures the slowdown of a loop that touches the same number of cache lines per event, spread over the same
+//! number of processes.
 //!
 //! `growth once CLUSTERS NODES` runs one case, for a profiler.
 

@@ -21,7 +21,7 @@ pub struct Config<C> {
     pub storage: StorageCosts,
     /// Time that processes spend on packets; `None` if handling packets takes no time.
     pub handling: Option<Handling>,
-    /// Configuration of the supervisor, including the plan of faults.
+    /// Configuration of the supervisor, including the fault plan.
     pub supervisor: faultline_supervisor::Config,
     /// Seed of all random choices.
     pub seed: u64,
@@ -29,8 +29,7 @@ pub struct Config<C> {
     pub chance: Chance,
     /// Delays between the supervisor and the processes.
     pub control: Control,
-    /// Whether every packet that is sent and every image that is stored is encoded and decoded, to test the encoding.
-    /// Slow; for tests.
+    /// Whether to encode and decode every packet sent and every image stored, to test the encoding. Slow; for tests.
     pub paranoid: bool,
     /// The enabled defect of the simulator, if any.
     pub defects: Defects,

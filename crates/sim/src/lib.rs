@@ -16,7 +16,7 @@
 //! | `parallel` | many runs on many cores |
 //! | `sim_process` | the simulator's entry for a process |
 //! | `chance` | random choices |
-//! | `config`, `stats` | configuration and counts of a simulation |
+//! | `config`, `stats` | the configuration of a simulation, and its counts of events and packets |
 
 mod chance;
 mod config;

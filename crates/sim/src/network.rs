@@ -16,7 +16,7 @@ use faultline_core::{ClusterId, ProcessId, Span, Time};
 use crate::chance::RandomStream;
 use crate::config::{Chance, Links};
 
-/// Smallest timeout of a lost packet: the lower limit of TCP's retransmission timeout on Linux.
+/// Smallest timeout for a lost packet: the lower limit of TCP's retransmission timeout on Linux.
 const RETRANSMISSION_FLOOR: Span = Span::from_millis(200);
 /// Maximum number of consecutive losses that can delay a packet. More would stall the link rather than emulate it.
 const LOSSES_IN_A_ROW: u32 = 6;
@@ -30,7 +30,7 @@ pub(crate) struct Network {
     chance: Chance,
     /// Time at which each interface becomes free: two per process.
     interfaces: Vec<[Time; 2]>,
-    /// The latest pending arrival of each pair of processes. Only with FIFO.
+    /// The latest pending arrival for each pair of processes. Used only with FIFO.
     latest: Option<Latest>,
     random: RandomStream,
 }

@@ -60,7 +60,8 @@ pub fn in_order<Item: Send, Result: Send, Break>(
             }
             let Some(oldest) = results.pop_front() else { return ControlFlow::Continue(()) };
             let taken = oldest.recv().map(&mut take);
-            // Without a result, the thread has panicked. The scope panics as well once the other threads have ended.
+            // If there is no result, the thread has panicked. The scope panics as well once the other threads have
+            // ended.
             if !matches!(taken, Ok(ControlFlow::Continue(()))) {
                 stopped.store(true, Ordering::Relaxed);
                 return taken.unwrap_or(ControlFlow::Continue(()));

@@ -108,7 +108,7 @@ pub(crate) enum SimEvent<P: Process> {
 pub struct Run {
     /// How the run ended, before it has been judged.
     pub outcome: Outcome,
-    /// Virtual time of the end.
+    /// Virtual time at which the run ended.
     pub ended: Time,
     /// Counts of events and packets.
     pub stats: Stats,
@@ -122,7 +122,7 @@ pub fn run<P: Process>(config: Config<P::Config>, sink: &mut impl Sink) -> Run {
 }
 
 impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
-    /// Launches a federation, without processing any event yet.
+    /// Launches a federation, without processing any events yet.
     pub fn new(config: Config<P::Config>, sink: &'s mut S) -> Simulation<'s, P, S> {
         let Config {
             process,

@@ -1,4 +1,4 @@
-//! Counts of a simulation.
+//! Counts of events and packets in a simulation.
 
 use std::ops::{AddAssign, Sub};
 

@@ -1,4 +1,4 @@
-//! The plan of faults: when each is due, whether it can still have an effect, and how it is injected and
+//! The fault plan: when each is due, whether it can still have an effect, and how it is injected and
 //! reverted.
 
 use std::collections::BTreeMap;

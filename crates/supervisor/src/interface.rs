@@ -95,7 +95,8 @@ pub enum Report {
         process: ProcessId,
         /// Number of the process's life.
         life: Life,
-        /// Current values of the life. The live view shows them, and the supervisor computes the remaining work from them.
+        /// Current values of the life. The live view shows them, and the supervisor computes the remaining work from
+        /// them.
         gauges: Gauges,
     },
     /// Current values of a life, reported independently of heartbeats.
@@ -104,7 +105,8 @@ pub enum Report {
         process: ProcessId,
         /// Number of the process's life.
         life: Life,
-        /// Current values of the life. The live view shows them, and the supervisor computes the remaining work from them.
+        /// Current values of the life. The live view shows them, and the supervisor computes the remaining work from
+        /// them.
         gauges: Gauges,
     },
     /// A fact of a kind that the supervisor follows ([`crate::Supervisor::follows`]), or a fact at which the process
@@ -167,7 +169,7 @@ pub enum Report {
 /// An order from the supervisor to its driver. Orders are performed in sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
-    /// Starts a life with the storage that the previous life left.
+    /// Starts a life with the storage that the previous life left behind.
     Launch {
         /// The process to start.
         process: ProcessId,
@@ -187,9 +189,8 @@ pub enum Order {
         /// Number of the process's life.
         life: Life,
     },
-    /// Ends these lives immediately, then keeps or removes the storage of their nodes. A life that has
-    /// already ended is not an error. See [`crate::Supervisor::await_exits`] for drivers that need time to
-    /// end lives.
+    /// Ends these lives immediately, then keeps or removes the storage of their nodes. It is not an error if a life has
+    /// already ended. See [`crate::Supervisor::await_exits`] for drivers that need time to end lives.
     Kill {
         /// The lives to end.
         lives: Vec<(ProcessId, Life)>,

@@ -116,7 +116,7 @@ pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usi
     let inner = match there {
         Some(inner) => inner,
         None => {
-            // Redirects to a previous interface of this name are invalid.
+            // Any redirects to a previous interface of this name are invalid.
             changes += outer.listen(&BTreeMap::new(), None)? + 1;
             let failed = |source| outer.failed("add an interface for incoming packets")(source);
             kernel.add_link("ifb", ARRIVING, None).map_err(failed)?;

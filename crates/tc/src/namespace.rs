@@ -17,9 +17,9 @@ use thiserror::Error;
 
 use crate::netlink::Socket;
 
-/// Name, in a process's namespace, of its interface to all other processes.
+/// Name of the interface to all other processes in each process's namespace.
 pub const INTERFACE: &str = "data";
-/// Largest number of processes at a hub: the number of ports of a Linux bridge.
+/// Largest number of processes that a hub connects: the number of ports of a Linux bridge.
 pub const MOST_PROCESSES: u32 = 1023;
 
 /// Name of the bridge in the hub.

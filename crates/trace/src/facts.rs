@@ -8,7 +8,7 @@
 //! | | 4 + 4 | process and life, little-endian |
 //! | record | 4 | length of the body in the lower three bytes, their check byte in the upper one; little-endian |
 //! | | 4 | CRC32C of the body, little-endian |
-//! | | length | postcard of `(Time, Fact)` |
+//! | | length | postcard encoding of `(Time, Fact)` |
 //! | seal | 48 | number of facts, and a digest over all of them ([`crate::seal`]) |
 //!
 //! The length has its own check byte, so that an incomplete record can be distinguished from a damaged one. A

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | header | 8 | `FLINPUT` and the format's version |
 //! | | 4 + 4 | process and life, little-endian |
-//! | record | 8 + length | as in a facts file ([`crate::facts`]); the body is postcard of `(Time, InputEntry)` |
+//! | record | 8 + length | as in a facts file ([`crate::facts`]); the body is the postcard encoding of `(Time, InputEntry)` |
 //!
 //! The first entry is the start of the life. Each input is followed by the process's actions. The file contains no
 //! facts, which are in the file of facts, and no outputs of jobs, which a re-execution computes again.

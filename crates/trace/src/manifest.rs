@@ -51,7 +51,7 @@ pub struct Manifest {
     /// if the durations of the tasks are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_task: Option<Span>,
-    /// The plan of faults, including those that were added during the run.
+    /// The fault plan, including those that were added during the run.
     pub plan: Vec<PlannedFault>,
     /// The state of each fault at the end; empty while the run is in progress.
     pub faults: Vec<FaultAccount>,

@@ -1,4 +1,4 @@
-//! Checks external dependencies: their licences, and crates in several versions.
+//! Checks the licences of external dependencies, and which crates are built in several versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -8,7 +8,7 @@ use spdx::{Expression, ParseMode};
 
 use crate::{Problems, Repository};
 
-/// Licences that permit use in an Apache-2.0 program on no condition other than attribution.
+/// Licences that permit use in an Apache-2.0 program and require nothing but attribution.
 const PERMISSIVE: &[&str] = &[
     "0BSD",
     "Apache-2.0",

@@ -1,7 +1,7 @@
 //! Runs the commands that README.md and `docs/` print, so that no document contains a command that fails.
 //!
 //! Each document has a scratch directory, in which its `sh` blocks run command by command, in order, as printed, with
-//! the directory given by `--programs` on the `PATH`. `DIR` represents the newest record in that directory.
+//! the directory given by `--programs` on the `PATH`. `DIR` represents the newest record in the scratch directory.
 //! [`EXCEPTIONS`] lists the commands that run in another form or elsewhere. An exception that matches no command is an
 //! error.
 //!

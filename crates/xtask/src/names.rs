@@ -61,8 +61,8 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     Ok(problems)
 }
 
-/// Returns the forms in which source code can contain these names: with an initial capital, and unchanged or, for an
-/// ordinary word, in quotes.
+/// Returns the forms in which source code can contain these names: with an initial capital, and either unchanged or,
+/// for an ordinary word, in quotes.
 fn forbidden<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     let forms = |name: &str| {
         let capital = name[..1].to_uppercase() + &name[1..];

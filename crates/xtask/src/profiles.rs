@@ -1,5 +1,5 @@
-//! Checks the profiles: the examples share the packages built for the workspace only if both are optimised alike, and
-//! if a program's package has its own line in the release profile, Cargo strips the program only if that line repeats
+//! Checks the profiles. The examples share the packages built for the workspace only if both are optimised alike. If a
+//! program's package has its own line in the release profile, Cargo strips the program only if that line repeats
 //! `strip`.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! A planned task-based program runs under CCK. One process fails and returns, then a whole cluster is lost with its
-//! storage and replaced. Only the failed processes roll back; the record counts what the others re-executed.
+//! A planned task-based program runs under CCK. One process fails and returns. Then a whole cluster is lost with its
+//! storage, and is replaced. Only the failed processes roll back; the record counts what the others re-executed.
 
 use faultline_e2e::{Failure, Program, TestNamespace};
 

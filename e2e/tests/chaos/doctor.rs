@@ -1,5 +1,6 @@
 //! `doctor` examines the cluster and the kernels of its Kubernetes nodes. If Pod Security rejects the probes in the
-//! namespace, it prints the remedy. Once a user applies the remedy, it probes every node's kernel. No pod remains.
+//! namespace, `doctor` prints the remedy. Once a user applies the remedy, it probes every node's kernel. No pod
+//! remains.
 
 use faultline_e2e::{Failure, Finished, Program, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;

@@ -10,8 +10,8 @@ use kube::api::ListParams;
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
         spec.faults = vec![];
-        // The node needs up to 15 s to return. Until then, its pods must not be replaced, because their storage would be
-        // lost.
+        // The node needs up to 15 s to return. Until then, its pods must not be replaced, because their storage would
+        // be lost.
         spec.failures.get_or_insert_default().replace_after = "120s".parse().ok();
         spec.deadline = "240s".parse().ok();
     })

@@ -1,5 +1,5 @@
-//! While a federation runs, a new operator takes over that would create the pods from another image. The pods
-//! of the run stay unchanged. After the run, the pod with its record stays unchanged, too.
+//! While a federation runs, a new operator takes over, one that would create the pods from another image. The pods of
+//! the run stay unchanged. After the run, the pod with its record stays unchanged, too.
 
 use std::time::Duration;
 

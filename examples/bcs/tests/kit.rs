@@ -1,4 +1,4 @@
-//! Tests the protocol under random federations and faults: it is sound, and the omission of each rule is detected.
+//! Tests the protocol with random federations and faults: it is sound, and the omission of each rule is detected.
 
 use bcs::{Bcs, Defect, Parameters};
 use faultline::core::Span;

@@ -1,4 +1,4 @@
-//! Tests the protocol under random federations and faults: it is sound, and the omission of a rule is detected.
+//! Tests the protocol with random federations and faults: it is sound, and the omission of a rule is detected.
 //! `program.rs` covers the rule on which the kit's applications do not depend.
 
 use faultline::core::Span;

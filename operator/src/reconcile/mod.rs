@@ -37,7 +37,8 @@ use validate::{Refusal, Validated};
 
 /// Interval between two requests to a supervisor while its federation runs.
 const RUNNING: Duration = Duration::from_millis(500);
-/// Interval between two requests to a supervisor once all pods are running, when only it knows the progress.
+/// Interval between two requests to a supervisor once all pods are running. At this stage, only the supervisor knows
+/// the progress.
 const LINKING: Duration = Duration::from_millis(200);
 /// Interval between two reconciliations while a federation starts. A change to its pods triggers a reconciliation
 /// immediately.

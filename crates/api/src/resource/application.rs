@@ -195,7 +195,7 @@ pub struct BurstTraffic {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub between: Option<f64>,
-    /// Number of processes in each cluster to which a process sends: in its own cluster, those after it; in the next
+    /// Number of processes to which a process sends in each cluster: in its own cluster, those after it; in the next
     /// cluster, those starting at its own index. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]

@@ -40,7 +40,7 @@ fn keep_parameters(schema: &mut Schema) {
 /// The reason why parameters were rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidParameter {
-    /// The parameter; `None` if it is missing, or if the problem concerns no single parameter.
+    /// The parameter; `None` if it is missing, or if the problem does not concern any single parameter.
     pub parameter: Option<String>,
     /// Description of the problem.
     pub message: String,

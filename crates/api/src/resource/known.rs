@@ -232,7 +232,7 @@ impl ProtocolSpec {
     /// Returns the protocol that a comparison runs under `name`, one of [`ProtocolSpec::compared`]; `None` for any
     /// other name. If `name` is this protocol's own, the result has all of its options; if `name` denotes a variant of
     /// this protocol, such as `every-message`, the result has all options except the one that defines the variant.
-    /// Otherwise, the result takes over the shared options that both protocols have.
+    /// Otherwise, the result inherits the shared options that both protocols have.
     pub fn or_instead(&self, name: &str) -> Option<ProtocolSpec> {
         if name == EVERY_MESSAGE {
             let Options::Hc3i(own) = self.or_instead("hc3i")?.options() else { return None };

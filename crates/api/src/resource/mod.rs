@@ -201,8 +201,8 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_after: Option<Duration>,
     /// Computing time after which the cluster leaves. No process sends to it afterwards. Once no recovery can need
-    /// anything from it, its processes end and its storage is released. Under `cck`, the time counts from the start of
-    /// the application, and the cluster leaves once its partitions have moved to other processes. On Kubernetes, its
+    /// anything from it, its processes end and its storage is released. Under `cck`, the time is counted from the start
+    /// of the application, and the cluster leaves once its partitions have moved to other processes. On Kubernetes, its
     /// pods stay until the run ends. Default: it stays until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_after: Option<Duration>,

@@ -131,7 +131,7 @@ fn unless_same(field: &str, is_same: &str) -> Rule {
 }
 
 /// Rule: faults are only added or removed at the end of the list, and added faults have no `mtbf`, because its times
-/// count from the start of the application. Faults that the run refused can be removed.
+/// are counted from the start of the application. Faults that the run refused can be removed.
 ///
 /// This rule cannot tell whether the run has accepted a fault, because the stored spec contains accepted and refused
 /// faults alike. The run itself checks that. CEL has no ranges, so an index is written as the sum of a multiple of 16

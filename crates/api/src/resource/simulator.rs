@@ -79,7 +79,7 @@ pub struct HandlingTimeSpec {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum InFlightSpec {
-    /// For each failure, a random time is drawn during which packets still arrive.
+    /// After each failure, packets still arrive for a time that is drawn at random.
     #[default]
     Sampled,
     /// All of them are lost.

@@ -177,7 +177,7 @@ pub mod condition {
     pub const COMPLETED: &str = "Completed";
     /// The supervisor responds.
     pub const SUPERVISED: &str = "Supervised";
-    /// The operator can reconcile the federation. Absent until the operator has failed to do so.
+    /// The operator can reconcile the federation. Absent until the operator first fails to do so.
     pub const RECONCILED: &str = "Reconciled";
 }
 

@@ -1,4 +1,4 @@
-//! Checks of values, alone and in combination.
+//! Checks values, alone and in combination.
 //!
 //! Works on values, not on text: a problem names the path of the value, and [`crate::parse()`] turns paths into
 //! locations. All problems are reported at once,
@@ -37,7 +37,7 @@ pub struct Problem {
     pub help: String,
 }
 
-/// Returns the problems of `federation`. If there are none, the federation can be run.
+/// Returns the problems with `federation`. If there are none, the federation can be run.
 ///
 /// Rejects everything that the CEL rules of the custom resource definition reject, so API servers admit every
 /// federation that this function accepts.

@@ -1,4 +1,4 @@
-//! Checks of clusters that join or leave during the run.
+//! Checks clusters that join or leave during the run.
 
 use faultline_core::Span;
 

@@ -25,10 +25,10 @@ use serde_json::{Map, Value};
 
 pub use protocol::{Erased, ErasedConfig};
 
-/// Parameters in a federation file. Fields with a default may be omitted. A parameter whose name is also that of an
-/// option of the built-in protocols has the same meaning as that option: `checkpointEvery`, `checkpointEveryIn`,
-/// `collectEvery`, `replicas`, `replicateTo`, `logMemory`. Searches choose values for such parameters, comparisons
-/// apply them to every compared protocol that has them, and the checker reads them. No parameter may be called `name`.
+/// Parameters in a federation file. Fields with a default may be omitted. A parameter with the same name as an option
+/// of the built-in protocols also has the same meaning: `checkpointEvery`, `checkpointEveryIn`, `collectEvery`,
+/// `replicas`, `replicateTo`, `logMemory`. Searches choose values for such parameters, comparisons apply them to every
+/// compared protocol that has them, and the checker reads them. No parameter may be called `name`.
 pub trait Parameters: Serialize + DeserializeOwned + JsonSchema + 'static {}
 impl<T: Serialize + DeserializeOwned + JsonSchema + 'static> Parameters for T {}
 

@@ -55,7 +55,7 @@ fn count(history: &History<'_>, planned: &PlannedFault, upto: Time) -> u64 {
     streams.map(|((process, _), facts)| count((*process, facts))).sum()
 }
 
-/// Checks that each process that a fault ended lost its storage if and only if the plan says so or the storage is
+/// Checks that each process ended by a fault lost its storage if and only if the plan says so or the storage is
 /// volatile. In virtual time, the process must have failed exactly when the fault was injected.
 pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
     for (at, fact) in history.trace.supervisor() {

@@ -8,8 +8,8 @@
 //! during which a coordinator was halted at one of its own facts, so that a fault could be injected, does not count.
 //!
 //! Under a protocol whose checkpoint numbers define the recovery line ([`Affected::Line`]), every process waits for
-//! that line after any failure, and no fact states when a process that did not have to roll back resumes. Therefore, a
-//! coordinator's wait counts only up to the first such failure.
+//! that line after any failure, and if a process did not have to roll back, no fact states when it resumes. Therefore,
+//! a coordinator's wait counts only up to the first such failure.
 
 use faultline_core::{
     Affected, Cause, Claim, Fact, Fault, Incarnation, Life, Position, ProcessId, Promise, Span, Time,

@@ -2,8 +2,8 @@
 //! after one in which the task is complete, and a receipt only after one that contains the result. This property is
 //! judged for protocols that promise it.
 //!
-//! A checkpoint counts once its owner reports that it is durable in its own storage. A restored or absorbed state was
-//! already durable. The number of replicas is judged when a checkpoint is committed.
+//! A checkpoint counts as soon as its owner reports that it is durable in the owner's storage. A restored or absorbed
+//! state was already durable. The number of replicas is judged when a checkpoint is committed.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! No process re-executes a task unnecessarily (CCK long paper): every task that a partition re-executed wrote a value
+//! No process re-executes a task unnecessarily (CCK long paper): every task re-executed by a partition wrote a value
 //! that the partition then sent, or that another re-executed task of the same recovery read.
 //!
 //! A value that was sent again before the recovery may arrive after its receiver has demanded it. The recovery may then

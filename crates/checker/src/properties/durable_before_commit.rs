@@ -1,4 +1,4 @@
-//! A checkpoint is committed only once every part is durable at its owner and at every holder. Garbage collection
+//! A checkpoint is committed only after every part is durable at its owner and at every holder. Garbage collection
 //! depends on this.
 //!
 //! The federation specifies how many replicas there are, and which processes may hold them. The assignment of

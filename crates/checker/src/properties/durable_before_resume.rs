@@ -3,11 +3,11 @@
 //! durable copy is only reported as a remark. A protocol must promise this if it treats a restored checkpoint like a
 //! committed one, and removes the checkpoints that the restored one makes obsolete.
 //!
-//! Under the same promise, a process that starts from its initial state acts only once it has committed a checkpoint.
+//! Under the same promise, a process that starts from its initial state acts only after it has committed a checkpoint.
 //!
 //! A copy that was lost before the recovery started must be created again. A loss while the group recovers may be
-//! detected too late for that. The start of the recovery, as the members claim it, separates the two cases, but only if
-//! all processes read the same clock; otherwise a copy counts if it ever existed.
+//! detected too late for that. The start of the recovery, as claimed by the members, separates the two cases, but only
+//! if all processes read the same clock; otherwise a copy counts if it ever existed.
 
 use std::collections::BTreeMap;
 

@@ -41,8 +41,8 @@ pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
     (since >= calm).then_some(since)
 }
 
-/// Returns when the last fault and the last rollback were over, and the last process that had lost its storage was
-/// protected again.
+/// Returns the time by which the last fault and the last rollback were over and the last process that had lost its
+/// storage was protected again.
 fn calm_since(history: &History<'_>) -> Time {
     let restores = history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores());
     let is_protected =

@@ -88,8 +88,8 @@ struct Written {
     at: Time,
     /// Whether the examined holder has a durable copy of the image.
     is_durable: bool,
-    /// The time at which the process knows that the image is durable in its own storage and at all holders;
-    /// `None` if the image may never have become durable everywhere.
+    /// The time by which the process knows that the image is durable in its own storage and at all holders; `None` if
+    /// the image may never have become durable everywhere.
     complete: Option<Time>,
 }
 
@@ -188,7 +188,7 @@ fn too_late(life: Life, stream: &Stream, images: &[Written]) -> Option<(u64, Spa
     let ran = (0..).zip(stream).filter(|(_, (_, fact))| matches!(fact, Fact::Ran { .. }));
     for (number, (at, _)) in ran {
         let written = images().find(|it| it.upto > number).map_or(end, |it| it.at);
-        // A write that may never have completed can have delayed others for any length of time.
+        // A write that may never have completed could have delayed others for any length of time.
         let is_held_back = images().any(|it| it.at <= written && it.complete.is_none());
         let waited = written.since(*at);
         if waited > longest + SLACK && !is_held_back {
@@ -228,8 +228,8 @@ mod tests {
         images
     }
 
-    /// Checks a process that writes a checkpoint and two segments of a log (`durable` says which become durable), runs
-    /// a task `wait` before it fails, and restores the image with the number `restored`.
+    /// Checks a process that writes a checkpoint and two segments of a log (`durable` says which become durable), waits
+    /// for `wait`, runs a task, fails, and restores the image with the number `restored`.
     fn found(durable: [bool; 3], wait: Span, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::promising(1, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;
@@ -300,7 +300,7 @@ mod tests {
         assert!(matches!(wrong[..], [Breach::EventNotWritten { process: ProcessId(0), .. }]), "{wrong:?}");
     }
 
-    /// Checks the first life of process 0. This life writes the log, and runs a task `wait` before it fails. The next
+    /// Checks the first life of process 0. This life writes the log, waits for `wait`, runs a task, and fails. The next
     /// `lives` lives fail before they restore a state. Process 0 then returns if `returns`, and restores the image with
     /// the number `restored`; otherwise, process 1 absorbs that image.
     fn found_in_an_earlier_life(lives: u32, returns: bool, wait: Span, restored: usize) -> Vec<Breach> {

@@ -107,8 +107,8 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
             Fact::Claim(claim) => match **claim {
                 Claim::Committed { .. } => {
                     is_writing = false;
-                    // If the write took longer than `tau`, the time to the next checkpoint counts from the end of the
-                    // write.
+                    // If the write took longer than `tau`, the time to the next checkpoint is counted from the end of
+                    // the write.
                     since = since.map(|it| if at.since(it) > limit { *at } else { it });
                 }
                 Claim::RolledBack { .. } => since = Some(*at),
@@ -138,7 +138,8 @@ mod tests {
     use crate::testing::check_alone;
     use crate::testing::tasks::TaskRun;
 
-    /// Checks a process that runs a task `wait` after a checkpoint, fails, and restores checkpoint `restored`.
+    /// Checks a process that takes checkpoints, waits for `wait`, runs a task, fails, and restores checkpoint
+    /// `restored`.
     fn found(wait: Span, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::new(1);
         run.0.context.common_clock = true;

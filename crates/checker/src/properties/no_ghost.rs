@@ -42,7 +42,7 @@ fn is_due(history: &History<'_>, message: &Message) -> bool {
     let (Ending::Known(sender), Ending::Known(receiver)) =
         (history.ending(message.id.from), history.ending(message.id.to))
     else {
-        // The receiver's delivery survives, so its final state is known; a sender that never reported a fact sent
+        // The receiver's delivery survives, so its final state is known; if the sender never reported a fact, it sent
         // nothing.
         return history.ending(message.id.from) == Ending::Silent;
     };

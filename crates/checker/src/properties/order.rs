@@ -47,7 +47,7 @@ fn is_sent(history: &History<'_>, id: MessageId) -> bool {
 
 /// Advances every process as far as possible, and passes each action to `visit`, in an order in which every message is
 /// sent before it is consumed. If actions are left when no process can advance, returns a message for which a process
-/// waits, and the fact of its consumption.
+/// waits, and the fact that reports its consumption.
 pub(super) fn replay(
     final_actions: &[Vec<(ProcessAction, Source)>],
     mut visit: impl FnMut(ProcessId, ProcessAction),

@@ -1,5 +1,5 @@
-//! A process that lost its storage reports that it is protected only once it holds replicas again: one for
-//! each owner whose part of a committed checkpoint it held before the loss.
+//! A process that lost its storage reports that it is protected only when it holds replicas again: one for each owner
+//! whose part of a committed checkpoint it held before the loss.
 //!
 //! An owner that no longer has an intact part cannot send one. The holder then learns that none is left, and
 //! states that it is protected. This claim is not judged if the owner's storage was corrupted, or if no other

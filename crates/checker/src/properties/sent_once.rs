@@ -1,7 +1,7 @@
 //! Economy: no message is re-sent unnecessarily. Between its own rollbacks, a process passes a message to the network
 //! only once. It may do so once more for each life that ended in the receiver's group, because the message may have
-//! been lost with it, and once more for each rollback of this group. A rollback that another one overtakes before any
-//! process has restored its state counts as well, because the sender may have been alerted to both. Under
+//! been lost with it, and once more for each rollback of this group. A rollback also counts if another one overtakes it
+//! before any process has restored its state, because the sender may have been alerted to both. Under
 //! [`Promise::Containment`], only the ends of lives count: each rollback follows from one of them. A message that the
 //! process suppressed needs such a reason for each transmission. If re-executions also repeat messages, both ends of a
 //! channel compare their states before the channel resumes. A process must then not send a message to another group at

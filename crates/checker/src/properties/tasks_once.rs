@@ -58,7 +58,7 @@ fn awaits_process(history: &History<'_>) -> bool {
     members.any(|&it| !gone.contains(&it) && !history.has_left(it) && is_down(it))
 }
 
-/// Returns the first theft whose task is still lent at the end of the run, with this task.
+/// Returns the first theft whose task is still lent at the end of the run, and the task.
 fn never_returned(history: &History<'_>, tasks: &Tasks) -> Option<(Theft, TaskId)> {
     tasks.thefts.iter().find_map(|(theft, steps)| {
         let surviving = |steps_of: &[TheftStep]| {

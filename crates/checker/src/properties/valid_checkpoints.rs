@@ -1,9 +1,9 @@
-//! A checkpoint of partitions is valid only once every partition has saved its part (CCK long paper): it is declared
-//! valid, or restored, only after all parts are durable.
+//! A checkpoint of partitions becomes valid only when every partition has saved its part (CCK long paper): it is
+//! declared valid, or restored, only after all parts are durable.
 //!
-//! The newest valid checkpoint is kept: a process removes its copy of a part of a valid checkpoint only once all parts
-//! of a newer checkpoint are durable. Once a later recovery has restored an older checkpoint, the newer one is no
-//! longer needed.
+//! The newest valid checkpoint is kept: a process removes its copy of a part of a valid checkpoint only after all parts
+//! of a newer checkpoint have become durable. Once a later recovery has restored an older checkpoint, the newer one is
+//! no longer needed.
 //!
 //! A process reports its actions before others can observe them, so the reports on which validity depends are in the
 //! trace; if all processes read the same clock, these reports also precede the declaration.
@@ -179,7 +179,7 @@ mod tests {
         finds!(finding, Breach::UsedBeforeDurable { owner: ProcessId(1), .. });
     }
 
-    /// A process removes its part of a valid checkpoint once `parts` of the two parts of the next checkpoint are
+    /// A process removes its part of a valid checkpoint when `parts` of the two parts of the next checkpoint are
     /// durable.
     fn removed(parts: u32) -> Partitions {
         let mut run = Partitions::new(2);

@@ -116,8 +116,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Describes each outcome that a protocol reached more often than its known rate. Returns nothing if a defect is
-    /// enabled.
+    /// Describes each outcome that a protocol reached more often than its known rate explains. Returns nothing if a
+    /// defect is enabled.
     pub(super) fn unusual(&self) -> Vec<String> {
         if self.defect.is_some() { Vec::new() } else { self.coverage.shares().unusual() }
     }

@@ -14,7 +14,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// The maximum number of runs until the links are as requested. On a busy machine, a single run may not suffice.
+/// The maximum number of runs to try until the links are as requested. On a busy machine, a single run may not suffice.
 const ATTEMPTS: u32 = 5;
 
 /// Returns the verdict of `check` on a record and the reasons for the verdict, or `error` and the error

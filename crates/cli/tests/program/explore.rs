@@ -25,7 +25,7 @@ fn a_small_state_space_is_visited_completely_and_a_larger_one_says_where_it_stop
     assert!(level["runs"].as_u64().unwrap() > 0 && level["depth"].as_u64().unwrap() > 0, "{report}");
     let report = explore(&["--overtakings", "all", "--states", "500"], 3);
     assert_eq!((&report["verdict"], &report["levels"][0]["isComplete"]), (&"unknown".into(), &false.into()));
-    // Without a limit on overtakings, the search visits runs with more and more of them. It passes only once a higher
+    // Without a limit on overtakings, the search visits runs with more and more of them. It passes only when a higher
     // limit would not permit any further run.
     for (states, code, verdict) in [("1000", 3, "unknown"), ("20000", 0, "pass")] {
         let report = explore(&["--states", states, "--crashes", "0"], code);

@@ -57,7 +57,7 @@ fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
 #[test]
 fn a_search_that_reaches_its_memory_limit_is_unknown_and_names_the_option() {
     let place = TestDirectory::new();
-    // Little more than the program uses before its first schedule.
+    // Only slightly more memory than the program uses before its first schedule.
     let limit = ["--jobs", "1", "--memory", "12MiB"];
     let search = ["fuzz", "--runs", "30"];
     let told = contains("UNKNOWN")

@@ -19,7 +19,7 @@ fn begun(place: &TestDirectory, arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Interrupts the command once its journal has `lines` lines, and waits until it exits.
+/// Interrupts the command when its journal has at least `lines` lines, and waits until the command exits.
 fn interrupted(place: &TestDirectory, arguments: &[&str], journal: &str, lines: usize) -> Output {
     let child = begun(place, arguments);
     let written = || fs::read_to_string(place.path(journal)).map_or(0, |it| it.lines().count());

@@ -42,7 +42,7 @@ fn nodes_of_a_simulation_repeat_their_actions_and_differences_are_found() {
         .code(2)
         .stderr(contains("lyon-0, lyon-1"));
 
-    // With another option, the protocol responds differently to the same inputs.
+    // With a different option, the protocol responds differently to the same inputs.
     let file = place.path("run/federation.yaml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("replicateTo: otherCluster", "replicateTo: sameCluster")).unwrap();

@@ -14,7 +14,7 @@ use crate::names::RunNames;
 /// execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PhaseClaim {
-    /// This process has delivered a message whose send a rollback undid. The sender will send it again.
+    /// This process has delivered a message whose send was undone by a rollback. The sender will send it again.
     Orphaned {
         /// Identity of the orphan message.
         id: MessageId,

@@ -253,7 +253,7 @@ impl Graph {
     }
 
     /// Absorbs the graph of a permanently failed process. If both graphs have the same part, or lend a task
-    /// under the same theft, the state of this graph is kept. In that case, the other graph had been absorbed before,
+    /// under the same theft, the state of this graph is kept. In that case, the other graph has been absorbed before,
     /// and the recorded facts reveal the repetition.
     pub fn absorb(&mut self, of: ProcessId, other: Graph) {
         let Graph { parts, ready, loans, absorbed } = other;

@@ -90,7 +90,7 @@ struct Inner<P: PartitionProtocol, G: Program> {
     program: Arc<G>,
     plan: Arc<Plan>,
     window: u32,
-    /// Number of complete steps for which values stay in memory after they were sent or received.
+    /// Number of complete steps for which values stay in memory after they are sent or received.
     recent_steps: u32,
     speed: u32,
     cores: usize,
@@ -111,7 +111,7 @@ struct Inner<P: PartitionProtocol, G: Program> {
     unseen: VecDeque<PartitionInput<P>>,
     /// The kinds of facts that are recorded.
     taken: FactKinds,
-    /// The number of facts of this life, recorded or not.
+    /// The number of facts in this life, recorded or not.
     facts: u64,
 }
 

@@ -144,8 +144,9 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     /// Runs the partition from an image's state, or from its initial state. Its previous state here is discarded. The
     /// partition is held until [`PartitionHost::release`]. `epoch` names the recovery.
     fn restore(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Image<P::Head, P::Saved>>);
-    /// Returns whether [`PartitionHost::restore`] rolls the partition back after a failure: the partition is the
-    /// process's own, and it runs here or this is not the first life. Any other partition has moved to this process.
+    /// Returns whether [`PartitionHost::restore`] rolls the partition back after a failure. It does if the partition is
+    /// the process's own, and either the partition runs here or this is not the first life. Any other partition has
+    /// moved to this process.
     fn is_restored_after_failure(&self, partition: ProcessId) -> bool;
     /// Stops running a partition, because another process runs it from the recovery `epoch` onwards. Its state here is
     /// discarded.

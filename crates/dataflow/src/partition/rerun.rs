@@ -17,7 +17,8 @@ pub(super) struct Rerun {
     epoch: Incarnation,
     /// The tasks whose effects the checkpoint contains.
     saved: Executed,
-    /// Values contained in the checkpoint, still in memory when the recovery began, or recomputed or received since.
+    /// Values that the checkpoint contains, that were still in memory when the recovery began, or that have been
+    /// recomputed or received since.
     values: BTreeMap<Value, Option<Chunk>>,
     /// All tasks of this re-execution, each with the partition whose demand first required it.
     tasks: BTreeMap<TaskNo, ProcessId>,
@@ -56,9 +57,9 @@ impl Rerun {
         }
     }
 
-    /// Handles a demand for a value that was written here. Returns the value if it exists. Otherwise, the tasks since
-    /// the checkpoint that contribute to the value are re-executed; returns the missing values of other partitions that
-    /// these tasks require.
+    /// Handles a demand for a value that was written here. Returns the value if it exists. Otherwise, re-executes those
+    /// tasks since the checkpoint that contribute to the value, and returns the missing values that these tasks require
+    /// from other partitions.
     pub(super) fn demand(
         &mut self,
         plan: &Plan,

@@ -42,7 +42,7 @@ pub(super) struct Share {
     /// Values that were sent or received, and were written in the last `recent_steps` complete steps or later. Not
     /// saved.
     recent: BTreeMap<Value, Option<Chunk>>,
-    /// Number of complete steps for which values are kept after they were sent or received; 0 keeps none.
+    /// Number of complete steps for which values are kept after they are sent or received; 0 keeps none.
     recent_steps: u32,
     /// Hashes of the messages that the executed tasks sent, and of the messages received.
     pub(super) sent: u64,

@@ -14,8 +14,8 @@ const NEVER: u16 = u16::MAX;
 const SEARCHED: usize = 16;
 
 impl Plan {
-    /// Returns the same plan, but each partition first runs the tasks whose values, or values computed from them, are
-    /// sent soonest. By default, the oldest task runs first.
+    /// Returns the same plan, except that each partition first runs the tasks whose values, or values computed from
+    /// them, are sent soonest. By default, the oldest task runs first.
     #[must_use]
     pub fn sending_first(mut self) -> Plan {
         let mut slack: Vec<Arc<[u16]>> = Vec::with_capacity(self.steps.len());

@@ -92,8 +92,8 @@ pub(super) fn first_trail(block: u32) -> u64 {
     mix(u64::from(block) + 1)
 }
 
-/// Returns the trail after a task, from the trail of its own block and those that it reads from the neighbours, by
-/// side.
+/// Returns the trail after a task, computed from the trail of its own block and those that it reads from the
+/// neighbours, by side.
 pub(super) fn next_trail(own: u64, around: impl IntoIterator<Item = Option<u64>>) -> u64 {
     let sides = around.into_iter().zip(1..).filter_map(|(trail, side)| Some(trail?.rotate_left(side)));
     mix(sides.fold(own, |all, it| mix(all ^ it)))

@@ -25,7 +25,7 @@ const MOST_THRESHOLD: u32 = 35;
 pub struct Fibonacci {
     /// The index of the Fibonacci number.
     pub n: u32,
-    /// The largest index whose number one task computes without spawning others.
+    /// The largest index whose Fibonacci number a single task computes without spawning others.
     pub threshold: u32,
     /// The time that a call at or below the threshold takes. Other calls, and sums, take no time.
     pub task_time: Span,

@@ -152,7 +152,7 @@ impl Queens {
     }
 }
 
-/// Returns the hash of a placement to which a queen in this column is added.
+/// Returns the hash of a placement after a queen is added in this column.
 fn after(hash: u64, column: u32) -> u64 {
     mix(hash ^ u64::from(column + 1))
 }

@@ -85,7 +85,7 @@ struct Inner<P: TaskProtocol, G: Program> {
     is_told: bool,
     /// The kinds of facts that are recorded.
     taken: FactKinds,
-    /// The number of facts of this life, recorded or not.
+    /// The number of facts in this life, recorded or not.
     facts: u64,
 }
 

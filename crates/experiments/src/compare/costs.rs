@@ -80,7 +80,7 @@ pub struct Outage {
 }
 
 impl Costs {
-    /// Computes the cost of a run, by the clocks of its processes.
+    /// Computes the cost of a run, timed by the clocks of its processes.
     pub(crate) fn of(history: &History<'_>) -> Costs {
         let supervision = &history.supervision;
         let last = history.trace.streams.values().filter_map(|it| it.last()).map(|(at, _)| *at).max();

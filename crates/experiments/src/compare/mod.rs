@@ -105,7 +105,7 @@ impl RunResult for (u64, Ended) {
     }
 }
 
-/// Adds up the time of all processes of a run by activity.
+/// Adds up, for each activity, the time that all processes of a run spent on it.
 fn spent(recording: &Recording) -> TimeByActivity {
     let names = DisplayNames::new(&recording.manifest);
     let history = Timeline::new(&recording.trace, &recording.manifest);
@@ -455,7 +455,7 @@ impl Bench<'_, '_, '_> {
         self.store.skip(kinds * u64::from(self.settings.seeds));
     }
 
-    /// Runs a federation with every seed, until the work is interrupted.
+    /// Runs a federation with every seed; stops early if the work is interrupted.
     fn runs(&mut self, federation: &Federation) -> Result<Vec<Run>, SetupError> {
         let Settings { first_seed, seeds, jobs, .. } = *self.settings;
         let what = federation.spec.protocol.name();

@@ -231,7 +231,7 @@ fn notes(it: &Comparison) -> Markup {
 fn explanations() -> Markup {
     html! {
         ul.prose {
-            li { b { "longer than unprotected" } ": time until the application finished, relative to the run with the same seed "
+            li { b { "overhead over an unprotected run" } ": time until the application finished, relative to the run with the same seed "
                 "under " code { "none" } " without faults." }
             li { b { "checkpoints per process" } ": committed checkpoints, excluding the initial one. " b { "Forced" } " checkpoints were caused by "
                 "a message or a theft instead of the timer." }

@@ -5,7 +5,7 @@ use faultline_api::{Federation, Names};
 /// Returns the same federation under the protocol with this name, one of
 /// [`ProtocolSpec::compared`](faultline_api::resource::ProtocolSpec::compared); `None` if there is no such protocol.
 ///
-/// A protocol that the file itself requests keeps its options. Any other protocol takes over the options that it shares
+/// A protocol that the file itself requests keeps its options. Any other protocol inherits the options that it shares
 /// with the file's protocol: the delays between checkpoints and between collections, the number and location of
 /// replicas, and the memory for the message log. Options that the file does not state have the protocol's defaults.
 pub fn under(federation: &Federation, name: &str) -> Option<Federation> {

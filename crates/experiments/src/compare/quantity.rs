@@ -47,7 +47,7 @@ pub(super) const TOOK_EFFECT: &str = "faultsTookEffect";
 pub const QUANTITIES: [Quantity; 19] = [
     Quantity {
         name: "overheadPercent",
-        title: "longer than unprotected",
+        title: "overhead over an unprotected run",
         unit: Unit::Percent,
         faulty: false,
         drawn: true,
@@ -134,7 +134,7 @@ pub const QUANTITIES: [Quantity; 19] = [
     },
     Quantity {
         name: "slowdownPercent",
-        title: "longer than unprotected without faults",
+        title: "overhead over a fault-free run",
         unit: Unit::Percent,
         faulty: true,
         drawn: true,

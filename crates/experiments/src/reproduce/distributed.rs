@@ -155,7 +155,7 @@ fn removals(run: &Statistics) -> impl Iterator<Item = &Collected> {
     run.collections.iter().flat_map(|it| it.clusters.iter().flatten())
 }
 
-/// Returns how many checkpoints each cluster stored just after each collection.
+/// Returns how many checkpoints each cluster had in storage just after each collection.
 fn after(run: &Statistics) -> Vec<u64> {
     removals(run).map(|it| it.after).collect()
 }

@@ -123,7 +123,7 @@ pub(super) fn joining_and_leaving(
     }])
 }
 
-/// Makes cluster 2 join and leave after these numbers of hours.
+/// Makes cluster 2 join and leave after the given times, in hours.
 fn with_guest(base: &Federation, joins: Option<u64>, leaves: Option<u64>) -> Federation {
     let mut federation = base.clone();
     let hours = |it: u64| Duration(Span::from_secs(it * 3600));

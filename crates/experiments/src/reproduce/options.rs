@@ -31,7 +31,7 @@ pub(super) fn options(federation: &mut Federation) -> &mut Hc3i {
     }
 }
 
-/// Crashes nodes of a cluster at the same instant. They lose their memory.
+/// Crashes nodes of a cluster at the same instant. The contents of their memory are lost.
 pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::Range<u32>) {
     for node in nodes {
         federation.spec.faults.push(FaultSpec {

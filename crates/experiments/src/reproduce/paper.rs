@@ -484,7 +484,7 @@ fn figure_8(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
     }])
 }
 
-/// Returns the number of checkpoints that a cluster stored just before and just after a collection.
+/// Returns the number of checkpoints that a cluster had in storage just before and just after a collection.
 fn collected(runs: &[Statistics], round: u32, cluster: usize) -> (Spread, Spread) {
     let values = |after: bool| {
         runs.iter()
@@ -498,7 +498,8 @@ fn collected(runs: &[Statistics], round: u32, cluster: usize) -> (Spread, Spread
     (Spread::of(values(false)), Spread::of(values(true)))
 }
 
-/// Returns the number of checkpoints that a cluster stored just after a collection, over all collections and clusters.
+/// Returns the number of checkpoints that a cluster had in storage just after a collection, over all collections and
+/// clusters.
 fn after_all(runs: &[Statistics]) -> Spread {
     let collections = runs.iter().flat_map(|run| &run.collections);
     Spread::of(collections.flat_map(|it| it.clusters.iter().flatten().map(|it| it.after as f64)))

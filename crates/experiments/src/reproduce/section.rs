@@ -25,7 +25,7 @@ pub struct Section {
     pub tables: Vec<Table>,
 }
 
-/// A statement of the paper compared with our result.
+/// A claim from the paper, compared with our result.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The subject.

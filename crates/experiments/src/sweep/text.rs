@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     /// Returns the conclusions about two settings, each with this number of seeds. Runs of the second setting take
-    /// longer by `apart` seconds; each run takes `step` seconds longer than the run with the preceding seed.
+    /// `apart` seconds longer; each run takes `step` seconds longer than the run with the preceding seed.
     fn said(seeds: u32, step: f64, apart: f64) -> String {
         let sample = faultline_api::samples::sample("quickstart").expect("the sample exists").text;
         let federation = faultline_api::parse("quickstart", sample.as_bytes()).expect("the sample is valid");

@@ -99,7 +99,7 @@ fn each_protocol_has_its_own_costs_and_savings() {
     let page = page::render(&compared);
     assert!(page.contains("<svg") && page.contains("With the faults in the file") && !page.contains("NaN"));
     assert!(page::file(&compared).starts_with("<svg"));
-    // Two runs of the same federation differ in duration only with real processes.
+    // Only on real processes do two runs of the same federation differ in duration.
     let own_spread = "none is the reference, run a second time";
     assert!(!text::text(&compared).contains(own_spread));
     let real = Comparison { backend: BackendKind::Local, ..compared };
@@ -202,7 +202,7 @@ fn an_interrupted_comparison_shows_its_results_and_resumes_to_the_same_compariso
     let mut tell = |step: RunProgress<'_>| interrupted.store(step.done >= 5, Ordering::Relaxed);
     let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &interrupted);
     let cut = compare(&federation, &settings, Runs::Simulated, &mut store);
-    // The row of `none` has the runs of the reference.
+    // The row for `none` contains the reference runs.
     let [hc3i, none] = &cut.rows[..] else { panic!("two protocols have runs: {cut:?}") };
     assert_eq!((hc3i.calm.runs, hc3i.faulty.runs, none.calm.runs, kept.len()), (2, 1, 2, 5));
     assert_eq!(cut.missing, 17);
@@ -221,7 +221,7 @@ fn an_interrupted_comparison_shows_its_results_and_resumes_to_the_same_compariso
     let mut store = ResultStore::new(known.clone(), &mut keep, &mut tell, &never);
     let resumed = compare(&federation, &settings, Runs::Simulated, &mut store);
     assert_eq!((text::text(&resumed), resumed.missing), (text::text(&whole), 0));
-    // The row of `none` uses the two runs of the reference again.
+    // The row for `none` reuses the two reference runs.
     assert_eq!((new, old), (17, 5 + 2));
 }
 

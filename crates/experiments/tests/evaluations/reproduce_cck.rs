@@ -1,4 +1,4 @@
-//! Tests that all experiments of the papers on CCK are reproduced with few settings, and that every run passes.
+//! Tests that all experiments in the papers on CCK are reproduced with few settings, and that every run passes.
 
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;

@@ -259,7 +259,7 @@ mod tests {
                 let spec = federation(seed, protocol.parse().unwrap()).spec;
                 let least = least_time(&spec.application, &spec.clusters);
                 assert!(least >= SHORTEST, "{protocol}, seed {seed}: {least:?}");
-                // A fault that follows a join, a leave or a theft may come later.
+                // A fault that follows a join, a departure or a theft may come later.
                 let joins_or_leaves =
                     |it: &ClusterSpec| it.joins_after.is_some() || it.leaves_after.is_some();
                 let follows_join = spec.clusters.iter().any(joins_or_leaves);

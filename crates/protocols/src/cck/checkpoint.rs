@@ -26,7 +26,7 @@ pub(super) struct CheckpointRound {
     began: Time,
     /// Partitions that were asked to stop.
     asked: Vec<ProcessId>,
-    /// The asked partitions that have not answered yet.
+    /// Partitions that were asked to stop and have not answered yet.
     unanswered: BTreeSet<ProcessId>,
     /// Whether the snapshot has been taken. Its image may not be durable yet.
     is_taken: bool,

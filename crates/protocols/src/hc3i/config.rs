@@ -249,9 +249,9 @@ rules! {
     DurableFirst, without
         /// A part counts as saved before its replicas are durable.
         CommitBeforeCopies;
-    /// In a recovery, a process waits for its unfinished writes before it reports what is durable.
+    /// During a recovery, a process waits for its unfinished writes before it reports what is durable.
     WriteBarrier, without
-        /// In a recovery, a process reports what is durable without waiting for its unfinished writes.
+        /// During a recovery, a process reports what is durable without waiting for its unfinished writes.
         NoWriteBarrier;
     /// A holder keeps the history of a target separate from its own table, where the history would mask the alert that
     /// follows.

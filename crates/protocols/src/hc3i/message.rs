@@ -228,7 +228,7 @@ pub enum Control {
         /// Tables of the cluster that answers.
         history: Arc<History>,
     },
-    /// To the members of a cluster: learn and record this history, and answer if a process waits for it.
+    /// To the members of a cluster: learn and record this history, and answer if a process is waiting for the answer.
     Learn {
         /// The history to record.
         history: Arc<History>,

@@ -136,7 +136,7 @@ enum Phase {
     Running,
     /// A checkpoint is being taken.
     Checkpointing(Box<Part>),
-    /// The cluster agrees on what to restore.
+    /// The cluster is agreeing on what to restore.
     Recovering(Box<Recovery>),
     /// This process only keeps replicas for others.
     Serving,
@@ -167,11 +167,11 @@ struct Records {
 enum Waiter {
     /// The target of this round.
     Target(Epoch),
-    /// A note kept for another cluster, whose coordinator waits.
+    /// A note kept for another cluster, whose coordinator is waiting for the confirmation.
     Note(Epoch, ProcessId),
     /// The history of an owner's cluster.
     Offer(ProcessId),
-    /// Tables from an alert. The member that spreads the alert waits.
+    /// Tables from an alert. The member that spreads the alert is waiting for the answer.
     Learnt(ProcessId, (ProcessId, Incarnation)),
 }
 
@@ -575,7 +575,7 @@ fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     }
 }
 
-/// Raises `into` to the element-wise maxima of both.
+/// Raises `into` to the element-wise maxima of `into` and `other`.
 fn merge_vectors(into: &mut Vectors, other: &Vectors) {
     if into.ddv.is_empty() {
         into.ddv = other.ddv.clone();

@@ -273,8 +273,8 @@ impl Hc3i {
         }
     }
 
-    /// Handles a missing part that is now durable, either fetched or written by an earlier attempt that succeeded
-    /// after all.
+    /// Handles a missing part that is now durable: either it was fetched, or an earlier write of it succeeded after
+    /// all.
     pub(super) fn missing_part_durable(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         let (me, epoch) = (self.me, self.epoch);
         let Phase::Recovering(recovery) = &mut self.phase else {

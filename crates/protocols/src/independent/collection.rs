@@ -1,9 +1,9 @@
 //! Garbage collection (I8): removing the checkpoints and log entries that precede the recovery line.
 //!
 //! The initiator asks all processes for lists of their checkpoints, and computes the recovery line for a failure of all
-//! processes. A failure of only some of them never leads further back. An outdated list is harmless, because
-//! checkpoints stored after it was sent only move the line forward. But no list may predate a rollback that another
-//! list includes, since the line would then rest on undone checkpoints. All lists must therefore agree on the
+//! processes. If only some of them fail, none of them restores an older checkpoint. An outdated list is harmless,
+//! because checkpoints stored after it was sent only move the line forward. But no list may predate a rollback that
+//! another list includes, since the line would then rest on undone checkpoints. All lists must therefore agree on the
 //! incarnations of all processes; otherwise nothing is removed.
 
 use alloc::collections::BTreeMap;

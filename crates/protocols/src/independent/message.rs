@@ -91,7 +91,7 @@ pub enum Control {
     Report {
         /// The attempt of the recovering process.
         epoch: Epoch,
-        /// The owner's rollbacks, as far as the holder knows them.
+        /// The owner's rollbacks that the holder knows about.
         past: Arc<GroupHistory>,
         /// The owner's checkpoints that are durable at the holder.
         parts: Vec<(ImageName, Arc<Head>)>,

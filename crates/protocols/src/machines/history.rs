@@ -1,6 +1,6 @@
 //! The rollbacks of each group: a table of group, incarnation and restored SN. The table shows which positions a
-//! rollback undid. It also records up to which checkpoint each group has collected, so that no rollback reaches further
-//! back.
+//! rollback undid. It also records the checkpoint before which each group has collected everything, so that no rollback
+//! reaches further back.
 //!
 //! The table is durable, never rolled back, and only ever extended. [`raise`] updates the positions on which a state
 //! depends, and [`recovery_line`] computes the states that remain if all groups roll back at once.
@@ -39,7 +39,7 @@ impl GroupHistory {
     }
 }
 
-/// The histories of all groups, as far as this process knows them.
+/// What this process knows about the histories of all groups.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Vec<GroupHistory>")]
 pub struct History {

@@ -77,7 +77,7 @@ impl Pairs {
     }
 
     /// Closes the channels to and from groups that have failed, and reports their state to the live peers. Call this
-    /// after each change of the membership, and after a rollback.
+    /// after each change in the membership, and after a rollback.
     pub(crate) fn report<P>(&mut self, group: &Group<P>, logs: &Logs<P>, host: &mut dyn Host<P>)
     where
         P: Logging<Control: From<ChannelReport>>,

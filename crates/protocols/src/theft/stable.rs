@@ -54,7 +54,7 @@ pub(super) struct Stable {
     held: Vec<(Theft, Leg)>,
     /// The time at which the next checkpoint is due.
     due: Time,
-    /// The time at which writes without progress are repeated, and the delay before that time, which doubles after each
+    /// The time at which stalled writes are repeated, and the delay before that time, which doubles after each
     /// repetition.
     retry: (Time, Span),
     /// Whether a write has completed since the last decision about repetitions.
@@ -195,7 +195,7 @@ impl Stable {
         ImageName { owner: self.me, incarnation: self.life.incarnation(), sn, attempt: CHECKPOINT }
     }
 
-    /// Repeats writes without progress, because the storage may have been full, or a message lost.
+    /// Repeats the writes in progress if they have stalled, because the storage may have been full, or a message lost.
     pub(super) fn timeout(
         &mut self,
         config: &Config,

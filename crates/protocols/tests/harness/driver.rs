@@ -34,8 +34,7 @@ pub(crate) struct Hosts<N: Process> {
     /// Selects the packets that arrive twice.
     twice: Option<fn(&Flight<N>) -> bool>,
     faults: u32,
-    /// Number of facts recorded so far. Serves as the time of each fact, which orders the facts of different
-    /// processes.
+    /// Number of facts recorded so far. Serves as each fact's time, and thus orders the facts of different processes.
     pub(super) steps: u64,
     pub(super) trace: Trace,
     pub(super) log: Vec<Entry<N>>,
@@ -179,8 +178,8 @@ impl<N: Process> Hosts<N> {
         true
     }
 
-    /// Advances the time of each process in turn by `span`: handles the deadlines of the process within this time in
-    /// order, with all their consequences.
+    /// Advances the time of each process by `span`, one process after another. Handles each deadline within that time,
+    /// in order, with all its consequences.
     pub(crate) fn pass(&mut self, span: Span) {
         for process in self.processes() {
             let until = self.hosted[process.index()].clock + span;
@@ -388,8 +387,8 @@ impl<N: Process> Hosts<N> {
         self.begin_life(process, if replaced { Boot::Replaced } else { Boot::Restarted });
     }
 
-    /// Performs the next step in the return of a failed `process`: informs all processes of its failure, or begins its
-    /// next life.
+    /// Performs the next step toward bringing a failed `process` back: informs all processes of its failure, or begins
+    /// its next life.
     pub(crate) fn advance_return(&mut self, process: ProcessId) {
         if self.member(process).up { self.detect(process) } else { self.restart(process) }
     }

@@ -44,7 +44,7 @@ fn a_collection_removes_checkpoints_replicas_and_log_entries() {
     federation.take_checkpoint(c(1));
     assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![2, 3, 4, 5], vec![1, 2]));
     federation.collect();
-    // Waking p0 also made its next checkpoint due, which was not stored yet when p0 reported its inventory.
+    // Waking p0 also made its next checkpoint due. That checkpoint was not stored yet when p0 reported its inventory.
     assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![5, 6], vec![2]));
     for storage in [p(0), p(1)] {
         let parts = federation.images(storage).into_iter().filter(|it| it.owner == p(0)).map(|it| it.sn);

@@ -1,5 +1,5 @@
-//! The log above its limit: which messages are removed from memory, under which condition, and how they are read
-//! back (R15).
+//! The log when it exceeds its limit: which messages are removed from memory, under what condition, and how they are
+//! read back (R15).
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
@@ -127,8 +127,8 @@ fn restoring_a_part_restores_its_segments_as_well() {
     assert_caught(&schedule(Defects::only(Defect::SegmentsOutsideCheckpoint)));
 }
 
-/// Asserts that p1 has not received any of its messages again, and that the checker finds that a cluster was declared
-/// unrecoverable without need.
+/// Asserts that p1 has not received any of its messages again, and that the checker finds that a cluster was
+/// unnecessarily declared unrecoverable.
 fn assert_caught(federation: &Federation<Hydee>) {
     assert_eq!(federation.received(p(1)), [""; 0]);
     let violated: Vec<Property> = federation.judge().violated().collect();

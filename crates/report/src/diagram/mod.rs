@@ -444,7 +444,7 @@ fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec
             return true;
         }
         count += 1;
-        // Keep a message whenever the proportional share of the available space reaches another whole message.
+        // Keep a message whenever `count`, scaled to the available space, reaches the next whole number.
         count * room / plain > (count - 1) * room / plain
     });
     lines.truncate(limit);
@@ -485,8 +485,8 @@ fn marks(history: &Timeline, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> V
     marks
 }
 
-/// Returns the recovery lines. Each belongs to a rollback that no other rollback caused, and contains the states that
-/// this rollback and all rollbacks caused by it restored, from top to bottom.
+/// Returns the recovery lines. Each belongs to a rollback that no other rollback caused, and contains the states
+/// restored by this rollback and by all rollbacks that it caused, from top to bottom.
 fn recovery_lines(
     history: &Timeline,
     lane_of: &Lanes,

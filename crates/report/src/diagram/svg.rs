@@ -17,7 +17,7 @@ const STYLE: &str =
 pub struct Options {
     /// The width in pixels.
     pub width: f64,
-    /// The height of a lane in pixels. With many processes, lanes are lower, so that the picture fits a page.
+    /// The height of a lane in pixels. With many processes, lanes are narrower, so that the picture fits on a page.
     pub lane: f64,
     /// Whether messages within clusters are drawn.
     pub within: bool,
@@ -390,8 +390,7 @@ fn cross(x: f64, y: f64, size: f64) -> Markup {
     html! { path.failure d={ "M" (a) " " (c) "L" (b) " " (d) "M" (a) " " (d) "L" (b) " " (c) } {} }
 }
 
-/// Distances between ticks, in seconds, for which the times are round in h:mm:ss. The page's script uses the same
-/// distances.
+/// Distances between ticks, in seconds, that yield round times in h:mm:ss. The page's script uses the same distances.
 const CLOCK: [f64; 13] =
     [15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0, 86_400.0];
 

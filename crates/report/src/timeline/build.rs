@@ -1,4 +1,4 @@
-//! Builds a timeline from a history: the same events, with times by the clocks of their processes, for the groups that
+//! Builds a timeline from a history: the same events, timed by the clocks of their processes, for the groups that
 //! reports show.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
-//! The events of a run, with times by the clocks of its processes: checkpoints, failures, rollbacks with the work that
-//! they undid, and the path of every message. A view of the run's [`History`] for readers. It does not judge: the
-//! checker decides whether the run was correct.
+//! The events of a run, timed by the clocks of its processes: checkpoints, failures, rollbacks with the work that they
+//! undid, and the path of every message. A view of the run's [`History`] for readers. It does not judge: the checker
+//! decides whether the run was correct.
 //!
 //! Facts of different processes are related by identity (of a message, a checkpoint, an incarnation). Times are for
 //! display. Apart from that, they only determine to which rollback a failure or a re-sent message belongs.

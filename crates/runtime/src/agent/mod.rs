@@ -102,7 +102,7 @@ pub enum AgentError {
     },
 }
 
-/// The reason why an order from the supervisor was not performed.
+/// The reason why an order from the supervisor was not carried out.
 #[derive(Debug, Error)]
 enum OrderError {
     #[error("cannot use {}: {source}", path.display())]
@@ -327,7 +327,7 @@ impl Agent {
         }
     }
 
-    /// Performs all orders that are due.
+    /// Carries out all orders that are due.
     fn fire_due(&mut self) {
         while let Some(entry) = self.due.first_entry().filter(|it| it.key().0 <= Clock::MACHINE.now()) {
             let ((_, order), wipe) = entry.remove_entry();

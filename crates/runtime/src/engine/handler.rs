@@ -277,7 +277,7 @@ impl<P: Process + 'static> EventHandler<P> {
         self.process.as_ref().filter(|_| self.halted.is_none()).and_then(Process::next_deadline)
     }
 
-    /// Returns whether the handled events, once settled, require an action of the main thread.
+    /// Returns whether the handled events, once settled, require action by the main thread.
     pub(super) fn needs_main_thread(&self) -> bool {
         let rings_late = self.deadline().is_some_and(|at| self.alarm.is_none_or(|alarm| at < alarm));
         !self.packets.is_empty() || self.is_halted() || rings_late

@@ -1,7 +1,7 @@
 //! Runs the jobs of a process on threads of their own.
 //!
-//! When a job returns, its thread itself passes the result to the process, and then runs the next job. As long as a
-//! process only computes, no other thread has to wake up, and the process continues on the same core.
+//! When a job returns, the thread that ran it passes the result to the process directly, and then runs the next job. As
+//! long as a process only computes, no other thread has to wake up, and the process continues on the same core.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -128,8 +128,9 @@ mod tests {
 
     type Inbox = mpsc::UnboundedReceiver<Stimulus<Probe<false>>>;
 
-    /// Returns the runner and the inbox of a process that performs these actions at once, and nothing else for an hour.
-    /// Its first job has not started. The main thread knows the process's deadline, and is not using the process.
+    /// Returns the runner and the inbox of a process that performs these actions immediately, and then does nothing for
+    /// an hour. Its first job has not started. The main thread knows the process's deadline, and is not using the
+    /// process.
     fn process(acts: &[Act]) -> (Arc<JobRunner<Probe<false>>>, Inbox) {
         let (me, clock) = (ProcessId(0), Clock::start());
         let step = |after, acts| Step { process: me, life: None, after, acts };

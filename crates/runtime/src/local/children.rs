@@ -84,7 +84,7 @@ impl Children {
         }
     }
 
-    /// Returns the report that a life was killed or paused just now, and executes no further instruction.
+    /// Returns a report that a life has just been killed or paused, and executes no further instructions.
     fn seen_now(&self, process: ProcessId, life: Life) -> Seen {
         Seen { process, life, at: Some(self.place_context.clock.now()), error: Span::ZERO }
     }

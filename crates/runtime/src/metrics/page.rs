@@ -61,10 +61,10 @@ pub(crate) struct Uptime {
     pub(crate) time_down: Span,
 }
 
-/// A fault of the plan, and its state.
+/// A fault in the plan, and its state.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultEntry {
-    /// Kind of the fault: its name in the federation file, but `storage` for all storage faults.
+    /// Kind of fault: its name in the federation file, or `storage` for any storage fault.
     pub(crate) kind: &'static str,
     pub(crate) is_injected: bool,
     pub(crate) state: FaultState,

@@ -4,7 +4,7 @@
 //! link is the time from when an echo is handed to the link until it arrives at the other end.
 //!
 //! While the machine is busy, no link has its requested delay. A link that is not as requested is therefore measured
-//! again, for at most a few seconds, and the result contains the number of rounds.
+//! repeatedly, for at most a few seconds, and the result contains the number of rounds.
 //!
 //! A link that changes while the application runs is measured at that time, between the application's
 //! packets. An application that keeps the link busy therefore also delays the echoes.
@@ -27,7 +27,7 @@ const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
 /// Interval between the echoes over an observed link.
 const ECHO_EVERY: Duration = Duration::from_millis(200);
-/// Number of echoes per report of a link.
+/// Number of echoes per report on a link.
 const REPORTED: usize = 5;
 
 /// An order from the supervisor to measure or observe links with echoes.

@@ -69,8 +69,8 @@ pub(crate) enum ToPlace {
     Sent { upto: Life },
     /// The agent is ready to end a life. Contains a reading of its monotonic clock.
     Armed { order: OrderNo, clock: u64 },
-    /// Outcome of an order to end a life. If the life was running, contains the time after which it executed no
-    /// instruction, by the agent's monotonic clock.
+    /// Outcome of an order to end a life. If the life was running, contains the time, by the agent's monotonic clock,
+    /// after which it executed no further instructions.
     Done { order: OrderNo, ended_at: Option<u64>, problem: Option<String> },
     /// Outcome of an order to pause or resume a life, with the time by the agent's monotonic clock.
     Paused { order: OrderNo, at: Option<u64>, problem: Option<String> },

@@ -105,7 +105,7 @@ impl PlaceRegistry {
         Ok(())
     }
 
-    /// Removes a request that has been performed. Returns whether it existed.
+    /// Removes a request that has been fulfilled. Returns whether it existed.
     pub fn done(&self, request: u64) -> bool {
         let mut registry_state = self.lock();
         let before = registry_state.requests.len();

@@ -25,7 +25,7 @@ use crate::supervise::{Journal, JournalContents, JournalEntry, PlaceContext, Run
 
 /// Time within which an agent must confirm that it is ready to end a life. Otherwise, the life is fenced.
 const ARMED_WITHIN: Duration = Duration::from_millis(800);
-/// Time within which a ready agent must perform an order.
+/// Time within which a ready agent must carry out an order.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bounds on the notice that agents receive before they end several lives at the same time. The notice is twice the
 /// time that the slowest agent took to prepare.
@@ -84,7 +84,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct PlaceEntry {
     place: Option<AgentPlace>,
-    /// The task that keeps the connection to the place's agent.
+    /// The task that maintains the connection to the place's agent.
     caller: Option<AbortHandle>,
     /// The agent, once it is ready.
     agent: Option<Agent>,
@@ -220,7 +220,7 @@ impl PlaceBackend for Remote {
         self.shared.complete(process, |it, _| *it == life);
     }
 
-    /// Does not wait for the agent's response, because an agent performs its orders in sequence.
+    /// Does not wait for the agent's response, because an agent carries out its orders in sequence.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
         if self.hosts(process, life) {
             let order = self.shared.order(process, |order| ToAgent::Pause { order, life, paused });
@@ -552,9 +552,9 @@ impl Shared {
         self.try_launch(process);
     }
 
-    /// Fences a life that should have been ended but may still run: it is never accepted again. Asks the
-    /// provider to replace the place, unless the current agent sends a message within `wait`: an agent ends
-    /// the life that it hosts before it hosts another.
+    /// Fences a life that should have ended but may still be running: it is never accepted again. Asks the provider to
+    /// replace the place, unless the current agent sends a message within `wait`: an agent ends the life that it hosts
+    /// before it hosts another.
     fn fence(self: &Rc<Self>, process: ProcessId, life: Life, place: &str, wipe: bool, wait: Duration) {
         let heard = self.with(process, |entry| entry.heard);
         let (shared, place) = (self.clone(), place.to_owned());

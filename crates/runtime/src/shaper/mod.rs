@@ -3,9 +3,9 @@
 //! are not.
 //!
 //! The programs communicate over a socket in a directory that no other program can access. Every request uses
-//! a separate connection, and requests are answered in the order of the connections, so that the requests of
-//! an ended life are answered before those of the next. The shaper is stateless: all state is in the kernel.
-//! A restarted shaper continues from that state, and clients repeat requests that were not answered.
+//! a separate connection, and requests are answered in the order of the connections, so that the requests of a life
+//! that has ended are answered before those of the next life. The shaper is stateless: all state is in the kernel. A
+//! restarted shaper continues from that state, and clients repeat requests that were not answered.
 
 mod serve;
 
@@ -50,7 +50,7 @@ enum Answer {
     /// The tree is in effect, after this number of changes.
     InForce(u64),
     TrafficCounts(TrafficCounts),
-    /// The request could not be performed, for this reason.
+    /// The request could not be carried out, for this reason.
     Refused(String),
 }
 
@@ -63,7 +63,7 @@ pub struct Abilities {
     pub lacks: Vec<(String, String)>,
 }
 
-/// The reason why a shaper did not perform a request.
+/// The reason why a shaper did not carry out a request.
 #[derive(Debug, Error)]
 pub enum ShaperError {
     /// The shaper does not respond.
@@ -74,7 +74,7 @@ pub enum ShaperError {
         /// Cause of the failure.
         source: io::Error,
     },
-    /// The shaper could not perform the request.
+    /// The shaper could not carry out the request.
     #[error("the shaper cannot configure the links: {0}")]
     Refused(String),
     /// The program at the socket is not a shaper.
@@ -124,7 +124,7 @@ impl Shaper {
     }
 
     /// Repeats a request until it is answered, for up to [`PATIENCE`]. Repeating it is harmless: a request that has
-    /// already been performed changes nothing.
+    /// already been carried out changes nothing.
     async fn ask(&self, question: &Question) -> Result<Answer, ShaperError> {
         let give_up = Instant::now() + PATIENCE;
         let mut waited = false;

@@ -1,6 +1,6 @@
 //! Stable storage of one node: a worker thread in front of a [`store::Store`].
 //!
-//! Requests are performed in order, so that a listing reflects every earlier write, and completions arrive in the same
+//! Requests are processed in order, so that a listing reflects every earlier write, and completions arrive in the same
 //! order. Emulated costs of a request (latency, limited write bandwidth, injected slowness) take real time.
 
 mod slots;
@@ -73,8 +73,8 @@ pub(crate) struct Storage<P: Process> {
 }
 
 impl<P: Process + 'static> Storage<P> {
-    /// Opens the storage in `dir` for `life`, and removes everything that was not reported durable to an
-    /// earlier life. Completions go to `done`, as does an error after which the process cannot continue.
+    /// Opens the storage in `dir` for `life`, and removes everything that was not reported to an earlier life as
+    /// durable. Completions go to `done`, as does an error after which the process cannot continue.
     pub(crate) fn open(
         dir: PathBuf,
         life: Life,

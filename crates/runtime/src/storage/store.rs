@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `5.slot` | an image, which contains its own name, or no content ([`Slots`]) |
 //! | `2-7.record` | the record of life 2 with version 7 |
-//! | `reported` | images and records that were reported durable to a process, one per line |
+//! | `reported` | images and records that were reported to a process as durable, one per line |
 //!
 //! Every write is synced before it is reported, and so is the directory of a new file. A crash may leave an
 //! image or a record that is incomplete, or complete but not reported. A life therefore begins by removing

@@ -67,7 +67,7 @@ pub(crate) struct Memory {
     pub(crate) past: Option<JournalContents>,
 }
 
-/// Performs the supervisor's orders.
+/// Carries out the supervisor's orders.
 struct Host<'a, P> {
     options: RunOptions,
     observer: &'a mut dyn Observer,
@@ -297,7 +297,7 @@ impl<P: PlaceBackend> Host<'_, P> {
     }
 
     /// Writes reports to the journal, and passes them to the state machine. The journal must be flushed before the
-    /// resulting orders are performed.
+    /// resulting orders are carried out.
     fn apply_reports(
         &self,
         supervisor: &mut Supervisor,
@@ -392,7 +392,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         Ok(memory.outcome)
     }
 
-    /// Records orders that have already been performed, or would have no effect. Also records the facts that the
+    /// Records orders that have already been carried out, or would have no effect. Also records the facts that the
     /// predecessor did not record before it exited.
     fn remember(
         &mut self,
@@ -750,7 +750,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             }
             Order::Watch(triggers) => {
                 self.watches = triggers.to_vec();
-                // A process that learns late that a trigger was removed halts once more than necessary, and is then
+                // A process that learns late that a trigger was removed halts one more time than necessary, and is then
                 // released.
                 self.send_to_all(&ToNode::Watch(triggers.to_vec()));
             }

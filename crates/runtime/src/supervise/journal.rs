@@ -28,7 +28,7 @@ const FILE: &str = "journal";
 pub(crate) enum JournalEntry {
     /// The first entry: identifier and clock of the run.
     Run { run: String, origin: Origin },
-    /// Reports that the state machine received. The resulting orders were performed afterwards.
+    /// Reports that the state machine received. The resulting orders were carried out afterwards.
     Heard(Vec<(Time, Report)>),
     /// A process has measured a link.
     Measured { by: ProcessId, to: ProcessId, requested: Span, link: LinkMeasured },

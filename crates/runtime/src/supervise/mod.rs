@@ -1,9 +1,8 @@
 //! The host of the supervisor, wherever the processes run.
 //!
-//! The state machine of `faultline-supervisor` decides. The host ([`mod@host`]) passes reports to it and performs
-//! its orders, and delegates the starting and ending of processes to places ([`places`]). The host announces
-//! the membership to the processes, has links measured, adds up metrics, and writes the supervisor's facts to
-//! the bundle.
+//! The state machine of `faultline-supervisor` decides. The host ([`mod@host`]) passes reports to it, carries out its
+//! orders, and delegates the starting and ending of processes to places ([`places`]). The host announces the membership
+//! to the processes, has links measured, adds up metrics, and writes the supervisor's facts to the bundle.
 
 mod change_queue;
 mod effects;
@@ -104,7 +103,7 @@ pub struct RunOutcome {
     pub outcome: Outcome,
     /// Faults that were added to the plan.
     pub added: Vec<PlannedFault>,
-    /// State of each fault of the plan at the end.
+    /// State of each fault in the plan at the end.
     pub faults: Vec<FaultAccount>,
     /// Times at which the faults took effect.
     pub effects: Vec<EffectEntry>,

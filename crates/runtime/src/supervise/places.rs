@@ -53,7 +53,7 @@ impl HostEvents {
 pub(crate) struct Seen {
     pub(crate) process: ProcessId,
     pub(crate) life: Life,
-    /// Time after which the life executed no instruction, by the run's clock; `None` if its place did not
+    /// Time, by the run's clock, after which the life executed no further instructions; `None` if its place did not
     /// report it.
     pub(crate) at: Option<Time>,
     /// Largest possible error of `at`.

@@ -253,7 +253,7 @@ impl Transport {
         }
     }
 
-    /// Changes the requested properties of a link. A change by [`Transport::set_link`] stays in effect.
+    /// Changes the requested properties of a link. A change made with [`Transport::set_link`] stays in effect.
     pub(crate) fn ask_link(&self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
         let state = &mut *self.state.borrow_mut();
         state.links.requested.insert((from, to), properties);
@@ -355,7 +355,7 @@ impl Transport {
         }
     }
 
-    /// Periodically acknowledges frames from peers that have been sent nothing else.
+    /// Periodically acknowledges frames from peers to which nothing else has been sent.
     async fn acknowledge(self: Rc<Self>) {
         // Not a Tokio timer: while one is pending, every wait for sockets would set a timer in the kernel.
         let mut alarm = Alarm::new(self.clock).expect("a timer can be created");

@@ -73,8 +73,8 @@ fn begun(facts: &[Record]) -> Time {
     facts.iter().find(|it| matches!(it.fact, Fact::Begun)).expect("the application begins").at
 }
 
-/// Returns the times at which the second checkpoint is requested and known to be valid, measured from the start of the
-/// application.
+/// Returns the time at which the second checkpoint is requested and the time at which it is known to be valid, both
+/// measured from the start of the application.
 fn second_checkpoint(plain: &Federation, config: &cck::Config) -> (Span, Span) {
     let facts = plain.run::<Cck>(config.clone()).facts;
     let mut requested = facts.iter().filter(|it| it.fact.kind() == FactKind::CheckpointRequested);
@@ -304,7 +304,7 @@ fn a_storage_server_never_returns() {
             federation.faults.push(late);
             let config = cck::Config { replicas: 1, ..config.clone() };
             let ended = survives(&federation, config, &(fact, servers));
-            // The processes continue to take checkpoints, with replicas at the server that is left, or at other ranks.
+            // The processes continue to take checkpoints, with replicas on the remaining server or on other ranks.
             let committed =
                 ended.facts.iter().rev().find(|it| it.fact.kind() == FactKind::CheckpointCommitted);
             let last = ended.facts.last().expect("there are facts").at;

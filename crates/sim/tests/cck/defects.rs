@@ -109,9 +109,9 @@ fn share_of_schedules_that_each_defect_breaks() {
     }
 }
 
-/// Returns federations with four blocks in a row. For the test of convergence, the last two blocks send to the first,
-/// which never sends to them. The first block therefore sends them questions, and they send it none. The coordinator is
-/// far from the first block, so the first block asks only after the others have saved their states.
+/// Returns federations with four blocks in a row. In the convergence test, the last two blocks send to the first, which
+/// never sends to them. The first block therefore sends them questions, and they send it none. The coordinator is far
+/// from the first block, so the first block asks only after the others have saved their states.
 fn late_question() -> impl Iterator<Item = Federation> {
     (0..4).map(|seed| {
         let mut federation = row_of_four(seed);

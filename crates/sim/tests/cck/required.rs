@@ -22,7 +22,7 @@ struct Part {
     is_at_end: bool,
 }
 
-/// Observations of the recoveries of a run.
+/// Observations of the recoveries in a run.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Whether values in memory make it unnecessary to re-execute the tasks that computed them.

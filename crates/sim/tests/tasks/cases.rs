@@ -268,8 +268,8 @@ fn lost_work_grows_with_time_under_satin_and_is_bounded_under_tic_and_sel() {
             federation.faults = vec![(Trigger::At(Time(span / 4 * quarter)), fault)];
             loss(&survives(&federation, protocol, &quarter), &without)
         });
-        // The bound for two cores: twice the sum of tau, a task and a write under TIC, and twice the sum of a task and
-        // a write of the log under SEL.
+        // The bound for two cores: under TIC, twice the sum of tau, a task and a write; under SEL, twice the sum of a
+        // task and a write of the log.
         let write = Span::from_millis(20).0;
         match protocol {
             Protocol::Tic => {

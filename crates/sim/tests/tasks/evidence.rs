@@ -43,7 +43,7 @@ pub(crate) fn sent_too_early(facts: &[Record]) -> Vec<(ProcessId, Theft, TheftSt
     early
 }
 
-/// Returns the thefts whose steps name different tasks, with these tasks.
+/// Returns the thefts whose steps name different tasks, along with those tasks.
 pub(crate) fn named_differently(facts: &[Record]) -> Vec<(Theft, BTreeSet<TaskId>)> {
     let mut tasks: BTreeMap<Theft, BTreeSet<TaskId>> = BTreeMap::new();
     for record in facts {

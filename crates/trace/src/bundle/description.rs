@@ -25,8 +25,8 @@ const BEFORE: &str = "{\n  \"digest\": \"";
 const AFTER: &str = "\",\n";
 
 impl Bundle {
-    /// Writes the manifest and the federation's text, and replaces earlier versions, each file atomically. Once the run
-    /// has ended, all facts must be present and sealed, and the manifest lists the seal of each stream.
+    /// Writes the manifest and the federation's text. Each file atomically replaces its earlier version, if any. Once
+    /// the run has ended, all facts must be present and sealed, and the manifest lists the seal of each stream.
     ///
     /// # Errors
     ///

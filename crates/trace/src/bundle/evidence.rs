@@ -33,7 +33,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// Fails as [`Bundle::read_trace`] does, and if there are more facts.
+    /// Fails in the same cases as [`Bundle::read_trace`], and also if there are more facts.
     pub fn read_trace_of(&self, most: u64) -> Result<Trace, BundleError> {
         let mut trace = Trace::default();
         let mut facts = 0;

@@ -26,8 +26,8 @@ pub struct Config {
     pub pattern: u64,
     /// Number of exchanges in the entire federation.
     pub exchanges: u32,
-    /// Modelled duration of one computation by a rank: the computation before an exchange of which the rank
-    /// is the root, or one piece between polls.
+    /// Modelled duration of one computation by a rank: the computation before an exchange whose root is the rank, or
+    /// one piece between polls.
     pub step_cost: Span,
     /// Classes from which the exchanges are drawn. A class may appear several times to increase its share.
     pub classes: Vec<Class>,

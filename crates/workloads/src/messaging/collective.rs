@@ -1,5 +1,5 @@
-//! Collectives as stages of sends and of receives from named sources: a binomial tree for broadcasts and
-//! reductions, rounds in which the distance doubles for barriers, direct messages for all-to-all.
+//! Collectives as stages of sends and of receives from named sources: a binomial tree for broadcasts and reductions,
+//! rounds with doubling distances for barriers, and direct messages for all-to-all.
 
 use alloc::vec;
 use alloc::vec::Vec;

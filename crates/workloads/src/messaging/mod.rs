@@ -8,9 +8,8 @@
 //! protect every program. Every receive names its sources, and messages from one source are received in the order in
 //! which they were sent. The messages that a program receives, and those that it has received before each send,
 //! therefore depend neither on the order of arrival nor on timing. A program cannot wait for whichever *k* of *n*
-//! messages arrive first and then send: a gather waits for *all* of its sources, and a poll passes nothing but the
-//! messages to the program, and only at its fence. The drawback is that a program cannot assign work to the first idle
-//! rank.
+//! messages arrive first and then send: a gather waits for *all* of its sources, and a poll passes the program nothing
+//! but the messages, and only at its fence. The drawback is that a program cannot assign work to the first idle rank.
 //!
 //! | module | content |
 //! | --- | --- |

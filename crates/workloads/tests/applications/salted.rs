@@ -1,4 +1,4 @@
-//! Tests of the salted application: it behaves the same under the same salt, differently under another, and
+//! Tests of the salted application: it behaves the same with the same salt, behaves differently with another, and
 //! always terminates.
 
 use std::sync::Arc;

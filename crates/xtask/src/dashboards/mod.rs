@@ -25,7 +25,7 @@ const SCRAPE_SECONDS: u64 = 1;
 /// The value of Grafana's variable `$__rate_interval`: long enough to cover several scrapes, but short enough for runs
 /// that take only seconds.
 const RATE_INTERVAL: &str = "5s";
-/// The maximum time to wait after the runs for the last scrapes.
+/// The maximum time to wait for the last scrapes after the runs.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the dashboards as JSON for Grafana, with the names of their files.

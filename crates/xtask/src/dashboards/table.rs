@@ -39,7 +39,7 @@ pub(super) struct Panel {
     pub(super) kind: Kind,
     /// Queries, each with a legend. The words of [`PLACEHOLDERS`] stand for the user's selection.
     pub(super) queries: &'static [(&'static str, &'static str)],
-    /// Whether the data of the panel exist only if traffic control emulates the links.
+    /// Whether the panel has data only if traffic control emulates the links.
     pub(super) needs_traffic_control: bool,
 }
 

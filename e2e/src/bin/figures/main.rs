@@ -1,5 +1,5 @@
-//! Measures the operator and the injection of faults on the cluster whose kubeconfig `FAULTLINE_E2E_KUBECONFIG` names.
-//! Prints some measurements with their goals, but never fails because the machine is slow.
+//! Measures the operator and the injection of faults on the cluster whose kubeconfig is named by
+//! `FAULTLINE_E2E_KUBECONFIG`. Prints some measurements with their goals, but never fails because the machine is slow.
 //!
 //! ```text
 //! cargo run -p faultline-e2e --bin figures -- startup    from `apply` until all pods run, next to plain sets of pods

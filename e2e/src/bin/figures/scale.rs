@@ -1,5 +1,5 @@
-//! Measures what many federations cost an operator, and how much the operator delays them: the time until all pods are
-//! running, compared with the time that plain sets of pods take; requests, memory, and status writes.
+//! Measures what many federations cost an operator (requests, memory, and status writes), and how much the operator
+//! delays them (the time until all pods are running, compared with the time that plain sets of pods take).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -260,7 +260,7 @@ impl Batch {
     }
 }
 
-/// Returns a pod spec that the profile `restricted` of Pod Security permits.
+/// Returns a pod spec that the `restricted` Pod Security profile permits.
 fn confined() -> serde_json::Value {
     json!({
         "automountServiceAccountToken": false,

@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_secs(8);
 
 #[derive(Args)]
 pub(super) struct Silence {
-    /// Silence these numbers of processes.
+    /// Measure one run for each of these numbers of silent processes.
     #[arg(long, value_delimiter = ',', default_values_t = [8, 40])]
     processes: Vec<u32>,
 }

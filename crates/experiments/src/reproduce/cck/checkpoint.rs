@@ -1,5 +1,5 @@
-//! The cost of a checkpoint: messages (long paper, section 3.6.1), and time by the numbers of processes and storage
-//! servers (figure 5 of the short paper, figure 10 of the long one).
+//! The cost of a checkpoint: messages (long paper, section 3.6.1), and time as a function of the number of processes
+//! and of storage servers (figure 5 of the short paper, figure 10 of the long one).
 
 use super::{Planned, times, watch};
 use crate::measures::{Spread, short};

@@ -1,4 +1,4 @@
-//! Run time by the frequency of checkpoints: figure 11 of the long paper.
+//! Run time by checkpoint frequency: figure 11 of the long paper.
 
 use super::{Planned, watch};
 use crate::measures::{Spread, short};

@@ -12,7 +12,7 @@ use crate::reproduce::{ExperimentRunner, Interrupted};
 /// The number of iterations from one checkpoint to the next.
 const PERIOD: u32 = 10;
 
-/// The lowest percentage of processes without re-execution that counts as most processes.
+/// The lowest percentage of processes without re-execution that counts as "most".
 const MOSTLY_IDLE: f64 = 70.0;
 
 /// Returns the longest checkpoint period, in iterations, at which failures at random times leave most processes without

@@ -37,8 +37,8 @@ pub(super) struct Effect {
     pub(super) recovery: Spread,
     /// Process-seconds of lost work.
     pub(super) undone: Spread,
-    /// Additional seconds of a run with the failure, compared with the failure-free run with the same seed, or of the
-    /// same turn.
+    /// Additional seconds of a run with the failure, compared with the failure-free run that has the same seed or
+    /// belongs to the same turn.
     pub(super) longer: Spread,
 }
 
@@ -79,7 +79,7 @@ fn crash(cluster: usize, at_ms: u32) -> String {
     format!("[{{ at: {at_ms}ms, crash: {{ cluster: c{cluster}, node: 0 }} }}]")
 }
 
-/// Returns the numbers of processes, and the positions of the failure for each number.
+/// Returns the numbers of processes to simulate, and the positions of the failure for each number.
 fn sizes(quick: bool) -> &'static [(usize, &'static [(Position, u32)])] {
     if quick { &[(64, &POSITIONS)] } else { &[(256, &POSITIONS), (1024, &BETWEEN)] }
 }

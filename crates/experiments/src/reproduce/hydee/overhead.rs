@@ -40,7 +40,7 @@ const WAYS: [Way; 4] = [
 /// iteration. There are more iterations than elsewhere, because this experiment measures the cost of messages.
 const ITERATIONS: u32 = 100;
 
-/// Returns the numbers of processes.
+/// Returns the numbers of processes to simulate.
 fn sizes(quick: bool) -> &'static [usize] {
     if quick { &[64] } else { &[256, 1024] }
 }

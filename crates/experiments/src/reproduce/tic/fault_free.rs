@@ -23,7 +23,7 @@ struct Way {
     megabytes: Vec<(f64, Spread)>,
 }
 
-/// Returns the numbers of places.
+/// Returns the numbers of places to simulate.
 fn sizes(quick: bool) -> &'static [u32] {
     if quick { &[30, PROCESSORS] } else { &[15, 30, 60, PROCESSORS] }
 }

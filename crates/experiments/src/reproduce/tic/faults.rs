@@ -33,7 +33,7 @@ impl Way {
     }
 }
 
-/// Returns the numbers of crashes.
+/// Returns the numbers of crashes to simulate.
 fn counts(quick: bool) -> &'static [u32] {
     if quick { &[0, 4, 8] } else { &[0, 4, 8, 16, 32] }
 }

@@ -13,8 +13,8 @@ const SPEEDS: [u32; 3] = [150, 150, 100];
 const NODES: u32 = 10;
 /// TIC with replicas in other clusters, which correspond to the paper's remote checkpoints.
 const TIC: &str = "{ tic: { tau: 5s, replicateTo: otherCluster } }";
-/// The maximum cost of the loss of a cluster beyond its share of the power, as a percentage of the run time: this
-/// project's own goal.
+/// The maximum cost of losing a cluster, in excess of the cluster's share of the power, as a percentage of the run
+/// time: this project's own goal.
 const GATE_PERCENT: f64 = 2.0;
 /// The shortest run time, in seconds, to which the goal applies: in shorter runs, detection takes a larger share.
 const GATE_SECONDS: f64 = 150.0;
@@ -154,13 +154,13 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
         tables: vec![Table {
             name: "heterogeneous",
             caption: "Run times".into(),
-            columns: vec!["setting", "run time, s", "longer than unprotected, %", "paper, s"],
+            columns: vec!["setting", "run time, s", "overhead, %", "paper, s"],
             rows,
         }],
     }])
 }
 
-/// Compares the largest cost of a loss beyond the lost power, in percent, with this project's goal. `is_long`
+/// Compares the largest cost of a loss in excess of the lost power, in percent, with this project's goal. `is_long`
 /// indicates whether the runs are long enough for the goal to apply.
 fn gate(is_long: bool, most: f64) -> (Agreement, &'static str) {
     match (is_long, most <= GATE_PERCENT) {

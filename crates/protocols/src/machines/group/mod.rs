@@ -46,7 +46,7 @@ pub(crate) use view::View;
 
 /// A protocol whose groups roll back together after a failure.
 pub(crate) trait Grouped: ProtocolTypes<Control: From<GroupMessage>, Head: Default> {
-    /// Returns the images, other than parts, that every storage with this part of a checkpoint must also contain.
+    /// Returns the images, other than parts, that must be stored wherever this part of a checkpoint is stored.
     fn companions(_owner: ProcessId, _head: &Self::Head) -> Vec<ImageName> {
         Vec::new()
     }
@@ -61,7 +61,7 @@ pub(crate) trait Grouped: ProtocolTypes<Control: From<GroupMessage>, Head: Defau
 /// The rules of the sub-machine. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// A part is written to storage only once its companions are durable there.
+    /// A part is written to storage only after its companions are durable there.
     pub(crate) companions_first: bool,
     /// If a part is retained, its companions are retained, too.
     pub(crate) keeps_companions: bool,

@@ -81,7 +81,7 @@ pub(super) struct Round {
 
 impl<P: Grouped> Group<P> {
     /// Returns whether the sender of a message learned of a failure before this process did. The message must then
-    /// wait for the next change of the membership.
+    /// wait for the next change in the membership.
     pub(crate) fn is_early(&self, message: &GroupMessage) -> bool {
         match message {
             GroupMessage::Gather { membership, .. } => *membership > self.view.membership.version,

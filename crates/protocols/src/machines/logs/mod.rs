@@ -424,8 +424,8 @@ impl<P: Logging> Logs<P> {
     }
 
     /// Installs the channels of a restored checkpoint. `collected` is the number of entries that were removed from its
-    /// log but not yet reported. Transmits nothing until the protocol knows which messages the receivers have, and
-    /// calls [`Logs::resume`].
+    /// log but not yet reported. Transmits nothing until the protocol knows which messages the receivers have and calls
+    /// [`Logs::resume`].
     pub(crate) fn restore(
         &mut self,
         group: &Group<P>,

@@ -295,8 +295,8 @@ fn removed_messages_that_were_not_reported_are_reported_after_a_restore() {
     assert_eq!(process.logs.take_collected(), 2);
 }
 
-/// A restored process sends a message again, such as a message that had to wait for the event logger. It has
-/// already learned that a checkpoint of the receiver contains the message.
+/// A restored process sends a message again, for example one that had to wait for the event logger. It has already
+/// learned that a checkpoint of the receiver contains the message.
 #[test]
 fn a_message_that_the_log_need_not_keep_counts_as_removed() {
     let mut process = Process::new();

@@ -95,7 +95,7 @@ pub enum RoundMessage {
 }
 
 /// Returns the view of a membership for a protocol with a recovery process. If `counts_replaced` is `true`,
-/// the failures of the recovery process also increase the numbers of rounds (R1).
+/// the failures of the recovery process also increase the round numbers (R1).
 pub(crate) fn view(scope: Scope, counts_replaced: bool, membership: Arc<Membership>) -> View {
     View::new(scope, counts_replaced.then_some(Role::RECOVERY_PROCESS), membership)
 }

@@ -93,7 +93,7 @@ impl RecoveryProcess {
         this
     }
 
-    /// Handles a change of the membership.
+    /// Handles a change in the membership.
     pub(crate) fn membership_changed<P>(&mut self, membership: Arc<Membership>, host: &mut dyn Host<P>)
     where
         P: Protocol<Control: From<RoundMessage>>,
