@@ -15,7 +15,8 @@ use crate::{CommunicationGraph, Constraints, Division, find, limits};
 
 /// The difference, in points, below which sums count as equal.
 const EQUAL: f64 = 0.01;
-/// The largest number of candidates per graph: the divisions with the smallest sum of both shares.
+/// The maximum number of candidates per graph. The candidates are the divisions with the smallest sums of the two
+/// shares.
 const CANDIDATES: usize = 16;
 
 /// The best results with and without changes to the clusters.

@@ -28,7 +28,7 @@ const LOOKED_AT: usize = 1_500_000;
 const WIDEST: usize = 5;
 /// An upper bound on the loss that a region may cause, in points.
 const LOSS: f64 = 0.1;
-/// The share of the regions, counted from the last one, that may cause no loss.
+/// The share of the regions, counted from the last one, that must not cause any loss.
 const TAIL: f64 = 0.2;
 /// Weights of logging in regions if the share that rolls back is limited.
 const TIGHTER: [f64; 4] = [0.25, 0.5, 0.75, 1.0];

@@ -198,7 +198,7 @@ pub struct Group<'a> {
     pub members: Vec<ProcessId>,
     /// The group's checkpoints.
     pub checkpoints: BTreeMap<CheckpointName, Checkpoint<'a>>,
-    /// Rollbacks by the incarnation that each started.
+    /// The rollbacks, keyed by the incarnation that each one started.
     pub rollbacks: BTreeMap<Incarnation, Rollback>,
 }
 

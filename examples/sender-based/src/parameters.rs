@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::SenderBased;
 
-/// Options of sender-based logging.
+/// Options for sender-based logging.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Parameters {

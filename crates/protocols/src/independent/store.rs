@@ -265,9 +265,9 @@ impl Store {
             match &image {
                 _ if reader == self.me => events.push(Event::Read(name, image.clone())),
                 Some(image) => host.send_image(reader, image.clone()),
-                // A process that has lost its storage may get the checkpoint back, and then announces it
-                // again. If it refused the request now, a holder that has also lost its storage would report its own
-                // storage as complete.
+                // A process that has lost its storage may get the checkpoint back, in which case it announces it again.
+                // If it refused the request now, a holder that has also lost its storage would report its own storage
+                // as complete.
                 None if name.owner == self.me && self.refill.lacks_own() => {}
                 None => host.control(To::One(reader), Control::Refused(name)),
             }
