@@ -70,9 +70,10 @@ impl Machine {
         self.run(&line).await.map(drop)
     }
 
-    /// Stops the node's container immediately, as if the machine had lost power.
+    /// Kills all processes in the node's container at once, as if the machine had lost power. (`docker stop` sends a
+    /// signal first, so that some processes could end before the others, and be reported as having ended unexpectedly.)
     pub async fn stop(&self) -> Result<(), Failure> {
-        self.docker(&["stop", "--time", "0", &self.name]).await.map(drop)
+        self.docker(&["kill", &self.name]).await.map(drop)
     }
 
     /// Starts the node's container again.

@@ -276,11 +276,11 @@ impl EffectEntry {
     /// recorded time by as much as the error of that time. `None` if the time of an effect is unknown, or if there are
     /// fewer than two effects.
     pub fn skew(&self) -> Option<Span> {
-        let ranges: Option<Vec<(Time, Time)>> = self
-            .on
-            .iter()
-            .map(|it| Some((Time(it.at?.0.saturating_sub(it.error.0)), it.at? + it.error)))
-            .collect();
+        let range = |it: &Effect| {
+            let (at, error) = (i128::from(it.at?.0), i128::from(it.error.0));
+            Some((at - error, at + error))
+        };
+        let ranges: Option<Vec<(i128, i128)>> = self.on.iter().map(range).collect();
         let ranges = ranges.filter(|it| it.len() > 1)?;
         // Two effects are compared even if the range of one of them includes the range of the other.
         let others = |own: usize| (0..ranges.len()).filter(move |it| *it != own);
@@ -288,7 +288,8 @@ impl EffectEntry {
         let earliest = (0..ranges.len()).min_by_key(|it| ranges[*it].0)?;
         let before_latest = others(latest).map(|it| ranges[it].0).min()?;
         let after_earliest = others(earliest).map(|it| ranges[it].1).max()?;
-        Some(ranges[latest].1.since(before_latest).max(after_earliest.since(ranges[earliest].0)))
+        let longest = (ranges[latest].1 - before_latest).max(after_earliest - ranges[earliest].0);
+        u64::try_from(longest).ok().map(Span)
     }
 
     /// Returns the time from the instant at which the fault was due until its last effect. `None` if there is
