@@ -217,14 +217,15 @@ impl Kind {
     }
 
     fn unknown_unit(&self, text: &str, unit: &str, units: &[(&str, u64)]) -> QuantityError {
-        let units: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
+        let named: Vec<&str> = units.iter().map(|(name, _)| *name).filter(|it| !it.is_empty()).collect();
+        let or_none = if named.len() < units.len() { ", or no unit" } else { "" };
         QuantityError::UnknownUnit {
             text: text.into(),
             unit: unit.trim().into(),
             what: self.what,
-            units: match &units[..] {
-                [only] => (*only).to_owned(),
-                many => format!("one of {}", many.join(", ")),
+            units: match &named[..] {
+                [only] => format!("{only}{or_none}"),
+                many => format!("one of {}{or_none}", many.join(", ")),
             },
         }
     }

@@ -17,7 +17,7 @@ pub trait Job: Clone + Debug + PartialEq + Send + 'static {
     /// The result of the computation, handed back to the application through [`Application::computed`].
     type Output: Clone + Debug + PartialEq + Send + 'static;
     /// Returns the duration of the computation. In the simulator, the job takes exactly this long. With a real driver,
-    /// it takes at least this long: the driver waits if the computation finishes earlier.
+    /// it takes at least this long. If the computation finishes earlier, the driver waits.
     fn cost(&self) -> Span;
     /// Computes the output. Must be pure: no clock, no I/O, no shared state.
     fn run(self) -> Self::Output;

@@ -1,4 +1,4 @@
-//! The names of processes, clusters, groups and tasks: one resolver for every name that is shown to people.
+//! The names of processes, clusters, groups and tasks. All names that users see come from here.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;

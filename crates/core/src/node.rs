@@ -66,8 +66,8 @@ pub struct Node<P: Protocol, A: Application> {
     protocol: P,
 }
 
-/// All of the composite except the protocol. Fields are laid out in declaration order, so that those used for every
-/// message come first and share cache lines.
+/// The composite's state, except for the protocol. `repr(C)` keeps the fields in declaration order: those that each
+/// message needs come first, so they share cache lines.
 #[derive(Clone, Debug)]
 #[repr(C)]
 struct NodeState<A: Application> {

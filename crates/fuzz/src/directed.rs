@@ -340,8 +340,8 @@ fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<ReportedFact>> {
     moments
 }
 
-/// Calls `visit` for every fact of every rank, in order, with the process and its life, the moment if the fact is
-/// relevant, and the number of facts of this kind that the process has reported by then.
+/// Visits the facts of all ranks in order. Passes the process, its life, and the moment (`None` if the fact is not
+/// relevant) to `visit`, together with the number of facts of this kind that the process has reported so far.
 fn each_moment(trial: &Trial, mut visit: impl FnMut(ProcessId, Life, Option<Moment>, u32)) {
     let manifest = &trial.manifest;
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = Vec::new();

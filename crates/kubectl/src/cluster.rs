@@ -17,6 +17,9 @@ use crate::supervisor::Supervisor;
 
 /// Time between two checks while waiting.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// What is wrong with a cluster on which Faultline is not installed.
+pub(crate) const NO_DEFINITION: &str =
+    "the cluster does not have the custom resource definition of federations";
 pub(crate) const INSTALL: &str = "see docs/kubernetes.md for how to install Faultline on a cluster";
 
 /// The reason why an operation on a cluster failed.
@@ -185,11 +188,7 @@ impl KubernetesCluster {
                 if kind_is_known {
                     return Ok(None);
                 }
-                Err(CommandError::input(miette!(
-                    help = INSTALL,
-                    "the cluster does not have the custom resource definition of federations"
-                ))
-                .into())
+                Err(CommandError::input(miette!(help = INSTALL, "{NO_DEFINITION}")).into())
             }
             Err(error) => Err(self.denied("get", "federations", &error)),
         }

@@ -24,7 +24,7 @@ use tokio::signal::ctrl_c;
 use tokio::time::sleep;
 
 use crate::arguments::{DoctorArguments, KubernetesArguments};
-use crate::cluster::{INSTALL, KubernetesCluster};
+use crate::cluster::{INSTALL, KubernetesCluster, NO_DEFINITION};
 
 /// Oldest minor version of Kubernetes 1 that supports the definition's rules.
 const OLDEST: u32 = 33;
@@ -380,11 +380,7 @@ fn same_schema(one: &CustomResourceDefinition, other: &CustomResourceDefinition)
 }
 
 fn no_definition() -> Finding {
-    fail(
-        "definition",
-        "the cluster does not have the custom resource definition of federations".to_owned(),
-        INSTALL,
-    )
+    fail("definition", NO_DEFINITION.to_owned(), INSTALL)
 }
 
 /// Returns the value of an environment variable of an operator.

@@ -280,15 +280,12 @@ impl EffectEntry {
             let (at, error) = (i128::from(it.at?.0), i128::from(it.error.0));
             Some((at - error, at + error))
         };
-        let ranges: Option<Vec<(i128, i128)>> = self.on.iter().map(range).collect();
-        let ranges = ranges.filter(|it| it.len() > 1)?;
-        // Two effects are compared even if the range of one of them includes the range of the other.
-        let others = |own: usize| (0..ranges.len()).filter(move |it| *it != own);
-        let latest = (0..ranges.len()).max_by_key(|it| ranges[*it].1)?;
-        let earliest = (0..ranges.len()).min_by_key(|it| ranges[*it].0)?;
-        let before_latest = others(latest).map(|it| ranges[it].0).min()?;
-        let after_earliest = others(earliest).map(|it| ranges[it].1).max()?;
-        let longest = (ranges[latest].1 - before_latest).max(after_earliest - ranges[earliest].0);
+        let mut ranges: Vec<(i128, i128)> = self.on.iter().map(range).collect::<Option<_>>()?;
+        ranges.sort_unstable();
+        let [first, second, ..] = ranges[..] else { return None };
+        let latest = ranges[1..].iter().map(|it| it.1).max()?;
+        // The first range may also end last.
+        let longest = (latest - first.0).max(first.1 - second.0);
         u64::try_from(longest).ok().map(Span)
     }
 

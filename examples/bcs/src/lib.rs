@@ -5,8 +5,8 @@
 //! * A process may take a *basic* checkpoint at any time, with the next index.
 //! * A message carries its sender's index. If that is greater than the receiver's, the receiver first takes a *forced*
 //!   checkpoint with the index of the message, and then delivers it.
-//! * For every *n*, the processes' first checkpoints with an index of at least *n* are consistent with each other; a
-//!   process that has no such checkpoint contributes its current state.
+//! * Choose any index *n*, and take each process's first checkpoint whose index is *n* or greater; if a process has
+//!   none, take its current state. These checkpoints and states are consistent with each other.
 //!
 //! After a failure, *n* is the index of the failed process's newest checkpoint ([`line`]). The paper leaves messages in
 //! transit to the channels. Here, a sender keeps the messages that it has sent, including in its checkpoints, and

@@ -30,7 +30,7 @@ impl FromStr for Cores {
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let (number, unit) = CORES.number(text)?;
         let worth = CORES.units.iter().find(|(name, _)| *name == unit).map(|it| it.1 as f64);
-        let worth = worth.ok_or_else(|| CORES.unknown_unit(text, unit, &[("m, or no unit", 1)]))?;
+        let worth = worth.ok_or_else(|| CORES.unknown_unit(text, unit, CORES.units))?;
         CORES.within_limit(text, (number * worth).ceil()).map(|millis| Cores { millis: millis as u32 })
     }
 }

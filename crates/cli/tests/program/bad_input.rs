@@ -77,11 +77,11 @@ fn files_other_than_records_are_left_alone() {
 fn options_that_a_backend_would_ignore_are_rejected() {
     let place = TestDirectory::new();
     let metrics = ["run", "--backend", "simulate", "--metrics", "127.0.0.1:0"];
-    refused(&place, &metrics, &["`--metrics` works only with `--backend local`", "--backend local"]);
+    refused(&place, &metrics, &["`--metrics` works only with `--backend local`", "or add `--backend local`"]);
     refused(
         &place,
         &["run", "--namespace", "x"],
-        &["`--namespace` works only with `--backend kubernetes`", "--backend kubernetes"],
+        &["`--namespace` works only with `--backend kubernetes`", "or add `--backend kubernetes`"],
     );
     refused(
         &place,

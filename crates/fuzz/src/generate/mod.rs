@@ -178,7 +178,7 @@ fn heat(chance: &mut Chance, step_time: Span) -> ApplicationSpec {
     })
 }
 
-/// Draws a link for every ordered pair of clusters, and one within each cluster.
+/// Draws the properties of the links: those within each cluster, and those between clusters in each direction.
 fn links(chance: &mut Chance, clusters: &[ClusterSpec]) -> Links {
     let mut link = |least: Span, most: Span| {
         let latency = chance.span(least, most);

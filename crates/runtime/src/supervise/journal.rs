@@ -117,20 +117,15 @@ impl Journal {
 /// Moves the bytes in `buffer` to `out`. After an error, `buffer` contains exactly the bytes that `out` did not accept,
 /// so that a later call continues at the right position.
 fn drain_to(buffer: &mut Vec<u8>, out: &mut impl Write) -> io::Result<()> {
-    let mut accepted = 0;
-    let result = loop {
-        if accepted == buffer.len() {
-            break Ok(());
-        }
-        match out.write(&buffer[accepted..]) {
-            Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
-            Ok(bytes) => accepted += bytes,
+    while !buffer.is_empty() {
+        match out.write(buffer) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(accepted) => drop(buffer.drain(..accepted)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => break Err(error),
+            Err(error) => return Err(error),
         }
-    };
-    buffer.drain(..accepted);
-    result
+    }
+    Ok(())
 }
 
 impl JournalContents {

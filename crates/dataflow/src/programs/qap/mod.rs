@@ -2,7 +2,7 @@
 //! cost of the flows over the distances is minimal.
 //!
 //! A task is given the locations of the first facilities. If even the best possible completion costs more than the
-//! cheapest assignment known, the task ends. Otherwise it spawns one task for every possible location of the next
+//! cheapest known assignment, the task ends. Otherwise, it spawns a task for each possible location of the next
 //! facility, and one that combines their results. At the configured depth, a task searches without spawning.
 //!
 //! The lowest cost known is a [hint](Frame::hint). It only decreases; a task with an outdated hint searches more, but
