@@ -71,7 +71,8 @@ pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
     })
 }
 
-/// Returns the period in which each cluster takes part in the program; empty if all clusters take part throughout.
+/// Returns the period during which each cluster takes part in the program; an empty list if all clusters take part
+/// throughout.
 fn terms(spec: &FederationSpec) -> Vec<synthetic::Term> {
     let term = |cluster: &resource::ClusterSpec| synthetic::Term {
         joins: cluster.joins_after.map_or(Span::ZERO, |it| it.0),

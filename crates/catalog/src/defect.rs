@@ -67,8 +67,7 @@ macro_rules! defects {
                 all.into_iter()
             }
 
-            /// Returns the prefix of the name, which distinguishes defects with the same name in different code. Empty
-            /// for HC3I.
+            /// Returns the name prefix that distinguishes defects with the same name in different code. Empty for HC3I.
             fn prefix(self) -> &'static str {
                 match self {
                     $(Defect::$variant(_) => $prefix,)*
@@ -135,7 +134,7 @@ defects! {
 
 /// A name that belongs to no defect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown defect `{0}`; docs/hc3i.md and the documents about the other protocols list the defects")]
+#[error("unknown defect `{0}`; for a list, see docs/hc3i.md and the documents about the other protocols")]
 pub struct UnknownDefect(pub String);
 
 /// Whether this build can enable defects.
@@ -197,7 +196,7 @@ impl Defect {
         }
     }
 
-    /// Returns the supervisor's defects to enable for `defect`.
+    /// Returns the supervisor defects that `defect` enables.
     pub(crate) fn of_supervisor(defect: Option<Defect>) -> supervisor::Defects {
         match defect.map(Defect::rule) {
             #[cfg(debug_assertions)]

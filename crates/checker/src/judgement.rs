@@ -78,8 +78,8 @@ pub enum Property {
     OrphansFirst,
     /// The phases of orphan messages follow from the consumed messages.
     PhasesAgree,
-    /// A process that rolled back delivered the same messages in the same order again, up to the last delivery on which
-    /// other processes depend.
+    /// After rolling back, a process delivered the same messages again in the same order, up to the last delivery on
+    /// which other processes depend.
     RepeatedOrder,
     /// No failure made a cluster roll back indefinitely.
     RecoveryTerminates,

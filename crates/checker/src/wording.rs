@@ -874,7 +874,7 @@ fn link_delay(delay: &LinkDelay, names: &Context) -> String {
     )
 }
 
-/// Describes what filled the memory, and suggests a remedy for its largest part.
+/// Describes what filled the memory and suggests a remedy for the largest contributor.
 fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
     let mut parts: Vec<(u64, String, &str)> =
         used.parts.iter().filter(|part| part.bytes > 0).map(|part| in_words(part, names)).collect();
@@ -911,7 +911,7 @@ fn has_later_checkpoints(part: &MemoryPart, names: &Context) -> bool {
     part.count > ranks * (1 + names.copies.map_or(0, |it| u64::from(it.replicas)))
 }
 
-/// Returns the size of a part of the memory, a description of the part, and the remedy that makes it smaller.
+/// Returns the size of a part of the memory, a description of the part, and a remedy that reduces its size.
 fn in_words(part: &MemoryPart, names: &Context) -> (u64, String, &'static str) {
     let bounds = names.bounds.as_ref();
     let takes_checkpoints = bounds.is_some_and(|it| it.checkpoint_every.iter().any(Option::is_some));

@@ -155,7 +155,7 @@ pub(crate) struct RunArguments {
 
 /// The three input files of the HC3I paper's simulator.
 ///
-/// docs/hc3i-files.md describes the files; `faultline samples` lists those of the paper's experiments.
+/// docs/hc3i-files.md describes the files; `faultline samples` lists the files for the paper's experiments.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FilesArguments {
     /// Read the clusters, their nodes, the triangular matrix of links, and the mean time between failures from FILE

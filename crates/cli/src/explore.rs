@@ -1,4 +1,4 @@
-//! `faultline explore`: visits every run of a small federation within bounds.
+//! `faultline explore`: visits every run of a small federation, within given bounds.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -25,7 +25,7 @@ const NODE_MEMORY: u64 = 8 << 20;
 const THREADS: u64 = 6;
 /// Ports that other programs may use.
 const SPARE_PORTS: u64 = 1000;
-/// The longest time that a write may take if the cost of checkpoints is to be measured.
+/// The longest write time at which the cost of checkpoints can still be measured.
 const SLOW_WRITE: Duration = Duration::from_millis(100);
 /// The number of test writes. Each of them writes one page.
 const WRITES: usize = 16;

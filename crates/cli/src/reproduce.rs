@@ -34,7 +34,7 @@ const QUICK_PAIRS: u64 = 3;
 const HYDEE_SEEDS: u32 = 3;
 /// Number of seeds for each of HydEE's settings, with `--quick`.
 const HYDEE_QUICK_SEEDS: u32 = 1;
-/// Number of ping-pong runs in each setting, and number of round trips with each message length.
+/// Number of ping-pong runs in each setting, and number of round trips for each message length.
 const PING_PONG: (u32, u32) = (10, 200);
 /// The same two numbers for ping-pong with many processes.
 const CROWDED_PING_PONG: (u32, u32) = (5, 200);
@@ -94,7 +94,7 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let interrupted = interrupt::flag();
     let work = Work { out: &out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
-    // The runs on real processes come first, while this program puts no other load on the machine.
+    // The runs on real processes come first, before this program puts any other load on the machine.
     let evaluation = Evaluation { out: &out, interrupted: &interrupted, resume: *resume };
     let wanted = match (arguments.with_processes, *quick) {
         (false, _) => 0,
@@ -125,7 +125,7 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let interrupted = interrupt::flag();
     let work = Work { out: &out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
-    // The runs on real processes come first, while this program puts no other load on the machine.
+    // The runs on real processes come first, before this program puts any other load on the machine.
     let evaluation = Evaluation { out: &out, interrupted: &interrupted, resume: *resume };
     let (few, many) =
         if *quick { (QUICK_PING_PONG, QUICK_PING_PONG) } else { (PING_PONG, CROWDED_PING_PONG) };
@@ -155,7 +155,7 @@ fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let interrupted = interrupt::flag();
     let work = Work { out: &out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
-    // The runs on real processes come first, while this program puts no other load on the machine.
+    // The runs on real processes come first, before this program puts any other load on the machine.
     let turns = if quick { QUICK_TURNS } else { TURNS };
     let tasks = Evaluation { out: &out, interrupted: &interrupted, resume }.task_times(turns)?;
     // After an interruption, there are no results.

@@ -35,7 +35,7 @@ pub const SHAPER: &str = "shaper";
 /// The volume that holds a node's storage or the record of a run.
 pub const DATA: &str = "data";
 
-/// The default image for the containers of processes and the supervisor, with the version of this program.
+/// The default image for the process and supervisor containers, tagged with this program's version.
 pub const NODE_IMAGE: &str = concat!("faultline-node:", env!("CARGO_PKG_VERSION"));
 
 /// Purpose of a pod of a federation.

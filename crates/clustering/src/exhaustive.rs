@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::balance::Balance;
 use crate::graph::CommunicationGraph;
 
-/// The largest number of processes for which all divisions are compared. Twelve processes have 4,213,597 divisions.
+/// The largest number of processes for which all divisions are compared. Twelve processes can be divided in 4,213,597
+/// ways.
 pub(crate) const MOST: usize = 12;
 
 /// Returns one division for each share of rolled-back processes that is possible within this balance: the

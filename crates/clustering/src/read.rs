@@ -26,7 +26,7 @@ pub enum GraphFormat {
     EdgeList,
     /// The graph format of METIS.
     Metis,
-    /// The XML format of many graph tools.
+    /// The XML format used by many graph tools.
     GraphMl,
 }
 

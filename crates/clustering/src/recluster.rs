@@ -326,8 +326,8 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Returns the graph of a square of processes with sides of this length. Each process sends this many
-    /// bytes to each of the others in its row or, if `rows` is `false`, in its column.
+    /// Returns the graph of processes arranged in a square with sides of length `side`. Each process sends
+    /// `bytes` bytes to each of the others in its row or, if `rows` is `false`, in its column.
     fn square(side: usize, rows: bool, bytes: u64) -> CommunicationGraph {
         let mut graph = CommunicationGraph::new((0..side * side).map(|it| it.to_string()).collect());
         for from in 0..side * side {

@@ -32,7 +32,7 @@ pub struct Witness {
     pub delivered: u64,
 }
 
-/// Steps of the theft of a task. Without failures, all but the last occur in this order.
+/// The steps of a theft. Without failures, all but the last occur in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TheftStep {
     /// The victim reserved a task for the thief.
@@ -160,7 +160,7 @@ pub enum Fact {
         /// The receiving partition, or the receiving process if it runs no partition.
         to: ProcessId,
     },
-    /// One step of the theft of a task.
+    /// One step of a theft.
     Theft {
         /// Identity of the theft.
         theft: Theft,

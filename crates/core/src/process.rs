@@ -28,8 +28,13 @@ use crate::message::{MessageId, Payload};
 use crate::protocol::Stamp;
 use crate::time::Time;
 
+// A packet is moved from an action to the driver and into an event. With tags of eight bytes, the contents of these enums
+// have the same alignment at every step. A processor stalls when it reads bytes that it has just written with accesses
+// at other offsets.
+
 /// A unit of traffic between two processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[repr(u64)]
 pub enum Packet<S, M, H, V> {
     /// An application message, with the data that its protocol piggybacks on it.
     Application {
@@ -70,6 +75,7 @@ pub enum To {
 
 /// An event that a process handles.
 #[derive(Clone, Debug, PartialEq)]
+#[repr(u64)]
 pub enum Event<S, M, H, V, O> {
     /// A packet arrived.
     Packet {
@@ -107,6 +113,7 @@ pub enum Event<S, M, H, V, O> {
 /// An action of a process. Actions and facts share one queue, in the order in which they happened, so that a
 /// driver can halt the process between any two of them.
 #[derive(Clone, Debug, PartialEq)]
+#[repr(u64)]
 pub enum Action<S, M, H, V, J> {
     /// Hands a packet to the network.
     Send {

@@ -17,7 +17,7 @@ use crate::time::Time;
 
 /// Data that a protocol piggybacks on an application message.
 pub trait Stamp: Wire {
-    /// Returns the sender's position that the stamp carries. Facts record it.
+    /// Returns the sender's position, as carried by the stamp. Facts record this position.
     fn position(&self) -> Position;
 }
 
@@ -146,7 +146,7 @@ pub enum Input<P: Protocol> {
     Timeout,
 }
 
-/// Operations available to every protocol, whatever kind of program it protects: network, storage and claims.
+/// Network, storage and claim operations, available to every protocol, whatever kind of program it protects.
 pub trait Machine<P: ProtocolTypes> {
     /// Sends a protocol message.
     fn control(&mut self, to: To, message: P::Control);
@@ -178,8 +178,8 @@ pub trait Host<P: Protocol>: Machine<P> {
     fn transmit(&mut self, id: MessageId, stamp: P::Stamp, payload: Payload);
     /// Reports that a message is not handed to the network, because its receiver already has it.
     fn suppress(&mut self, id: MessageId);
-    /// Delivers a message to the application immediately. The application's sends in response arrive as
-    /// [`Input::Sent`] once the current input has been handled.
+    /// Delivers a message to the application immediately. Anything the application sends in response arrives
+    /// as [`Input::Sent`] once the current input has been handled.
     ///
     /// # Panics
     ///

@@ -382,7 +382,7 @@ fn sources(
     version: Version,
 ) -> (Gathered, Vec<Value>) {
     let Some((op, values)) = writers else {
-        let literal = literals.get(&version).expect("a version that is read was written before");
+        let literal = literals.get(&version).expect("a version that is read has already been written");
         return (Gathered { op: Op::Sum, from: vec![Source::Literal(literal.clone())] }, Vec::new());
     };
     let source = |value: &Value| Source::Written {

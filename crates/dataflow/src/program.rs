@@ -99,9 +99,9 @@ pub enum Mode {
 pub enum Op {
     /// Adds word by word, wrapping around. A shorter contribution is padded with zeros.
     Sum,
-    /// Keeps the smallest contribution, comparing the first word as the most significant.
+    /// Keeps the smallest contribution, treating the first word as the most significant.
     Least,
-    /// Keeps the greatest contribution, comparing the first word as the most significant.
+    /// Keeps the greatest contribution, treating the first word as the most significant.
     Greatest,
 }
 

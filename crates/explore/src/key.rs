@@ -1,4 +1,4 @@
-//! Keys of states: 128 bits of a hash over their `Debug` output.
+//! State keys: 128 bits of a hash of each state's `Debug` output.
 //!
 //! The state of a protocol is private, but its `Debug` output shows all of it. Two states with the same key
 //! count as the same state. With 10^8 states, the probability that any two different states share a key is

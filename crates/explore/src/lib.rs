@@ -1,5 +1,5 @@
-//! Bounded exhaustive exploration: every run of a small federation within bounds, by breadth-first search over the
-//! states of the protocol's own code.
+//! Bounded exhaustive exploration: every run of a small federation within given bounds, by breadth-first search over
+//! the states of the protocol's own code.
 //!
 //! A run is a sequence of choices: which packet arrives, which write completes, which computation ends, which deadline
 //! expires, or which process fails next. Two states are the same if each process has the same state in both and has

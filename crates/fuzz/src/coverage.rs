@@ -55,7 +55,7 @@ pub struct Observed {
     pub verdict: Verdict,
     /// The violated properties.
     pub violated: Vec<Property>,
-    /// The properties that could not be judged although they should have been.
+    /// The properties that should have been judged but could not be.
     pub unjudged: Vec<Property>,
     /// Whether a second run was identical to the first; `None` if there was no second run, or if either run reached
     /// the memory limit.
@@ -149,7 +149,7 @@ pub struct Shares {
     pub protocols: BTreeMap<CoverageName, u64>,
     /// The number of runs by protocol and outcome.
     pub outcomes: BTreeMap<CoverageName, BTreeMap<CoverageName, u64>>,
-    /// Facts by kind: the number of runs with such facts, and their total number.
+    /// For each kind of fact: the number of runs that contain it, and the total number of such facts.
     pub stated: BTreeMap<FactKind, (u64, u64)>,
     /// The number of injected faults, by kind and by the state of the cluster that they struck.
     pub hits: BTreeMap<CoverageName, BTreeMap<State, u64>>,

@@ -153,7 +153,7 @@ impl MomentCoverage {
         shares
     }
 
-    /// Returns the number of runs in which a process failed at a moment of this kind.
+    /// Returns the number of runs in which a process failed at this kind of moment.
     fn struck(&self, moment: Moment) -> u64 {
         self.0.get(moment.name().as_str()).map_or(0, |it| it.1)
     }

@@ -430,8 +430,8 @@ impl<'a> Builder<'a> {
 
     /// Handles an application message that was sent or delivered.
     fn moved(&mut self, cursor: &mut Cursor<'a>, fact: u32, time: Time) {
-        // Between two entries, the sums are computed from the facts. In a stream about several partitions, every send
-        // and delivery has an entry.
+        // Between two entries, the sums are computed from the facts. In a stream that covers several partitions, every
+        // send and delivery has an entry.
         if cursor.moves.is_multiple_of(MOVES_PER_SUM) || cursor.is_shared {
             self.history.sums.push((fact, cursor.sums));
         }

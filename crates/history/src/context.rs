@@ -27,7 +27,7 @@ pub struct Context {
     pub planned_faults: usize,
     /// The planned faults, including those added during the run. Empty if only their number is known.
     pub plan: Vec<PlannedFault>,
-    /// The outcome of each fault according to the record; `None` if the record does not state any.
+    /// The outcome of each fault according to the record; `None` if the record does not state the outcomes.
     pub faults: Option<Vec<FaultAccount>>,
     /// Whether the driver measures every link before the application begins.
     pub measures_links: bool,

@@ -104,7 +104,7 @@ pub struct Rollback {
     /// The restore of each member, indexed by the member's position in its group; `None` for a member that did not
     /// restore.
     pub restored: Vec<Option<RestoredBy>>,
-    /// The cause that the members claim: the first claim and its fact.
+    /// The cause that the members claim: the first claim, and the fact that records it.
     pub cause: Option<(Cause, Point)>,
     /// The position that each member claims to have restored.
     pub claimed: Vec<(ProcessId, Position, Point)>,

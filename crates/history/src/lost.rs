@@ -37,7 +37,7 @@ pub struct Return {
     pub image: Option<ImageName>,
     /// The incarnation that the process's group started.
     pub incarnation: Incarnation,
-    /// The restored state, as a position in the facts of the process.
+    /// The restored state, as a position in the process's facts.
     cut: FactPosition,
     /// The time at which the process was last in the restored state.
     pub to: Time,
@@ -165,8 +165,8 @@ impl<'h, 'a> Returns<'h, 'a> {
         &self.pauses
     }
 
-    /// Lists the returns of `process`, in order. If its partition moved to another process, the restores there are not
-    /// returns of `process`. Neither is the move of a partition to its own process when its cluster joins.
+    /// Lists the returns of `process`, in order. If another process restores the partition of `process`, this does not
+    /// count as a return. Neither does the move of the partition to `process` once the cluster of `process` has joined.
     pub fn of(&self, process: ProcessId) -> Vec<Return> {
         let history = self.history;
         let Some(own) = history.processes.get(process.index()).map(|it| it.segments.clone()) else {

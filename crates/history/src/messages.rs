@@ -154,8 +154,8 @@ pub struct Messages {
     channels: Vec<Channel>,
     /// Whether any channel has messages of several incarnations.
     has_several: bool,
-    /// Messages stored outside the channels, because a process is not in the table, or because the number is far from
-    /// the others.
+    /// Messages stored outside the channels, either because a process is not in the table or because the message's
+    /// number is too far from the others.
     rest: HashMap<MessageId, MessageNo>,
     /// The index of the message after the one that was transmitted last.
     after_transmitted: usize,
@@ -196,7 +196,7 @@ impl Channel {
 }
 
 impl Numbered {
-    /// Returns the place of a number, adding it if necessary; `None` if it is too far from the others.
+    /// Returns the place of a number, adding it if necessary; `None` if the number is too far from the others.
     fn place(&mut self, number: u32) -> Option<&mut MessageNo> {
         if self.messages.is_empty() {
             self.first = number;

@@ -190,8 +190,8 @@ impl<T: Keyed> SharedList<T> {
         self.branches.insert(place.branch + 1, (next[0].0, Arc::new(next)));
     }
 
-    /// Removes the items for which `is_needed` returns `false`. Leaves that lose no item remain shared,
-    /// unless items of the next leaf move into them.
+    /// Removes the items for which `is_needed` returns `false`. Leaves that lose no items remain shared,
+    /// unless items from the next leaf move into them.
     pub(crate) fn retain(&mut self, mut is_needed: impl FnMut(&T) -> bool) {
         let mut leaves: Branch<T> = Vec::new();
         let mut len = 0;

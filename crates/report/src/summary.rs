@@ -121,11 +121,11 @@ pub struct RollbackSummary {
     pub cause: &'static str,
     /// The group whose rollback caused or included this one.
     pub because_of: Option<String>,
-    /// The numbers of the planned faults that caused the failures that this rollback handles.
+    /// The numbers of the planned faults that caused the failures handled by this rollback.
     pub faults: Vec<u32>,
     /// The number of failures that this rollback handles and that no planned fault caused.
     pub unplanned: u32,
-    /// The time at which the first failure happened, or the alert arrived.
+    /// The time at which the first failure occurred or the alert arrived.
     pub at_seconds: f64,
     /// The checkpoint's number; 0 is the initial state.
     pub checkpoint: u32,

@@ -88,7 +88,7 @@ fn free(bound: u64) -> u64 {
     bound.saturating_sub(BASE.load(Ordering::Relaxed))
 }
 
-/// Returns the memory use to report for a record with more than `most` facts, which this program cannot judge.
+/// Returns the memory use to report for a record with more than `most` facts, too many for this program to judge.
 pub(crate) fn beyond(most: u64) -> MemoryUse {
     let (bound, used) = memory_bound().map_or((0, 0), |it| (it.bytes, (it.used)()));
     let facts = MemoryPart { content: MemoryContent::JudgedFacts, count: most, bytes: most * BYTES_PER_FACT };
@@ -132,8 +132,8 @@ impl Watch {
         let judged_bytes = facts * BYTES_PER_FACT;
         let running = RUNNING.load(Ordering::Relaxed).max(1);
         let threshold = bound - reserved(bound, running);
-        // If no other run is in progress, judging this one may use the whole limit: by then, its simulation has freed
-        // its memory.
+        // If no other run is in progress, judging this one may use the whole limit: by then, this run's simulation has
+        // freed its memory.
         let judgeable = if running == 1 { free(bound) } else { free(threshold) / running };
         // The memory of the simulation is free again when the run is judged; that of the facts is not.
         let is_full = used >= threshold && used > self.before + self.before / RESERVE;
@@ -164,8 +164,8 @@ impl Watch {
     }
 }
 
-/// Waits until the allocator has returned enough freed memory for the program to use at most `enough` bytes, but for
-/// no longer than [`RETURN_WITHIN`]. Returns the memory in use, in bytes.
+/// Waits, for at most [`RETURN_WITHIN`], until the allocator has returned enough freed memory for the program to use at
+/// most `enough` bytes. Returns the memory in use, in bytes.
 ///
 /// There is no further wait until the memory has grown by an eighth, so that a program whose memory is all in use does
 /// not wait before and after each run.

@@ -57,7 +57,7 @@ fn main() {
 }
 
 /// Simulates until every cluster keeps this many checkpoints, without garbage collection. Prints the peak memory in
-/// bytes, and the mean number of checkpoints that a cluster then keeps.
+/// bytes, and the mean number of checkpoints per cluster at that point.
 fn simulate(kept: usize, clusters: usize, nodes: usize) {
     let second = Span::from_secs(1);
     let application = synthetic::Config {

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use faultline_core::process::{ActionOf, PacketOf};
 use faultline_core::{Boot, JobNo, Life, Membership, MembershipVersion, Process, ProcessId, Time};
 
-/// A packet in transit, with the life of its sender, and the newest life of its receiver that the sender knew.
+/// A packet in transit, with the life of its sender, and the newest life of its receiver that the sender knew. The
+/// packet comes first, so that it is aligned as in an action.
+#[repr(C)]
 pub(crate) struct Flight<P: Process> {
+    pub(crate) packet: PacketOf<P>,
     pub(crate) from: ProcessId,
     pub(crate) from_life: Life,
     pub(crate) to: ProcessId,
     pub(crate) to_life: Life,
-    pub(crate) packet: PacketOf<P>,
 }
 
 /// An input for a running process. Inputs that belong to a life are discarded when it ends.

@@ -14,8 +14,8 @@ use faultline_core::{
     MembershipVersion, Process, ProcessId, Time, To, Trigger,
 };
 use faultline_supervisor::{FaultAccount, Order, Outcome, Report, Status, Supervisor, process_seed};
+use faultline_trace::Sink;
 use faultline_trace::inputs::InputObserver;
-use faultline_trace::{Record, Sink};
 
 use crate::chance::RandomStream;
 use crate::config::{Chance, Config, Control, StorageCosts};
@@ -90,7 +90,8 @@ impl Address {
     }
 }
 
-/// An event in the queue.
+/// An event in the queue. The size of the tag is that of the tags in [`faultline_core::process`].
+#[repr(u64)]
 pub(crate) enum SimEvent<P: Process> {
     /// A packet reaches its receiver's node.
     Arrival(Flight<P>),
@@ -484,20 +485,41 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
     }
 
+    /// Passes an event to a process, and performs the process's actions.
     #[inline(always)]
     fn feed(&mut self, process: ProcessId, event: In<P>) {
-        let mut actions = mem::take(&mut self.actions);
-        let sim_process = &mut self.sim_processes[process.index()];
-        let value = sim_process.process.as_mut().expect("only a started life handles inputs");
-        if let Some(recorder) = &mut self.recorder {
-            recorder.given(process, sim_process.life, self.now, &event);
+        if self.recorder.is_some() {
+            return self.feed_recorded(process, event);
         }
-        value.handle(event, self.now, &mut actions);
+        let (now, mut actions) = (self.now, mem::take(&mut self.actions));
+        self.started(process).handle(event, now, &mut actions);
+        self.perform(process, &mut actions);
+        self.actions = actions;
+    }
+
+    /// Same as `feed`, but records the event and the actions. Separate, because the compiler copies an event once more
+    /// if a reference to it is passed on.
+    #[cold]
+    #[inline(never)]
+    fn feed_recorded(&mut self, process: ProcessId, event: In<P>) {
+        let mut actions = mem::take(&mut self.actions);
+        let life = self.sim_processes[process.index()].life;
         if let Some(recorder) = &mut self.recorder {
-            recorder.did(process, sim_process.life, self.now, &actions);
+            recorder.given(process, life, self.now, &event);
+        }
+        let now = self.now;
+        self.started(process).handle(event, now, &mut actions);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.did(process, life, self.now, &actions);
         }
         self.perform(process, &mut actions);
         self.actions = actions;
+    }
+
+    /// Returns a process whose life has started.
+    #[inline(always)]
+    fn started(&mut self, process: ProcessId) -> &mut P {
+        self.sim_processes[process.index()].process.as_mut().expect("only a started life handles inputs")
     }
 
     // Timers
@@ -536,18 +558,20 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     /// Performs actions in order, up to a fact at which the process halts.
     fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
-        let mut rest = actions.drain(..);
-        while let Some(action) = rest.next() {
-            match action {
-                Action::Fact(fact) => {
-                    if self.record_fact(process, fact) {
-                        self.sim_processes[process.index()].backlog().rest.extend(rest);
-                        return;
-                    }
+        // Facts are moved straight from this queue to the sink, which saves copies.
+        for place in 0..actions.len() {
+            let action = &mut actions[place];
+            if let Action::Fact(fact) = action {
+                if self.record_fact(process, fact) {
+                    self.sim_processes[process.index()].backlog().rest.extend(actions.drain(place + 1..));
+                    break;
                 }
-                action => self.act(process, action),
+            } else {
+                let action = mem::replace(action, Action::Held);
+                self.act(process, action);
             }
         }
+        actions.clear();
     }
 
     /// Performs one action other than a fact.
@@ -611,14 +635,14 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Numbers a fact, reports it if the supervisor follows or waits for it, and records it. Returns `true` if the
     /// process halts at it.
     #[inline]
-    fn record_fact(&mut self, process: ProcessId, fact: Fact) -> bool {
+    fn record_fact(&mut self, process: ProcessId, fact: &mut Fact) -> bool {
         let kind = fact.kind();
-        let halted = self.followed_kinds.contains(kind) && self.report_fact(process, &fact);
+        let halted = self.followed_kinds.contains(kind) && self.report_fact(process, fact);
         let sim_process = &mut self.sim_processes[process.index()];
         let (life, number) = (sim_process.life, FactNo(sim_process.facts));
         sim_process.facts += 1;
         if S::TAKES.contains(kind) {
-            self.sink.record(Record { process, life, number, at: self.now, fact });
+            self.sink.take(process, life, number, self.now, fact);
         }
         halted
     }

@@ -71,7 +71,7 @@ impl Completion {
         self.newest.get(&group).is_some_and(|&newest| newest > incarnation)
     }
 
-    /// Records that `rank` is no longer finished, for instance after its failure.
+    /// Records that `rank` is no longer finished, for instance because it failed.
     pub(crate) fn unfinished(&mut self, rank: ProcessId) {
         if let Some((sent, delivered)) = self.finished[rank.index()].take() {
             self.count -= 1;

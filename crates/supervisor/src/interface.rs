@@ -65,7 +65,7 @@ faultline_core::defects! {
     EndNotRecorded,
     /// A new life is announced when it is launched, before it listens.
     AnnouncedTooEarly,
-    /// A failure loses storage that should be kept.
+    /// Storage that should survive a failure is lost.
     StorageAlwaysLost,
     /// The storage of a replaced process counts as complete once the process is launched.
     RefillUnawaited,

@@ -46,7 +46,7 @@ pub struct Socket {
 pub enum Mode {
     /// Reads, removes or changes an existing object.
     Existing = 0,
-    /// Adds an object, which must not exist yet.
+    /// Adds an object, which must not already exist.
     New = 0x600,
 }
 

@@ -7,7 +7,7 @@
 //! | record | 8 + length | as in a facts file ([`crate::facts`]); the body is the postcard encoding of `(Time, InputEntry)` |
 //!
 //! The first entry is the start of the life. Each input is followed by the process's actions. The file contains no
-//! facts, which are in the file of facts, and no outputs of jobs, which a re-execution computes again.
+//! facts, which are in the facts file, and no outputs of jobs, which a re-execution computes again.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -127,7 +127,7 @@ pub enum RecordedAction {
     Held,
     /// See [`Action::Compute`].
     Compute(JobNo),
-    /// See [`Action::Fact`]. The fact itself is in the file of facts.
+    /// See [`Action::Fact`]. The fact itself is in the facts file.
     Fact,
 }
 

@@ -29,7 +29,7 @@ pub struct Manifest {
     pub backend: BackendKind,
     /// The seed of all random choices of the run.
     pub seed: u64,
-    /// The federation file, with the content of any other files that it names. Stored in the bundle as
+    /// The federation file, with the contents of any other files that it names. Stored in the bundle as
     /// `federation.yaml`, not in the manifest.
     #[serde(skip)]
     pub federation: String,

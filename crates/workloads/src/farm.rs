@@ -77,7 +77,7 @@ impl Rank {
         Rank { config: config.clone(), ranks, is_master, state }
     }
 
-    /// Sends a worker the next piece, if any is left.
+    /// Sends a worker the next piece, if one is left.
     fn give(&mut self, to: ProcessId, out: &mut Outbox) {
         if self.state.given < self.config.pieces {
             out.send(to, Payload::from_slice(&self.state.given.to_le_bytes()));

@@ -81,7 +81,8 @@ fn named(text: &str, names: &BTreeSet<String>) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Iterates over the identifiers of a line, as a whole and in parts, and over its string literals with their quotes.
+/// Iterates over the identifiers in a line, both whole and split into parts, and over its string literals, including
+/// their quotes.
 fn words(line: &str) -> impl Iterator<Item = String> + '_ {
     let whole = line.split(|it: char| !it.is_alphanumeric() && it != '_').map(str::to_owned);
     let parts = line.split(|it: char| !it.is_alphanumeric()).map(str::to_owned);

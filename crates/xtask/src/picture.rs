@@ -1,4 +1,4 @@
-//! Draws the README's picture: the space-time diagram of a real run of the quick start.
+//! Draws the README's space-time diagram from a real run of the quick start.
 
 use std::error::Error;
 use std::fs;

@@ -1,6 +1,6 @@
-//! The network hides each pod's address from the pods on other Kubernetes nodes, as a network that masquerades traffic
-//! between nodes does. Traffic control shapes packets at the sender, by their destination, and therefore does not
-//! depend on the apparent source.
+//! The network masquerades traffic between Kubernetes nodes, and so hides each pod's address from the pods on other
+//! nodes. Traffic control shapes packets at the sender, by their destination, and therefore does not depend on the
+//! apparent source.
 
 use faultline_api::resource::{Emulation, Kubernetes, condition};
 use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};

@@ -35,7 +35,7 @@ use recovery::Replies;
 /// A receive sequence number, from 1.
 type Rsn = u64;
 
-/// How long a process waits before it repeats a failed write.
+/// How long a process waits before it retries a failed write.
 const RETRY_WRITE_AFTER: Span = Span::from_millis(100);
 
 /// The data that the protocol adds to a message: none, because a message's number identifies it in every execution.

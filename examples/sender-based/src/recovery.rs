@@ -166,8 +166,8 @@ impl SenderBased {
         self.receive_waiting(host);
     }
 
-    /// Returns whether a receiver has delivered messages below `next` whose RSNs this process does not know: those that
-    /// its re-execution has yet to send, or that have no RSN in its log.
+    /// Returns whether a receiver has delivered messages below `next` whose RSNs this process does not know: messages
+    /// that this process has yet to send in its re-execution, or that have no RSN in this process's log.
     fn owes(&self, receiver: ProcessId, next: u32) -> bool {
         let is_unknown = |it: &Logged| it.id.to == receiver && it.id.number + 1 == next && it.rsn.is_none();
         next > self.sent.get(&receiver).copied().unwrap_or_default() || self.log.iter().any(is_unknown)

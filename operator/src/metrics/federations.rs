@@ -24,7 +24,7 @@ const PHASES: [Phase; 8] = [
 ];
 const VERDICTS: [&str; 3] = ["pass", "unknown", "fail"];
 
-/// The federations, by UID. A federation is removed once it is gone.
+/// The federations, by UID. An entry is removed once its federation no longer exists.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Federations(Arc<Mutex<BTreeMap<String, Exported>>>);
 

@@ -1,4 +1,4 @@
-//! Determines whether a federation can be run, and which processes it consists of, without side effects.
+//! Determines, without side effects, whether a federation can be run and which processes it consists of.
 //!
 //! The API server has already checked the rules of the custom resource definition, unless the definition was weakened.
 //! The operator checks them again, and everything that they cannot express, with the same code that validates a

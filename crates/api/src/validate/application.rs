@@ -1,4 +1,4 @@
-//! Checks an application's parameters, and whether it can run on the federation's clusters.
+//! Checks an application's parameters, and whether the application can run on the federation's clusters.
 
 use std::collections::BTreeSet;
 

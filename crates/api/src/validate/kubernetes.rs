@@ -4,7 +4,7 @@ use super::Check;
 use crate::quantity::Size;
 use crate::resource::{Comparison, Toleration};
 
-/// Maximum length of a StatefulSet's name, so that its pods' labels have at most 63 characters.
+/// Maximum length of a StatefulSet's name that keeps its pods' labels within 63 characters.
 const MAX_STATEFUL_SET: usize = 52;
 /// Minimum size of a volume, in bytes.
 const SMALLEST_VOLUME: u64 = 1 << 20;

@@ -207,7 +207,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that enough clusters stay from start to end to hold the replicas.
+    /// Checks that enough clusters are present throughout the run to hold the replicas.
     pub(super) fn enough_holders_stay(&mut self, path: String, replicas: u32) {
         let spec = self.spec;
         let clusters = &spec.clusters;

@@ -47,7 +47,8 @@ pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static 
     ///
     /// # Errors
     ///
-    /// Fails if the parameters are invalid or do not suit the federation. The error is a clause without a full stop.
+    /// Fails if the parameters are invalid or do not suit the federation. The error message is a clause without a full
+    /// stop.
     fn configure(parameters: Self::Parameters, federation: &FederationSpec) -> Result<Self::Config, String>;
 }
 
@@ -64,7 +65,8 @@ pub trait CustomApplication: 'static {
     ///
     /// # Errors
     ///
-    /// Fails if the parameters are invalid or do not suit the federation. The error is a clause without a full stop.
+    /// Fails if the parameters are invalid or do not suit the federation. The error message is a clause without a full
+    /// stop.
     fn configure(
         parameters: Self::Parameters,
         federation: &FederationSpec,

@@ -39,7 +39,7 @@ pub(super) fn are_due(history: &History<'_>, late: Span, found: &mut Vec<Contrad
     }
 }
 
-/// Counts the facts up to a time that match the trigger of a fault.
+/// Counts the facts that match a fault's trigger, up to a given time.
 fn count(history: &History<'_>, planned: &PlannedFault, upto: Time) -> u64 {
     let matches = |process: ProcessId, fact: &Fact| {
         let cluster = history.context.clusters.iter().position(|it| it.contains(&process));

@@ -32,8 +32,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Counts, by sender, the messages to other clusters that a committed or restored checkpoint of their
-/// receiver contains.
+/// Counts, by sender, the messages to other clusters that are contained in a committed or restored
+/// checkpoint of their receiver.
 fn held_in_checkpoints(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
     let mut held = BTreeMap::new();
     for message in history.messages.iter() {

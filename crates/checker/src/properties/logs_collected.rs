@@ -5,9 +5,9 @@
 //!
 //! Messages that a re-execution sent again are left out, because the re-execution need not log them.
 //!
-//! The counts of removed messages are the process's claims: no fact shows its log. A message that need not be
-//! logged, because a checkpoint of its receiver contains it, counts as removed. This property is judged in virtual
-//! time, for processes that claim at least one removal.
+//! The counts of removed messages are self-reported: no fact shows the contents of a process's log. A message that need
+//! not be logged, because a checkpoint of its receiver contains it, counts as removed. This property is judged in
+//! virtual time, for processes that claim at least one removal.
 
 use std::collections::BTreeMap;
 

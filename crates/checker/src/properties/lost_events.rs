@@ -86,7 +86,7 @@ struct Written {
     /// The number of the first fact of `life` that the image does not contain.
     upto: u64,
     at: Time,
-    /// Whether the examined holder has a durable copy of the image.
+    /// Whether the holder being examined has a durable copy of the image.
     is_durable: bool,
     /// The time by which the process knows that the image is durable in its own storage and at all holders; `None` if
     /// the image may never have become durable everywhere.

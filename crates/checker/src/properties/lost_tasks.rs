@@ -229,8 +229,9 @@ mod tests {
         assert_eq!(found_at_a_holder(true, 0), []);
     }
 
-    /// Checks the absorption, by process 1, of the image with the number `absorbed`. Process 0 never returns.
-    /// Its checkpoint 1 is durable at both other processes, its checkpoint 2 only at process 2.
+    /// Checks a run in which process 1 absorbs the image with the index `absorbed`, and process 0 never
+    /// returns. Checkpoint 1 of process 0 is durable at both of the other processes, checkpoint 2 only at
+    /// process 2.
     fn found_at_a_successor(wait: Span, is_lost: bool, absorbed: Option<usize>) -> Vec<Breach> {
         let mut run = TaskRun::new(3);
         run.0.context.common_clock = true;

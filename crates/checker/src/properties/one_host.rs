@@ -72,9 +72,9 @@ fn is_continued(history: &History<'_>, partition: ProcessId, moved: &Move) -> bo
     later.any(|it| it.continues && (it.host, it.life) == (moved.from, moved.life))
 }
 
-/// Returns whether all processes that knew that the partition ran at `moved.from` have failed or left. These
-/// are the coordinator, and the processes that took part in the recovery that moved the partition there, or
-/// in a later recovery before this move.
+/// Returns whether all processes that knew that the partition ran at `moved.from` have failed or left. Those
+/// processes are the coordinator and every process that took part in the recovery that moved the partition
+/// there, or in a later recovery before this move.
 fn is_forgotten(history: &History<'_>, planned: &Planned, partition: ProcessId, moved: &Move) -> bool {
     let supervision = &history.supervision;
     // The map is ordered by epoch.

@@ -141,7 +141,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Checks that the application makes progress, unless its earlier pauses were long as well.
+    /// Checks that the application makes progress, unless its earlier pauses were also long.
     fn movement(&self, finding: &mut Findings) {
         let mut times = Vec::new();
         for (_, stream) in

@@ -78,7 +78,7 @@ fn deliveries(history: &History<'_>, cut: Point, end: Point) -> Vec<Delivery> {
     }
     stretches.push((cut.segment, cut.fact, until.fact));
     let mut deliveries: Vec<Delivery> = Vec::new();
-    // The number of deliveries before each send whose message has not gone to the network yet.
+    // The number of deliveries before each send whose message has not been transmitted yet.
     let mut sent: HashMap<MessageId, usize> = HashMap::new();
     for (number, from, upto) in stretches.into_iter().rev() {
         let segment = history.segment(number);

@@ -1,14 +1,15 @@
 //! A recovery re-executes exactly the tasks that are strictly required (CCK long paper, T_reexec): those whose values
-//! were lost, and those whose values these tasks need, back to the valid checkpoint. Re-execution does not change the
-//! states of the partitions.
+//! were lost, and those that produce values these tasks need, back to the valid checkpoint. Re-execution does not
+//! change the states of the partitions.
 //!
 //! The requirement is computed here by brute force from the recorded dependencies of all tasks, backwards
-//! from each value that its sender had sent when it joined the recovery, but that the receiver had not
-//! received when the channel between them was drained. The computation stops at tasks that the checkpoint
-//! contains, and at tasks that their partition has not executed in its current state, because it will execute
-//! them anyway. A value that was sent again before the recovery may still arrive; no fact states whether its
-//! task was required, so both outcomes are correct. The protocol claims that a partition has joined, and that
-//! a channel is drained. A false claim changes which tasks are required, but not which are re-executed.
+//! from each value that its sender had sent when joining the recovery, but that had not been received when
+//! the channel between sender and receiver was drained. The computation stops at tasks that the checkpoint
+//! contains, and at tasks not yet executed in their partition's current state, because the partition will
+//! execute them anyway. A value that was sent again before the recovery may still arrive; no fact states
+//! whether its task was required, so both outcomes are correct. The protocol claims that a partition has
+//! joined, and that a channel is drained. A false claim changes which tasks are required, but not which are
+//! re-executed.
 //!
 //! Re-executing too much violates the property under every protocol, and also in a recovery that a newer one
 //! interrupted. Re-executing too little violates it only in a recovery that is over, and if the protocol promises

@@ -81,7 +81,7 @@ fn computed_partitions_are_used_as_a_schedule() {
     place.write("planned.yaml", program(JACOBI, ""));
     let output = place.faultline(["cluster", "planned.yaml"]).assert().code(0).get_output().stdout.clone();
     let text = String::from_utf8(output).unwrap();
-    // The format of METIS: the partition of each of the 16 blocks, one per line.
+    // METIS format: the partition of each of the 16 blocks, one per line.
     let mut partitions: Vec<u32> = text.lines().map(|it| it.parse().expect("a number")).collect();
     assert_eq!(partitions.len(), 16);
     place.write("planned.part", &text);

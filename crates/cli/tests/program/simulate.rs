@@ -81,7 +81,7 @@ fn a_seed_repeats_a_run_bit_for_bit() {
         assert!(facts("a") == facts("b"), "{name:?} differs");
         files += 1;
     }
-    assert!(files > 4, "{files} files of facts");
+    assert!(files > 4, "{files} facts files");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn a_seed_without_a_random_fault_does_not_count_against_the_set() {
     let run = ["run", "none.yaml", "--backend", "simulate", "--repeat", "2"];
     let all = contains("NO FAULT").and(contains("0 pass, 0 unknown, 0 fail, 2 without a fault"));
     place.faultline(run).assert().code(3).stdout(all);
-    // A fault at a fixed time that never occurs is a different case.
+    // A fixed-time fault that never occurs is a different case.
     place.write("late.yaml", small("  faults: [{ at: 100s, crash: { cluster: lyon, node: 0 } }]\n"));
     let run = ["run", "late.yaml", "--backend", "simulate", "--repeat", "2"];
     place.faultline(run).assert().code(3).stdout(contains("0 pass, 2 unknown, 0 fail\n"));

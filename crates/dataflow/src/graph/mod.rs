@@ -274,8 +274,8 @@ impl Graph {
         &self.absorbed
     }
 
-    /// Repeats an event that changed a graph equal to this one. Returns `false`, and changes nothing, if the
-    /// event is impossible here because the graphs were not equal.
+    /// Replays on this graph an event that changed an equal graph. Returns `false`, and changes nothing, if
+    /// the event is impossible here because the graphs were not equal.
     pub fn redo(&mut self, event: GraphEvent) -> bool {
         match event {
             GraphEvent::Ran { theft, task, outcome, .. } => {

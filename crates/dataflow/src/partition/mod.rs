@@ -82,9 +82,9 @@ struct Inner<P: PartitionProtocol, G: Program> {
     me: ProcessId,
     life: Life,
     membership: Arc<Membership>,
-    /// The processes to which messages for partitions are sent. Changes with a recovery, not with the
-    /// membership. A process that has restarted does not know the map until its first recovery; until then,
-    /// it assumes that each partition runs on the process of the same name.
+    /// The processes to which messages for partitions are sent. The map changes on a recovery, not when the
+    /// membership changes. A process that has restarted does not know the map until its first recovery; until
+    /// then, it assumes that each partition runs on the process of the same name.
     partition_map: PartitionMap,
     initial_map: PartitionMap,
     program: Arc<G>,

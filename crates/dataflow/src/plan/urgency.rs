@@ -1,5 +1,6 @@
-//! The order in which a partition runs its ready tasks: the oldest first or, after [`Plan::sending_first`], those whose
-//! values, or values computed from them, are sent soonest (CCK long paper, section 3.7.2: local re-scheduling).
+//! The order in which a partition runs its ready tasks: the oldest first or, after [`Plan::sending_first`], starting
+//! with those whose values (or values computed from them) are sent soonest (CCK long paper, section 3.7.2: local
+//! re-scheduling).
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -14,8 +15,8 @@ const NEVER: u16 = u16::MAX;
 const SEARCHED: usize = 16;
 
 impl Plan {
-    /// Returns the same plan, except that each partition first runs the tasks whose values, or values computed from
-    /// them, are sent soonest. By default, the oldest task runs first.
+    /// Returns the same plan, except that each partition first runs the tasks whose values (or values computed from
+    /// them) are sent soonest. By default, the oldest task runs first.
     #[must_use]
     pub fn sending_first(mut self) -> Plan {
         let mut slack: Vec<Arc<[u16]>> = Vec::with_capacity(self.steps.len());

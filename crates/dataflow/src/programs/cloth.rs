@@ -94,7 +94,7 @@ impl Cloth {
         Blocks { rows: self.rows, columns: self.columns }
     }
 
-    /// Returns the sides on which a block has a neighbour, each with the neighbour.
+    /// Returns the sides on which a block has a neighbour, each paired with that neighbour.
     fn neighbours(&self, block: u32) -> impl Iterator<Item = (usize, u32)> + use<> {
         let blocks = self.blocks();
         (0..).zip(SIDES).filter_map(move |(side, way)| Some((side, blocks.beside(block, way)?)))

@@ -15,8 +15,8 @@ pub struct Estimate {
     /// The mean, the standard deviation and the range.
     #[serde(flatten)]
     pub spread: Spread,
-    /// Half the width of the interval that covers the true mean with a confidence of 95 % (Student's t);
-    /// absent for fewer than [`FEW`] runs.
+    /// Half the width of the interval that covers the true mean with 95 % confidence (Student's t); absent
+    /// for fewer than [`FEW`] runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_width: Option<f64>,
 }

@@ -118,7 +118,7 @@ impl File {
 }
 
 impl Files {
-    /// Reads the three files, each given by its bytes and by the name to use in errors.
+    /// Reads the three files, each given as the name to use in error messages and its content.
     ///
     /// Checks the form of the files. [`Files::import`] checks the federation that they describe.
     ///

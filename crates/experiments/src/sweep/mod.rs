@@ -1,4 +1,4 @@
-//! Runs one federation with many settings of its parameters, and finds the best setting.
+//! Runs one federation with many parameter settings, and finds the best one.
 //!
 //! Every setting runs with the same seeds, so that two settings can be compared seed by seed. All runs are in virtual
 //! time, and each is judged. This module writes no files: the caller stores every completed run, and can pass stored
@@ -301,9 +301,9 @@ impl Sweep {
     /// every new run when it completes, in the order of settings and seeds. Once `interrupted` is set, no further
     /// runs start, and the sweep contains the completed ones.
     ///
-    /// Also calls `record` with the index of each setting and the recording of its run with the first seed, before
-    /// `each` is called with this run. Does not call `record` for runs that are in `runs` or were interrupted. `record`
-    /// is called from several threads, in any order.
+    /// For each setting, also calls `record` with the setting's index and the recording of its run with the first seed,
+    /// before calling `each` with that run. Does not call `record` for runs that are in `runs` or were interrupted.
+    /// `record` is called from several threads, in any order.
     ///
     /// # Errors
     ///

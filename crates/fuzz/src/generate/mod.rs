@@ -259,7 +259,7 @@ fn with_rare_options(chance: &mut Chance, asked: ProtocolSpec) -> ProtocolSpec {
             hc3i.collect_by = chance.percent(35).then_some(CollectBy::EveryCluster);
             hc3i.forcing = chance.percent(8).then_some(Forcing::EveryMessage);
         }
-        // A message of a random program has a few dozen bytes.
+        // A message in a random program is a few dozen bytes long.
         Options::Hydee(it) => {
             it.log_memory = chance.percent(35).then(|| Size(chance.pick(&[0, 50, 200, 1000])));
         }

@@ -7,7 +7,7 @@ use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, Observed, ProtocolName, Scenario, Shares, repeats, run};
 use faultline_session::UnjudgedRecording;
 
-/// Runs the first scenarios of a protocol, none of which may have a violation. Returns the coverage, and how often
+/// Runs the first scenarios of a protocol, none of which may violate a property. Returns the coverage, and how often
 /// each of these properties was judged.
 fn clean<const N: usize>(protocol: &str, runs: u64, properties: [Property; N]) -> (Shares, [u64; N]) {
     clean_from(protocol, 0..runs, properties)
@@ -234,8 +234,8 @@ fn a_scenario_is_unchanged_after_it_is_written_and_read() {
     }
 }
 
-/// In this schedule, a holder requests a replica while its owner's storage returns corrupt data. A defect once kept the
-/// cluster from resuming.
+/// In this schedule, a holder requests a replica while the storage of the replica's owner returns corrupt data. A
+/// defect once kept the cluster from resuming in this case.
 #[test]
 fn a_part_lost_while_it_is_copied_does_not_stop_a_recovery() {
     let trial = run(Scenario::new(9710, Some("hydee".parse().unwrap()), None)).unwrap();

@@ -7,7 +7,7 @@ use faultline_fuzz::{
     run,
 };
 
-/// Runs directed schedules, and asserts that none has a violation. Returns the number of kinds of second
+/// Runs directed schedules, and asserts that none violates a property. Returns the number of kinds of second
 /// faults, and the number of schedules in which a second fault took effect.
 fn clean(protocol: &str, seeds: u64) -> (usize, u64) {
     let protocol: ProtocolName = protocol.parse().unwrap();
@@ -41,7 +41,7 @@ fn second_faults_at_moments_that_matter_are_survived() {
     }
 }
 
-/// Runs schedules of a protocol, asserts that none has a violation, and returns their coverage.
+/// Runs schedules of a protocol, asserts that none violates a property, and returns their coverage.
 fn coverage(protocol: ProtocolName, seeds: impl Iterator<Item = u64>, is_guided: bool) -> Shares {
     let mut coverage = Coverage::default();
     for seed in seeds {

@@ -1,4 +1,4 @@
-//! Seeds have 64 bits.
+//! Seeds are 64-bit numbers.
 
 use faultline_checker::Verdict;
 use faultline_fuzz::{Scenario, run};

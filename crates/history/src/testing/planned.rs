@@ -125,7 +125,7 @@ impl Partitions {
         self.joined_at(host, partition, epoch, Position::default());
     }
 
-    /// Makes a partition that runs at `host` join a recovery.
+    /// Makes `host` join a recovery with a partition that it runs.
     pub fn joined_at(&mut self, host: u32, partition: u32, epoch: u32, slot: Position) {
         let (partition, epoch) = (p(partition), Incarnation(epoch));
         self.0.claim(host, Claim::Partition(PartitionClaim::RecoveryJoined { partition, epoch, slot }));

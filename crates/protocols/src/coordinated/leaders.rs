@@ -1,7 +1,7 @@
-//! Communication while a checkpoint is taken: between the coordinator and all processes, or between the coordinator and
-//! the leaders of clusters (L1, L2). A leader forwards the coordinator's commands to its cluster and sends one answer
-//! for all its members, so the coordinator exchanges at most one command and one answer with each cluster per step.
-//! Recoveries do not involve leaders.
+//! Communication while a checkpoint is being taken: between the coordinator and all processes, or between the
+//! coordinator and the leaders of clusters (L1, L2). A leader forwards the coordinator's commands to its cluster and
+//! sends one answer for all its members, so the coordinator exchanges at most one command and one answer with each
+//! cluster per step. Recoveries do not involve leaders.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -79,7 +79,7 @@ impl Rank {
         host.control(To::Cluster(cluster), message.clone());
     }
 
-    /// Answers the coordinator, or the leader that answers for this process.
+    /// Answers the coordinator, or the leader that answers on this process's behalf.
     pub(super) fn answer(&mut self, message: Control, now: Time, host: &mut dyn Host<Coordinated>) {
         let receiver = match self.config.coordination {
             Coordination::Direct => self.group.coordinator(),

@@ -1,4 +1,4 @@
-//! Coordinated checkpoints of the whole federation, which pauses while a checkpoint is taken.
+//! Coordinated checkpoints of the whole federation, which pauses while a checkpoint is being taken.
 //!
 //! The blocking two-phase protocol of section 3.2 of Elnozahy, Alvisi, Wang, Johnson: *A Survey of Rollback-Recovery
 //! Protocols in Message-Passing Systems* (ACM Computing Surveys 2002). A coordinator requests a checkpoint. Every
@@ -8,7 +8,7 @@
 //!
 //! | part | purpose |
 //! | --- | --- |
-//! | `Frozen` | a process that is paused while a checkpoint is taken (K1, K3, K4) |
+//! | `Frozen` | a process that is paused while a checkpoint is being taken (K1, K3, K4) |
 //! | `Coordinator` | the coordinator's side: counting, and waiting for all parts (K2, K4) |
 //! | `Group` | keeping checkpoints, and restoring the newest complete one (K5) |
 //! | `leaders` | the hierarchical variant, in which clusters answer through leaders (L1, L2) |
@@ -34,11 +34,11 @@ use rank::Rank;
 pub struct Config {
     /// The parameters common to all protocols that take checkpoints of the whole federation.
     pub options: Options<Defects>,
-    /// Which processes communicate with the coordinator while a checkpoint is taken.
+    /// Which processes communicate with the coordinator while a checkpoint is being taken.
     pub coordination: Coordination,
 }
 
-/// Which processes communicate with the coordinator while a checkpoint is taken.
+/// Which processes communicate with the coordinator while a checkpoint is being taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coordination {
     /// All processes.

@@ -69,7 +69,7 @@ defects! {
     StaleAccepted,
 }
 
-/// The protocol's own state in a checkpoint, besides the channels (R2).
+/// The protocol's own state in a checkpoint, apart from the channels (R2).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProtocolState {
     /// Phases of the process and of the messages that it has received.

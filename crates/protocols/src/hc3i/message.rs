@@ -283,7 +283,7 @@ pub enum Control {
     Restore {
         /// Epoch of the round.
         epoch: Epoch,
-        /// The checkpoint to restore, with everything needed to do so.
+        /// The checkpoint to restore, with everything needed to restore it.
         target: Arc<RollbackTarget>,
     },
     /// From the coordinator to a holder: record this cluster's history, separately from your own tables.
@@ -369,7 +369,7 @@ pub enum Control {
         /// Number of the garbage collection.
         round: u32,
     },
-    /// From the coordinator of a cluster: its stored checkpoints.
+    /// From the coordinator of a cluster: the cluster's stored checkpoints.
     Stock {
         /// Number of the garbage collection.
         round: u32,

@@ -149,7 +149,7 @@ rules! {
     CheckpointsTwiceAsOften,
     /// A message that arrives during its receiver's restore is dropped.
     ArrivalsDroppedWhileRestoring,
-    /// A suppressed message is transmitted nevertheless.
+    /// A suppressed message is transmitted anyway.
     SuppressedAndSent,
     /// Messages that are in transit when another cluster fails are sent again.
     InTransitSentAgain,

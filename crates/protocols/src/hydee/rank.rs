@@ -196,7 +196,7 @@ impl Rank {
             | Control::Drain { checkpoint, .. }
             | Control::Drained(checkpoint)
             | Control::Commit(checkpoint) => checkpoint.position.incarnation > self.position.incarnation,
-            // A message about the restored state waits until the state is restored (R8).
+            // A message about the restored state waits until that state is restored (R8).
             Control::Settled(settled) => settled.to > self.position.incarnation,
             Control::Round(message) => Rounds::is_early(&self.group.view, message),
             Control::Group(message) => self.group.is_early(message),
@@ -311,8 +311,8 @@ impl Rank {
         }
     }
 
-    /// Installs this process's part and resumes, once all members have their parts of the checkpoint to
-    /// restore.
+    /// Installs this process's part and resumes, once every member has its part of the checkpoint being
+    /// restored.
     fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(resumed) = self.group.take_resumed() else { return };
         self.install(&resumed, host);

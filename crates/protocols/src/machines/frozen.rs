@@ -213,7 +213,7 @@ where
         }
         assert!(
             self.received == expected || !self.rules.is_sound,
-            "{} messages arrived, {expected} were sent: no process sends while a checkpoint is taken",
+            "{} messages arrived, {expected} were sent: no process sends while a checkpoint is being taken",
             self.received
         );
         let saved = if self.rules.drains { part.in_transit.clone() } else { InTransit::new() };

@@ -1,4 +1,4 @@
-//! Collecting answers from a group while a checkpoint is taken.
+//! Collecting answers from a group while a checkpoint is being taken.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

@@ -12,7 +12,7 @@
 //! | `survey` | the parts of checkpoints that remain after a failure, and the checkpoints that are complete |
 //! | `gathering` | the coordinator's side of a checkpoint: counting messages, and waiting for all parts |
 //! | `coordinator` | the process that begins and commits the checkpoints of a group |
-//! | `frozen` | a member that is paused while a checkpoint is taken |
+//! | `frozen` | a member that is paused while a checkpoint is being taken |
 //! | `draining` | a member's part of a checkpoint, for protocols that number messages by channel |
 //! | `group` | keeps the checkpoints of a group of processes, and restores the newest complete one |
 //! | `schedule` | the times at which a coordinator begins checkpoints, and which of them remove older ones |

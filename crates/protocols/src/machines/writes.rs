@@ -36,7 +36,7 @@ impl<S: ProtocolTypes> Writes<S> {
         self.writing.remove(&name)
     }
 
-    /// Handles a refusal. The image is written again at `retry_at`, or at the time that an earlier refusal has set.
+    /// Handles a refusal. The image is written again at `retry_at`, or at the time set by an earlier refusal.
     pub(crate) fn refused(&mut self, name: ImageName, retry_at: Time) {
         if self.writing.contains_key(&name) {
             self.refused.insert(name);

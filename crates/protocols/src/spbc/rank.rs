@@ -225,7 +225,7 @@ impl Rank {
         host.deliver(id, payload);
     }
 
-    /// Retries the messages that could not be received before.
+    /// Retries the messages that previously could not be received.
     fn replay_waiting(&mut self, host: &mut ProtocolHost) {
         for arrival in core::mem::take(&mut self.waiting) {
             self.arrived(arrival, host);

@@ -15,7 +15,7 @@ use crate::remote::messages::ToPlace;
 /// Largest number of bytes of facts per message.
 const PIECE: usize = 256 << 10;
 
-/// The files of facts at a place, with the number of bytes of each that have been sent.
+/// The facts files at a place, with the number of bytes of each that have been sent.
 pub(super) struct Facts {
     bundle: Bundle,
     process: ProcessId,

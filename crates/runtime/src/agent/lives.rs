@@ -1,5 +1,5 @@
-//! The life at a place: starting, signalling and reaping it. Also reaps the orphans that the first process of
-//! a container inherits.
+//! Starts, signals and reaps the life at a place. Also reaps the orphans that the first process of a
+//! container inherits.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

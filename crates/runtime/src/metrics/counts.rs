@@ -45,7 +45,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Returns the number of recorded facts of a kind; 0 for the supervisor's kinds.
+    /// Returns the number of recorded facts of the given kind; 0 for the supervisor's kinds.
     pub fn of(&self, kind: FactKind) -> u64 {
         slot(kind).map_or(0, |slot| self.facts[slot])
     }

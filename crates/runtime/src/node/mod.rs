@@ -109,7 +109,7 @@ pub enum NodeError {
     /// The port could not be opened.
     #[error("cannot listen: {0}")]
     Listen(io::Error),
-    /// The file of facts could not be created.
+    /// The facts file could not be created.
     #[error("{0}")]
     Facts(BundleError),
     /// The storage could not be opened.

@@ -98,7 +98,7 @@ impl<P: Process + 'static> Storage<P> {
     /// Submits a request.
     pub(crate) fn ask(&self, request: Request<P>) {
         if self.requests.send(request).is_err() {
-            panic!("the storage worker has ended before the engine");
+            panic!("the storage worker ended before the engine");
         }
     }
 }

@@ -529,8 +529,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Informs the place of `life` if that life ended before its process started. A process starts once it
-    /// receives its first membership.
+    /// Notifies the places if `life` ended before its process started. A process starts once it receives its
+    /// first membership.
     fn note_unless_started(&mut self, process: ProcessId, life: Life) {
         if self.membership.member(process).life < life {
             self.places.never_started(process, life);

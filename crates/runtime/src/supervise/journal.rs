@@ -55,7 +55,7 @@ struct Writer {
     failed: Option<io::Error>,
 }
 
-/// The content of a journal: the past of a run that can be resumed.
+/// The content of a journal, from which a run can be resumed.
 #[derive(Debug)]
 pub struct JournalContents {
     path: PathBuf,

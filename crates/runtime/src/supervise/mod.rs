@@ -175,7 +175,7 @@ pub enum RunError {
     /// The timer failed.
     #[error("the timer failed: {0}")]
     Alarm(io::Error),
-    /// A file of facts could not be written.
+    /// A facts file could not be written.
     #[error("{0}")]
     Facts(BundleError),
     /// There is no space left for the record or the storage.
@@ -200,7 +200,7 @@ pub enum RunError {
     #[error("cannot write the supervisor's facts or its journal: {0}")]
     Record(io::Error),
     /// The journal contradicts the record.
-    #[error("the journal of the run does not match its record")]
+    #[error("the journal does not match the run's record")]
     Journal,
     /// The program was asked to end. A restarted program can resume the run.
     #[error("terminated; the run can be resumed")]

@@ -25,7 +25,7 @@ pub(crate) enum HostEvent {
     Ended { process: ProcessId, life: Life, unexpected_end: Option<(String, String)> },
     /// A single order killed or paused lives. Contains the time at which each of them stopped.
     Stopped(Vec<Seen>),
-    /// The place of a life was lost. The life is no longer accepted, whether or not it still runs.
+    /// A life has lost its place. The life is no longer accepted, whether or not it is still running.
     Lost { process: ProcessId, life: Life, storage: StorageFate, by: EndedBy },
 }
 

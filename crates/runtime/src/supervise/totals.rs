@@ -32,7 +32,7 @@ impl Totals {
     /// Creates the totals, which `sum` exposes.
     pub(super) fn new(options: &RunOptions, Sum(exposition): Sum) -> Totals {
         let clusters: Vec<ClusterId> = options.membership.members.iter().map(|it| it.cluster).collect();
-        // Links to and from processes outside all clusters are omitted if there are no such processes.
+        // Links to and from processes outside the clusters are omitted if every process belongs to a cluster.
         let is_there = |cluster| clusters.contains(&cluster);
         let requested = options.links.requested.iter().map(|(&pair, &link)| (pair, link));
         let requested = requested.filter(|&((from, to), _)| is_there(from) && is_there(to)).collect();

@@ -2,7 +2,7 @@
 //!
 //! Everything runs on the node's main thread. The engine puts a packet into the delay line of its receiver. Once the
 //! packet is due, it moves to the session, and from there directly into the socket. A separate task is needed
-//! only while a packet is not due yet, or waits for space in the socket.
+//! only while a packet is not yet due or is waiting for space in the socket.
 
 mod connection;
 mod session;

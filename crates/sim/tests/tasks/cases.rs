@@ -69,7 +69,7 @@ fn begun(facts: &[Record]) -> Time {
     facts.iter().find(|it| matches!(it.fact, Fact::Begun)).expect("the application begins").at
 }
 
-/// Returns a trigger for the moment at which a step of a theft happens in a run without faults.
+/// Returns a trigger for the moment at which the given step of a theft occurs in a run without faults.
 fn trigger(facts: &[Record], of: Theft, wanted: TheftStep) -> Trigger {
     let is_it = |record: &Record, of: Option<Theft>| matches!(record.fact, Fact::Theft { theft, step, .. } if step == wanted && of.is_none_or(|it| it == theft));
     let found = facts.iter().find(|it| is_it(it, Some(of))).expect("the theft has every step");

@@ -86,7 +86,7 @@ pub enum BundleError {
         /// The format version of the bundle.
         found: u64,
     },
-    /// A file of facts is invalid.
+    /// A facts file is invalid.
     #[error("{} is not a facts file: {source}", path.display())]
     Facts {
         /// The path of the file.
@@ -276,8 +276,7 @@ impl Bundle {
         write().map_err(|source| BundleError::Write { path: path.clone(), source })
     }
 
-    /// Enables the recording of inputs: the drivers of this run record the inputs of every process that starts after
-    /// this call.
+    /// Enables input recording: this run's drivers record the inputs of every process that starts after this call.
     ///
     /// # Errors
     ///

@@ -147,7 +147,7 @@ impl Rank {
         self.state.hash = mix(self.state.hash ^ value);
         let mut buffer = [0; 16];
         let bytes = postcard::to_slice(&Message { value, depth }, &mut buffer)
-            .expect("a message has at most 11 bytes");
+            .expect("a message is at most 11 bytes long");
         out.send(to, Payload::from_slice(bytes));
     }
 }

@@ -43,7 +43,7 @@ struct State {
     farewells_received: u32,
 }
 
-/// A message between ranks when a cluster leaves.
+/// A message sent between ranks when a cluster leaves.
 #[derive(Serialize, Deserialize)]
 enum Word {
     /// To the first rank: positions of ranks in its cluster, each with the number of messages sent to that rank.

@@ -23,8 +23,8 @@
 //! may have sent to it send it a farewell (`leave`): its ranks finish once all messages to them have arrived.
 //!
 //! Any other rank finishes once it has computed and sent everything, whether or not it has received
-//! everything. Its digest covers its sends, in order, and the multiset of senders from which it received; it
-//! is final once the network is empty. Messages and state are virtual, and the state machine is small,
+//! everything. Its digest covers its sends, in order, and the multiset of senders from which it received; the
+//! digest is final once the network is empty. Messages and state are virtual, and the state machine is small,
 //! because benchmarks of the simulator use it.
 
 mod config;

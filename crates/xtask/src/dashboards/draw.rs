@@ -216,7 +216,7 @@ impl Drawing<'_> {
     }
 
     fn big(&mut self, area: Area, text: &str, color: &str) {
-        // Long texts get a smaller font.
+        // Long text gets a smaller font.
         let size = (area.width * 1.6 / text.chars().count().max(1) as f64).clamp(9.0, 26.0);
         let (x, y) = (area.x + area.width / 2.0, area.y + area.height * 0.6);
         _ = writeln!(

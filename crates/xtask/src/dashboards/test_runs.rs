@@ -52,7 +52,7 @@ pub(super) fn build(repository: &Repository) -> Result<(), Box<dyn Error>> {
     cargo.args(["build", "--quiet", "--workspace", "--bin", "faultline-node", "--example", "in_memory"]);
     match cargo.current_dir(&repository.root).status()?.success() {
         true => Ok(()),
-        false => Err("cannot build the programs to be scraped".into()),
+        false => Err("cannot build the programs to scrape".into()),
     }
 }
 
@@ -129,7 +129,7 @@ impl Programs {
         let begun = super::prometheus::now()?;
         while !prometheus.has_answered(&format!("faultline_run_info{{federation=\"{name}\"}}"), begun) {
             if super::prometheus::now()? - begun > TIMEOUT.as_secs_f64() {
-                return Err(format!("Prometheus does not scrape {name}").into());
+                return Err(format!("Prometheus did not scrape {name} in time").into());
             }
             pause();
         }

@@ -130,8 +130,8 @@ where
     metadata.name = Some(name);
     metadata.namespace = federation.namespace();
     metadata.labels = Some(naming::labels(federation));
-    // The finalizer already delays the deletion of the federation, so objects need not block it, and the operator does
-    // not need permission to make them block it.
+    // The finalizer already delays the deletion of the federation, so objects need not block the deletion, and the
+    // operator needs no permission to make them do so.
     let owner =
         federation.controller_owner_ref(&()).map(|it| OwnerReference { block_owner_deletion: None, ..it });
     metadata.owner_references = Some(owner.into_iter().collect());

@@ -99,7 +99,7 @@ impl Qap {
         }
     }
 
-    /// Returns the number of the first completion of a partial assignment, and the number after that of the last, in
+    /// Returns the number of the first completion of a partial assignment and one more than the number of the last, in
     /// the order of a sequential search, modulo 2^64.
     fn interval(&self, locations: &[u64]) -> (u64, u64) {
         let n = self.instance.n as u64;

@@ -59,7 +59,7 @@ const UNPROTECTED: &str = "{ none: {} }";
 const SATIN: &str = "{ satin: {} }";
 /// The duration of a leaf task in seconds: the paper's mean (VII-C).
 const TASK_SECONDS: f64 = 0.23;
-/// Seconds until a process that crashed restarts. The simulator detects a crash after 1 ms.
+/// Seconds until a crashed process restarts. The simulator detects a crash after 1 ms.
 const OUTAGE_SECONDS: f64 = 0.2;
 
 /// Returns TIC with this `tau` in seconds, and one replica on another node.

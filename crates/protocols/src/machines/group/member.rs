@@ -215,7 +215,7 @@ impl<P: Grouped> Group<P> {
         host.control(To::One(holder), GroupMessage::Hold { incarnation, name }.into());
     }
 
-    /// Reports that parts are lost, and that none of the processes that were asked can supply them.
+    /// Reports that parts are lost and that none of the processes asked can supply them.
     pub(crate) fn unrecoverable(&self, missing: &[(ImageName, Vec<ProcessId>)], host: &mut dyn Machine<P>) {
         host.claim(Claim::Unrecoverable { group: self.number, missing: missing.into() });
     }

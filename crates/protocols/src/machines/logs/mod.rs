@@ -129,7 +129,7 @@ pub struct Settled {
     pub covered: Covered,
 }
 
-/// The rules of the sub-machine. Tests can disable each of them.
+/// The rules of the sub-machine. Tests can disable them individually.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogRules {
     /// A message that the receiver already has is not re-sent.
