@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
+use faultline_api::resource::FederationSpec;
 use faultline_api::{Federation, parse};
 use faultline_core::fault::{Change, LinkProperties, Outcome};
 use faultline_core::{ClusterId, Fact, PlannedFault, Presence, ProcessId};
@@ -66,7 +67,7 @@ pub fn rederive(
         };
     let draft = Draft { federation: &federation, recorded: &recorded, needs_expected };
     match with_valid(&federation, Some(seed), None, draft) {
-        Ok(derived) => compare(recorded, derived, trace, federation.spec.seed()),
+        Ok(derived) => compare(recorded, derived, trace, &federation.spec),
         Err(error) => unusable(recorded, error.to_string()),
     }
 }
@@ -114,7 +115,7 @@ impl Visitor for Draft<'_> {
     }
 }
 
-fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed: u64) -> Rederived {
+fn compare(recorded: Manifest, derived: Derived, trace: &Trace, spec: &FederationSpec) -> Rederived {
     let Derived { manifest: mut derived, expected, links, awaited } = derived;
     let has_ended = recorded.outcome.is_some();
     let (added, relinked) = changes(trace);
@@ -130,7 +131,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
         }
     };
     differ("name", recorded.name == derived.name);
-    differ("seed", recorded.backend != BackendKind::Kubernetes || recorded.seed == federation_seed);
+    differ("seed", recorded.backend != BackendKind::Kubernetes || recorded.seed == spec.seed());
     differ("protocol", recorded.protocol == derived.protocol);
     differ("promises", recorded.promises == derived.promises);
     differ("clusters", recorded.clusters == derived.clusters);
@@ -151,6 +152,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     if !fields.is_empty() {
         doubts.push(differing(&fields));
     }
+    doubts.extend(unplanned_move(trace, spec));
     let has_joined = |cluster| trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Joined(cluster));
     let acts = |process| {
         let mut facts = trace.lives(process).flat_map(|(_, stream)| stream);
@@ -181,6 +183,24 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
         ..recorded
     };
     Rederived { manifest, doubts }
+}
+
+/// Returns the reason to doubt the first fact that a cluster joined or left although its federation does not let it.
+fn unplanned_move(trace: &Trace, spec: &FederationSpec) -> Option<String> {
+    trace.supervisor().iter().find_map(|(_, fact)| {
+        let (cluster, what) = match fact {
+            Fact::Joined(cluster) => (cluster, "joined"),
+            Fact::Leaving(cluster) | Fact::Left(cluster) => (cluster, "left"),
+            _ => return None,
+        };
+        let of = spec.clusters.get(cluster.index())?;
+        let (may, field) = match fact {
+            Fact::Joined(_) => (of.joins_after.is_some(), "joinsAfter"),
+            _ => (of.leaves_after.is_some(), "leavesAfter"),
+        };
+        let name = &of.name;
+        (!may).then(|| format!("the supervisor's facts state that {name} {what}, but it has no `{field}`"))
+    })
 }
 
 /// Returns the faults that the user added during the run, and the links that the user changed, each in order.

@@ -44,6 +44,8 @@ fn contradictions(history: &History<'_>) -> Vec<Contradiction> {
     injections::are_due(history, demands.late, &mut found);
     injections::fates(history, &mut found);
     injections::changes(history, &mut found);
+    injections::losses(history, &mut found);
+    injections::effects(history, &mut found);
     preceding::writes(history, &mut found);
     preceding::transmissions(history, &mut found);
     preceding::thefts(history, &mut found);
@@ -118,8 +120,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Checks that the end of a life is detected at most once, and before the next life starts. A failure may remain
-    /// undetected only if the run ended soon after it. If the run completed, the failure of every rank that may return
+    /// Checks that only the newest life of a process ends, and that the end of a life is detected at most once, and
+    /// before the next life starts. A failure may remain undetected only if the run ended soon after it. If the run completed, the failure of every rank that may return
     /// must have been detected.
     fn ends(&self, found: &mut Vec<Contradiction>) {
         let mut detected = BTreeSet::new();
@@ -134,6 +136,11 @@ impl<'a> Demands<'a> {
                         let (process, life, next) = (*process, before, *life);
                         found.push(Contradiction::StartedTooEarly { process, life, next });
                     }
+                }
+                Fact::Failed { process, life, .. } | Fact::Detected { process, life }
+                    if newest.get(process) != Some(life) =>
+                {
+                    found.push(Contradiction::EndedElsewhere(*process, *life));
                 }
                 Fact::Failed { process, life, .. } => {
                     failed.entry((*process, *life)).or_insert(*at);
@@ -245,8 +252,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Checks that each planned fault had the outcome that the manifest states, and that the corresponding facts
-    /// exist.
+    /// Checks that each fault is in the plan and had only one outcome, namely the one that the manifest states, and that
+    /// the corresponding facts exist.
     fn faults(&self, found: &mut Vec<Contradiction>) {
         let mut states: BTreeMap<FaultNo, FaultState> = BTreeMap::new();
         let mut ended: BTreeSet<(FaultNo, ProcessId)> = BTreeSet::new();
@@ -254,8 +261,10 @@ impl<'a> Demands<'a> {
         for (_, fact) in self.facts {
             match fact {
                 Fact::Injecting { no, fault } => {
-                    if states.insert(*no, FaultState::Effective).is_some() {
-                        found.push(Contradiction::InjectedAgain(*no));
+                    match states.insert(*no, FaultState::Effective) {
+                        None => {}
+                        Some(FaultState::Effective) => found.push(Contradiction::InjectedAgain(*no)),
+                        Some(_) => found.push(Contradiction::TwoOutcomes(*no)),
                     }
                     let planned = self.context.plan.iter().find(|it| it.no == *no);
                     if self.context.faults.is_some() && planned.is_none_or(|it| it.fault != **fault) {
@@ -263,7 +272,13 @@ impl<'a> Demands<'a> {
                     }
                 }
                 Fact::Ineffective { no, reason } => {
-                    states.insert(*no, FaultState::Ineffective(reason.clone()));
+                    if states.insert(*no, FaultState::Ineffective(reason.clone())).is_some() {
+                        found.push(Contradiction::TwoOutcomes(*no));
+                    }
+                    let is_planned = self.context.plan.iter().any(|it| it.no == *no);
+                    if self.context.faults.is_some() && !is_planned {
+                        found.push(Contradiction::NotPlanned(*no));
+                    }
                 }
                 Fact::Failed { process, life, by, .. } => {
                     let Some(no) = by.fault() else { continue };
@@ -387,7 +402,7 @@ impl<'a> Demands<'a> {
     }
 
     /// Checks that no link was measured in virtual time and, on real processes, that every initial link was measured
-    /// if the application began.
+    /// if the application began, and that the numbers measured on a link fit together.
     fn links(&self, found: &mut Vec<Contradiction>) {
         if !self.context.measures_links {
             if self.context.links.iter().any(|it| it.measured.is_some()) {
@@ -398,7 +413,12 @@ impl<'a> Demands<'a> {
         if self.history.supervision.begun.is_none() {
             return;
         }
-        for link in self.context.links.iter().filter(|it| it.measured.is_none() && it.since.is_none()) {
+        for link in self.context.links.iter().filter(|it| !it.is_plausible()) {
+            found.push(Contradiction::LinkMiscounted { from: link.from, to: link.to });
+        }
+        let mut pairs = BTreeSet::new();
+        let first = self.context.links.iter().filter(|it| pairs.insert((it.from, it.to)));
+        for link in first.filter(|it| it.measured.is_none()) {
             let size = |cluster: faultline_core::ClusterId| {
                 self.context.clusters.get(cluster.index()).map_or(0, Vec::len)
             };
@@ -515,6 +535,39 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_life_that_is_not_the_newest_is_found() {
+        for life in [0, 1, 9].map(Life) {
+            let (process, storage, by) = (p(0), StorageFate::Kept, EndedBy::Silence);
+            let ends: [fn(ProcessId, Life, StorageFate, EndedBy) -> Fact; 2] = [
+                |process, life, storage, by| Fact::Failed { process, life, storage, by },
+                |process, life, _, _| Fact::Detected { process, life },
+            ];
+            for end in ends {
+                let why = contradictions_after(|run| {
+                    let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
+                    let (last, at) = (facts.len() - 1, facts[facts.len() - 1].0);
+                    facts.insert(last, (at, end(process, life, storage, by)));
+                });
+                assert!(why.contains("which was not the newest life of its process"), "{life}: {why}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_outcomes_of_a_fault_are_found() {
+        for (no, told) in
+            [(0, "more than one outcome of fault 0"), (77, "fault 77, which is not in the plan")]
+        {
+            let why = contradictions_after(|run| {
+                let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
+                let (last, at) = (facts.len() - 1, facts[facts.len() - 1].0);
+                facts.insert(last, (at, Fact::Ineffective { no: FaultNo(no), reason: "late".into() }));
+            });
+            assert!(why.contains(told), "{why}");
+        }
+    }
+
+    #[test]
     fn facts_before_the_start_of_their_life_are_found() {
         let moved = |common_clock: bool| {
             contradictions_after(|run| {
@@ -581,7 +634,7 @@ mod tests {
         assert_eq!(why, "the manifest and the supervisor's facts disagree about the outcome of fault 0");
         let other = Fault::Pause { process: p(0), span: Span(1) };
         let why = contradictions_after(|run| run.context.plan[0].fault = other);
-        assert_eq!(why, "fault 0 was injected, but is not in the plan");
+        assert_eq!(why, "the supervisor's facts mention fault 0, which is not in the plan");
         let why = contradictions_after(|run| {
             let later = PlannedFault { no: FaultNo(1), ..run.context.plan[0].clone() };
             run.context.plan.push(later);

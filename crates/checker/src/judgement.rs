@@ -3,7 +3,8 @@
 use faultline_core::Promise;
 use serde::{Deserialize, Serialize};
 
-use faultline_history::{Context, Source};
+use faultline_history::{Context, History, Source};
+use faultline_trace::Flaw;
 
 use crate::finding::Breach;
 
@@ -110,6 +111,27 @@ pub enum Property {
     PartsCollected,
     /// Economy: logged messages that no recovery can need were removed.
     LogsCollected,
+}
+
+/// What is known about the evidence of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// It is complete and unchanged, as far as the record shows.
+    Whole,
+    /// Facts may be missing.
+    Incomplete,
+    /// The record was changed after the run.
+    Changed,
+}
+
+impl Evidence {
+    pub(crate) fn of(history: &History<'_>) -> Evidence {
+        match history.is_flawed() {
+            true if history.trace.flaws.iter().any(Flaw::is_change) => Evidence::Changed,
+            true => Evidence::Incomplete,
+            false => Evidence::Whole,
+        }
+    }
 }
 
 /// How waste is judged.
@@ -301,9 +323,9 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Derives the verdict. If the evidence `is_flawed`, a run fails only because of violations that no missing fact
-    /// can explain.
-    pub(crate) fn new(findings: Vec<Finding>, is_flawed: bool) -> Judgement {
+    /// Derives the verdict. If facts are missing, a run fails only because of violations that no missing fact can
+    /// explain. If the record was changed, the run does not fail at all.
+    pub(crate) fn new(findings: Vec<Finding>, evidence: Evidence) -> Judgement {
         let (mut wrong, mut doubtful) = (Vec::new(), Vec::new());
         for finding in findings.iter().filter(|finding| finding.violation_count() > 0) {
             let first = &finding.violations[0].text;
@@ -311,10 +333,14 @@ impl Judgement {
                 0 => first.clone(),
                 others => format!("{first} (and {others} more of this kind)"),
             };
-            if is_flawed && !finding.property.needs_no_other_fact() {
-                doubtful.push(format!("doubtful, because facts are missing: {text}"));
-            } else {
-                wrong.push(text);
+            match evidence {
+                Evidence::Changed => {
+                    doubtful.push(format!("doubtful, because the record was changed: {text}"));
+                }
+                Evidence::Incomplete if !finding.property.needs_no_other_fact() => {
+                    doubtful.push(format!("doubtful, because facts are missing: {text}"));
+                }
+                Evidence::Incomplete | Evidence::Whole => wrong.push(text),
             }
         }
         let open: Vec<String> = findings.iter().filter_map(|finding| finding.unknown.clone()).collect();

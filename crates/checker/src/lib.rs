@@ -20,11 +20,12 @@ pub use evidence::examined;
 pub use faultline_history::{Context, History, Source};
 pub use finding::{Breach, Gap, Remark};
 pub use judgement::{Finding, Judgement, Property, Strictness, Verdict, Violation};
-pub use wording::{contradiction, how_often};
+pub use wording::{contradiction, count, how_often};
 
 use faultline_trace::Trace;
 
 use finding::Findings;
+use judgement::Evidence;
 
 /// Judges a run. Waste is only reported as a remark.
 pub fn judge(trace: &Trace, context: &Context) -> Judgement {
@@ -37,7 +38,7 @@ pub fn judge_history(history: &History<'_>, strictness: Strictness) -> Judgement
         check(history).judged(strictness).into_finding(history.context)
     };
     let findings = properties::ALL.iter().map(finding).collect();
-    Judgement::new(findings, history.is_flawed())
+    Judgement::new(findings, Evidence::of(history))
 }
 
 #[cfg(test)]

@@ -109,11 +109,33 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
                 life_of(process, life)
             )
         }
+        Contradiction::EndedElsewhere(process, life) => format!(
+            "the supervisor's facts state that {} ended, which was not the newest life of its process",
+            life_of(process, life)
+        ),
+        Contradiction::TwoOutcomes(fault) => {
+            format!("the supervisor's facts state more than one outcome of {fault}")
+        }
+        Contradiction::NotLost { fault, process } => {
+            format!("{fault} was injected, but did not end {}", names.process(process))
+        }
+        Contradiction::FateWithoutCause(process, life) => format!(
+            "what happened to the storage of {} does not follow from the cause of its end",
+            life_of(process, life)
+        ),
+        Contradiction::EffectElsewhere { fault, process, life } => {
+            format!("{fault} took effect on {}, but did not end it", life_of(process, life))
+        }
+        Contradiction::LinkMiscounted { from, to } => {
+            format!("the measurements of {} contradict each other", link(from, to, names))
+        }
         Contradiction::InjectedAgain(fault) => format!("{fault} was injected more than once"),
         Contradiction::EndedAgain { fault, process, life } => {
             format!("{fault} ended {} more than once", life_of(process, life))
         }
-        Contradiction::NotPlanned(fault) => format!("{fault} was injected, but is not in the plan"),
+        Contradiction::NotPlanned(fault) => {
+            format!("the supervisor's facts mention {fault}, which is not in the plan")
+        }
         Contradiction::NotInjected { fault, process, life } => format!(
             "{fault} ended {}, but the supervisor's facts do not state that it was injected",
             life_of(process, life)
@@ -680,9 +702,13 @@ pub fn how_often(times: u64) -> String {
     }
 }
 
-/// Returns a number with its noun, such as `1 message` or `2 messages`.
-fn count(number: u64, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+/// Returns a number with its noun, such as `1 message` or `2 processes`.
+pub fn count(number: u64, thing: &str) -> String {
+    match (number, thing) {
+        (1, thing) => format!("1 {thing}"),
+        (_, "process") => format!("{number} processes"),
+        (_, thing) => format!("{number} {thing}s"),
+    }
 }
 
 /// Names a link, or the network within a cluster.

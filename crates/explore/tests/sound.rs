@@ -65,6 +65,28 @@ fn failures_at_every_step_of_a_program_of_tasks_are_survived() {
     }
 }
 
+/// Covers replicas and alerts among three clusters, and failures of one of several members.
+#[test]
+fn failures_in_larger_federations_are_survived() {
+    for protocol in names().filter(|it| *it != "cck") {
+        let bounds = larger(protocol);
+        for (shape, program) in LARGER.into_iter().filter(|(shape, _)| protocol != "hc3i" || *shape == (3, 1))
+        {
+            let Exploration { extent, end } = explored(protocol, shape, program, bounds);
+            assert!(matches!(end, Ending::Exhausted), "{end:?}");
+            assert!(extent.runs > 100 && extent.unknown == 0, "{extent:?}");
+        }
+    }
+}
+
+/// Clusters and nodes per cluster, and the messages between them.
+const LARGER: [((u32, u32), &str); 2] = [((2, 2), "0>2,2>0"), ((3, 1), "0>1,1>2")];
+
+fn larger(protocol: &str) -> Bounds {
+    let permanent = protocols(Family::Tasks).any(|it| it == protocol);
+    Bounds { permanent, states: 2_000_000, ..ORDERLY }
+}
+
 /// At least one rank never fails permanently, even if a second failure occurs before the supervisor detects the first.
 #[test]
 fn not_all_ranks_of_a_program_of_tasks_fail_permanently() {
@@ -111,4 +133,10 @@ fn millions_of_states_are_visited() {
     let bounds = Bounds { overtakings: Some(3), states: 100_000_000, ..ORDERLY };
     let Exploration { end, .. } = explored("hydee", (2, 1), "0>1,1>0", bounds);
     assert!(matches!(end, Ending::Exhausted), "{end:?}");
+    for protocol in ["hc3i", "cck"] {
+        for (shape, program) in LARGER {
+            let Exploration { end, .. } = explored(protocol, shape, program, larger(protocol));
+            assert!(matches!(end, Ending::Exhausted), "{end:?}");
+        }
+    }
 }

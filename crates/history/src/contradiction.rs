@@ -27,6 +27,8 @@ pub enum Contradiction {
     NeverDetected(ProcessId, Life),
     /// The end of a life was detected several times.
     DetectedAgain(ProcessId, Life),
+    /// A life ended that was not the newest one of its process.
+    EndedElsewhere(ProcessId, Life),
     /// The application acted, but no fact states that it began.
     NeverBegun,
     /// The application began several times.
@@ -66,7 +68,7 @@ pub enum Contradiction {
     },
     /// A message was delivered, but no fact states that it was transmitted.
     NeverTransmitted(MessageId),
-    /// A fault that was injected is not in the plan.
+    /// The supervisor's facts mention a fault that is not in the plan.
     NotPlanned(FaultNo),
     /// A fault ended a life, but no fact states its injection.
     NotInjected {
@@ -108,6 +110,15 @@ pub enum Contradiction {
     SentWithoutTask(ProcessId, Life),
     /// A fault was injected several times.
     InjectedAgain(FaultNo),
+    /// The supervisor's facts state that a fault had no effect, and something else about the same fault.
+    TwoOutcomes(FaultNo),
+    /// A cluster loss did not end a process of its cluster.
+    NotLost {
+        /// The fault.
+        fault: FaultNo,
+        /// The process that did not end.
+        process: ProcessId,
+    },
     /// A fault ended a life several times.
     EndedAgain {
         /// The fault.
@@ -128,6 +139,17 @@ pub enum Contradiction {
         /// The process that ended.
         process: ProcessId,
         /// The life that ended.
+        life: Life,
+    },
+    /// The fate of the storage of a process that no fault ended does not follow from the cause of its end.
+    FateWithoutCause(ProcessId, Life),
+    /// The times at which a fault took effect include that of a life that it did not end.
+    EffectElsewhere {
+        /// The fault.
+        fault: FaultNo,
+        /// The process.
+        process: ProcessId,
+        /// The life of the process.
         life: Life,
     },
     /// A fault ended a life, but not at the time of its injection.
@@ -167,6 +189,13 @@ pub enum Contradiction {
     },
     /// Links were measured in virtual time.
     LinksMeasured,
+    /// The numbers measured on a link do not fit together.
+    LinkMiscounted {
+        /// The sending cluster.
+        from: ClusterId,
+        /// The receiving cluster.
+        to: ClusterId,
+    },
     /// A link was not measured.
     LinkNotMeasured {
         /// The sending cluster.

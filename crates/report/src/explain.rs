@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+pub use faultline_checker::count;
 use faultline_checker::how_often;
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{
@@ -626,15 +627,6 @@ pub(crate) fn enumerate(names: &[String]) -> String {
         [only] => only.clone(),
         [one, other] => format!("{one} and {other}"),
         [before @ .., last] => format!("{}, and {last}", before.join(", ")),
-    }
-}
-
-/// Formats a number with its noun: `1 task`, `2 tasks`.
-pub fn count(number: u64, thing: &str) -> String {
-    match (number, thing) {
-        (1, thing) => format!("1 {thing}"),
-        (_, "process") => format!("{number} processes"),
-        (_, thing) => format!("{number} {thing}s"),
     }
 }
 

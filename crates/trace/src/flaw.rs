@@ -77,6 +77,23 @@ impl Flaw {
         self.stream == Some((process, life))
     }
 
+    /// Returns whether the flaw shows that the record was changed after the run. All other flaws may mean only that facts
+    /// are missing.
+    pub fn is_change(&self) -> bool {
+        matches!(
+            self.kind,
+            FlawKind::BrokenSeal { .. }
+                | FlawKind::AfterSeal
+                | FlawKind::Impossible(_)
+                | FlawKind::Unlike { .. }
+                | FlawKind::Misnamed(_)
+                | FlawKind::Twice(_)
+                | FlawKind::TimeGoesBack(_)
+                | FlawKind::NotRepeated(_)
+                | FlawKind::Edited
+        )
+    }
+
     /// Describes the flaw in a sentence without a full stop. `name` returns the name of a process.
     pub fn describe(&self, name: impl Fn(ProcessId) -> String) -> String {
         let who = match self.stream {

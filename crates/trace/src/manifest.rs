@@ -286,7 +286,7 @@ impl EffectEntry {
         let latest = ranges[1..].iter().map(|it| it.1).max()?;
         // The first range may also end last.
         let longest = (latest - first.0).max(first.1 - second.0);
-        u64::try_from(longest).ok().map(Span)
+        Some(Span(u64::try_from(longest).unwrap_or(u64::MAX)))
     }
 
     /// Returns the time from the instant at which the fault was due until its last effect. `None` if there is
@@ -389,6 +389,17 @@ impl LinkEntry {
     /// echoes share processors and connections with the packets of the application.
     pub fn tolerance_observed(&self) -> Span {
         Span::from_millis(1).max(Span(self.requested.latency.0 / 10)) + self.requested.jitter
+    }
+
+    /// Returns whether the numbers measured on the link fit together. No more echoes can be out of tolerance than were
+    /// measured, and if none is, their mean is within the tolerance.
+    pub fn is_plausible(&self) -> bool {
+        let counts = self.measured.is_none_or(|it| it.samples > 0 && it.rounds > 0);
+        let observed = self.observed.is_none_or(|it| {
+            let is_off = it.mean.0.abs_diff(self.requested.latency.0) > self.tolerance_observed().0;
+            it.outside <= it.echoes && (it.outside > 0 || it.echoes == 0 || !is_off)
+        });
+        counts && observed
     }
 
     /// Returns the percentage of echoes whose delay was out of tolerance while the application ran. `None` if
@@ -529,6 +540,26 @@ pub(crate) mod tests {
         assert_eq!(link(8_000, Some(7_599)).as_requested(), Some(false));
         assert_eq!(link(100, Some(300)).as_requested(), Some(true));
         assert_eq!(link(100, Some(301)).as_requested(), Some(false));
+    }
+
+    #[test]
+    fn impossible_counts_of_echoes_are_implausible() {
+        let seen = |echoes, outside, mean_ms| LinkEntry {
+            observed: Some(LinkObserved { echoes, outside, mean: Span::from_millis(mean_ms) }),
+            ..link(8_000, Some(8_000))
+        };
+        assert!(link(8_000, None).is_plausible() && seen(0, 0, 0).is_plausible());
+        assert!(seen(50, 0, 9).is_plausible() && seen(50, 1, 14).is_plausible());
+        assert!(!seen(50, 0, 10).is_plausible(), "1 ms is tolerated");
+        assert!(!seen(50, 51, 14).is_plausible());
+    }
+
+    #[test]
+    fn a_skew_is_never_too_long_to_be_known() {
+        let on =
+            |error| Effect { process: ProcessId(0), life: Life(1), at: Some(Time(5)), error: Span(error) };
+        let effect = EffectEntry { no: FaultNo(0), due: Time(0), on: vec![on(0), on(u64::MAX)] };
+        assert_eq!(effect.skew(), Some(Span(u64::MAX)));
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Sink for Recorder {
             // all earlier writes have reached the cache, and the writes to a stream rarely hit the cache.
             stream.extend(iter::once_with(|| (at, Fact::Begun)));
             if let Some((_, place)) = stream.last_mut() {
-                *place = mem::replace(fact, Fact::Begun);
+                mem::forget(mem::replace(place, mem::replace(fact, Fact::Begun)));
             }
         } else {
             let fact = mem::replace(fact, Fact::Begun);

@@ -1,6 +1,7 @@
 //! Facts that no run of a federation can contain: they name processes or clusters that do not exist, or report that
 //! more tasks were spawned than fit in memory. Code that uses a record relies on these limits.
 
+use faultline_core::fault::Change;
 use faultline_core::{Claim, ClusterId, Fact, FactNo, Fault, PartitionClaim, ProcessId};
 
 use crate::Manifest;
@@ -48,6 +49,13 @@ impl Extent {
         let process = |it: &ProcessId| self.contains(*it);
         let has_known_ends = |fact| message_of(fact).is_none_or(|it| process(&it.from) && process(&it.to));
         let cluster = |it: &ClusterId| *it == ClusterId::OUTSIDE || it.index() < self.clusters;
+        let has_known_target = |fault: &Fault| match fault {
+            Fault::Crash { process: of, .. }
+            | Fault::Pause { process: of, .. }
+            | Fault::Storage { process: of, .. } => process(of),
+            Fault::LoseCluster { cluster: of, .. } => cluster(of),
+            Fault::Link { from, to, .. } | Fault::Partition { from, to, .. } => cluster(from) && cluster(to),
+        };
         match fact {
             Fact::Saved(saved) => process(&saved.0.owner),
             Fact::Durable(name) | Fact::Removed(name) => process(&name.owner),
@@ -72,14 +80,11 @@ impl Extent {
             Fact::LifeStarted { process: of, .. }
             | Fact::Failed { process: of, .. }
             | Fact::Detected { process: of, .. } => process(of),
-            Fact::Injecting { fault, .. } => match &**fault {
-                Fault::Crash { process: of, .. }
-                | Fault::Pause { process: of, .. }
-                | Fault::Storage { process: of, .. } => process(of),
-                Fault::LoseCluster { cluster: of, .. } => cluster(of),
-                Fault::Link { from, to, .. } | Fault::Partition { from, to, .. } => {
-                    cluster(from) && cluster(to)
-                }
+            Fact::Injecting { fault, .. } => has_known_target(fault),
+            Fact::Changed(change) => match &**change {
+                Change::Fault(planned) => has_known_target(&planned.fault),
+                Change::Link { from, to, .. } => cluster(from) && cluster(to),
+                Change::Pause(_) => true,
             },
             Fact::Joined(of) | Fact::Leaving(of) | Fact::Left(of) => cluster(of),
             _ => has_known_ends(fact),
@@ -107,6 +112,9 @@ mod tests {
         assert_eq!(first([Fact::Begun, Fact::Delivered(message(0, 3)), Fact::Begun]), Some(1));
         assert_eq!(first([Fact::Delivered(message(u32::MAX - 1, 0))]), Some(0));
         assert_eq!(first([Fact::Left(ClusterId(2))]), Some(0));
+        let link =
+            |to| Change::Link { from: ClusterId(0), to: ClusterId(to), properties: Default::default() };
+        assert_eq!(first([link(1), link(2)].map(|it| Fact::Changed(Box::new(it)))), Some(1));
         assert_eq!(first([Fact::Ceded { partition: ProcessId(3), epoch: Incarnation(0) }]), Some(0));
     }
 

@@ -84,7 +84,10 @@ pub(crate) fn run(
     println!("| measurement | value | baseline | ratio | goal | |\n| --- | --- | --- | --- | --- | --- |");
     for Row { what, measured, baseline, ratio, goal } in rows {
         let (goal, met) = match goal {
-            Some(goal) => (format!("<= {goal}"), if ratio <= goal { "met" } else { "missed" }),
+            Some(goal) => (
+                format!("<= {}", (goal * 100.0).round() / 100.0),
+                if ratio <= goal { "met" } else { "missed" },
+            ),
             None => ("-".into(), "shown"),
         };
         println!("| {what} | {measured} | {baseline} | {ratio:.2} | {goal} | {met} |");

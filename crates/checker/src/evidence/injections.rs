@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use faultline_core::fault::Change;
-use faultline_core::{EndedBy, Fact, Fault, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{
+    EndedBy, Fact, Fault, FaultNo, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger,
+};
 
 use faultline_history::{Contradiction, History};
 
@@ -56,10 +58,18 @@ fn count(history: &History<'_>, planned: &PlannedFault, upto: Time) -> u64 {
 }
 
 /// Checks that each process ended by a fault lost its storage if and only if the plan says so or the storage is
-/// volatile. In virtual time, the process must have failed exactly when the fault was injected.
+/// volatile, and that any other process lost it if and only if this caused its end. In virtual time, a process must have
+/// failed exactly when the fault was injected.
 pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
     for (at, fact) in history.trace.supervisor() {
-        let Fact::Failed { process, life, storage, by: EndedBy::Fault(no) } = *fact else { continue };
+        let Fact::Failed { process, life, storage, by } = *fact else { continue };
+        let EndedBy::Fault(no) = by else {
+            let is_lost = storage == StorageFate::Lost;
+            if !history.context.volatile_storage && is_lost != (by == EndedBy::StorageLost) {
+                found.push(Contradiction::FateWithoutCause(process, life));
+            }
+            continue;
+        };
         let injected = history.supervision.injected.iter().find(|(it, ..)| *it == no);
         let (planned, injected) = match injected {
             Some((_, Fault::Crash { storage, .. } | Fault::LoseCluster { storage, .. }, at, _)) => {
@@ -75,6 +85,64 @@ pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
             found.push(Contradiction::OtherFate { fault: no, process, life });
         }
     }
+}
+
+/// Checks that each cluster loss ended every process of its cluster: all of them if their storage was lost, and
+/// otherwise those that were running.
+pub(super) fn losses(history: &History<'_>, found: &mut Vec<Contradiction>) {
+    let facts = history.trace.supervisor();
+    let mut running = BTreeSet::new();
+    for (_, fact) in facts {
+        match fact {
+            Fact::LifeStarted { process, .. } => {
+                running.insert(*process);
+            }
+            Fact::Failed { process, .. } | Fact::Detected { process, .. } => {
+                running.remove(process);
+            }
+            Fact::Left(cluster) => {
+                let members = history.context.clusters.get(cluster.index());
+                running.retain(|it| !members.is_some_and(|members| members.contains(it)));
+            }
+            Fact::Injecting { no, fault } => {
+                let Fault::LoseCluster { cluster, storage, .. } = **fault else { continue };
+                let members = history.context.clusters.get(cluster.index()).into_iter().flatten();
+                let ended = ended_by(facts, *no);
+                let is_target = |it: &&ProcessId| storage == StorageFate::Lost || running.contains(*it);
+                for &process in members.filter(is_target).filter(|it| !ended.iter().any(|(of, _)| of == *it))
+                {
+                    found.push(Contradiction::NotLost { fault: *no, process });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Checks that a crash or a cluster loss took effect only on lives that it ended.
+pub(super) fn effects(history: &History<'_>, found: &mut Vec<Contradiction>) {
+    for effect in &history.context.effects {
+        let fault = history.supervision.injected.iter().find(|(no, ..)| *no == effect.no);
+        match fault {
+            Some((_, Fault::Crash { .. } | Fault::LoseCluster { .. }, ..)) | None => {}
+            Some(_) => continue,
+        }
+        let ended = ended_by(history.trace.supervisor(), effect.no);
+        let other = effect.on.iter().find(|it| !ended.contains(&(it.process, it.life)));
+        found.extend(other.map(|it| {
+            let (fault, process, life) = (effect.no, it.process, it.life);
+            Contradiction::EffectElsewhere { fault, process, life }
+        }));
+    }
+}
+
+/// Returns the lives that a fault ended.
+fn ended_by(facts: &[(Time, Fact)], no: FaultNo) -> BTreeSet<(ProcessId, Life)> {
+    let ended = facts.iter().filter_map(|(_, fact)| match fact {
+        Fact::Failed { process, life, by, .. } if by.fault() == Some(no) => Some((*process, *life)),
+        _ => None,
+    });
+    ended.collect()
 }
 
 /// Checks that no user changed a federation in virtual time, that each link that changed was changed by a user, and
@@ -108,8 +176,8 @@ mod tests {
     use super::*;
     use crate::testing::{Run, p};
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{ClusterId, FactKind, FaultNo, Life};
-    use faultline_trace::manifest::{EffectEntry, LinkEntry};
+    use faultline_core::{ClusterId, FactKind};
+    use faultline_trace::manifest::{Effect, EffectEntry, LinkEntry};
 
     /// Returns a run in which p0 reports the fact `begun` twice, and is killed one second after the start.
     fn run(trigger: Trigger) -> Run {
@@ -231,6 +299,63 @@ mod tests {
         let properties = requested;
         run.supervisor(Fact::Changed(Box::new(Change::Link { from, to, properties })));
         assert_eq!(found(&run, Span::ZERO), []);
+    }
+
+    #[test]
+    fn a_cluster_loss_ends_every_process_of_its_cluster() {
+        let lost = |storage, killed: &[u32]| {
+            let mut run = Run::new(&[&[0, 1], &[2]]);
+            let (life, by) = (Life(1), EndedBy::Silence);
+            run.supervisor(Fact::Failed { process: p(1), life, storage: StorageFate::Kept, by });
+            let fault = Fault::LoseCluster { cluster: ClusterId(0), storage, returns: true };
+            run.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
+            let by = EndedBy::Fault(FaultNo(0));
+            for process in killed.iter().copied().map(p) {
+                run.supervisor(Fact::Failed { process, life, storage, by });
+            }
+            let mut found = Vec::new();
+            losses(&run.history(), &mut found);
+            found
+        };
+        let missing = |process| Contradiction::NotLost { fault: FaultNo(0), process: p(process) };
+        assert_eq!(lost(StorageFate::Kept, &[0]), [], "the other process had already failed");
+        assert_eq!(lost(StorageFate::Kept, &[]), [missing(0)]);
+        assert_eq!(lost(StorageFate::Lost, &[0, 1]), []);
+        assert_eq!(lost(StorageFate::Lost, &[0]), [missing(1)]);
+    }
+
+    #[test]
+    fn a_fault_takes_effect_on_lives_that_it_ended() {
+        let mut run = run(at(1000));
+        let effect =
+            |process, life| Effect { process: p(process), life: Life(life), at: None, error: Span(0) };
+        for (on, other) in [(effect(0, 1), None), (effect(0, 2), Some((0, 2))), (effect(1, 1), Some((1, 1)))]
+        {
+            run.context.effects = vec![EffectEntry { no: FaultNo(0), due: Time(0), on: vec![on] }];
+            let mut found = Vec::new();
+            effects(&run.history(), &mut found);
+            let wrong = other.map(|(process, life)| {
+                let (fault, process, life) = (FaultNo(0), p(process), Life(life));
+                Contradiction::EffectElsewhere { fault, process, life }
+            });
+            assert_eq!(found, Vec::from_iter(wrong));
+        }
+    }
+
+    #[test]
+    fn only_the_loss_of_its_storage_ends_a_process_without_storage() {
+        for (by, storage, is_right) in [
+            (EndedBy::Silence, StorageFate::Kept, true),
+            (EndedBy::Silence, StorageFate::Lost, false),
+            (EndedBy::StorageLost, StorageFate::Lost, true),
+            (EndedBy::StorageLost, StorageFate::Kept, false),
+        ] {
+            let mut run = Run::new(&[&[0], &[1]]);
+            run.supervisor(Fact::Failed { process: p(0), life: Life(1), storage, by });
+            let wrong = Contradiction::FateWithoutCause(p(0), Life(1));
+            let expected = if is_right { vec![] } else { vec![wrong] };
+            assert_eq!(found(&run, Span::ZERO), expected, "{by:?} {storage:?}");
+        }
     }
 
     #[test]

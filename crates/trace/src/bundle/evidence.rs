@@ -77,6 +77,11 @@ impl Bundle {
                 flaw(named, FlawKind::Unreadable(format!("they name {}, which does not exist", stream.0)));
                 continue;
             }
+            if stream.0 == ProcessId::SUPERVISOR && stream.1 != Life(0) {
+                let why = format!("they name {} of the supervisor, which does not exist", stream.1);
+                flaw(named, FlawKind::Unreadable(why));
+                continue;
+            }
             if stream != named {
                 flaw(named, FlawKind::Absent);
                 flaw(stream, FlawKind::Misnamed(name.clone()));

@@ -8,9 +8,10 @@ use std::path::Path;
 
 use faultline_core::fault::{Change, FaultState, Outcome};
 use faultline_core::{
-    Boot, Fact, Fault, FaultNo, Life, ProcessId, Promises, Role, Scope, Span, StorageFate, Time, Trigger,
+    Boot, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Promises, Role, Scope, Span, StorageFate, Time,
+    Trigger,
 };
-use faultline_trace::manifest::{BackendKind, EffectEntry};
+use faultline_trace::manifest::{BackendKind, EffectEntry, LinkObserved};
 use faultline_trace::{Bundle, Manifest, Trace, split_body};
 use serde_json::Value;
 
@@ -331,6 +332,62 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
         facts.push((facts[facts.len() - 1].0, Fact::Left(faultline_core::ClusterId(0))));
     });
+    attacks.resealed("a permanent cluster that left", &["but it has no `leavesAfter`"], |_, trace| {
+        let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
+        let at = facts.len() - 1;
+        facts.insert(at, (facts[at].0, Fact::Left(faultline_core::ClusterId(0))));
+    });
+    attacks.resealed("a permanent cluster that joined", &["but it has no `joinsAfter`"], |_, trace| {
+        let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
+        let at = facts.iter().position(|(_, fact)| *fact == Fact::Begun).unwrap();
+        facts.insert(at + 1, (facts[at].0, Fact::Joined(faultline_core::ClusterId(0))));
+    });
+    attacks.resealed("the end of a life that never started", &["not the newest life"], |_, trace| {
+        let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
+        let at = facts.len() - 1;
+        let (time, (process, life)) = (facts[at].0, (ProcessId(0), Life(9)));
+        let (storage, by) = (StorageFate::Kept, EndedBy::Silence);
+        facts.insert(at, (time, Fact::Failed { process, life, storage, by }));
+    });
+    attacks.resealed(
+        "a cause other than a fault given for a loss",
+        &["does not follow from", "ended no process"],
+        |_, trace| {
+            for (_, fact) in trace.streams.get_mut(&SUPERVISOR).unwrap() {
+                if let Fact::Failed { by, storage, .. } = fact {
+                    (*by, *storage) = (EndedBy::Silence, StorageFate::Lost);
+                }
+            }
+        },
+    );
+    attacks.resealed("an injected fault said to be ineffective", &["more than one outcome"], |_, trace| {
+        let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
+        let at = facts.len() - 1;
+        facts.insert(at, (facts[at].0, Fact::Ineffective { no: FaultNo(0), reason: "late".into() }));
+    });
+    attacks.resealed("an unknown fault said to be ineffective", &["is not in the plan"], |_, trace| {
+        let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
+        let at = facts.len() - 1;
+        facts.insert(at, (facts[at].0, Fact::Ineffective { no: FaultNo(77), reason: "late".into() }));
+    });
+    attacks.resealed(
+        "a second life of the supervisor",
+        &["of the supervisor, which does not exist"],
+        |_, trace| {
+            trace.streams.insert((ProcessId::SUPERVISOR, Life(1)), Vec::new());
+        },
+    );
+    attacks.resealed(
+        "an unknown link said to have changed",
+        &["impossible in this federation"],
+        |_, trace| {
+            let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
+            let at = facts.len() - 1;
+            let ends = (faultline_core::ClusterId(500), faultline_core::ClusterId(600));
+            let change = Change::Link { from: ends.0, to: ends.1, properties: Default::default() };
+            facts.insert(at, (facts[at].0, Fact::Changed(Box::new(change))));
+        },
+    );
     attacks.resealed("another fault injected than planned", &["is not in the plan"], |_, trace| {
         for (_, fact) in trace.streams.get_mut(&SUPERVISOR).unwrap() {
             if let Fact::Injecting { fault, .. } = fact {
@@ -624,6 +681,17 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         });
         attacks
             .resealed("one measurement removed", &["was not measured"], |it, _| it.links[0].measured = None);
+        attacks.resealed("a measured link said to have changed", &["was not measured"], |it, _| {
+            (it.links[0].measured, it.links[0].since) = (None, Some(Time(1)));
+        });
+        attacks.resealed("measurements of a link changed", &["contradict each other"], |it, _| {
+            it.links[0].observed = Some(LinkObserved { echoes: 50, outside: 51, mean: Span(0) });
+        });
+        attacks.resealed("a fault said to have affected another life", &["but did not end it"], |it, _| {
+            for effect in it.effects.iter_mut().flat_map(|it| &mut it.on) {
+                effect.life = Life(9);
+            }
+        });
         attacks.entry("a measurement changed", EDITED, |it| it["links"][0]["measured"]["latency"] = 1.into());
     }
     attacks.0
