@@ -259,6 +259,13 @@ macro_rules! kinds {
         impl FactKind {
             /// The kinds that a process reports, and that a trigger can wait for.
             pub const OF_PROCESSES: [FactKind; [$(FactKind::$process),*].len()] = [$(FactKind::$process),*];
+
+            /// Returns whether a process, rather than the supervisor, reports facts of this kind.
+            #[inline]
+            pub const fn is_of_process(self) -> bool {
+                // The kinds that processes report are declared first.
+                (self as usize) < FactKind::OF_PROCESSES.len()
+            }
         }
     };
 }

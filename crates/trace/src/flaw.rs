@@ -25,8 +25,9 @@ pub enum FlawKind {
     /// The record of this fact is damaged, or the fact never arrived although later ones did. The stream ends before
     /// it.
     Gap(FactNo),
-    /// No run of this federation can contain this fact: it names a process or a cluster that does not exist, or reports
-    /// that more tasks were spawned than fit in memory. The stream ends before it.
+    /// No run of this federation can contain this fact: it names a process or a cluster that does not exist, reports that
+    /// more tasks were spawned than fit in memory, or is of a kind that only the supervisor, or only a process, reports.
+    /// The stream ends before it.
     Impossible(FactNo),
     /// The file ends in the middle of a record or of its seal, after this many facts.
     Torn(u64),

@@ -1,5 +1,6 @@
-//! Facts that no run of a federation can contain: they name processes or clusters that do not exist, or report that
-//! more tasks were spawned than fit in memory. Code that uses a record relies on these limits.
+//! Facts that no run of a federation can contain: they name processes or clusters that do not exist, report that more
+//! tasks were spawned than fit in memory, or are in the stream of a process that never reports such facts. Code that uses
+//! a record relies on these limits.
 
 use faultline_core::fault::Change;
 use faultline_core::{Claim, ClusterId, Fact, FactNo, Fault, PartitionClaim, ProcessId};
@@ -33,14 +34,16 @@ impl Extent {
         process == ProcessId::SUPERVISOR || process.index() < self.processes
     }
 
-    /// Returns the number of the stream's first impossible fact.
-    pub(crate) fn first_impossible(self, stream: &Stream) -> Option<FactNo> {
+    /// Returns the number of the first impossible fact in a stream of this process.
+    pub(crate) fn first_impossible(self, process: ProcessId, stream: &Stream) -> Option<FactNo> {
+        let is_supervisor = process == ProcessId::SUPERVISOR;
         let mut spawned = 0;
         let at = (0..).zip(stream).position(|(number, (_, fact))| {
             if let Fact::Ran { spawned: more, .. } = fact {
                 spawned += u64::from(*more);
             }
-            spawned > UNFINISHED_TASKS + number || !self.allows(fact)
+            let is_foreign = fact.kind().is_of_process() == is_supervisor;
+            is_foreign || spawned > UNFINISHED_TASKS + number || !self.allows(fact)
         });
         at.map(|at| FactNo(at as u64))
     }
@@ -97,9 +100,12 @@ mod tests {
     use super::*;
     use faultline_core::{Incarnation, MessageId, TaskId, Time};
 
-    fn first(facts: impl IntoIterator<Item = Fact>) -> Option<u64> {
+    const P0: ProcessId = ProcessId(0);
+    const SUPERVISOR: ProcessId = ProcessId::SUPERVISOR;
+
+    fn first(of: ProcessId, facts: impl IntoIterator<Item = Fact>) -> Option<u64> {
         let stream = facts.into_iter().map(|it| (Time(0), it)).collect();
-        Extent { processes: 3, clusters: 2 }.first_impossible(&stream).map(|it| it.0)
+        Extent { processes: 3, clusters: 2 }.first_impossible(of, &stream).map(|it| it.0)
     }
 
     fn message(from: u32, to: u32) -> MessageId {
@@ -108,21 +114,27 @@ mod tests {
 
     #[test]
     fn a_fact_about_an_unknown_process_or_cluster_is_impossible() {
-        assert_eq!(first([Fact::Delivered(message(0, 2)), Fact::Left(ClusterId(1))]), None);
-        assert_eq!(first([Fact::Begun, Fact::Delivered(message(0, 3)), Fact::Begun]), Some(1));
-        assert_eq!(first([Fact::Delivered(message(u32::MAX - 1, 0))]), Some(0));
-        assert_eq!(first([Fact::Left(ClusterId(2))]), Some(0));
+        assert_eq!(first(P0, [0, 2, 3].map(|to| Fact::Delivered(message(0, to)))), Some(2));
+        assert_eq!(first(P0, [Fact::Delivered(message(u32::MAX - 1, 0))]), Some(0));
+        assert_eq!(first(SUPERVISOR, [0, 1, 2].map(|it| Fact::Left(ClusterId(it)))), Some(2));
         let link =
             |to| Change::Link { from: ClusterId(0), to: ClusterId(to), properties: Default::default() };
-        assert_eq!(first([link(1), link(2)].map(|it| Fact::Changed(Box::new(it)))), Some(1));
-        assert_eq!(first([Fact::Ceded { partition: ProcessId(3), epoch: Incarnation(0) }]), Some(0));
+        assert_eq!(first(SUPERVISOR, [link(1), link(2)].map(|it| Fact::Changed(Box::new(it)))), Some(1));
+        assert_eq!(first(P0, [Fact::Ceded { partition: ProcessId(3), epoch: Incarnation(0) }]), Some(0));
+    }
+
+    #[test]
+    fn a_fact_in_the_stream_of_a_process_that_never_reports_it_is_impossible() {
+        let (of_process, of_supervisor) = (Fact::Delivered(message(0, 1)), Fact::Completed);
+        assert_eq!(first(P0, [of_process.clone(), of_supervisor.clone()]), Some(1));
+        assert_eq!(first(SUPERVISOR, [of_supervisor, of_process]), Some(1));
     }
 
     #[test]
     fn a_task_that_spawns_more_tasks_than_fit_in_memory_is_impossible() {
         let ran = |spawned| Fact::Ran { task: TaskId::MAIN, spawned, cost_us: 1 };
-        assert_eq!(first([ran(1 << 26)]), None);
-        assert_eq!(first([ran(u32::MAX)]), Some(0));
-        assert_eq!(first([ran(1 << 25), ran(1 << 25), ran(3)]), Some(2));
+        assert_eq!(first(P0, [ran(1 << 26)]), None);
+        assert_eq!(first(P0, [ran(u32::MAX)]), Some(0));
+        assert_eq!(first(P0, [ran(1 << 25), ran(1 << 25), ran(3)]), Some(2));
     }
 }

@@ -91,7 +91,7 @@ impl Bundle {
             if let Some(number) = time_decreases_at(&file.stream) {
                 flaw(stream, FlawKind::TimeGoesBack(number));
             }
-            if let Some(number) = extent.first_impossible(&file.stream) {
+            if let Some(number) = extent.first_impossible(file.process, &file.stream) {
                 flaw(stream, FlawKind::Impossible(number));
                 file.stream.truncate(number.index());
             }
@@ -153,13 +153,15 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
-    use faultline_core::{Fact, Time};
+    use faultline_core::{Fact, Incarnation, MessageId, Time};
 
     use super::super::tests::trace;
     use super::*;
     use crate::manifest::tests::example;
     use crate::{Manifest, SealedBy};
 
+    /// A fact that a process reports about itself.
+    const OWN: Fact = Fact::Computed { since: FactNo(0) };
     const FIRST: (ProcessId, Life) = (ProcessId(0), Life(1));
     const SECOND: (ProcessId, Life) = (ProcessId(0), Life(2));
 
@@ -249,13 +251,14 @@ mod tests {
     fn facts_about_processes_that_do_not_exist_are_not_read() {
         let unknown = |process, fact| {
             flaws(|bundle| {
-                let streams = [((process, Life(9)), vec![(Time(0), Fact::Begun), (Time(0), fact)])].into();
+                let streams = [((process, Life(9)), vec![(Time(0), OWN), (Time(0), fact)])].into();
                 bundle.write_trace(&Trace { streams, flaws: vec![] }).unwrap();
             })
         };
-        let (no, life) = (ProcessId(77), Life(1));
-        assert_eq!(unknown(no, Fact::Begun), [(None, FlawKind::Stranger("p77-9.facts".into()))]);
-        let found = unknown(ProcessId(0), Fact::Detected { process: no, life });
+        let (no, incarnation) = (ProcessId(77), Incarnation(0));
+        assert_eq!(unknown(no, OWN), [(None, FlawKind::Stranger("p77-9.facts".into()))]);
+        let message = MessageId { from: no, to: ProcessId(0), incarnation, number: 0 };
+        let found = unknown(ProcessId(0), Fact::Delivered(message));
         assert_eq!(found[0], (Some((ProcessId(0), Life(9))), FlawKind::Impossible(FactNo(1))));
     }
 
@@ -378,7 +381,7 @@ mod tests {
         let (_dir, bundle) = record();
         let (mut writer, past) = bundle.facts_appender(FIRST.0, FIRST.1).unwrap();
         assert_eq!(past, trace().streams[&FIRST]);
-        writer.write(Time(9), &faultline_core::Fact::Begun).unwrap();
+        writer.write(Time(9), &OWN).unwrap();
         writer.seal().unwrap();
         bundle.write_manifest(&example()).unwrap();
         let read = bundle.read_trace().unwrap();

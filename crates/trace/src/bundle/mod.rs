@@ -418,7 +418,10 @@ pub(super) mod tests {
             [(ProcessId(0), Life(1)), (ProcessId(0), Life(2)), (ProcessId::SUPERVISOR, Life(0))]
         {
             for number in 0..3 {
-                let fact = Fact::Detected { process: ProcessId(0), life: Life(life.0 + number) };
+                let fact = match process {
+                    ProcessId::SUPERVISOR => Fact::Detected { process: ProcessId(0), life: Life(number) },
+                    _ => Fact::Computed { since: FactNo((life.0 + number).into()) },
+                };
                 trace.record(Record {
                     process,
                     life,

@@ -388,6 +388,10 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
             facts.insert(at, (facts[at].0, Fact::Changed(Box::new(change))));
         },
     );
+    attacks.resealed("a fact of the supervisor among those of a rank", &["impossible"], move |_, trace| {
+        let facts = trace.streams.get_mut(&other).unwrap();
+        facts.push((facts.last().unwrap().0, Fact::Completed));
+    });
     attacks.resealed("another fault injected than planned", &["is not in the plan"], |_, trace| {
         for (_, fact) in trace.streams.get_mut(&SUPERVISOR).unwrap() {
             if let Fact::Injecting { fault, .. } = fact {
