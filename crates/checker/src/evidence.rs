@@ -536,17 +536,13 @@ mod tests {
 
     #[test]
     fn the_end_of_a_life_that_is_not_the_newest_is_found() {
+        let (process, storage, by) = (p(0), StorageFate::Kept, EndedBy::Silence);
         for life in [0, 1, 9].map(Life) {
-            let (process, storage, by) = (p(0), StorageFate::Kept, EndedBy::Silence);
-            let ends: [fn(ProcessId, Life, StorageFate, EndedBy) -> Fact; 2] = [
-                |process, life, storage, by| Fact::Failed { process, life, storage, by },
-                |process, life, _, _| Fact::Detected { process, life },
-            ];
-            for end in ends {
+            for end in [Fact::Failed { process, life, storage, by }, Fact::Detected { process, life }] {
                 let why = contradictions_after(|run| {
                     let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
                     let (last, at) = (facts.len() - 1, facts[facts.len() - 1].0);
-                    facts.insert(last, (at, end(process, life, storage, by)));
+                    facts.insert(last, (at, end));
                 });
                 assert!(why.contains("which was not the newest life of its process"), "{life}: {why}");
             }
