@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-use faultline_api::resource::FederationSpec;
+use faultline_api::resource::{ClusterSpec, FederationSpec};
 use faultline_api::{Federation, parse};
 use faultline_core::fault::{Change, LinkProperties, Outcome};
 use faultline_core::{ClusterId, Fact, PlannedFault, Presence, ProcessId};
@@ -187,19 +187,18 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, spec: &Federatio
 
 /// Returns the reason to doubt the first fact that a cluster joined or left although its federation does not let it.
 fn unplanned_move(trace: &Trace, spec: &FederationSpec) -> Option<String> {
-    trace.supervisor().iter().find_map(|(_, fact)| {
-        let (cluster, what) = match fact {
-            Fact::Joined(cluster) => (cluster, "joined"),
-            Fact::Leaving(cluster) | Fact::Left(cluster) => (cluster, "left"),
-            _ => return None,
-        };
-        let of = spec.clusters.get(cluster.index())?;
-        let (may, field) = match fact {
-            Fact::Joined(_) => (of.joins_after.is_some(), "joinsAfter"),
-            _ => (of.leaves_after.is_some(), "leavesAfter"),
-        };
-        let name = &of.name;
-        (!may).then(|| format!("the supervisor's facts state that {name} {what}, but it has no `{field}`"))
+    let doubt = |cluster: &ClusterSpec, what, field| {
+        format!("the supervisor's facts state that {} {what}, but it has no `{field}`", cluster.name)
+    };
+    let of = |cluster: &ClusterId| spec.clusters.get(cluster.index());
+    trace.supervisor().iter().find_map(|(_, fact)| match fact {
+        Fact::Joined(it) => {
+            of(it).filter(|it| it.joins_after.is_none()).map(|it| doubt(it, "joined", "joinsAfter"))
+        }
+        Fact::Leaving(it) | Fact::Left(it) => {
+            of(it).filter(|it| it.leaves_after.is_none()).map(|it| doubt(it, "left", "leavesAfter"))
+        }
+        _ => None,
     })
 }
 

@@ -140,7 +140,7 @@ impl<'a> Demands<'a> {
                 Fact::Failed { process, life, .. } | Fact::Detected { process, life }
                     if newest.get(process) != Some(life) =>
                 {
-                    found.push(Contradiction::EndedElsewhere(*process, *life));
+                    found.push(Contradiction::NotNewest(*process, *life));
                 }
                 Fact::Failed { process, life, .. } => {
                     failed.entry((*process, *life)).or_insert(*at);
@@ -484,6 +484,13 @@ mod tests {
         facts.retain(|(_, fact)| !is_it(fact));
     }
 
+    /// Inserts a fact of the supervisor before its last one.
+    fn insert_before_end(run: &mut Run, fact: Fact) {
+        let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
+        let last = facts.len() - 1;
+        facts.insert(last, (facts[last].0, fact));
+    }
+
     #[test]
     fn a_whole_record_has_no_contradictions() {
         assert_eq!(contradictions_after(|_| {}), "");
@@ -539,11 +546,7 @@ mod tests {
         let (process, storage, by) = (p(0), StorageFate::Kept, EndedBy::Silence);
         for life in [0, 1, 9].map(Life) {
             for end in [Fact::Failed { process, life, storage, by }, Fact::Detected { process, life }] {
-                let why = contradictions_after(|run| {
-                    let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
-                    let (last, at) = (facts.len() - 1, facts[facts.len() - 1].0);
-                    facts.insert(last, (at, end));
-                });
+                let why = contradictions_after(|run| insert_before_end(run, end));
                 assert!(why.contains("which was not the newest life of its process"), "{life}: {why}");
             }
         }
@@ -554,11 +557,8 @@ mod tests {
         for (no, told) in
             [(0, "more than one outcome of fault 0"), (77, "fault 77, which is not in the plan")]
         {
-            let why = contradictions_after(|run| {
-                let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
-                let (last, at) = (facts.len() - 1, facts[facts.len() - 1].0);
-                facts.insert(last, (at, Fact::Ineffective { no: FaultNo(no), reason: "late".into() }));
-            });
+            let ineffective = Fact::Ineffective { no: FaultNo(no), reason: "late".into() };
+            let why = contradictions_after(|run| insert_before_end(run, ineffective));
             assert!(why.contains(told), "{why}");
         }
     }

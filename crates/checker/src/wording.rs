@@ -109,7 +109,7 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
                 life_of(process, life)
             )
         }
-        Contradiction::EndedElsewhere(process, life) => format!(
+        Contradiction::NotNewest(process, life) => format!(
             "the supervisor's facts state that {} ended, which was not the newest life of its process",
             life_of(process, life)
         ),

@@ -16,8 +16,8 @@ use crate::time::Span;
 pub trait Job: Clone + Debug + PartialEq + Send + 'static {
     /// The result of the computation, handed back to the application through [`Application::computed`].
     type Output: Clone + Debug + PartialEq + Send + 'static;
-    /// Returns the duration of the computation. In the simulator, the job takes exactly this long. With a real driver,
-    /// it takes at least this long. If the computation finishes earlier, the driver waits.
+    /// Returns how long the computation takes. In the simulator, this is the exact duration. A real driver waits until
+    /// this time has passed if the computation finishes earlier.
     fn cost(&self) -> Span;
     /// Computes the output. Must be pure: no clock, no I/O, no shared state.
     fn run(self) -> Self::Output;

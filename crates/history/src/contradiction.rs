@@ -28,7 +28,7 @@ pub enum Contradiction {
     /// The end of a life was detected several times.
     DetectedAgain(ProcessId, Life),
     /// A life ended that was not the newest one of its process.
-    EndedElsewhere(ProcessId, Life),
+    NotNewest(ProcessId, Life),
     /// The application acted, but no fact states that it began.
     NeverBegun,
     /// The application began several times.

@@ -69,6 +69,8 @@ pub struct Supervision<'a> {
     pub leaving: Vec<(Time, ClusterId)>,
     /// Every cluster that has left permanently, and when.
     pub left: Vec<(Time, ClusterId)>,
+    /// The lives that each fault ended, including those that had already ended.
+    ended: BTreeMap<FaultNo, BTreeSet<(ProcessId, Life)>>,
     /// Changes that the user made during the run, in order.
     pub changes: Vec<(Time, &'a Change)>,
     /// The time at which the application began.
@@ -109,6 +111,9 @@ impl<'a> Supervision<'a> {
                     }
                 }
                 Fact::Failed { process, life, storage, by } => {
+                    if let Some(no) = by.fault() {
+                        this.ended.entry(no).or_default().insert((*process, *life));
+                    }
                     this.end(LifeEnd {
                         is_ordered: true,
                         is_storage_lost: volatile_storage || *storage == StorageFate::Lost,
@@ -156,6 +161,12 @@ impl<'a> Supervision<'a> {
             None => ends.push(end),
             Some(known) => known.detected = known.detected.or(end.detected),
         }
+    }
+
+    /// Returns the lives that a fault ended.
+    pub fn ended_by(&self, no: FaultNo) -> &BTreeSet<(ProcessId, Life)> {
+        static NONE: BTreeSet<(ProcessId, Life)> = BTreeSet::new();
+        self.ended.get(&no).unwrap_or(&NONE)
     }
 
     /// Returns the processes that have failed permanently, according to the injected faults. `clusters` lists the ranks

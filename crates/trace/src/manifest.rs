@@ -391,13 +391,17 @@ impl LinkEntry {
         Span::from_millis(1).max(Span(self.requested.latency.0 / 10)) + self.requested.jitter
     }
 
+    /// Returns whether the delay of an echo is out of tolerance while the application runs.
+    pub fn is_outside(&self, delay: Span) -> bool {
+        delay.0.abs_diff(self.requested.latency.0) > self.tolerance_observed().0
+    }
+
     /// Returns whether the numbers measured on the link fit together. No more echoes can be out of tolerance than were
     /// measured, and if none is, their mean is within the tolerance.
     pub fn is_plausible(&self) -> bool {
         let counts = self.measured.is_none_or(|it| it.samples > 0 && it.rounds > 0);
         let observed = self.observed.is_none_or(|it| {
-            let is_off = it.mean.0.abs_diff(self.requested.latency.0) > self.tolerance_observed().0;
-            it.outside <= it.echoes && (it.outside > 0 || it.echoes == 0 || !is_off)
+            it.outside <= it.echoes && (it.outside > 0 || it.echoes == 0 || !self.is_outside(it.mean))
         });
         counts && observed
     }

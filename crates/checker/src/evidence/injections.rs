@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use faultline_core::fault::Change;
-use faultline_core::{
-    EndedBy, Fact, Fault, FaultNo, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger,
-};
+use faultline_core::{EndedBy, Fact, Fault, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
 
 use faultline_history::{Contradiction, History};
 
@@ -90,9 +88,8 @@ pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
 /// Checks that each cluster loss ended every process of its cluster: all of them if their storage was lost, and
 /// otherwise those that were running.
 pub(super) fn losses(history: &History<'_>, found: &mut Vec<Contradiction>) {
-    let facts = history.trace.supervisor();
     let mut running = BTreeSet::new();
-    for (_, fact) in facts {
+    for (_, fact) in history.trace.supervisor() {
         match fact {
             Fact::LifeStarted { process, .. } => {
                 running.insert(*process);
@@ -107,7 +104,7 @@ pub(super) fn losses(history: &History<'_>, found: &mut Vec<Contradiction>) {
             Fact::Injecting { no, fault } => {
                 let Fault::LoseCluster { cluster, storage, .. } = **fault else { continue };
                 let members = history.context.clusters.get(cluster.index()).into_iter().flatten();
-                let ended = ended_by(facts, *no);
+                let ended = history.supervision.ended_by(*no);
                 let is_target = |it: &&ProcessId| storage == StorageFate::Lost || running.contains(*it);
                 for &process in members.filter(is_target).filter(|it| !ended.iter().any(|(of, _)| of == *it))
                 {
@@ -127,22 +124,13 @@ pub(super) fn effects(history: &History<'_>, found: &mut Vec<Contradiction>) {
             Some((_, Fault::Crash { .. } | Fault::LoseCluster { .. }, ..)) | None => {}
             Some(_) => continue,
         }
-        let ended = ended_by(history.trace.supervisor(), effect.no);
+        let ended = history.supervision.ended_by(effect.no);
         let other = effect.on.iter().find(|it| !ended.contains(&(it.process, it.life)));
         found.extend(other.map(|it| {
             let (fault, process, life) = (effect.no, it.process, it.life);
             Contradiction::EffectElsewhere { fault, process, life }
         }));
     }
-}
-
-/// Returns the lives that a fault ended.
-fn ended_by(facts: &[(Time, Fact)], no: FaultNo) -> BTreeSet<(ProcessId, Life)> {
-    let ended = facts.iter().filter_map(|(_, fact)| match fact {
-        Fact::Failed { process, life, by, .. } if by.fault() == Some(no) => Some((*process, *life)),
-        _ => None,
-    });
-    ended.collect()
 }
 
 /// Checks that no user changed a federation in virtual time, that each link that changed was changed by a user, and
@@ -176,7 +164,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, p};
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{ClusterId, FactKind};
+    use faultline_core::{ClusterId, FactKind, FaultNo, Life};
     use faultline_trace::manifest::{Effect, EffectEntry, LinkEntry};
 
     /// Returns a run in which p0 reports the fact `begun` twice, and is killed one second after the start.

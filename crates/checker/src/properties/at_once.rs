@@ -1,9 +1,9 @@
 //! A cluster loss ended all processes of the cluster at once. Otherwise, the surviving processes would have had time to
 //! react to the first failures.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId};
+use faultline_core::{Fault, FaultNo};
 use faultline_trace::manifest::EffectEntry;
 
 use crate::finding::{Findings, Gap, Remark};
@@ -31,7 +31,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             continue;
         };
         // A record that was changed may lack effects, or name other processes.
-        let ended = ended(history, no);
+        let ended = history.supervision.ended_by(no);
         let seen = effect.on.iter().map(|it| (it.process, it.life)).collect();
         let unseen = effect.on.iter().find(|it| it.at.is_none()).map(|it| it.process);
         let differing = || ended.symmetric_difference(&seen).next().map(|(process, _)| *process);
@@ -51,21 +51,13 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns the lives that a fault ended, according to the supervisor's facts.
-fn ended(history: &History<'_>, no: FaultNo) -> BTreeSet<(ProcessId, Life)> {
-    let facts = history.trace.supervisor().iter();
-    let ended = facts.filter_map(|(_, fact)| match fact {
-        Fact::Failed { process, life, by, .. } if by.fault() == Some(no) => Some((*process, *life)),
-        _ => None,
-    });
-    ended.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
-    use faultline_core::{ClusterId, EndedBy, PlannedFault, Span, StorageFate, Time, Trigger};
+    use faultline_core::{
+        ClusterId, EndedBy, Fact, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger,
+    };
     use faultline_trace::manifest::Effect;
 
     fn lost(micros: &[Option<u64>]) -> Run {

@@ -165,10 +165,9 @@ impl Measuring {
             if !is_asked || is_disturbed(entry.from, entry.to) {
                 continue;
             }
-            let tolerance = entry.tolerance_observed();
-            let is_outside = |delay: &&Span| Span(delay.0.abs_diff(requested.0)) > tolerance;
+            let outside = delays.iter().filter(|it| entry.is_outside(**it)).count();
             let observed = entry.observed.get_or_insert_default();
-            observed.outside += delays.iter().filter(is_outside).count() as u32;
+            observed.outside += outside as u32;
             observed.echoes += delays.len() as u32;
             link.sum = delays.iter().fold(link.sum, |sum, &it| sum + it);
             observed.mean = Span(link.sum.0 / u64::from(observed.echoes.max(1)));

@@ -333,9 +333,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         facts.push((facts[facts.len() - 1].0, Fact::Left(faultline_core::ClusterId(0))));
     });
     attacks.resealed("a permanent cluster that left", &["but it has no `leavesAfter`"], |_, trace| {
-        let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
-        let at = facts.len() - 1;
-        facts.insert(at, (facts[at].0, Fact::Left(faultline_core::ClusterId(0))));
+        insert_before_end(trace, Fact::Left(faultline_core::ClusterId(0)));
     });
     attacks.resealed("a permanent cluster that joined", &["but it has no `joinsAfter`"], |_, trace| {
         let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
@@ -343,11 +341,9 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         facts.insert(at + 1, (facts[at].0, Fact::Joined(faultline_core::ClusterId(0))));
     });
     attacks.resealed("the end of a life that never started", &["not the newest life"], |_, trace| {
-        let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
-        let at = facts.len() - 1;
-        let (time, (process, life)) = (facts[at].0, (ProcessId(0), Life(9)));
+        let (process, life) = (ProcessId(0), Life(9));
         let (storage, by) = (StorageFate::Kept, EndedBy::Silence);
-        facts.insert(at, (time, Fact::Failed { process, life, storage, by }));
+        insert_before_end(trace, Fact::Failed { process, life, storage, by });
     });
     attacks.resealed(
         "a cause other than a fault given for a loss",
@@ -361,14 +357,10 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         },
     );
     attacks.resealed("an injected fault said to be ineffective", &["more than one outcome"], |_, trace| {
-        let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
-        let at = facts.len() - 1;
-        facts.insert(at, (facts[at].0, Fact::Ineffective { no: FaultNo(0), reason: "late".into() }));
+        insert_before_end(trace, Fact::Ineffective { no: FaultNo(0), reason: "late".into() });
     });
     attacks.resealed("an unknown fault said to be ineffective", &["is not in the plan"], |_, trace| {
-        let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
-        let at = facts.len() - 1;
-        facts.insert(at, (facts[at].0, Fact::Ineffective { no: FaultNo(77), reason: "late".into() }));
+        insert_before_end(trace, Fact::Ineffective { no: FaultNo(77), reason: "late".into() });
     });
     attacks.resealed(
         "a second life of the supervisor",
@@ -381,11 +373,9 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         "an unknown link said to have changed",
         &["impossible in this federation"],
         |_, trace| {
-            let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
-            let at = facts.len() - 1;
             let ends = (faultline_core::ClusterId(500), faultline_core::ClusterId(600));
             let change = Change::Link { from: ends.0, to: ends.1, properties: Default::default() };
-            facts.insert(at, (facts[at].0, Fact::Changed(Box::new(change))));
+            insert_before_end(trace, Fact::Changed(Box::new(change)));
         },
     );
     attacks.resealed("a fact of the supervisor among those of a rank", &["impossible"], move |_, trace| {
@@ -699,6 +689,13 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         attacks.entry("a measurement changed", EDITED, |it| it["links"][0]["measured"]["latency"] = 1.into());
     }
     attacks.0
+}
+
+/// Inserts a fact of the supervisor before its last one.
+fn insert_before_end(trace: &mut Trace, fact: Fact) {
+    let facts = trace.streams.get_mut(&SUPERVISOR).unwrap();
+    let last = facts.len() - 1;
+    facts.insert(last, (facts[last].0, fact));
 }
 
 /// Returns the other possible fate of the storage.
