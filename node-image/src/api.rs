@@ -3,38 +3,44 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{ConnectInfo, Path as Segment, RawQuery, Request, State};
-use axum::http::StatusCode;
+use axum::extract::{Path as Segment, RawQuery, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
+use axum::{Extension, Router};
 use faultline_api::Names;
 use faultline_api::supervision::{self, Amended, BUNDLE, PLACES, Places, Refusal, SPEC, STATUS};
 use faultline_core::ProcessId;
+use faultline_runtime::callers::{self, Trust, UntrustedConnections};
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{AgentPlace, PlaceRegistry};
-use faultline_tls::{Limits, Peer, TlsListener};
+use faultline_tls::Acceptor;
 use futures::future::ready;
 use futures::{StreamExt, stream};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::amend::Amender;
 use crate::run_state::RunState;
 
 /// The parts of a record.
 const RECORD: [&str; 3] = ["manifest.json", "federation.yaml", "facts"];
+/// Time after which a connection that makes no progress in either direction is closed.
+const IDLE: Duration = Duration::from_secs(90);
+/// Maximum number of open connections without a valid token.
+const UNTRUSTED: usize = 512;
 /// Size in bytes of the buffer between packing and sending a record.
 const PIPE: usize = 256 << 10;
 
@@ -44,6 +50,8 @@ pub(crate) struct ApiState {
     pub(crate) key: String,
     /// Token that grants access.
     pub(crate) token: String,
+    /// Token that grants access to the status and the record only.
+    pub(crate) reader_token: String,
     pub(crate) names: Names,
     pub(crate) place_registry: PlaceRegistry,
     pub(crate) run_state: RunState,
@@ -53,22 +61,47 @@ pub(crate) struct ApiState {
     pub(crate) dir: PathBuf,
 }
 
+/// The caller of a request.
+#[derive(Clone)]
+struct Caller {
+    address: IpAddr,
+    is_encrypted: bool,
+    /// Trusts the connection of the request.
+    trust: Trust,
+}
+
 /// Starts a thread that serves the API at `address` until the program exits. Returns the actual address.
 pub(crate) fn serve(address: SocketAddr, api: ApiState) -> io::Result<SocketAddr> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind(address))?;
     let address = listener.local_addr()?;
-    let listener = {
-        let _guard = runtime.enter();
-        TlsListener::new(listener, &api.key, Limits::default()).map_err(io::Error::other)?
-    };
-    let app = router(Arc::new(api)).into_make_service_with_connect_info::<Peer>();
-    thread::Builder::new().name("api".into()).spawn(move || {
-        if let Err(error) = runtime.block_on(async { axum::serve(listener, app).await }) {
-            warn!(%error, "cannot serve the API any longer");
-        }
-    })?;
+    let acceptor = Acceptor::new(&api.key, IDLE).map_err(io::Error::other)?;
+    let app = router(Arc::new(api));
+    thread::Builder::new()
+        .name("api".into())
+        .spawn(move || runtime.block_on(listen(listener, acceptor, app)))?;
     Ok(address)
+}
+
+/// Accepts connections, and answers one request on each. Handshakes take place in parallel, so a slow caller does not
+/// delay the others.
+async fn listen(listener: TcpListener, acceptor: Acceptor, app: Router) {
+    let connections = UntrustedConnections::new(UNTRUSTED);
+    loop {
+        let (stream, connection) = connections.accept(&listener).await;
+        let (address, trust) = (connection.address, connection.trust());
+        let (acceptor, app) = (acceptor.clone(), app.clone());
+        tokio::spawn(connection.unless_closed(async move {
+            match acceptor.accept(stream).await {
+                Ok(stream) => {
+                    let is_encrypted = stream.is_encrypted();
+                    let caller = Caller { address: address.ip(), is_encrypted, trust };
+                    callers::answer(stream, app.layer(Extension(caller))).await;
+                }
+                Err(error) => debug!(%address, %error, "the handshake with a caller failed"),
+            }
+        }));
+    }
 }
 
 fn router(api: Arc<ApiState>) -> Router {
@@ -84,15 +117,15 @@ fn router(api: Arc<ApiState>) -> Router {
         .with_state(api)
 }
 
-/// Passes on requests that contain the token. A request from another machine must be encrypted. A token that was sent
-/// in plain text is rejected even if it is correct, so that the caller does not send it that way again.
+/// Passes on requests that contain a token that allows them. A request from another machine must be encrypted. A token
+/// that was sent in plain text is rejected even if it is correct, so that the caller does not send it that way again.
 async fn guard(
     State(api): State<Arc<ApiState>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+    Extension(caller): Extension<Caller>,
     request: Request,
     next: Next,
 ) -> Response {
-    if is_exposed(peer) {
+    if is_exposed(caller.address, caller.is_encrypted) {
         let why = "the API accepts only encrypted (TLS) connections from other machines; only `/metrics` and \
                    `/healthz` can be read without encryption";
         return refuse(StatusCode::UPGRADE_REQUIRED, why.to_owned());
@@ -100,17 +133,29 @@ async fn guard(
     let given =
         request.headers().get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     // Comparing hashes takes constant time.
-    if given.is_some_and(|given| blake3::hash(given) == blake3::hash(api.token.as_bytes())) {
+    let is = |token: &str| given.is_some_and(|given| blake3::hash(given) == blake3::hash(token.as_bytes()));
+    let (is_writer, is_reader) = (is(&api.token), is(&api.reader_token));
+    if !is_writer && !is_reader {
+        let wants = [(WWW_AUTHENTICATE, "Bearer")];
+        let why = "a token derived from the federation's key is required";
+        return (StatusCode::UNAUTHORIZED, wants, refusal(why)).into_response();
+    }
+    caller.trust.grant();
+    if is_writer || is_readable(request.method(), request.uri().path()) {
         next.run(request).await
     } else {
-        let wants = [(WWW_AUTHENTICATE, "Bearer")];
-        (StatusCode::UNAUTHORIZED, wants, refusal("the token derived from the federation's key is required"))
-            .into_response()
+        let why = format!("the reader's token allows only `GET {STATUS}` and `GET {BUNDLE}`");
+        refuse(StatusCode::FORBIDDEN, why)
     }
 }
 
-fn is_exposed(peer: Peer) -> bool {
-    !peer.is_encrypted && supervision::needs_encryption(peer.address.ip())
+fn is_exposed(address: IpAddr, is_encrypted: bool) -> bool {
+    !is_encrypted && supervision::needs_encryption(address)
+}
+
+/// Returns whether the reader's token allows a request.
+fn is_readable(method: &Method, path: &str) -> bool {
+    method == Method::GET && [STATUS, BUNDLE].contains(&path)
 }
 
 async fn places(State(api): State<Arc<ApiState>>, body: Bytes) -> Response {
@@ -239,11 +284,10 @@ mod tests {
 
     #[test]
     fn only_plain_connections_from_other_machines_are_exposed() {
-        let readable = |address: &str, is_encrypted| {
-            is_exposed(Peer { address: address.parse().expect("an address"), is_encrypted })
-        };
-        assert!(readable("10.244.1.7:4711", false));
-        assert!(!readable("10.244.1.7:4711", true));
-        assert!(!readable("127.0.0.1:4711", false), "a forwarded port");
+        let readable =
+            |address: &str, is_encrypted| is_exposed(address.parse().expect("an address"), is_encrypted);
+        assert!(readable("10.244.1.7", false));
+        assert!(!readable("10.244.1.7", true));
+        assert!(!readable("127.0.0.1", false), "a forwarded port");
     }
 }

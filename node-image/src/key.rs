@@ -68,6 +68,11 @@ pub(crate) fn token(file: &Path) -> Result<String, CommandError> {
     supervision::token(&read(file)?).map_err(|error| unusable(file, error))
 }
 
+/// Derives the reader's token of the supervisor's API.
+pub(crate) fn reader_token(file: &Path) -> Result<String, CommandError> {
+    supervision::reader_token(&read(file)?).map_err(|error| unusable(file, error))
+}
+
 /// Reads the federation's key from its file.
 pub(crate) fn read(file: &Path) -> Result<String, CommandError> {
     fs::read_to_string(file).map_err(|error| unusable(file, error))

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use std::{fs, thread};
 
 use clap::Args;
+use faultline_api::resource::custom;
 use faultline_api::{Federation, supervision};
 use faultline_catalog::{Hosted, Setup, Visitor, awaited_clusters, with_setup};
 use faultline_checker::Verdict;
@@ -67,6 +68,7 @@ pub(crate) struct SuperviseArguments {
 /// Runs until a termination signal arrives.
 pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), CommandError> {
     bound_memory(faultline_runtime::memory::bound(None));
+    custom::reject_extra_processes();
     let path = &arguments.federation;
     let bytes = fs::read(path)
         .map_err(|error| CommandError::input(format!("cannot read {}: {error}", path.display())))?;
@@ -121,6 +123,7 @@ impl Visitor for Run<'_> {
         let api = ApiState {
             key: key::read(&arguments.key_file)?,
             token,
+            reader_token: key::reader_token(&arguments.key_file)?,
             names: setup.names.clone(),
             place_registry: place_registry.clone(),
             run_state: run_state.clone(),

@@ -3,6 +3,8 @@
 #[path = "federation/clocks.rs"]
 mod clocks;
 mod common;
+#[path = "federation/flood.rs"]
+mod flood;
 #[path = "federation/presence.rs"]
 mod presence;
 
@@ -155,6 +157,29 @@ fn a_client_without_the_key_can_neither_read_nor_change_anything() {
             let text = fs::read(format!("/proc/{}/{file}", program.child.id())).unwrap();
             assert!(!String::from_utf8_lossy(&text).contains(KEY), "{file}");
         }
+    }
+}
+
+#[test]
+fn a_reader_can_read_the_status_and_the_record_and_change_nothing() {
+    let setting = Setting::start(&federation(""), &[]);
+    let address = setting.supervisor.address;
+    let reader = faultline_api::supervision::reader_token(KEY).unwrap();
+    let asked = |method, path| ask(address, method, path, Some(&reader), b"{}");
+    assert_eq!(asked("GET", "/v1/status").0, 200);
+    assert_eq!(asked("GET", "/v1/status?after=3").0, 200);
+    assert_eq!(asked("GET", "/v1/bundle").0, 409, "allowed, but the record is incomplete");
+    for (method, path) in [
+        ("PUT", "/v1/places"),
+        ("PUT", "/v1/spec"),
+        ("POST", "/v1/requests/1/done"),
+        ("GET", "/v1/places"),
+        ("HEAD", "/v1/bundle"),
+    ] {
+        let (code, why) = asked(method, path);
+        let why = String::from_utf8(why).unwrap();
+        assert_eq!(code, 403, "{method} {path}: {why}");
+        assert!(method == "HEAD" || why.contains("the reader's token allows only"), "{why}");
     }
 }
 

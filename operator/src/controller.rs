@@ -1,6 +1,12 @@
 //! Watches the objects of federations, and decides when a federation is reconciled.
+//!
+//! Sets and pods have watches of their own instead of `Controller::owns`, for three reasons. A pod is controlled by a
+//! set, not by a federation, and `owns` finds only direct owners. Each reconciliation reads the sets and pods from
+//! caches that must be complete before the first one, and `owns` passes on only the names of owners, so the caches
+//! would need a second watch for the same objects. Finally, these watches trim objects before they are stored, because
+//! there may be thousands of pods.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +24,10 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
+use crate::election::GRACE;
 use crate::metrics::Metrics;
 use crate::naming;
 use crate::object_cache::{self, ObjectCache};
@@ -33,6 +42,13 @@ use crate::settings::Settings;
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Maximum number of federations reconciled in parallel.
 const CONCURRENCY: u16 = 32;
+/// Maximum number of federations of one namespace reconciled in parallel, so that slow supervisors of one namespace do
+/// not delay the others.
+const SHARE: usize = CONCURRENCY as usize / 2;
+/// Delay of a reconciliation whose namespace has used up its share.
+const DEFERRED: Duration = Duration::from_millis(50);
+/// Maximum duration of a reconciliation. A reconciliation that takes longer is a failure, and is repeated.
+const DEADLINE: Duration = Duration::from_secs(30);
 /// Delay before the next attempt after a failure: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -54,6 +70,10 @@ pub struct Context {
     pub pods: ObjectCache<Pod>,
     /// Metrics of the operator.
     pub metrics: Arc<Metrics>,
+    /// Maximum duration of a reconciliation.
+    pub deadline: Duration,
+    /// The shares of the namespaces with reconciliations in progress.
+    shares: Mutex<HashMap<String, Arc<Semaphore>>>,
     sessions: Mutex<HashMap<String, FederationCache>>,
 }
 
@@ -69,9 +89,6 @@ pub struct FederationCache {
     pub pushed: Option<Places>,
     /// Limits how often the status of the federation is written.
     pub statuses: Pace,
-    /// UIDs of the federation's sets, once the federation is being deleted. Volumes owned by these sets are deleted
-    /// after the sets.
-    pub ending: BTreeSet<String>,
     /// Time of the last query for the reason why pods are missing, and the reason if it is known.
     pub refused: Option<(Instant, Option<String>)>,
     /// Time at which the operator last checked for deleted objects, or first found that pods are missing.
@@ -96,6 +113,8 @@ impl Context {
             sets: ObjectCache::default(),
             pods: ObjectCache::default(),
             metrics,
+            deadline: DEADLINE,
+            shares: Mutex::default(),
             sessions: Mutex::default(),
         }
     }
@@ -104,6 +123,14 @@ impl Context {
     pub fn session<T>(&self, uid: &str, look: impl FnOnce(&mut FederationCache) -> T) -> T {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         look(sessions.entry(uid.to_owned()).or_default())
+    }
+
+    /// Returns a permit to reconcile a federation of this namespace; `None` if the namespace has used up its share.
+    fn admit(&self, namespace: &str) -> Option<OwnedSemaphorePermit> {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        shares.retain(|_, it| it.available_permits() < SHARE);
+        let share = shares.entry(namespace.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(SHARE)));
+        Arc::clone(share).try_acquire_owned().ok()
     }
 
     /// Returns the number of known federations.
@@ -134,12 +161,21 @@ impl Context {
     }
 }
 
-/// Reconciles the federations of a namespace, or of all namespaces, until `stop` resolves or a watch ends.
+/// Reconciles the federations of a namespace, or of all namespaces, until `stop` resolves or a watch ends. Once `stop`
+/// resolves, reconciliations in progress have [`GRACE`] to finish; after that, they are cancelled.
 pub async fn run(
     context: Arc<Context>,
     namespace: Option<&str>,
     stop: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
+    let stop = stop.shared();
+    let too_late = {
+        let stop = stop.clone();
+        async move {
+            stop.await;
+            tokio::time::sleep(GRACE).await;
+        }
+    };
     let (touched, triggers) = unbounded();
     let of_ours = watcher::Config::default().labels(&naming::selector());
     let sets = follow(scoped(&context.client, namespace), of_ours.clone(), touched.clone(), {
@@ -191,6 +227,7 @@ pub async fn run(
         () = controller.fuse() => {}
         () = sets.fuse() => {}
         () = pods.fuse() => {}
+        () = too_late.fuse() => tracing::warn!("cancelling reconciliations that did not finish within {GRACE:?}"),
     }
 }
 
@@ -257,13 +294,18 @@ async fn reconcile_guarded(
     federation: Arc<Guarded>,
     context: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
+    let namespace = federation.namespace().unwrap_or_default();
+    let Some(_permit) = context.admit(&namespace) else { return Ok(Action::requeue(DEFERRED)) };
     let begun = Instant::now();
-    let name = format!("{}/{}", federation.namespace().unwrap_or_default(), federation.name_any());
+    let name = format!("{namespace}/{}", federation.name_any());
     let uid = federation.uid().unwrap_or_default();
     context.forget_others(&name, Some(&uid));
     let result = match &federation.0 {
         Ok(readable) => reconcile(Arc::new(readable.clone()), Arc::clone(&context)).await,
-        Err(error) => unreadable(&federation, &error.error, &context).await,
+        Err(error) => {
+            let outcome = timeout(context.deadline, unreadable(&federation, &error.error, &context)).await;
+            outcome.unwrap_or(Err(ReconcileError::DeadlineExceeded(context.deadline)))
+        }
     };
     context.metrics.reconciled(begun.elapsed(), result.is_ok());
     match &result {

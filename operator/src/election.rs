@@ -20,6 +20,10 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::install::LEASE;
 use crate::naming;
 
+/// Time that an operator has to finish its reconciliations once it no longer holds the lease. Another operator does not
+/// take over the lease earlier, because [`Timing::renewed_within`] and this time add up to [`Timing::duration`].
+pub const GRACE: Duration = Duration::from_secs(5);
+
 /// The durations that govern an election, measured by monotonic clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
@@ -86,17 +90,25 @@ impl Election {
     }
 
     async fn participate(&mut self, active: &watch::Sender<bool>) {
+        let Timing { renewed_within, every, .. } = self.timing;
         let mut renewed: Option<Instant> = None;
+        // Publishes whether this operator is active. Returns for how long at least, so that neither an attempt nor a
+        // pause delays the loss of the lease.
+        let publish = |renewed: Option<Instant>| {
+            let left = renewed.map_or(Duration::ZERO, |it| renewed_within.saturating_sub(it.elapsed()));
+            let holds = !left.is_zero();
+            active.send_if_modified(|it| std::mem::replace(it, holds) != holds);
+            if holds { left } else { Duration::MAX }
+        };
         loop {
             let begun = Instant::now();
-            let attempt = timeout(self.timing.renewed_within / 3, self.attempt()).await;
+            let limit = publish(renewed).min(renewed_within / 3);
+            let attempt = timeout(limit, self.attempt()).await;
             match attempt.unwrap_or(Err(AttemptError::Silent)) {
                 Ok(held) => renewed = held.then_some(begun),
                 Err(error) => tracing::warn!(%error, "cannot renew the lease or determine its holder"),
             }
-            let holds = renewed.is_some_and(|it| it.elapsed() < self.timing.renewed_within);
-            active.send_if_modified(|it| std::mem::replace(it, holds) != holds);
-            sleep(self.timing.every).await;
+            sleep(publish(renewed).min(every)).await;
         }
     }
 

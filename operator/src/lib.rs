@@ -10,10 +10,12 @@
 //! | [`controller`] | watched objects, and when a federation is reconciled |
 //! | [`reconcile`] | reconciling a federation: dereference, validate, build, apply, update the status |
 //! | [`object_cache`] | the known pods and sets of each federation |
+//! | [`client`] | the client of the API server |
 //! | [`election`] | which of several operators is active |
 //! | [`install`] | the objects that install the operator, including its permissions |
 //! | [`metrics`] | metrics of the operator |
 
+pub mod client;
 pub mod controller;
 pub mod election;
 pub mod install;

@@ -9,12 +9,10 @@ use clap::Parser;
 use faultline_operator::election::{Election, Timing};
 use faultline_operator::install::METRICS_PORT;
 use faultline_operator::metrics::{self, Metrics};
-use faultline_operator::{Context, Settings, controller};
-use kube::client::{Body, ClientBuilder};
-use kube::{Client, Config};
+use faultline_operator::{Context, Settings, client, controller};
+use kube::Config;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tower::util::MapRequestLayer;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -67,7 +65,7 @@ async fn work(arguments: Arguments) -> Result<(), Failure> {
         .install_default()
         .map_err(|_| "another TLS provider is already installed")?;
     let metrics = Arc::new(Metrics::default());
-    let client = client(Arc::clone(&metrics)).await?;
+    let client = client::build(Config::infer().await?, Arc::clone(&metrics), client::RESPONSE)?;
     let page = tokio::spawn(metrics::serve(address, Arc::clone(&metrics)));
 
     let (mut leads, lease) = Election::new(client.clone(), identity.clone(), Timing::default()).start();
@@ -79,33 +77,27 @@ async fn work(arguments: Arguments) -> Result<(), Failure> {
     }
     tracing::info!(namespace = namespace.as_deref().unwrap_or("(all)"), "managing federations");
     metrics.lead(true);
-    let context = Arc::new(Context::new(client, settings, identity, metrics));
+    let context = Arc::new(Context::new(client, settings, identity, Arc::clone(&metrics)));
     let over = {
         let (mut leads, stopped) = (leads.clone(), stopped.clone());
+        let metrics = Arc::clone(&metrics);
         // Once the lease is lost, another operator becomes active, and this one exits.
         async move {
             changes_to(&mut leads, false, &stopped).await;
+            metrics.lead(false);
         }
     };
     tokio::select! {
         () = controller::run(context, namespace.as_deref(), over) => {}
         served = page => served??,
     }
-    let lost = !*stopped.borrow();
-    // Releases the lease.
-    drop(leads);
-    lease.await?;
-    if lost { Err("the lease was lost, or a watch ended".into()) } else { Ok(()) }
-}
-
-/// Returns a client that counts its requests.
-async fn client(metrics: Arc<Metrics>) -> Result<Client, Failure> {
-    let config = Config::infer().await?;
-    let count = MapRequestLayer::new(move |request: http::Request<Body>| {
-        metrics.requested(request.method());
-        request
-    });
-    Ok(ClientBuilder::try_from(config)?.with_layer(&count).build())
+    let is_stopped = *stopped.borrow();
+    // Releases the lease. If it is lost, the operator exits without another request.
+    if *leads.borrow() {
+        drop(leads);
+        lease.await?;
+    }
+    if is_stopped { Ok(()) } else { Err("the lease was lost, or a watch ended".into()) }
 }
 
 /// Returns a receiver whose value becomes `true` once a signal asks the operator to stop.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use faultline_api::Federation;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -126,6 +126,28 @@ impl OwnedObjects {
 pub fn belongs<K: Resource, F: Resource>(object: &K, federation: &F) -> bool {
     let federation = federation.meta();
     object.meta().namespace == federation.namespace && is_controlled(object, federation.uid.as_deref())
+}
+
+/// Returns whether `claim` was created for `pod`, whose set belongs to `federation`. The claim has the name that the set
+/// gives to the pod's claim. The set owns the claim, unless the volume is to be kept: the claim then has only the set's
+/// labels, and a claim that existed before the federation cannot contain the federation's UID.
+pub fn is_claim_of(claim: &PersistentVolumeClaim, pod: &Pod, federation: &Federation) -> bool {
+    let set = controller(pod).map(|it| &it.uid);
+    match claim.owner_references() {
+        [] => claim.labels().get(naming::UID) == federation.meta().uid.as_ref(),
+        owners => owners.iter().any(|it| Some(&it.uid) == set),
+    }
+}
+
+/// Returns whether `claim`, which has the label with the UID of `federation`, is deleted once the set that owns it is
+/// deleted. Does not need the set, which may be gone. A claim that outlives its set has no owner.
+pub fn is_deleted_with_set<F: Resource>(claim: &PersistentVolumeClaim, federation: &F) -> bool {
+    let is_set = |it: &OwnerReference| {
+        it.kind == StatefulSet::kind(&())
+            && it.name.starts_with(&format!("{}-", federation.meta().name.as_deref().unwrap_or_default()))
+            && claim.name_any().starts_with(&naming::claim(&format!("{}-", it.name)))
+    };
+    claim.owner_references().iter().any(is_set)
 }
 
 fn is_controlled<K: Resource>(object: &K, by: Option<&str>) -> bool {

@@ -7,6 +7,7 @@ mod election;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use faultline_api::resource::{FederationStatus, Phase};
 use faultline_api::supervision::{
     self, ClusterReport, ClusterState, Places, Request, RequestedAction, RunEvent, RunStatus, RunVerdict,
 };
+use faultline_operator::election::GRACE;
 use faultline_operator::install::RULES;
 use faultline_operator::metrics::Metrics;
 use faultline_operator::object_cache::{self, ObjectCache};
@@ -28,6 +30,7 @@ use faultline_operator::reconcile::{ReconcileError, reconcile};
 use faultline_operator::{Context, Settings, controller};
 use kube::Resource;
 use kube::core::DeserializeGuard;
+use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
@@ -42,6 +45,7 @@ const PODS: &str = "/api/v1/namespaces/experiments/pods";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/experiments/events";
 const CLAIMS: &str = "/api/v1/namespaces/experiments/persistentvolumeclaims";
 const KEY: &str = "/api/v1/namespaces/experiments/secrets/quickstart-key";
+const READER: &str = "/api/v1/namespaces/experiments/secrets/quickstart-reader";
 
 /// A supervisor with a status that the test sets.
 #[derive(Clone, Default)]
@@ -49,6 +53,9 @@ struct Supervisor {
     says: Arc<Mutex<RunStatus>>,
     places: Arc<Mutex<Vec<Places>>>,
     done: Arc<Mutex<Vec<u64>>>,
+    /// Number of requests to mark a request as done, whether or not the supervisor answers them.
+    told: Arc<AtomicUsize>,
+    refuses_done: Arc<AtomicBool>,
     tokens: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -86,6 +93,10 @@ async fn places(State(it): State<Supervisor>, body: axum::body::Bytes) {
 }
 
 async fn done(State(it): State<Supervisor>, Path(id): Path<u64>) -> StatusCode {
+    it.told.fetch_add(1, Relaxed);
+    if it.refuses_done.load(Relaxed) {
+        return StatusCode::INTERNAL_SERVER_ERROR;
+    }
     it.done.lock().unwrap().push(id);
     it.say(|it| it.requests.retain(|it| it.id != id));
     StatusCode::NO_CONTENT
@@ -142,11 +153,74 @@ impl World {
 
     /// Updates the caches as watches would, then reconciles once.
     async fn look(&self) -> Result<(), ReconcileError> {
+        self.look_for_next().await.map(drop)
+    }
+
+    /// Does the same, and returns what triggers the next reconciliation.
+    async fn look_for_next(&self) -> Result<Action, ReconcileError> {
+        self.update_caches();
+        self.reconcile().await
+    }
+
+    fn update_caches(&self) {
         self.watch(&self.context.sets, "/statefulsets/", object_cache::owner_of_set);
         self.watch(&self.context.pods, "/pods/", |it| object_cache::owner_of_pod(it, &self.context.sets));
+    }
+
+    /// Reconciles with the caches as they are.
+    async fn reconcile(&self) -> Result<Action, ReconcileError> {
         // A status is written at most once per second, but a test must not wait that long.
         self.context.session(UID, |it| it.statuses = Pace::default());
-        reconcile(Arc::new(self.federation()), Arc::clone(&self.context)).await.map(drop)
+        reconcile(Arc::new(self.federation()), Arc::clone(&self.context)).await
+    }
+
+    /// Creates a world whose run has ended with a verdict.
+    async fn judged() -> World {
+        let mut world = World::new().await;
+        run_to_the_verdict(&mut world, async |world| world.look().await.unwrap()).await;
+        world
+    }
+
+    /// Creates a world in which the federation has started, with these options for its pods.
+    async fn running(kubernetes: Value) -> World {
+        let world = World::new().await;
+        let mut federation = world.server.get(FEDERATION).unwrap();
+        federation["spec"]["kubernetes"] = kubernetes;
+        world.server.put(FEDERATION, federation);
+        world.look().await.unwrap();
+        world.look().await.unwrap();
+        world.make_pods();
+        world.supervisor.say(|it| it.phase = supervision::RunPhase::Running);
+        world.look().await.unwrap();
+        world
+    }
+
+    fn uid_of(&self, path: &str) -> String {
+        self.server.get(path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    /// Creates the claim of a pod's volume, as the StatefulSet controller would, with these owners.
+    fn make_claim(&self, pod: &str, owners: Value) -> String {
+        let path = format!("{CLAIMS}/data-{pod}");
+        let metadata = json!({
+            "name": format!("data-{pod}"), "namespace": "experiments", "uid": format!("claim of {pod}"),
+            "labels": { "faultline.dev/uid": UID }, "ownerReferences": owners,
+        });
+        self.server.put(&path, json!({ "metadata": metadata }));
+        path
+    }
+
+    /// Returns the reference with which a set owns the claims of its pods.
+    fn owner(&self, set: &str) -> Value {
+        let uid = self.uid_of(&format!("{SETS}/{set}"));
+        json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": uid }])
+    }
+
+    /// Has the supervisor request the deletion of a process's pod and its volume.
+    fn request_volume(&self, process: &str, uid: &str) {
+        let action = RequestedAction::DeleteVolume;
+        let request = Request { id: 1, action, process: process.into(), uid: uid.into() };
+        self.supervisor.say(|it| it.requests = vec![request]);
     }
 
     /// Fills a cache with the existing objects of every namespace.
@@ -223,8 +297,8 @@ fn context(server: &ApiServer, port: u16) -> Arc<Context> {
 }
 
 fn pod(name: &str, set: &Value) -> Value {
-    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Relaxed);
     let owner = json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "controller": true,
         "name": set["metadata"]["name"], "uid": set["metadata"]["uid"],
@@ -283,6 +357,7 @@ async fn a_federation_is_created_followed_and_cleaned_up() {
     let mut expected = vec![
         "POST /api/v1/namespaces/experiments/secrets".to_owned(),
         "PATCH /api/v1/namespaces/experiments/secrets/quickstart-process-keys".to_owned(),
+        format!("PATCH {READER}"),
         "PATCH /apis/networking.k8s.io/v1/namespaces/experiments/networkpolicies/quickstart-pods".to_owned(),
         "PATCH /api/v1/namespaces/experiments/configmaps/quickstart-federation".to_owned(),
     ];
@@ -484,10 +559,16 @@ async fn reconcile_twice_without_mirror(world: &World) {
 async fn a_refusal_sets_a_condition_until_its_cause_is_removed() {
     let world = World::new().await;
     world.look().await.unwrap();
-    world.server.forbid("statefulsets", "exceeded quota: small", None);
-    world.look().await.unwrap();
-    assert_eq!(world.condition("PodsReady"), "False Refused");
-    assert!(world.notes().iter().any(|it| it.contains("exceeded quota: small")), "{:?}", world.notes());
+    for (message, condition) in
+        [("exceeded quota: small", "False Quota"), ("admission webhook denied the request", "False Refused")]
+    {
+        world.server.forbid("statefulsets", message, None);
+        world.look().await.unwrap();
+        assert_eq!(world.condition("PodsReady"), condition);
+        assert!(world.notes().iter().any(|it| it.contains(message)), "{:?}", world.notes());
+        let has_remedy = world.status().message.unwrap().contains("raise the ResourceQuota");
+        assert_eq!(has_remedy, condition.contains("Quota"));
+    }
     world.server.allow();
     world.look().await.unwrap();
     world.make_pods();
@@ -537,14 +618,279 @@ async fn a_deleted_key_is_restored_if_known_and_never_replaced() {
 }
 
 #[tokio::test]
+async fn a_lost_key_of_a_completed_federation_is_restored_or_reported() {
+    let mut world = World::judged().await;
+    let key = world.server.get(KEY).unwrap();
+    world.server.remove(KEY);
+    world.context.session(UID, |it| it.key.as_mut().unwrap().invalidate());
+    let next = world.look_for_next().await.unwrap();
+    assert_eq!(world.server.get(KEY).unwrap()["data"], key["data"], "the key is restored");
+    assert_ne!(next, Action::await_change(), "deleting the key triggers nothing");
+    let token = world.server.get(READER).unwrap()["data"].clone();
+    world.server.remove(READER);
+    world.look().await.unwrap();
+    assert_eq!(world.server.get(READER).unwrap()["data"], token, "the reader's token is restored");
+    assert!(world.notes().iter().any(|it| it.starts_with("the Secret quickstart-reader was deleted")));
+
+    // A restarted operator does not know the lost key.
+    world.server.remove(KEY);
+    world.restart();
+    for _ in 0..2 {
+        assert!(world.look().await.is_err());
+        assert_eq!(world.server.get(KEY), None, "the pod keeps the old key");
+        assert_eq!(world.condition("Reconciled"), "False KeyGone");
+        assert_eq!(world.condition("Completed"), "True Pass");
+    }
+    let told = world.notes().into_iter().filter(|it| it.contains("secret quickstart-key")).count();
+    assert_eq!(told, 1, "once");
+    world.server.put(KEY, key);
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Reconciled"), "True Reconciled");
+}
+
+#[tokio::test]
+async fn pods_are_deleted_after_a_run_even_if_the_key_is_lost() {
+    let mut world = World::new().await;
+    run_to_the_verdict(&mut world, async |world| {
+        let is_over = world.federation().status.is_some_and(|it| it.phase == Phase::Completed);
+        if is_over {
+            world.server.remove(KEY);
+            world.restart();
+        }
+        assert_eq!(world.look().await.is_err(), is_over);
+    })
+    .await;
+    assert_eq!(world.server.get(&format!("{SETS}/quickstart-paris")).unwrap()["spec"]["replicas"], 0);
+}
+
+#[tokio::test]
+async fn a_record_that_is_lost_after_the_verdict_is_reported_unless_it_is_on_a_volume() {
+    for (kubernetes, completed) in
+        [(json!({}), "True RecordLost"), (json!({ "results": { "size": "1GiB" } }), "True Pass")]
+    {
+        let mut world = World::running(kubernetes).await;
+        world.supervisor.say(|it| {
+            it.phase = supervision::RunPhase::Completed;
+            it.verdict = Some(RunVerdict::Pass);
+        });
+        for _ in 0..3 {
+            world.look().await.unwrap();
+            assert_eq!(world.condition("Completed"), "True Pass");
+        }
+        let pod = format!("{PODS}/quickstart-supervisor-0");
+        world.restart();
+        world.server.remove(&pod);
+        world.look().await.unwrap();
+        world.make_pods();
+        world.supervisor.say(|it| *it = RunStatus { supervisor: "another".into(), ..RunStatus::default() });
+        let loses_record = completed.ends_with("RecordLost");
+        for _ in 0..2 {
+            world.look().await.unwrap();
+            assert_eq!(world.condition("Completed"), completed);
+            assert_eq!(world.status().verdict.as_deref(), Some("pass"), "the verdict stands");
+            assert_eq!(world.condition("Supervised").starts_with("False"), loses_record);
+        }
+        let told = world.notes().iter().filter(|it| it.contains("record")).count();
+        assert_eq!(told, usize::from(loses_record), "once: {:?}", world.notes());
+        // No client needs the key of a lost record.
+        world.server.remove(KEY);
+        world.restart();
+        assert_eq!(world.look().await.is_ok(), loses_record);
+    }
+}
+
+#[tokio::test]
+async fn a_quota_that_blocks_a_replacement_pod_is_reported_and_an_outdated_event_is_not() {
+    let world = World::running(json!({})).await;
+    let path = format!("{SETS}/quickstart-paris");
+    let happened = |reason: &str, message: &str, second: u32| {
+        let event = json!({
+            "metadata": { "name": reason, "namespace": "experiments" },
+            "involvedObject": { "uid": world.uid_of(&path) }, "reason": reason, "message": message,
+            "lastTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+        });
+        world.server.put(&format!("/api/v1/namespaces/experiments/events/{reason}"), event);
+    };
+    // The quota was too small at first.
+    happened("FailedCreate", "exceeded quota: small", 1);
+    happened("SuccessfulCreate", "create Pod quickstart-paris-0", 2);
+    world.server.remove(&format!("{PODS}/quickstart-paris-0"));
+    let mut set = world.server.get(&path).unwrap();
+    set["status"] = json!({ "replicas": 2 });
+    world.server.put(&path, set);
+    world.look().await.unwrap();
+    assert_eq!(world.condition("PodsReady"), "False Starting");
+    assert_eq!(world.status().phase, Phase::Running);
+
+    happened("FailedCreate", "exceeded quota: small", 30);
+    world.context.session(UID, |it| it.refused = None);
+    world.look().await.unwrap();
+    assert_eq!(world.condition("PodsReady"), "False Quota");
+    let message = world.status().condition("PodsReady").unwrap().message.clone();
+    assert!(message.contains("raise the ResourceQuota"), "{message}");
+    assert_eq!(world.status().phase, Phase::Running);
+}
+
+#[tokio::test]
+async fn only_one_request_for_each_process_counts() {
+    let world = World::running(json!({})).await;
+    let request = |id, process: &str, uid: &str| Request {
+        id,
+        action: RequestedAction::DeletePod,
+        process: process.into(),
+        uid: uid.into(),
+    };
+    let mut requests: Vec<Request> = (0..1000).map(|it| request(it, "paris-0", "unknown")).collect();
+    requests.extend((1000..2000).map(|it| request(it, &format!("paris-{it}"), "unknown")));
+    requests.push(request(2000, "paris-1", &world.uid_of(&format!("{PODS}/quickstart-paris-1"))));
+    world.supervisor.say(|it| it.requests = requests);
+    for looks in 1..=3 {
+        world.look().await.unwrap();
+        let done = world.supervisor.done.lock().unwrap().clone();
+        assert!(done.len() <= 2 * looks && !done.contains(&1000), "{done:?}");
+        assert_eq!(world.condition("Supervised"), "True RequestsIgnored");
+    }
+    assert!(world.server.get(&format!("{PODS}/quickstart-paris-1")).is_none(), "this request counts");
+    let told = world.notes().iter().filter(|it| it.contains("ignores")).count();
+    assert_eq!(told, 1, "{:?}", world.notes());
+
+    // Once the supervisor fails to accept an answer, it gets no other in this reconciliation.
+    world.supervisor.refuses_done.store(true, Relaxed);
+    world.supervisor.say(|it| {
+        it.requests = (0..3).map(|it| request(it, &format!("rennes-{it}"), "gone")).collect();
+    });
+    world.supervisor.told.store(0, Relaxed);
+    world.look().await.unwrap();
+    assert_eq!(world.supervisor.told.load(Relaxed), 1);
+    assert_eq!(world.condition("Supervised"), "True Responding");
+}
+
+#[tokio::test]
+async fn a_volume_is_deleted_only_for_the_pod_in_the_request_and_only_if_its_set_owns_it() {
+    let volumes = json!({ "volumes": { "size": "1GiB" } });
+    let world = World::running(volumes.clone()).await;
+    let path = format!("{PODS}/quickstart-rennes-2");
+    let uid = world.uid_of(&path);
+    let claim = world.make_claim("quickstart-rennes-2", world.owner("quickstart-rennes"));
+    // The pod has been replaced, but the cache does not show this yet.
+    world.request_volume("rennes-2", &uid);
+    let former = world.server.get(&path).unwrap();
+    let mut successor = former.clone();
+    successor["metadata"]["uid"] = json!("successor");
+    world.server.put(&path, successor);
+    world.reconcile().await.unwrap();
+    assert!(world.server.get(&claim).is_some() && world.server.get(&path).is_some());
+
+    world.server.put(&path, former);
+    world.reconcile().await.unwrap();
+    assert!(world.server.get(&claim).is_none() && world.server.get(&path).is_none());
+
+    // A kept volume has no owner, only the labels of its set.
+    world.make_pods();
+    let claim = world.make_claim("quickstart-rennes-2", json!([]));
+    world.request_volume("rennes-2", &world.uid_of(&path));
+    world.look().await.unwrap();
+    assert!(world.server.get(&claim).is_none());
+
+    world.make_pods();
+    for (owners, label) in [(world.owner("quickstart-paris"), UID), (json!([]), "another federation")] {
+        let claim = world.make_claim("quickstart-rennes-2", owners);
+        let mut foreign = world.server.get(&claim).unwrap();
+        foreign["metadata"]["labels"]["faultline.dev/uid"] = json!(label);
+        world.server.put(&claim, foreign);
+        world.request_volume("rennes-2", &world.uid_of(&path));
+        assert!(world.look().await.is_err());
+        assert!(world.server.get(&claim).is_some() && world.server.get(&path).is_some());
+        assert_eq!(world.condition("Reconciled"), "False NameTaken");
+    }
+}
+
+#[tokio::test]
+async fn a_restarted_operator_waits_for_the_volumes_of_a_deleted_federation() {
+    let mut world = World::running(json!({ "volumes": { "size": "1GiB" } })).await;
+    let claim = world.make_claim("quickstart-rennes-2", world.owner("quickstart-rennes"));
+    let kept = world.make_claim("quickstart-paris-0", json!([]));
+    let foreign =
+        json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "other", "uid": "other" }]);
+    let foreign = world.make_claim("quickstart-paris-1", foreign);
+    world.delete_federation();
+    world.look().await.unwrap();
+    world.collect_garbage();
+    for _ in 0..2 {
+        world.restart();
+        world.look().await.unwrap();
+        assert_eq!(world.federation().metadata.finalizers.unwrap().len(), 1);
+        let message = world.status().message.unwrap();
+        assert!(message.contains("the volume data-quickstart-rennes-2"), "{message}");
+    }
+    world.server.remove(&claim);
+    world.look().await.unwrap();
+    assert_eq!(world.federation().metadata.finalizers, Some(vec![]));
+    assert!(world.server.get(&kept).is_some() && world.server.get(&foreign).is_some());
+}
+
+#[tokio::test]
+async fn a_stopped_controller_does_not_wait_for_an_api_server_that_does_not_respond() {
+    let world = World::new().await;
+    world.server.freeze("/federations/");
+    let (stop, stopped) = futures::channel::oneshot::channel::<()>();
+    let running = tokio::spawn(controller::run(Arc::clone(&world.context), None, async {
+        let _ = stopped.await;
+    }));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stop.send(()).unwrap();
+    let begun = Instant::now();
+    tokio::time::timeout(Duration::from_secs(20), running).await.expect("it stops").unwrap();
+    assert!(begun.elapsed() >= GRACE, "reconciliations have some time to finish");
+    assert!(begun.elapsed() < GRACE + Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_reconciliation_that_takes_too_long_is_reported_as_a_failure() {
+    let mut world = World::running(json!({})).await;
+    let mut context = Context::new(world.server.client(), Settings::default(), "test".into(), Arc::default());
+    context.deadline = Duration::from_millis(50);
+    world.context = Arc::new(context);
+    world.context.session(UID, |it| it.failures = 1);
+    world.server.freeze("/secrets/");
+    let error = world.look().await.unwrap_err();
+    assert!(error.to_string().contains("did not finish within 50ms"), "{error}");
+    assert_eq!(world.condition("Reconciled"), "False DeadlineExceeded");
+}
+
+#[tokio::test]
+async fn one_namespace_does_not_occupy_the_whole_controller() {
+    let world = World::new().await;
+    let mut federation = world.server.get(FEDERATION).unwrap();
+    federation["metadata"]["namespace"] = json!("crowded");
+    for number in 0..100 {
+        let name = format!("a{number}");
+        federation["metadata"]["name"] = json!(name);
+        federation["metadata"]["uid"] = json!(name);
+        let path = format!("/apis/faultline.dev/v1alpha1/namespaces/crowded/federations/{name}");
+        world.server.put(&path, federation.clone());
+    }
+    world.server.freeze("/crowded/");
+    let server = world.server.clone();
+    let made = async move {
+        while server.get(FEDERATION).unwrap()["metadata"]["finalizers"].is_null() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let run = controller::run(Arc::clone(&world.context), None, made);
+    tokio::time::timeout(Duration::from_secs(20), run).await.expect("the other namespace has its share");
+}
+
+#[tokio::test]
 async fn objects_that_new_pods_need_are_restored_and_reported() {
     let world = World::new().await;
     world.look().await.unwrap();
     world.look().await.unwrap();
     world.make_pods();
     world.look().await.unwrap();
-    let deleted = ["secrets/quickstart-process-keys", "configmaps/quickstart-federation"]
-        .map(|it| format!("/api/v1/namespaces/experiments/{it}"));
+    let deleted =
+        ["secrets/quickstart-process-keys", "secrets/quickstart-reader", "configmaps/quickstart-federation"]
+            .map(|it| format!("/api/v1/namespaces/experiments/{it}"));
     let before: Vec<Value> = deleted.iter().map(|it| world.server.get(it).unwrap()["data"].clone()).collect();
     deleted.iter().for_each(|it| world.server.remove(it));
     world.server.remove(&format!("{PODS}/quickstart-paris-1"));
@@ -556,7 +902,11 @@ async fn objects_that_new_pods_need_are_restored_and_reported() {
     let after: Vec<Value> = deleted.iter().map(|it| world.server.get(it).unwrap()["data"].clone()).collect();
     assert_eq!(before, after);
     let notes = world.notes();
-    for object in ["the Secret quickstart-process-keys", "the ConfigMap quickstart-federation"] {
+    for object in [
+        "the Secret quickstart-process-keys",
+        "the Secret quickstart-reader",
+        "the ConfigMap quickstart-federation",
+    ] {
         let told = notes.iter().filter(|it| it.starts_with(&format!("{object} was deleted"))).count();
         assert_eq!(told, 1, "{object} in {notes:?}");
     }
@@ -867,12 +1217,8 @@ async fn the_rights_are_those_that_are_used() {
     set["status"] = json!({ "replicas": 0 });
     rare.server.put(&format!("{SETS}/quickstart-paris"), set);
     rare.make_pods();
-    let path = format!("{PODS}/quickstart-rennes-2");
-    let uid = rare.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    rare.supervisor.say(|it| {
-        it.requests =
-            vec![Request { id: 1, action: RequestedAction::DeleteVolume, process: "rennes-2".into(), uid }];
-    });
+    rare.make_claim("quickstart-rennes-2", rare.owner("quickstart-rennes"));
+    rare.request_volume("rennes-2", &rare.uid_of(&format!("{PODS}/quickstart-rennes-2")));
     rare.look().await.unwrap();
     rare.server.remove(&format!("{SETS}/quickstart-rennes"));
     rare.look().await.unwrap();

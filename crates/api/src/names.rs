@@ -21,7 +21,7 @@ pub struct Names {
 impl Names {
     /// Returns the names of a federation's ranks, and of the other processes that its protocol needs.
     pub fn of(spec: &FederationSpec) -> Names {
-        Names::with_extra(spec, &spec.protocol.extra_processes())
+        Names::with_extra(spec, &spec.extra_processes())
     }
 
     /// Works like [`Names::of`], but with processes of these roles outside the clusters, instead of those that the

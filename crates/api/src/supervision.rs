@@ -11,10 +11,11 @@
 //! | `GET /metrics`, `GET /healthz` | | no authorization needed |
 //!
 //! All paths under `/v1` require `Authorization: Bearer` with the [`token`] of the federation's key, and answer 401
-//! without it. If a request for one of these paths comes from another machine, its connection must be encrypted with
-//! TLS 1.3; the handshake proves that the supervisor has the [`tls_key`]. Without encryption, the answer is 426, even
-//! if the token is valid. Only the supervisor and its client have the federation's key. Each process has a
-//! [`process_key`], which gives no access to this API.
+//! without it. The [`reader_token`] allows only `GET /v1/status` and `GET /v1/bundle`; any other request with it is
+//! answered with 403. If a request for one of these paths comes from another machine, its connection must be encrypted
+//! with TLS 1.3; the handshake proves that the supervisor has the [`tls_key`]. Without encryption, the answer is 426,
+//! even if the token is valid. Only the supervisor and its client have the federation's key. Programs that fetch the
+//! record have the [`reader_token`], and each process has a [`process_key`], which gives no access to this API.
 
 use std::net::IpAddr;
 
@@ -53,6 +54,16 @@ pub struct InvalidKey;
 /// Fails if `key` is not a valid key.
 pub fn token(key: &str) -> Result<String, InvalidKey> {
     derive("faultline 2026 token of the supervisor's API", &[], key)
+}
+
+/// Derives the token with which programs read the status and the record. It reveals neither the federation's key nor
+/// the [`token`].
+///
+/// # Errors
+///
+/// Fails if `key` is not a valid key.
+pub fn reader_token(key: &str) -> Result<String, InvalidKey> {
+    derive("faultline 2026 token of readers of the supervisor's API", &[], key)
 }
 
 /// Derives the key of one process from the federation's key. The pod of the process contains no other key. The key of a
@@ -385,6 +396,10 @@ mod tests {
         assert_ne!(of_tls, tls_key(&"0".repeat(64)).unwrap());
         let of_tls: String = of_tls.iter().map(|it| format!("{it:02x}")).collect();
         assert!(of_tls != of_key && of_tls != process_key(&key, "").unwrap());
+        let of_reader = reader_token(&key).unwrap();
+        assert!(![of_key, of_tls, of_process, process_key(&key, "").unwrap()].contains(&of_reader));
+        assert_ne!(of_reader, reader_token(&"0".repeat(64)).unwrap());
+        assert_eq!(reader_token(&key[1..]), Err(InvalidKey));
     }
 
     #[test]

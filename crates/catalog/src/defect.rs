@@ -1,11 +1,7 @@
 //! The known defects of all protocols, by name. Builds with debug assertions can enable them.
 //!
-//! Two protocols may share a rule, and therefore a defect of the same name. A prefix distinguishes them: `hydee-` for
-//! HydEE, `spbc-` for SPBC, `full-logging-` for full logging, `pessimistic-` for pessimistic logging, `independent-`
-//! for independent checkpoints, `coordinated-` for coordinated checkpoints, `hierarchical-` for the hierarchical ones,
-//! `chandy-lamport-` for Chandy and Lamport's snapshot, and `tic-`, `sel-`, `satin-` and `cck-` for the protocols of
-//! task-based programs. Full logging, the composite of protocol and application, and the supervisor have only
-//! mutations; the names of the last two begin with `composite-` and `supervisor-`.
+//! Two protocols may share a rule, and therefore a defect of the same name. A prefix, such as `hydee-`, distinguishes
+//! them. Full logging, the composite of protocol and application, and the supervisor have only mutations.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,80 +14,92 @@ use faultline_protocols::{
 use faultline_supervisor as supervisor;
 use serde::Serialize;
 
-/// A rule that a defect breaks. Each variant stands for one piece of code, which several protocols may share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// A rule of HC3I.
-    Hc3i(hc3i::Defect),
-    /// A rule of coordinated checkpoints, with or without leaders.
-    Coordinated(coordinated::Defect),
-    /// A rule of Chandy and Lamport's snapshot.
-    ChandyLamport(chandy_lamport::Defect),
-    /// A rule of HydEE.
-    Hydee(hydee::Defect),
-    /// A rule of SPBC.
-    Spbc(spbc::Defect),
-    /// A rule of full logging.
-    FullLogging(full_logging::Defect),
-    /// A rule of pessimistic logging.
-    Pessimistic(pessimistic_logging::Defect),
-    /// A rule of independent checkpoints.
-    Independent(independent::Defect),
-    /// A rule of TIC and SEL.
-    Theft(theft::Defect),
-    /// A rule of Satin.
-    Satin(satin::Defect),
-    /// A rule of CCK.
-    Cck(cck::Defect),
-    /// A rule of the composite of a protocol and an application.
-    Composite(composite::Defect),
-    /// A rule of the supervisor.
-    Supervisor(supervisor::Defect),
-}
-
+/// Declares the defects of each module and the protocols that run the module. For each protocol that has defects of its
+/// own: its variant, its name in the resource, the prefix of its defects, and its known defects.
 macro_rules! defects {
-    ($($(#[$doc:meta])* $variant:ident($code:ident, $rule:ident) $protocol:literal $prefix:literal $all:expr;)*) => {
+    ($(
+        $code:ident($module:ident) run by $run_by:expr => {
+            $(#[$first_doc:meta])*
+            $first:ident $first_protocol:literal $first_prefix:literal $first_all:expr;
+            $($(#[$doc:meta])* $variant:ident $protocol:literal $prefix:literal $all:expr;)*
+        }
+    )*) => {
+        /// A known defect, or a mutation, by the code that contains it. Several protocols may share this code.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "each is named after its code")]
+        pub enum CodeDefect {
+            $($code($module::Defect),)*
+        }
+
         /// A known defect, or a mutation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Defect {
-            $($(#[$doc])* $variant($code::Defect),)*
+            $(
+                $(#[$first_doc])* $first($module::Defect),
+                $($(#[$doc])* $variant($module::Defect),)*
+            )*
         }
 
         impl Defect {
             /// Iterates over all known defects.
             pub fn all() -> impl Iterator<Item = Defect> {
                 let mut all = Vec::new();
-                $(for rule in $all {
-                    all.push(Defect::$variant(rule));
-                })*
+                $(
+                    all.extend($first_all.iter().copied().map(Defect::$first));
+                    $(all.extend($all.iter().copied().map(Defect::$variant));)*
+                )*
+                all.into_iter()
+            }
+
+            /// Iterates over all mutations, without duplicates. A mutation of code that several protocols share belongs
+            /// to the first of them.
+            pub fn mutations() -> impl Iterator<Item = Defect> {
+                let mut all = Vec::new();
+                $(all.extend($module::Defect::MUTATIONS.iter().copied().map(Defect::$first));)*
                 all.into_iter()
             }
 
             /// Returns the name prefix that distinguishes defects with the same name in different code. Empty for HC3I.
             fn prefix(self) -> &'static str {
                 match self {
-                    $(Defect::$variant(_) => $prefix,)*
+                    $(Defect::$first(_) => $first_prefix, $(Defect::$variant(_) => $prefix,)*)*
                 }
             }
 
             /// Returns the protocol that has the defect, by its name in the resource.
             pub fn protocol(self) -> &'static str {
                 match self {
-                    $(Defect::$variant(_) => $protocol,)*
+                    $(Defect::$first(_) => $first_protocol, $(Defect::$variant(_) => $protocol,)*)*
                 }
             }
 
             /// Returns the rule's name in the code, as tests write it, such as `NoDrain`.
             pub fn variant(self) -> String {
                 match self {
-                    $(Defect::$variant(it) => format!("{it:?}"),)*
+                    $(Defect::$first(it) $(| Defect::$variant(it))* => format!("{it:?}"),)*
                 }
             }
 
-            /// Returns the rule that the defect breaks.
-            pub fn rule(self) -> Rule {
+            /// Returns the defect of the code.
+            pub fn in_code(self) -> CodeDefect {
                 match self {
-                    $(Defect::$variant(it) => Rule::$rule(it),)*
+                    $(Defect::$first(it) $(| Defect::$variant(it))* => CodeDefect::$code(it),)*
+                }
+            }
+
+            /// Returns the protocols that run the code with the defect, by their names in the resource. Those that
+            /// exercise most of it come first.
+            pub fn run_by(self) -> &'static [&'static str] {
+                match self.in_code() {
+                    $(CodeDefect::$code(_) => &$run_by,)*
+                }
+            }
+        }
+
+        impl fmt::Display for CodeDefect {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(CodeDefect::$code(it) => it.serialize(f),)*
                 }
             }
         }
@@ -99,37 +107,63 @@ macro_rules! defects {
 }
 
 defects! {
-    /// A defect of HC3I.
-    Hc3i(hc3i, Hc3i) "hc3i" "" hc3i::Defect::ALL.iter().copied();
-    /// A defect of HydEE.
-    Hydee(hydee, Hydee) "hydee" "hydee-" hydee::Defect::ALL.iter().copied();
-    /// A defect of SPBC.
-    Spbc(spbc, Spbc) "spbc" "spbc-" spbc::Defect::ALL.iter().copied();
-    /// A defect of full logging.
-    FullLogging(full_logging, FullLogging) "fullLogging" "full-logging-" full_logging::Defect::ALL.iter().copied();
-    /// A defect of pessimistic logging.
-    Pessimistic(pessimistic_logging, Pessimistic) "pessimisticLogging" "pessimistic-" pessimistic_logging::Defect::ALL.iter().copied();
-    /// A defect of independent checkpoints.
-    Independent(independent, Independent) "independent" "independent-" independent::Defect::ALL.iter().copied();
-    /// A defect of Chandy and Lamport's snapshot.
-    ChandyLamport(chandy_lamport, ChandyLamport) "chandyLamport" "chandy-lamport-" chandy_lamport::Defect::ALL.iter().copied();
-    /// A defect of coordinated checkpoints.
-    Coordinated(coordinated, Coordinated) "coordinated" "coordinated-" coordinated::DEFECTS;
-    /// A defect of hierarchical coordinated checkpoints, which share most rules with coordinated checkpoints without
-    /// leaders.
-    Hierarchical(coordinated, Coordinated) "hierarchicalCoordinated" "hierarchical-" coordinated::DEFECTS_OF_LEADERS;
-    /// A defect of TIC.
-    Tic(theft, Theft) "tic" "tic-" theft::Defect::ALL.iter().copied().filter(|it| !it.is_of_logs());
-    /// A defect of SEL, which shares most rules with TIC.
-    Sel(theft, Theft) "sel" "sel-" theft::Defect::ALL.iter().copied();
-    /// A defect of Satin.
-    Satin(satin, Satin) "satin" "satin-" satin::Defect::ALL.iter().copied();
-    /// A defect of CCK.
-    Cck(cck, Cck) "cck" "cck-" cck::Defect::ALL.iter().copied();
-    /// A defect of the composite, under any protocol.
-    Composite(composite, Composite) "hc3i" "composite-" composite::Defect::ALL.iter().copied();
-    /// A defect of the supervisor, under any protocol.
-    Supervisor(supervisor, Supervisor) "hc3i" "supervisor-" supervisor::Defect::ALL.iter().copied();
+    Hc3i(hc3i) run by ["hc3i"] => {
+        /// A defect of HC3I.
+        Hc3i "hc3i" "" hc3i::Defect::ALL;
+    }
+    Hydee(hydee) run by ["hydee"] => {
+        /// A defect of HydEE.
+        Hydee "hydee" "hydee-" hydee::Defect::ALL;
+    }
+    Spbc(spbc) run by ["spbc"] => {
+        /// A defect of SPBC.
+        Spbc "spbc" "spbc-" spbc::Defect::ALL;
+    }
+    FullLogging(full_logging) run by ["fullLogging"] => {
+        /// A defect of full logging.
+        FullLogging "fullLogging" "full-logging-" full_logging::Defect::ALL;
+    }
+    Pessimistic(pessimistic_logging) run by ["pessimisticLogging"] => {
+        /// A defect of pessimistic logging.
+        Pessimistic "pessimisticLogging" "pessimistic-" pessimistic_logging::Defect::ALL;
+    }
+    Independent(independent) run by ["independent"] => {
+        /// A defect of independent checkpoints.
+        Independent "independent" "independent-" independent::Defect::ALL;
+    }
+    ChandyLamport(chandy_lamport) run by ["chandyLamport"] => {
+        /// A defect of Chandy and Lamport's snapshot.
+        ChandyLamport "chandyLamport" "chandy-lamport-" chandy_lamport::Defect::ALL;
+    }
+    Coordinated(coordinated) run by ["coordinated", "hierarchicalCoordinated"] => {
+        /// A defect of coordinated checkpoints.
+        Coordinated "coordinated" "coordinated-" coordinated::DEFECTS;
+        /// A defect of hierarchical coordinated checkpoints, which share most rules with coordinated checkpoints
+        /// without leaders.
+        Hierarchical "hierarchicalCoordinated" "hierarchical-" coordinated::DEFECTS_OF_LEADERS;
+    }
+    Theft(theft) run by ["tic", "sel"] => {
+        /// A defect of TIC.
+        Tic "tic" "tic-" theft::Defect::ALL.iter().copied().filter(|it| !it.is_of_logs()).collect::<Vec<_>>();
+        /// A defect of SEL, which shares most rules with TIC.
+        Sel "sel" "sel-" theft::Defect::ALL;
+    }
+    Satin(satin) run by ["satin"] => {
+        /// A defect of Satin.
+        Satin "satin" "satin-" satin::Defect::ALL;
+    }
+    Cck(cck) run by ["cck"] => {
+        /// A defect of CCK.
+        Cck "cck" "cck-" cck::Defect::ALL;
+    }
+    Composite(composite) run by ["hc3i", "hydee"] => {
+        /// A defect of the composite, under any protocol.
+        Composite "hc3i" "composite-" composite::Defect::ALL;
+    }
+    Supervisor(supervisor) run by ["hc3i", "hydee", "tic", "satin"] => {
+        /// A defect of the supervisor, under any protocol.
+        Supervisor "hc3i" "supervisor-" supervisor::Defect::ALL;
+    }
 }
 
 /// A name that belongs to no defect.
@@ -141,66 +175,20 @@ pub struct UnknownDefect(pub String);
 pub const AVAILABLE: bool = cfg!(debug_assertions);
 
 impl Defect {
-    /// Iterates over all mutations, without duplicates.
-    pub fn mutations() -> impl Iterator<Item = Defect> {
-        let of_hc3i = hc3i::Defect::MUTATIONS.iter().copied().map(Defect::Hc3i);
-        let of_hydee = hydee::Defect::MUTATIONS.iter().copied().map(Defect::Hydee);
-        let of_spbc = spbc::Defect::MUTATIONS.iter().copied().map(Defect::Spbc);
-        let of_full_logging = full_logging::Defect::MUTATIONS.iter().copied().map(Defect::FullLogging);
-        let of_pessimistic = pessimistic_logging::Defect::MUTATIONS.iter().copied().map(Defect::Pessimistic);
-        let of_independent = independent::Defect::MUTATIONS.iter().copied().map(Defect::Independent);
-        let of_coordinated = coordinated::Defect::MUTATIONS.iter().copied().map(Defect::Coordinated);
-        let of_chandy_lamport = chandy_lamport::Defect::MUTATIONS.iter().copied().map(Defect::ChandyLamport);
-        let of_composite = composite::Defect::MUTATIONS.iter().copied().map(Defect::Composite);
-        let of_supervisor = supervisor::Defect::MUTATIONS.iter().copied().map(Defect::Supervisor);
-        let of_clusters = of_hc3i.chain(of_hydee).chain(of_spbc);
-        let of_baselines = of_full_logging
-            .chain(of_pessimistic)
-            .chain(of_independent)
-            .chain(of_coordinated)
-            .chain(of_chandy_lamport);
-        // Mutations of TIC exist in SEL, too.
-        let of_theft = theft::Defect::MUTATIONS.iter().copied().map(Defect::Tic);
-        let of_satin = satin::Defect::MUTATIONS.iter().copied().map(Defect::Satin);
-        let of_cck = cck::Defect::MUTATIONS.iter().copied().map(Defect::Cck);
-        let of_tasks = of_theft.chain(of_satin).chain(of_cck);
-        of_clusters.chain(of_baselines).chain(of_tasks).chain(of_composite).chain(of_supervisor)
-    }
-
-    /// Returns the protocols that run the rule's code, by their names in the resource. Those that exercise most of it
-    /// come first.
-    pub fn run_by(self) -> &'static [&'static str] {
-        match self.rule() {
-            Rule::Hc3i(_) => &["hc3i"],
-            Rule::Coordinated(_) => &["coordinated", "hierarchicalCoordinated"],
-            Rule::ChandyLamport(_) => &["chandyLamport"],
-            Rule::Hydee(_) => &["hydee"],
-            Rule::Spbc(_) => &["spbc"],
-            Rule::FullLogging(_) => &["fullLogging"],
-            Rule::Pessimistic(_) => &["pessimisticLogging"],
-            Rule::Independent(_) => &["independent"],
-            Rule::Theft(_) => &["tic", "sel"],
-            Rule::Satin(_) => &["satin"],
-            Rule::Cck(_) => &["cck"],
-            Rule::Composite(_) => &["hc3i", "hydee"],
-            Rule::Supervisor(_) => &["hc3i", "hydee", "tic", "satin"],
-        }
-    }
-
     /// Returns the composite's defects to enable for `defect`.
     pub(crate) fn of_composite(defect: Option<Defect>) -> composite::Defects {
-        match defect.map(Defect::rule) {
+        match defect.map(Defect::in_code) {
             #[cfg(debug_assertions)]
-            Some(Rule::Composite(rule)) => composite::Defects::only(rule),
+            Some(CodeDefect::Composite(rule)) => composite::Defects::only(rule),
             _ => composite::Defects::default(),
         }
     }
 
     /// Returns the supervisor defects that `defect` enables.
     pub(crate) fn of_supervisor(defect: Option<Defect>) -> supervisor::Defects {
-        match defect.map(Defect::rule) {
+        match defect.map(Defect::in_code) {
             #[cfg(debug_assertions)]
-            Some(Rule::Supervisor(rule)) => supervisor::Defects::only(rule),
+            Some(CodeDefect::Supervisor(rule)) => supervisor::Defects::only(rule),
             _ => supervisor::Defects::default(),
         }
     }
@@ -220,21 +208,7 @@ impl Defect {
 impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.prefix())?;
-        match self.rule() {
-            Rule::Hc3i(defect) => defect.serialize(f),
-            Rule::Coordinated(defect) => defect.serialize(f),
-            Rule::ChandyLamport(defect) => defect.serialize(f),
-            Rule::Hydee(defect) => defect.serialize(f),
-            Rule::Spbc(defect) => defect.serialize(f),
-            Rule::FullLogging(defect) => defect.serialize(f),
-            Rule::Pessimistic(defect) => defect.serialize(f),
-            Rule::Independent(defect) => defect.serialize(f),
-            Rule::Theft(defect) => defect.serialize(f),
-            Rule::Satin(defect) => defect.serialize(f),
-            Rule::Cck(defect) => defect.serialize(f),
-            Rule::Composite(defect) => defect.serialize(f),
-            Rule::Supervisor(defect) => defect.serialize(f),
-        }
+        self.in_code().fmt(f)
     }
 }
 

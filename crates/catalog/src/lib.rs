@@ -24,26 +24,24 @@ use faultline_api::{Federation, Names, Problem, plan_among, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
     Application, Cluster, ClusterId, Digest, Life, Member, Membership, MembershipVersion, Node, NodeConfig,
-    NodeId, Presence, Process, ProcessId, Promises, Protocol, Role,
+    NodeId, Presence, Process, ProcessId, Promises, Protocol, Role, Span,
 };
 use faultline_dataflow::TaskProtocol;
-use faultline_protocols::chandy_lamport::ChandyLamport;
 use faultline_protocols::coordinated::{Coordinated, Coordination};
-use faultline_protocols::full_logging::FullLogging;
-use faultline_protocols::hc3i::Hc3i;
-use faultline_protocols::hydee::Hydee;
-use faultline_protocols::independent::Independent;
 use faultline_protocols::none::NoProtocol;
-use faultline_protocols::pessimistic_logging::PessimisticLogging;
-use faultline_protocols::spbc::Spbc;
+use faultline_protocols::{
+    chandy_lamport, coordinated, full_logging, hc3i, hydee, independent, pessimistic_logging, spbc,
+};
 use faultline_supervisor::process_seed;
 use faultline_workloads::{Invalid, Workload};
 
 use custom::Erased;
 pub use custom::{CustomApplication, CustomProtocol};
+use defect::CodeDefect;
 pub use defect::Defect;
 pub use hosted::Hosted;
 pub use planned::{PieceTraffic, traffic_of_pieces};
+use protocol::defects;
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};
 
@@ -260,10 +258,7 @@ impl<N: Hosted> Setup<N> {
                 start_within: Some(spec.deadline()),
                 scope: N::promises(&process).scope,
                 is_planned: spec.is_planned(),
-                joins: (0..)
-                    .zip(&spec.clusters)
-                    .filter_map(|(id, cluster)| Some((ClusterId(id), cluster.joins_after?.0)))
-                    .collect(),
+                joins: joins(spec),
                 // Without tasks, `leaves_after` is a computing time, which the application itself counts.
                 leaves: (0..)
                     .zip(&spec.clusters)
@@ -372,55 +367,53 @@ pub fn with_valid_messages<V: MessagesVisitor>(
     }
     let spec = &federation.spec;
     let seed = seed.unwrap_or_else(|| spec.seed());
+    /// Passes the setup of a protocol with this configuration to the visitor.
+    macro_rules! visit {
+        ($protocol:ty, $config:expr) => {{
+            let config = $config;
+            visitor.visit(MessagesSetup::<$protocol>::of_messages(federation, seed, config, defect)?)
+        }};
+    }
     Ok(match &spec.protocol {
-        ProtocolSpec::Hc3i(_) => {
-            let config = protocol::hc3i(spec, defect)?;
-            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
-        }
+        ProtocolSpec::Hc3i(_) => visit!(hc3i::Hc3i, protocol::hc3i(spec, defect)?),
         ProtocolSpec::Hydee(_) => {
-            let config = protocol::hydee(spec, defect)?;
-            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config, defect)?)
+            visit!(hydee::Hydee, protocol::logging(spec, defects!(messages, defect, hydee, Hydee)))
         }
-        ProtocolSpec::FullLogging(_) => {
-            let config = protocol::full_logging(spec, defect)?;
-            visitor.visit(MessagesSetup::<FullLogging>::of_messages(federation, seed, config, defect)?)
-        }
+        ProtocolSpec::FullLogging(_) => visit!(
+            full_logging::FullLogging,
+            protocol::logging(spec, defects!(messages, defect, full_logging, FullLogging))
+        ),
         ProtocolSpec::Spbc(_) => {
-            let config = protocol::spbc(spec, defect)?;
-            visitor.visit(MessagesSetup::<Spbc>::of_messages(federation, seed, config, defect)?)
+            visit!(spbc::Spbc, protocol::logging(spec, defects!(messages, defect, spbc, Spbc)))
         }
-        ProtocolSpec::PessimisticLogging(_) => {
-            let config = protocol::pessimistic_logging(spec, defect)?;
-            visitor.visit(MessagesSetup::<PessimisticLogging>::of_messages(federation, seed, config, defect)?)
-        }
+        ProtocolSpec::PessimisticLogging(_) => visit!(
+            pessimistic_logging::PessimisticLogging,
+            protocol::logging(spec, defects!(messages, defect, pessimistic_logging, Pessimistic))
+        ),
         ProtocolSpec::Independent(_) => {
-            let config = protocol::independent(spec, defect)?;
-            visitor.visit(MessagesSetup::<Independent>::of_messages(federation, seed, config, defect)?)
+            visit!(independent::Independent, protocol::independent(spec, defect)?)
         }
         ProtocolSpec::Coordinated(_) => {
-            let config = protocol::coordinated(spec, Coordination::Direct, defect)?;
-            visitor.visit(MessagesSetup::<Coordinated>::of_messages(federation, seed, config, defect)?)
+            let options = protocol::options(spec, defects!(messages, defect, coordinated, Coordinated));
+            visit!(Coordinated, coordinated::Config { options, coordination: Coordination::Direct })
         }
         ProtocolSpec::HierarchicalCoordinated(_) => {
-            let config = protocol::coordinated(spec, Coordination::Hierarchical, defect)?;
-            visitor.visit(MessagesSetup::<Coordinated>::of_messages(federation, seed, config, defect)?)
+            let options = protocol::options(spec, defects!(messages, defect, coordinated, Coordinated));
+            visit!(Coordinated, coordinated::Config { options, coordination: Coordination::Hierarchical })
         }
-        ProtocolSpec::ChandyLamport(_) => {
-            let config = protocol::chandy_lamport(spec, defect)?;
-            visitor.visit(MessagesSetup::<ChandyLamport>::of_messages(federation, seed, config, defect)?)
+        ProtocolSpec::ChandyLamport(_) => visit!(
+            chandy_lamport::ChandyLamport,
+            protocol::options(spec, defects!(messages, defect, chandy_lamport, ChandyLamport))
+        ),
+        ProtocolSpec::None(_) => {
+            protocol::without_defects(defect)?;
+            visit!(NoProtocol, ())
         }
-        ProtocolSpec::None(_) => match defect {
-            Some(defect) => return Err(SetupError::ForeignDefect(defect)),
-            None => visitor.visit(MessagesSetup::<NoProtocol>::of_messages(federation, seed, (), None)?),
-        },
         ProtocolSpec::Custom(custom) => {
-            if let Some(defect) = defect {
-                return Err(SetupError::ForeignDefect(defect));
-            }
+            protocol::without_defects(defect)?;
             let config =
                 custom::protocol(custom, spec).ok_or_else(|| SetupError::unknown("protocol", custom))?;
-            let config = config.map_err(|it| SetupError::unsuitable("protocol", it))?;
-            visitor.visit(MessagesSetup::<Erased>::of_messages(federation, seed, config, None)?)
+            visit!(Erased, config.map_err(|it| SetupError::unsuitable("protocol", it))?)
         }
         ProtocolSpec::Tic(_) | ProtocolSpec::Sel(_) | ProtocolSpec::Satin(_) | ProtocolSpec::Cck(_) => {
             return Err(SetupError::Tasks);
@@ -430,8 +423,13 @@ pub fn with_valid_messages<V: MessagesVisitor>(
 
 /// Returns the clusters that join during the run.
 pub fn awaited_clusters(spec: &FederationSpec) -> BTreeSet<ClusterId> {
+    joins(spec).into_iter().map(|(id, _)| id).collect()
+}
+
+/// Returns the clusters that join during the run, with the delays after which they join.
+fn joins(spec: &FederationSpec) -> Vec<(ClusterId, Span)> {
     let numbered = (0..).map(ClusterId).zip(&spec.clusters);
-    numbered.filter(|(_, cluster)| cluster.joins_after.is_some()).map(|(id, _)| id).collect()
+    numbered.filter_map(|(id, cluster)| Some((id, cluster.joins_after?.0))).collect()
 }
 
 /// Returns the membership before the run: the processes of the clusters in the order of the resource, node by node,

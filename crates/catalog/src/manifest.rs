@@ -4,8 +4,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
 use faultline_api::flow::flow;
-use faultline_api::resource::{ClusterSpec, FederationSpec, ProtocolSpec, ReplicateTo, StorageKind};
-use faultline_core::{ClusterId, Span};
+use faultline_api::resource::{
+    Checkpointing, ClusterSpec, Collection, FederationSpec, ProtocolSpec, ReplicateTo, StorageKind,
+};
+use faultline_core::{ClusterId, Promise, Promises, Span};
 use faultline_trace::Manifest;
 use faultline_trace::manifest::{
     BackendKind, Bounds, ClusterEntry, Copies, Expected, FORMAT, LinkEntry, ProcessEntry, ReplicaHolders,
@@ -45,7 +47,7 @@ pub fn draft<N: Hosted>(
         processes: processes
             .map(|(name, member)| ProcessEntry { name, role: member.role, cluster: member.cluster })
             .collect(),
-        bounds: bounds(spec),
+        bounds: bounds(spec, setup.promises()),
         copies: copies(spec),
         volatile_storage: spec.storage().kind == StorageKind::Memory,
         longest_task: longest_task(spec),
@@ -78,11 +80,11 @@ pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
     Some(Expected { source: "the sequential reference".to_owned(), digests })
 }
 
-/// Returns the bounds on the work that a rollback may undo; `None` for SEL, and for a protocol that takes no
-/// checkpoints.
-pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
-    if matches!(spec.protocol, ProtocolSpec::Sel(_)) {
-        return None; // Logged events are not lost.
+/// Returns the bounds on the work that a rollback may undo; `None` for a protocol that takes no checkpoints, or that
+/// logs the events of tasks, because logged events are not lost.
+fn bounds(spec: &FederationSpec, promises: Promises) -> Option<Bounds> {
+    if promises.include(Promise::EventsLogged) {
+        return None;
     }
     let every = spec.protocol.checkpointing()?.every;
     let own = spec.protocol.shared_options().checkpoint_every_in;
@@ -113,25 +115,12 @@ fn delivered_within(spec: &FederationSpec) -> Option<Span> {
 /// Returns the longest delay between two garbage collections; zero if garbage collection follows every checkpoint.
 /// `None` if the protocol never collects garbage, or does not specify when.
 fn collect_every(protocol: &ProtocolSpec) -> Option<Span> {
-    let checkpointing = protocol.checkpointing()?;
-    match protocol {
-        ProtocolSpec::Hc3i(_) | ProtocolSpec::Independent(_) => checkpointing.collect_every,
-        // Garbage collection follows the first checkpoint after the delay.
-        ProtocolSpec::Coordinated(_)
-        | ProtocolSpec::ChandyLamport(_)
-        | ProtocolSpec::HierarchicalCoordinated(_) => {
-            Some(checkpointing.collect_every? + checkpointing.every?)
-        }
-        ProtocolSpec::Hydee(_)
-        | ProtocolSpec::FullLogging(_)
-        | ProtocolSpec::Spbc(_)
-        | ProtocolSpec::PessimisticLogging(_) => Some(Span::ZERO),
-        ProtocolSpec::Tic(_)
-        | ProtocolSpec::Sel(_)
-        | ProtocolSpec::Satin(_)
-        | ProtocolSpec::Cck(_)
-        | ProtocolSpec::None(_)
-        | ProtocolSpec::Custom(_) => None,
+    let Checkpointing { every, collect_every, .. } = protocol.checkpointing()?;
+    match protocol.collection() {
+        Collection::Unspecified => None,
+        Collection::AfterCheckpoint => Some(Span::ZERO),
+        Collection::Periodic => collect_every,
+        Collection::WithCheckpoint => Some(collect_every? + every?),
     }
 }
 
@@ -144,7 +133,7 @@ fn longest_task(spec: &FederationSpec) -> Option<Span> {
 }
 
 /// Returns the requested replicas of checkpoints.
-pub fn copies(spec: &FederationSpec) -> Option<Copies> {
+fn copies(spec: &FederationSpec) -> Option<Copies> {
     let checkpointing = spec.protocol.checkpointing()?;
     let kept_by = match checkpointing.replicate_to {
         ReplicateTo::SameCluster => ReplicaHolders::SameCluster,

@@ -55,10 +55,10 @@ pub(crate) fn with_valid_plan<V: Visitor>(
             let config = protocol::cck(spec, options, defect)?;
             visitor.visit(setup::<Cck>(federation, seed, config, defect)?)
         }
-        ProtocolSpec::None(_) => match defect {
-            Some(defect) => return Err(SetupError::ForeignDefect(defect)),
-            None => visitor.visit(setup::<NoProtocol>(federation, seed, (), None)?),
-        },
+        ProtocolSpec::None(_) => {
+            protocol::without_defects(defect)?;
+            visitor.visit(setup::<NoProtocol>(federation, seed, (), None)?)
+        }
         _ => return Err(SetupError::Stolen),
     })
 }

@@ -7,12 +7,9 @@ use faultline_core::Span;
 use faultline_dataflow::partition::RerunOptions;
 use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
 use faultline_protocols::placement::{Placement, ReplicateTo};
-use faultline_protocols::{
-    LoggingOptions, Options, cck, chandy_lamport, coordinated, full_logging, hydee, independent,
-    pessimistic_logging, satin, spbc, theft,
-};
+use faultline_protocols::{LoggingOptions, Options, cck, independent, satin, theft};
 
-use crate::defect::{AVAILABLE, Rule};
+use crate::defect::{AVAILABLE, CodeDefect};
 use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
 
@@ -20,21 +17,24 @@ use crate::{Defect, SetupError};
 /// returns an error from the enclosing function. Defects of the supervisor and of the composite are enabled
 /// elsewhere. The composite exists only if processes exchange messages.
 macro_rules! defects {
-    (messages, $defect:expr, $protocol:ident, $rule:ident) => {
-        defects!(@ $defect, $protocol, $rule, None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))))
+    (messages, $defect:expr, $protocol:ident, $code:ident) => {
+        $crate::protocol::defects!(
+            @ $defect, $protocol, $code, None | Some((_, CodeDefect::Composite(_) | CodeDefect::Supervisor(_)))
+        )
     };
-    (tasks, $defect:expr, $protocol:ident, $rule:ident) => {
-        defects!(@ $defect, $protocol, $rule, None | Some((_, Rule::Supervisor(_))))
+    (tasks, $defect:expr, $protocol:ident, $code:ident) => {
+        $crate::protocol::defects!(@ $defect, $protocol, $code, None | Some((_, CodeDefect::Supervisor(_))))
     };
-    (@ $defect:expr, $protocol:ident, $rule:ident, $none:pat) => {
-        match $defect.map(|it| (it, it.rule())) {
+    (@ $defect:expr, $protocol:ident, $code:ident, $none:pat) => {
+        match $defect.map(|it| (it, it.in_code())) {
             $none => $protocol::Defects::default(),
             #[cfg(debug_assertions)]
-            Some((_, Rule::$rule(rule))) => $protocol::Defects::only(rule),
-            Some((defect, _)) => return Err(not_applicable(defect)),
+            Some((_, CodeDefect::$code(it))) => $protocol::Defects::only(it),
+            Some((defect, _)) => return Err($crate::protocol::not_applicable(defect)),
         }
     };
 }
+pub(crate) use defects;
 
 /// Returns the parameters of HC3I.
 pub(crate) fn hc3i(spec: &FederationSpec, defect: Option<Defect>) -> Result<Config, SetupError> {
@@ -83,27 +83,8 @@ pub(crate) fn independent(
     })
 }
 
-/// Returns the parameters of coordinated checkpoints.
-pub(crate) fn coordinated(
-    spec: &FederationSpec,
-    coordination: coordinated::Coordination,
-    defect: Option<Defect>,
-) -> Result<coordinated::Config, SetupError> {
-    let defects = defects!(messages, defect, coordinated, Coordinated);
-    Ok(coordinated::Config { options: options(spec, defects), coordination })
-}
-
-/// Returns the parameters of Chandy and Lamport's snapshot.
-pub(crate) fn chandy_lamport(
-    spec: &FederationSpec,
-    defect: Option<Defect>,
-) -> Result<chandy_lamport::Config, SetupError> {
-    let defects = defects!(messages, defect, chandy_lamport, ChandyLamport);
-    Ok(options(spec, defects))
-}
-
 /// Returns the parameters of a protocol that takes checkpoints of the whole federation.
-fn options<D>(spec: &FederationSpec, defects: D) -> Options<D> {
+pub(crate) fn options<D>(spec: &FederationSpec, defects: D) -> Options<D> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
     Options {
         checkpoint_every: checkpointing.every,
@@ -115,41 +96,15 @@ fn options<D>(spec: &FederationSpec, defects: D) -> Options<D> {
 }
 
 /// Returns the reason why a defect cannot be enabled.
-fn not_applicable(defect: Defect) -> SetupError {
+pub(crate) fn not_applicable(defect: Defect) -> SetupError {
     match AVAILABLE {
         true => SetupError::ForeignDefect(defect),
         false => SetupError::WithoutDefects,
     }
 }
 
-/// Returns the parameters of HydEE.
-pub(crate) fn hydee(spec: &FederationSpec, defect: Option<Defect>) -> Result<hydee::Config, SetupError> {
-    Ok(logging(spec, defects!(messages, defect, hydee, Hydee)))
-}
-
-/// Returns the parameters of full logging.
-pub(crate) fn full_logging(
-    spec: &FederationSpec,
-    defect: Option<Defect>,
-) -> Result<full_logging::Config, SetupError> {
-    Ok(logging(spec, defects!(messages, defect, full_logging, FullLogging)))
-}
-
-/// Returns the parameters of SPBC.
-pub(crate) fn spbc(spec: &FederationSpec, defect: Option<Defect>) -> Result<spbc::Config, SetupError> {
-    Ok(logging(spec, defects!(messages, defect, spbc, Spbc)))
-}
-
-/// Returns the parameters of pessimistic logging.
-pub(crate) fn pessimistic_logging(
-    spec: &FederationSpec,
-    defect: Option<Defect>,
-) -> Result<pessimistic_logging::Config, SetupError> {
-    Ok(logging(spec, defects!(messages, defect, pessimistic_logging, Pessimistic)))
-}
-
 /// Returns the parameters of a protocol that logs the messages between groups.
-fn logging<D>(spec: &FederationSpec, defects: D) -> LoggingOptions<D> {
+pub(crate) fn logging<D>(spec: &FederationSpec, defects: D) -> LoggingOptions<D> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
     LoggingOptions {
         checkpoint_every: checkpoint_every(spec, checkpointing.every),
@@ -179,6 +134,11 @@ pub(crate) fn theft(
         replicate_to: replicate_to(checkpointing.replicate_to),
         defects: defects!(tasks, defect, theft, Theft),
     })
+}
+
+/// Returns an error if a defect is requested of a protocol without known defects.
+pub(crate) fn without_defects(defect: Option<Defect>) -> Result<(), SetupError> {
+    defect.map_or(Ok(()), |it| Err(SetupError::ForeignDefect(it)))
 }
 
 /// Returns the parameters of Satin, which has no options other than the enabled defect.

@@ -155,10 +155,10 @@ pub(crate) fn with_valid_tasks<V: TasksVisitor>(
             let config = protocol::satin(defect)?;
             visitor.visit(TasksSetup::<Satin>::of_tasks(federation, seed, config, defect)?)
         }
-        ProtocolSpec::None(_) => match defect {
-            Some(defect) => return Err(SetupError::ForeignDefect(defect)),
-            None => visitor.visit(TasksSetup::<NoProtocol>::of_tasks(federation, seed, (), None)?),
-        },
+        ProtocolSpec::None(_) => {
+            protocol::without_defects(defect)?;
+            visitor.visit(TasksSetup::<NoProtocol>::of_tasks(federation, seed, (), None)?)
+        }
         _ => return Err(SetupError::Tasks),
     })
 }

@@ -121,8 +121,8 @@ impl<'a> Demands<'a> {
     }
 
     /// Checks that only the newest life of a process ends, and that the end of a life is detected at most once, and
-    /// before the next life starts. A failure may remain undetected only if the run ended soon after it. If the run completed, the failure of every rank that may return
-    /// must have been detected.
+    /// before the next life starts. A failure may remain undetected only if the run ended soon after it. If the run
+    /// completed, the failure of every rank that may return must have been detected.
     fn ends(&self, found: &mut Vec<Contradiction>) {
         let mut detected = BTreeSet::new();
         let mut failed = BTreeMap::new();
@@ -252,8 +252,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Checks that each fault is in the plan and had only one outcome, namely the one that the manifest states, and that
-    /// the corresponding facts exist.
+    /// Checks that each fault is in the plan and had only one outcome, namely the one that the manifest states, and
+    /// that the corresponding facts exist.
     fn faults(&self, found: &mut Vec<Contradiction>) {
         let mut states: BTreeMap<FaultNo, FaultState> = BTreeMap::new();
         let mut ended: BTreeSet<(FaultNo, ProcessId)> = BTreeSet::new();
@@ -443,6 +443,7 @@ mod tests {
     use faultline_trace::manifest::{Bounds, LinkEntry};
 
     const CRASH: Fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
+    const FAULT: FaultNo = FaultNo(0);
 
     /// Returns a run that completed after its only planned crash.
     fn good() -> Run {
@@ -472,46 +473,49 @@ mod tests {
     }
 
     /// Returns the contradictions of a run after this change.
-    fn contradictions_after(change: impl FnOnce(&mut Run)) -> String {
+    fn contradictions_after(change: impl FnOnce(&mut Run)) -> Vec<Contradiction> {
         let mut run = good();
         change(&mut run);
-        let found = contradictions(&History::new(&run.trace, &run.context));
-        found.iter().map(|it| crate::contradiction(it, &run.context)).collect::<Vec<_>>().join("; ")
+        contradictions(&run.history())
+    }
+
+    fn supervisor(run: &mut Run) -> &mut Vec<(Time, Fact)> {
+        run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap()
     }
 
     fn remove(run: &mut Run, is_it: impl Fn(&Fact) -> bool) {
-        let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
-        facts.retain(|(_, fact)| !is_it(fact));
+        supervisor(run).retain(|(_, fact)| !is_it(fact));
     }
 
     /// Inserts a fact of the supervisor before its last one.
     fn insert_before_end(run: &mut Run, fact: Fact) {
-        let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
+        let facts = supervisor(run);
         let last = facts.len() - 1;
         facts.insert(last, (facts[last].0, fact));
     }
 
     #[test]
     fn a_whole_record_has_no_contradictions() {
-        assert_eq!(contradictions_after(|_| {}), "");
+        assert_eq!(contradictions_after(|_| {}), []);
     }
 
     #[test]
     fn a_missing_stream_or_start_of_a_life_is_found() {
-        let why = contradictions_after(|run| drop(run.trace.streams.remove(&(p(2), Life(1)))));
-        assert_eq!(why, "there are no facts of life 1 of server");
-        let why = contradictions_after(|run| {
+        let found = contradictions_after(|run| drop(run.trace.streams.remove(&(p(2), Life(1)))));
+        assert_eq!(found, [Contradiction::NoFacts(p(2), Life(1))]);
+        let found = contradictions_after(|run| {
             remove(run, |fact| matches!(fact, Fact::LifeStarted { process: ProcessId(2), .. }))
         });
-        assert_eq!(why, "the supervisor's facts do not state that life 1 of server was started");
-        let why = contradictions_after(|run| remove(run, |_| true));
-        assert_eq!(why, "the supervisor's facts are missing");
+        assert_eq!(found, [Contradiction::StartMissing(p(2), Life(1))]);
+        let found = contradictions_after(|run| remove(run, |_| true));
+        assert_eq!(found, [Contradiction::NoSupervisor]);
     }
 
     #[test]
     fn an_undetected_end_is_found() {
-        let why = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Detected { .. })));
-        assert_eq!(why, "the failure of life 1 of paris-0 was never detected, but life 2 started");
+        let found = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Detected { .. })));
+        let (process, life, next) = (p(0), Life(1), Life(2));
+        assert_eq!(found, [Contradiction::StartedTooEarly { process, life, next }]);
         let fails = |run: &mut Run, wait| {
             let (life, storage, by) = (Life(1), StorageFate::Kept, EndedBy::Silence);
             remove(run, |fact| *fact == Fact::Completed);
@@ -519,26 +523,27 @@ mod tests {
             run.supervisor(Fact::Failed { process: p(2), life, storage, by });
             run.context.end += wait;
         };
-        assert_eq!(contradictions_after(|run| fails(run, Span::from_secs(1))), "", "the run ended before");
-        let why = contradictions_after(|run| fails(run, Span::from_secs(60)));
-        assert_eq!(why, "the failure of life 1 of server was never detected");
+        assert_eq!(contradictions_after(|run| fails(run, Span::from_secs(1))), [], "the run ended before");
+        let found = contradictions_after(|run| fails(run, Span::from_secs(60)));
+        assert_eq!(found, [Contradiction::NeverDetected(p(2), Life(1))]);
     }
 
     #[test]
     fn repeated_facts_of_the_supervisor_are_found() {
         let again = |is_it: fn(&Fact) -> bool| {
             contradictions_after(|run| {
-                let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
+                let facts = supervisor(run);
                 let at = facts.iter().position(|(_, fact)| is_it(fact)).unwrap();
                 facts.insert(at, facts[at].clone());
             })
         };
-        let why = again(|fact| matches!(fact, Fact::Injecting { .. }));
-        assert_eq!(why, "fault 0 was injected more than once");
-        let why = again(|fact| matches!(fact, Fact::Failed { by: EndedBy::Fault(_), .. }));
-        assert_eq!(why, "fault 0 ended life 1 of paris-0 more than once");
-        let why = again(|fact| matches!(fact, Fact::Detected { .. }));
-        assert_eq!(why, "the failure of life 1 of paris-0 was detected more than once");
+        let (fault, process, life) = (FAULT, p(0), Life(1));
+        let found = again(|fact| matches!(fact, Fact::Injecting { .. }));
+        assert_eq!(found, [Contradiction::InjectedAgain(fault)]);
+        let found = again(|fact| matches!(fact, Fact::Failed { by: EndedBy::Fault(_), .. }));
+        assert_eq!(found, [Contradiction::EndedAgain { fault, process, life }]);
+        let found = again(|fact| matches!(fact, Fact::Detected { .. }));
+        assert_eq!(found, [Contradiction::DetectedAgain(process, life)]);
     }
 
     #[test]
@@ -546,20 +551,21 @@ mod tests {
         let (process, storage, by) = (p(0), StorageFate::Kept, EndedBy::Silence);
         for life in [0, 1, 9].map(Life) {
             for end in [Fact::Failed { process, life, storage, by }, Fact::Detected { process, life }] {
-                let why = contradictions_after(|run| insert_before_end(run, end));
-                assert!(why.contains("which was not the newest life of its process"), "{life}: {why}");
+                let found = contradictions_after(|run| insert_before_end(run, end));
+                assert!(found.contains(&Contradiction::NotNewest(process, life)), "{life}: {found:?}");
             }
         }
     }
 
     #[test]
     fn two_outcomes_of_a_fault_are_found() {
-        for (no, told) in
-            [(0, "more than one outcome of fault 0"), (77, "fault 77, which is not in the plan")]
+        let unknown = FaultNo(77);
+        for (no, expected) in
+            [(FAULT, Contradiction::TwoOutcomes(FAULT)), (unknown, Contradiction::NotPlanned(unknown))]
         {
-            let ineffective = Fact::Ineffective { no: FaultNo(no), reason: "late".into() };
-            let why = contradictions_after(|run| insert_before_end(run, ineffective));
-            assert!(why.contains(told), "{why}");
+            let ineffective = Fact::Ineffective { no, reason: "late".into() };
+            let found = contradictions_after(|run| insert_before_end(run, ineffective));
+            assert!(found.contains(&expected), "{found:?}");
         }
     }
 
@@ -568,76 +574,64 @@ mod tests {
         let moved = |common_clock: bool| {
             contradictions_after(|run| {
                 run.context.common_clock = common_clock;
-                let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
                 let is_it = |fact: &Fact| matches!(fact, Fact::LifeStarted { process: ProcessId(1), .. });
-                facts.iter_mut().find(|(_, fact)| is_it(fact)).unwrap().0 = Time(u64::MAX);
+                supervisor(run).iter_mut().find(|(_, fact)| is_it(fact)).unwrap().0 = Time(u64::MAX);
             })
         };
-        assert!(moved(true).contains("life 1 of lyon-0 reported facts before it was started"));
-        assert!(!moved(false).contains("reported facts before"));
+        let early = Contradiction::ReportedTooEarly(p(1), Life(1));
+        assert!(moved(true).contains(&early));
+        assert!(!moved(false).contains(&early));
     }
 
     #[test]
     fn missing_and_misplaced_starts_and_completions_are_found() {
-        let why = contradictions_after(|run| remove(run, |fact| *fact == Fact::Begun));
-        assert_eq!(why, "the supervisor's facts do not state that the application started");
-        let why = contradictions_after(|run| {
+        let found = contradictions_after(|run| remove(run, |fact| *fact == Fact::Begun));
+        assert_eq!(found, [Contradiction::NeverBegun]);
+        let found = contradictions_after(|run| {
             run.supervisor(Fact::Begun);
         });
-        assert!(
-            why.contains("the application started 2 times") && why.contains("after the end of the run"),
-            "{why}"
-        );
-        let why = contradictions_after(|run| remove(run, |fact| *fact == Fact::Completed));
-        assert_eq!(why, "the supervisor's facts do not state that the run completed");
-        let why = contradictions_after(|run| run.context.outcome = Some(Outcome::Deadline));
-        assert_eq!(
-            why,
-            "the run completed according to the supervisor's facts, but not according to the manifest"
-        );
-        let why = contradictions_after(|run| {
+        assert_eq!(found, [Contradiction::BegunAgain { times: 2 }, Contradiction::ReportedAfterEnd]);
+        let found = contradictions_after(|run| remove(run, |fact| *fact == Fact::Completed));
+        assert_eq!(found, [Contradiction::CompletionMissing]);
+        let found = contradictions_after(|run| run.context.outcome = Some(Outcome::Deadline));
+        assert_eq!(found, [Contradiction::CompletedDespiteManifest]);
+        let found = contradictions_after(|run| {
             run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().clear();
         });
-        assert_eq!(why, "life 1 of lyon-0 never reported its result");
+        assert_eq!(found, [Contradiction::NoResult(p(1), Life(1))]);
     }
 
     #[test]
     fn a_fact_removed_before_a_result_is_found() {
-        let why = contradictions_after(|run| run.state(1, Fact::Begun));
-        assert_eq!(why, "", "facts after a result are not covered by its witness");
-        let why = contradictions_after(|run| {
+        let found = contradictions_after(|run| run.state(1, Fact::Begun));
+        assert_eq!(found, [], "facts after a result are not covered by its witness");
+        let found = contradictions_after(|run| {
             run.state(1, Fact::Begun);
             run.finish(1, Digest([0; 16]));
             run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().remove(1);
         });
-        assert!(
-            why.starts_with("the result of life 1 of lyon-0 is not at the position that its witness states"),
-            "{why}"
-        );
+        assert_eq!(found, [Contradiction::ResultMisplaced(p(1), Life(1))]);
     }
 
     #[test]
     fn missing_facts_of_faults_are_found() {
-        let why = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Injecting { .. })));
-        assert!(
-            why.contains("fault 0 ended life 1 of paris-0, but the supervisor's facts do not state"),
-            "{why}"
-        );
-        let why = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Failed { .. })));
-        assert_eq!(why, "fault 0 was injected, but ended no process");
-        let why =
-            contradictions_after(|run| run.context.faults = Some(vec![(FaultNo(0), FaultState::Pending)]));
-        assert_eq!(why, "the manifest and the supervisor's facts disagree about the outcome of fault 0");
+        let (fault, process, life) = (FAULT, p(0), Life(1));
+        let found = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Injecting { .. })));
+        assert!(found.contains(&Contradiction::NotInjected { fault, process, life }), "{found:?}");
+        let found = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Failed { .. })));
+        assert_eq!(found, [Contradiction::EndedNothing(fault)]);
+        let found = contradictions_after(|run| run.context.faults = Some(vec![(fault, FaultState::Pending)]));
+        assert_eq!(found, [Contradiction::OtherOutcome(fault)]);
         let other = Fault::Pause { process: p(0), span: Span(1) };
-        let why = contradictions_after(|run| run.context.plan[0].fault = other);
-        assert_eq!(why, "the supervisor's facts mention fault 0, which is not in the plan");
-        let why = contradictions_after(|run| {
+        let found = contradictions_after(|run| run.context.plan[0].fault = other);
+        assert_eq!(found, [Contradiction::NotPlanned(fault)]);
+        let found = contradictions_after(|run| {
             let later = PlannedFault { no: FaultNo(1), ..run.context.plan[0].clone() };
             run.context.plan.push(later);
             run.context.faults.as_mut().unwrap().push((FaultNo(1), FaultState::Pending));
             run.context.end += Span::from_secs(60);
         });
-        assert_eq!(why, "fault 1 was due, but is missing from the supervisor's facts");
+        assert_eq!(found, [Contradiction::NeverDue(FaultNo(1))]);
     }
 
     #[test]
@@ -653,33 +647,35 @@ mod tests {
         let links = vec![link(0, 0), link(0, 1)];
         assert_eq!(
             contradictions_after(|run| run.context.links = links.clone()),
-            "",
+            [],
             "virtual links have the requested properties"
         );
-        let why = contradictions_after(|run| {
+        let found = contradictions_after(|run| {
             (run.context.links, run.context.measures_links) = (links.clone(), true)
         });
         assert_eq!(
-            why, "the link from c0 to c1 was not measured",
+            found,
+            [Contradiction::LinkNotMeasured { from: ClusterId(0), to: ClusterId(1) }],
             "a cluster of one process has no inner link"
         );
     }
 
     #[test]
     fn a_fault_that_ended_a_process_other_than_its_target_is_found() {
-        let why = contradictions_after(|run| {
-            let (process, life, by) = (p(1), Life(1), EndedBy::Fault(FaultNo(0)));
-            run.supervisor(Fact::Failed { process, life, storage: StorageFate::Kept, by });
+        let (fault, process, life) = (FAULT, p(1), Life(1));
+        let found = contradictions_after(|run| {
+            let (storage, by) = (StorageFate::Kept, EndedBy::Fault(fault));
+            run.supervisor(Fact::Failed { process, life, storage, by });
             run.supervisor(Fact::Detected { process, life });
         });
-        assert!(why.contains("fault 0 ended life 1 of lyon-0, which is not its target"), "{why}");
+        assert!(found.contains(&Contradiction::NotTarget { fault, process, life }), "{found:?}");
     }
 
     #[test]
     fn a_life_that_does_not_start_as_its_storage_demands_is_found() {
         let started = |kind: Boot, storage: StorageFate| {
             contradictions_after(|run| {
-                for (_, fact) in run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap() {
+                for (_, fact) in supervisor(run) {
                     match fact {
                         Fact::LifeStarted { life: Life(2), boot, .. } => *boot = kind,
                         Fact::Failed { storage: it, .. } => *it = storage,
@@ -688,11 +684,11 @@ mod tests {
                 }
             })
         };
-        let wrong = "the way in which life 2 started";
-        assert_eq!(started(Boot::Restarted, StorageFate::Kept), "");
-        assert!(started(Boot::Replaced, StorageFate::Kept).contains(wrong));
-        assert!(started(Boot::Fresh, StorageFate::Kept).contains(wrong));
-        assert!(started(Boot::Restarted, StorageFate::Lost).contains(wrong));
-        assert!(!started(Boot::Replaced, StorageFate::Lost).contains(wrong));
+        let wrong = Contradiction::StartedOtherwise(p(0), Life(2));
+        assert_eq!(started(Boot::Restarted, StorageFate::Kept), []);
+        assert!(started(Boot::Replaced, StorageFate::Kept).contains(&wrong));
+        assert!(started(Boot::Fresh, StorageFate::Kept).contains(&wrong));
+        assert!(started(Boot::Restarted, StorageFate::Lost).contains(&wrong));
+        assert!(!started(Boot::Replaced, StorageFate::Lost).contains(&wrong));
     }
 }

@@ -497,8 +497,7 @@ pub enum Gap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are self-explanatory")]
 pub struct MissingPart {
-    pub owner: ProcessId,
-    pub position: Position,
+    pub name: ImageName,
     pub is_log: bool,
     pub asked: Vec<ProcessId>,
 }

@@ -6,7 +6,6 @@ use std::cmp::Reverse;
 use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
 use faultline_core::{ClusterId, Life, MessageId, ProcessId, Span, Theft, TheftStep};
 use faultline_history::{CheckpointName, Context, Contradiction, ImpossibleFact};
-use faultline_trace::names::checkpoint;
 
 use crate::finding::{Breach, DurableCopies, Gap, Garbage, LinkDelay, MissingPart, Remark, Round};
 
@@ -289,7 +288,9 @@ impl Breach {
                 process(by),
                 count(forced, "forced checkpoint")
             ),
-            Breach::SavedDifferently { part } => format!("two different states were saved as {part}"),
+            Breach::SavedDifferently { part } => {
+                format!("two different states were saved as {}", names.names.part(part))
+            }
             Breach::WrongContents { owner, position, tasks, sent, delivered } => {
                 let what = position.map_or_else(|| "the final state".into(), |it| format!("checkpoint {it}"));
                 let contents = match (tasks, sent, delivered) {
@@ -879,16 +880,16 @@ impl Gap {
 
 fn missing_part(part: &MissingPart, names: &Context) -> String {
     let asked: Vec<String> = part.asked.iter().map(|&it| names.process(it)).collect();
-    let (owner, position) = (names.process(part.owner), checkpoint(part.position));
     let whom = if asked.is_empty() {
         "no process holds it".to_owned()
     } else {
         format!("not found at {}", asked.join(", "))
     };
-    match part.is_log {
-        false => format!("{owner}'s part of checkpoint {position} ({whom})"),
-        true => format!("the log of {owner} since checkpoint {position} ({whom})"),
-    }
+    let what = match part.is_log {
+        false => names.names.part_in_sentence(part.name),
+        true => names.names.log_in_sentence(part.name),
+    };
+    format!("{what} ({whom})")
 }
 
 fn link_delay(delay: &LinkDelay, names: &Context) -> String {
@@ -1012,5 +1013,290 @@ impl Remark {
                 names.process(*process)
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, p};
+    use faultline_core::{Attempt, FaultNo, GroupId, ImageName, Incarnation, Sn, TaskId, Time};
+    use faultline_trace::manifest::Bounds;
+
+    /// Returns the names of two clusters, each of which has one process.
+    fn names() -> Context {
+        let mut names = Run::new(&[&[0], &[1]]).context;
+        names.names.processes = vec!["paris-0".into(), "lyon-0".into()];
+        names.names.clusters = vec!["paris".into(), "lyon".into()];
+        names
+    }
+
+    fn part(owner: u32) -> ImageName {
+        ImageName { owner: p(owner), incarnation: Incarnation(0), sn: Sn(3), attempt: Attempt(1) }
+    }
+
+    #[test]
+    fn each_contradiction_has_a_sentence() {
+        let (process, life, next, fault) = (p(0), Life(1), Life(2), FaultNo(4));
+        let (from, to) = (ClusterId(0), ClusterId(1));
+        let message = MessageId { from: p(0), to: p(1), incarnation: Incarnation(2), number: 7 };
+        let theft = Theft { victim: p(0), thief: p(1), life, number: 1 };
+        let seconds = |it| Time::ZERO + Span::from_secs(it);
+        let sentences = [
+            (Contradiction::NoSupervisor, "the supervisor's facts are missing"),
+            (Contradiction::NoFacts(process, life), "there are no facts of life 1 of paris-0"),
+            (
+                Contradiction::StartMissing(process, life),
+                "the supervisor's facts do not state that life 1 of paris-0 was started",
+            ),
+            (
+                Contradiction::ReportedTooEarly(process, life),
+                "life 1 of paris-0 reported facts before it was started",
+            ),
+            (
+                Contradiction::StartedTooEarly { process, life, next },
+                "the failure of life 1 of paris-0 was never detected, but life 2 started",
+            ),
+            (
+                Contradiction::NeverDetected(process, life),
+                "the failure of life 1 of paris-0 was never detected",
+            ),
+            (
+                Contradiction::DetectedAgain(process, life),
+                "the failure of life 1 of paris-0 was detected more than once",
+            ),
+            (
+                Contradiction::NotNewest(process, life),
+                "the supervisor's facts state that life 1 of paris-0 ended, which was not the newest life of its \
+                 process",
+            ),
+            (Contradiction::NeverBegun, "the supervisor's facts do not state that the application started"),
+            (
+                Contradiction::BegunAgain { times: 2 },
+                "according to the supervisor's facts, the application started 2 times",
+            ),
+            (Contradiction::StartOutOfOrder, "the supervisor's facts about the start are out of order"),
+            (
+                Contradiction::ActedTooEarly(process, life),
+                "life 1 of paris-0 sent or received something before the application started",
+            ),
+            (Contradiction::CompletionMissing, "the supervisor's facts do not state that the run completed"),
+            (
+                Contradiction::CompletedDespiteManifest,
+                "the run completed according to the supervisor's facts, but not according to the manifest",
+            ),
+            (Contradiction::ReportedAfterEnd, "the supervisor reported facts after the end of the run"),
+            (
+                Contradiction::WrongEnd { end: seconds(3), last: seconds(4) },
+                "the run ended after 3.000000 s, but its last fact was reported at 4.000000 s",
+            ),
+            (Contradiction::NoResult(process, life), "life 1 of paris-0 never reported its result"),
+            (
+                Contradiction::ResultMisplaced(process, life),
+                "the result of life 1 of paris-0 is not at the position that its witness states: facts before it \
+                 were changed",
+            ),
+            (
+                Contradiction::NeverSaved { process, life, part: part(1) },
+                "the storage of paris-0 reported lyon-0@0.3 as durable, but life 1 had not saved it",
+            ),
+            (
+                Contradiction::NeverTransmitted(message),
+                "message 7 from paris-0 to lyon-0 (of incarnation 2) was delivered, but never transmitted",
+            ),
+            (
+                Contradiction::NotPlanned(fault),
+                "the supervisor's facts mention fault 4, which is not in the plan",
+            ),
+            (
+                Contradiction::NotInjected { fault, process, life },
+                "fault 4 ended life 1 of paris-0, but the supervisor's facts do not state that it was injected",
+            ),
+            (
+                Contradiction::NotTarget { fault, process, life },
+                "according to the supervisor's facts, fault 4 ended life 1 of paris-0, which is not its target",
+            ),
+            (
+                Contradiction::StartedOtherwise(process, life),
+                "the supervisor's facts about the storage of paris-0 are inconsistent with the way in which life 1 \
+                 started",
+            ),
+            (
+                Contradiction::NeverLent(theft),
+                "the facts of a theft name a task that paris-0 never lent to lyon-0",
+            ),
+            (
+                Contradiction::NeverShipped(theft),
+                "lyon-0 received a task that it had stolen from paris-0, but no fact states that the task was sent",
+            ),
+            (
+                Contradiction::NeverReturned(theft),
+                "the result of a task that lyon-0 had stolen from paris-0 was merged, but no fact states that it was \
+                 sent",
+            ),
+            (
+                Contradiction::PlanApart(process, life),
+                "the facts of life 1 of paris-0 about the plan of its tasks are inconsistent with those about the \
+                 execution of its tasks",
+            ),
+            (
+                Contradiction::NeverExecuted { task: TaskId(1), source: TaskId(2) },
+                "0000000000000001 read values of 0000000000000002, but no fact states that 0000000000000002 was \
+                 executed",
+            ),
+            (
+                Contradiction::SentWithoutTask(process, life),
+                "life 1 of paris-0 sent messages, but its facts do not state that it had executed a task",
+            ),
+            (Contradiction::InjectedAgain(fault), "fault 4 was injected more than once"),
+            (
+                Contradiction::TwoOutcomes(fault),
+                "the supervisor's facts state more than one outcome of fault 4",
+            ),
+            (Contradiction::NotLost { fault, process }, "fault 4 was injected, but did not end paris-0"),
+            (
+                Contradiction::EndedAgain { fault, process, life },
+                "fault 4 ended life 1 of paris-0 more than once",
+            ),
+            (Contradiction::InjectedAtOtherTime(fault), "fault 4 was not injected at its planned time"),
+            (
+                Contradiction::InjectedWithoutCause(fault),
+                "fault 4 was injected before the facts that it waits for",
+            ),
+            (
+                Contradiction::OtherFate { fault, process, life },
+                "fault 4 did not affect the storage of life 1 of paris-0 as planned",
+            ),
+            (
+                Contradiction::FateWithoutCause(process, life),
+                "what happened to the storage of life 1 of paris-0 does not follow from the cause of its end",
+            ),
+            (
+                Contradiction::EffectElsewhere { fault, process, life },
+                "fault 4 took effect on life 1 of paris-0, but did not end it",
+            ),
+            (
+                Contradiction::EndedAtOtherTime { fault, process, life },
+                "fault 4 ended life 1 of paris-0, but not at the time of its injection",
+            ),
+            (Contradiction::ChangedInVirtualTime, "a user changed the simulated federation"),
+            (
+                Contradiction::EffectsMeasured,
+                "the effects of faults were measured, although the run was simulated",
+            ),
+            (
+                Contradiction::LinkNeverChanged { from, to },
+                "the supervisor's facts do not state that the link from paris to lyon changed",
+            ),
+            (Contradiction::MovedAgain(to), "lyon joined or left more than once"),
+            (Contradiction::EndedNothing(fault), "fault 4 was injected, but ended no process"),
+            (
+                Contradiction::OtherOutcome(fault),
+                "the manifest and the supervisor's facts disagree about the outcome of fault 4",
+            ),
+            (Contradiction::NeverDue(fault), "fault 4 was due, but is missing from the supervisor's facts"),
+            (
+                Contradiction::OutcomesMissing { outcomes: 2, planned: 1 },
+                "the manifest has outcomes for 2 faults, but 1 was planned",
+            ),
+            (Contradiction::LinksMeasured, "links were measured, although they are simulated"),
+            (
+                Contradiction::LinkMiscounted { from, to: from },
+                "the measurements of the link within paris contradict each other",
+            ),
+            (Contradiction::LinkNotMeasured { from, to }, "the link from paris to lyon was not measured"),
+        ];
+        for (found, sentence) in sentences {
+            assert_eq!(contradiction(&found, &names()), sentence);
+        }
+    }
+
+    #[test]
+    fn an_unrecoverable_group_names_the_processes_that_were_asked() {
+        let missing = vec![
+            MissingPart { name: part(0), is_log: false, asked: vec![p(0), p(1)] },
+            MissingPart { name: part(1), is_log: true, asked: vec![] },
+        ];
+        let gap = Gap::Unrecoverable { group: GroupId(0), missing };
+        assert_eq!(
+            gap.sentence(&names()),
+            "paris is unrecoverable by design; missing: paris-0's part of checkpoint 3 (not found at paris-0, lyon-0); \
+             the log of lyon-0 since checkpoint 3 (no process holds it)"
+        );
+    }
+
+    #[test]
+    fn a_run_out_of_memory_lists_its_largest_parts_and_remedies() {
+        let part =
+            |content, count: u64, mebibytes: u64| MemoryPart { content, count, bytes: mebibytes << 20 };
+        let parts = vec![
+            part(MemoryContent::JudgedFacts, 7, 3),
+            part(MemoryContent::Checkpoints, 12, 40),
+            part(MemoryContent::Queue, 0, 0),
+        ];
+        let gap = Gap::OutOfMemory(MemoryUse { bound: 64 << 20, used: 65 << 20, parts }.into());
+        let mut names = names();
+        names.bounds = Some(bounds(Some(Span::from_secs(1)), Some(Span::from_secs(9))));
+        let contents = "reached its memory limit, 64 MiB, with 40 MiB for 12 parts of checkpoints, 3 MiB for 7 facts \
+                        and their judgement; collect checkpoints more often (`collectEvery`) or take fewer \
+                        (`checkpointEvery`)";
+        // In virtual time, and with real processes on one machine, the program itself reaches its limit.
+        for measures_links in [false, true] {
+            names.measures_links = measures_links;
+            assert_eq!(gap.sentence(&names), format!("the program {contents}, or raise `--memory`"));
+        }
+        names.in_pods = true;
+        let fixed = "the limit of a supervisor in a pod is fixed";
+        assert_eq!(gap.sentence(&names), format!("the supervisor {contents} ({fixed})"));
+    }
+
+    fn bounds(checkpoint_every: Option<Span>, collect_every: Option<Span>) -> Bounds {
+        Bounds {
+            checkpoint_every: vec![checkpoint_every],
+            detect_after: Span::from_millis(500),
+            collect_every,
+            delivered_within: None,
+        }
+    }
+
+    #[test]
+    fn the_remedy_for_full_memory_fits_the_timers_and_the_largest_part() {
+        let second = Some(Span::from_secs(1));
+        let remedy = |content, count, bounds: Option<Bounds>, used: u64| {
+            let parts = vec![MemoryPart { content, count, bytes: 40 << 20 }];
+            let used = MemoryUse { bound: 64 << 20, used: used << 20, parts };
+            let mut names = Run::new(&[&[0]]).context;
+            names.bounds = bounds;
+            Gap::OutOfMemory(used.into()).sentence(&names)
+        };
+        let (checkpoints, logs) = (MemoryContent::Checkpoints, MemoryContent::Logs);
+        for (content, count, every, collect, expected) in [
+            (
+                checkpoints,
+                12,
+                second,
+                second,
+                "; collect checkpoints more often (`collectEvery`) or take fewer",
+            ),
+            (checkpoints, 12, None, second, "; collect checkpoints more often (`collectEvery`), or raise"),
+            (checkpoints, 1, None, second, "; use smaller states or fewer `replicas`, or raise"),
+            (logs, 12, second, second, "; take and collect checkpoints more often"),
+            (
+                logs,
+                12,
+                second,
+                Some(Span::ZERO),
+                "; take checkpoints more often (`checkpointEvery`), or raise",
+            ),
+            (logs, 12, None, second, "; take checkpoints (`checkpointEvery`), because"),
+        ] {
+            let said = remedy(content, count, Some(bounds(every, collect)), 41);
+            assert!(said.contains(expected), "{said}");
+            assert!(said.contains("1 MiB for everything else"), "{said}");
+        }
+        let said = remedy(checkpoints, 12, None, 90);
+        let expected = "with 50 MiB for everything else, such as the states of processes, 40 MiB for 12 parts of \
+                        checkpoints; use smaller states or fewer processes, or raise `--memory`";
+        assert!(said.ends_with(expected), "{said}");
     }
 }

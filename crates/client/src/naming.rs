@@ -28,6 +28,9 @@ pub const APPLIED: &str = "faultline.dev/applied";
 pub const FINALIZER: &str = "faultline.dev/cleanup";
 /// Field manager under which the operator applies objects.
 pub const FIELD_MANAGER: &str = "faultline-operator";
+/// Entry of the [`reader`] secret: the
+/// [`reader_token`](faultline_api::supervision::reader_token) of the federation's key.
+pub const READER_TOKEN: &str = "token";
 /// The container that runs a node or the supervisor.
 pub const CONTAINER: &str = "faultline";
 /// The container that configures the kernel's traffic control for a node.
@@ -80,6 +83,12 @@ pub fn policy(federation: &Federation) -> String {
 /// Returns the name of the secret with the federation's key, which the supervisor's pod mounts.
 pub fn key(federation: &Federation) -> String {
     set(federation, "key")
+}
+
+/// Returns the name of the secret with the token that grants read access to the supervisor's API
+/// ([`READER_TOKEN`]). The only secret that `kubectl faultline` reads.
+pub fn reader(federation: &Federation) -> String {
+    set(federation, "reader")
 }
 
 /// Returns the name of the config map with the federation's file.

@@ -60,7 +60,7 @@ pub struct KubernetesArguments {
 ///
 /// The supervisor's pod keeps the record until the federation is deleted. The API server forwards a port to the pod, so
 /// no port needs to be exposed. Requires, in the federation's namespace, permission to get federations, the secret
-/// NAME-key and pods/portforward, and to create pods/portforward. Prints the directory of the record.
+/// NAME-reader and pods/portforward, and to create pods/portforward. Prints the directory of the record.
 #[derive(Debug, Args)]
 pub struct FetchArguments {
     /// Select the federation, in the notation of kubectl

@@ -1,4 +1,5 @@
-//! The names of processes, clusters, groups and tasks. All names that users see come from here.
+//! The names of processes, clusters, groups, tasks, messages, and parts of checkpoints. All names that users see come
+//! from here. Names for sentences are longer than those for lists and tables.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -33,6 +34,14 @@ impl RunNames {
             Some(name) => name.clone(),
             None if process == ProcessId::SUPERVISOR => "supervisor".to_owned(),
             None => process.to_string(),
+        }
+    }
+
+    /// Returns the display name of `process` for a sentence: `the supervisor` instead of `supervisor`.
+    pub fn process_in_sentence(&self, process: ProcessId) -> String {
+        match process {
+            ProcessId::SUPERVISOR => "the supervisor".to_owned(),
+            process => self.process(process),
         }
     }
 
@@ -72,6 +81,17 @@ impl RunNames {
         }
     }
 
+    /// Returns the display name of a message for a sentence: `message 3 from lyon-0 to lyon-1`, followed by the
+    /// incarnation unless that is 0.
+    pub fn message_in_sentence(&self, id: MessageId) -> String {
+        let (from, to) = (self.process_in_sentence(id.from), self.process_in_sentence(id.to));
+        let name = format!("message {} from {from} to {to}", id.number);
+        match id.incarnation.0 {
+            0 => name,
+            incarnation => format!("{name} (of incarnation {incarnation})"),
+        }
+    }
+
     /// Returns the display name of a message together with its receiver: `m1 to lyon-1`. The name of a
     /// message without a short name already contains the receiver.
     pub fn message_to(&self, id: MessageId) -> String {
@@ -103,6 +123,18 @@ impl RunNames {
             0 | 1 => part,
             attempt => format!("{part} (attempt {attempt})"),
         }
+    }
+
+    /// Returns the display name of a part of a checkpoint for a sentence: `lyon-0's part of checkpoint 3`. The attempt
+    /// is omitted, because a sentence about a checkpoint concerns only one attempt at it.
+    pub fn part_in_sentence(&self, name: ImageName) -> String {
+        format!("{}'s part of checkpoint {}", self.process(name.owner), checkpoint(name.position()))
+    }
+
+    /// Returns the display name of an image of a process that runs no application, such as an event logger, for a
+    /// sentence: `the log of logger since checkpoint 3`.
+    pub fn log_in_sentence(&self, name: ImageName) -> String {
+        format!("the log of {} since checkpoint {}", self.process(name.owner), checkpoint(name.position()))
     }
 }
 
@@ -155,5 +187,27 @@ mod tests {
         for it in [part(1), part(2)] {
             assert_eq!(RunNames::default().part(it), it.to_string());
         }
+    }
+
+    #[test]
+    fn names_for_sentences_are_written_out() {
+        let names = RunNames { processes: vec!["lyon-0".into()], ..RunNames::default() };
+        assert_eq!(names.process_in_sentence(ProcessId::SUPERVISOR), "the supervisor");
+        let message = |incarnation| {
+            let (from, to) = (ProcessId(0), ProcessId(2));
+            let incarnation = Incarnation(incarnation);
+            names.message_in_sentence(MessageId { from, to, incarnation, number: 3 })
+        };
+        assert_eq!(message(0), "message 3 from lyon-0 to p2");
+        assert_eq!(message(2), "message 3 from lyon-0 to p2 (of incarnation 2)");
+        let part = |incarnation| ImageName {
+            owner: ProcessId(0),
+            incarnation: Incarnation(incarnation),
+            sn: Sn(4),
+            attempt: Attempt(1),
+        };
+        assert_eq!(names.part_in_sentence(part(0)), "lyon-0's part of checkpoint 4");
+        assert_eq!(names.part_in_sentence(part(2)), "lyon-0's part of checkpoint 4 (incarnation 2)");
+        assert_eq!(names.log_in_sentence(part(0)), "the log of lyon-0 since checkpoint 4");
     }
 }

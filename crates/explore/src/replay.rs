@@ -1,9 +1,10 @@
 //! The facts of one run, and its judgement.
 
 use faultline_api::resource::Family;
-use faultline_checker::{Context, Judgement, Property, Verdict, judge};
+use faultline_checker::{Context, Judgement, Property, Verdict};
 use faultline_core::fault::Outcome;
 use faultline_core::{Fact, FactNo, Life, ProcessId, Span, Time};
+use faultline_session::{Recording, RunEnd, UnjudgedRecording};
 use faultline_trace::{Manifest, Record, Sink, Trace};
 
 use crate::bounds::Bounds;
@@ -74,7 +75,7 @@ impl Replay<'_> {
     pub(crate) fn new(subject: &Subject, bounds: Bounds) -> Replay<'_> {
         // Protocols for task-based programs do not promise when progress occurs, but every run must end.
         let must_end = subject.family == Family::Tasks
-            || Property::Progress.is_judged(&Context::from_manifest(&subject.manifest));
+            || Property::Progress.is_judged(&Context::from_manifest(&subject.draft));
         Replay { subject, bounds, must_end }
     }
 
@@ -115,24 +116,21 @@ impl Replay<'_> {
                 Outcome::Deadline
             }
         };
-        let manifest = Manifest {
-            outcome: Some(outcome),
+        let end = RunEnd {
+            outcome,
+            added: Vec::new(),
+            faults: Vec::new(),
+            effects: Vec::new(),
+            links: None,
             duration: collector.now.since(Time::ZERO),
-            ..self.subject.manifest.clone()
         };
         let silent: Vec<_> = collector.trace.started().collect();
         for life in silent {
             collector.trace.streams.entry(life).or_default();
         }
-        let judgement = judge(&collector.trace, &Context::from_manifest(&manifest));
-        Counterexample {
-            manifest,
-            trace: collector.trace,
-            steps,
-            judgement,
-            has_ended,
-            must_end: self.must_end,
-        }
+        let run = UnjudgedRecording::of_ended(self.subject.draft.clone(), end, collector.trace);
+        let Recording { manifest, trace, judgement } = run.judge();
+        Counterexample { manifest, trace, steps, judgement, has_ended, must_end: self.must_end }
     }
 }
 

@@ -9,6 +9,7 @@ use faultline_catalog::{
     with_valid_messages, with_valid_program,
 };
 use faultline_core::{Membership, Protocol};
+use faultline_session::Session;
 use faultline_trace::Manifest;
 use faultline_trace::manifest::BackendKind;
 
@@ -23,8 +24,8 @@ pub(crate) struct Subject {
     pub(crate) family: Family,
     /// The membership before any process is up.
     membership: Membership,
-    /// The manifest that all runs share, without an outcome or a duration.
-    pub(crate) manifest: Manifest,
+    /// The draft of every run's manifest.
+    pub(crate) draft: Manifest,
     /// Creates empty tables.
     tables: Box<dyn Fn() -> Tables + Send + Sync>,
 }
@@ -84,16 +85,17 @@ impl Visitor for Preparation<'_> {
 impl Preparation<'_> {
     fn complete<N: Hosted>(&self, setup: Setup<N>) -> Subject {
         let text = faultline_api::to_yaml(self.federation);
-        let mut manifest = manifest::draft(self.federation, &text, &setup, BackendKind::Simulate, UNIX_EPOCH);
-        manifest.expected = manifest::expected(&setup);
+        let session = Session::new(self.federation).of_text(&text, UNIX_EPOCH);
+        let mut draft = session.draft_of(&setup, BackendKind::Simulate);
+        draft.expected = manifest::expected(&setup);
         // Faults are choices of the exploration, not part of a plan.
-        manifest.plan = Vec::new();
+        draft.plan = Vec::new();
         // An exploration may delay any message without limit.
-        manifest.bounds.iter_mut().for_each(|it| it.delivered_within = None);
+        draft.bounds.iter_mut().for_each(|it| it.delivered_within = None);
         let Setup { process, membership, .. } = setup;
         let tables = Box::new(move || Tables::new(Contents::<N>::new(process.clone())));
         let family = self.federation.spec.application.family();
-        Subject { family, membership, manifest, tables }
+        Subject { family, membership, draft, tables }
     }
 }
 

@@ -1,5 +1,5 @@
 //! The conformance kit for authors of protocols: tests for any implementation of
-//! [`Protocol`](faultline_core::Protocol). `docs/protocols.md` is its guide.
+//! [`Protocol`]. `docs/protocols.md` is its guide.
 //!
 //! The kit runs the protocol with random federations, applications and faults on the simulator, and lets the checker
 //! judge each run. The protocol needs no entry in the resource or the catalog.
@@ -10,28 +10,35 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use faultline_api::Federation;
-use faultline_api::resource::{ProtocolSpec, Unprotected};
-use faultline_catalog::{MessagesSetup, SetupError, manifest};
+use faultline_api::resource::{Custom, ProtocolSpec};
+use faultline_catalog::custom::add_protocol;
+use faultline_catalog::{CustomProtocol, MessagesSetup, SetupError, manifest};
 use faultline_checker::{Judgement, Property};
-use faultline_core::Promises;
+use faultline_core::{Promises, Protocol};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
 use faultline_session::{Recording, UnjudgedRecording};
 use faultline_trace::describe::describe;
 use faultline_trace::{Bundle, BundleError, Manifest, RunNames, Trace};
+use serde_json::Value;
 
-use crate::generate::federation_promised;
+use crate::generate::{federation_promised, federation_under};
 use crate::scenario::Scenario;
 use crate::shrink::{Steps, shrink_by};
 use crate::trial::{self, Trial, UnjudgedRun, is_out_of_memory};
 
-/// A protocol to test.
+/// A protocol to test, with its parameters. They determine its [promises](Protocol::promises), and therefore how it is
+/// judged.
 #[derive(Clone, Debug)]
-pub struct Candidate<P: faultline_core::Protocol> {
-    /// The protocol's parameters. They determine its [promises](faultline_core::Protocol::promises), and therefore
-    /// how it is judged.
-    pub config: P::Config,
+pub struct Candidate<P: Protocol>(Parameterised<P>);
+
+#[derive(Clone, Debug)]
+enum Parameterised<P: Protocol> {
+    /// A protocol that files can name.
+    Named(Custom),
+    /// A protocol that no file can name.
+    Unnamed(P::Config),
 }
 
 /// The result of one seed.
@@ -68,15 +75,17 @@ impl SeedResult {
     }
 
     /// Writes the run to a directory: its record, `transcript.txt` with one line per event, and the space-time
-    /// diagram `diagram.svg`. The federation's file in the record has the protocol `none`, because no file can name
-    /// this protocol.
+    /// diagram `diagram.svg`. A program that contains the protocol can judge the record of a [named](Candidate::named)
+    /// candidate again. The federation's file of any other candidate has the protocol `none`, because no file can name
+    /// its protocol.
     ///
     /// # Errors
     ///
     /// Fails if the directory contains other files or cannot be written.
     pub fn write(&self, dir: &Path) -> Result<(), BundleError> {
         let bundle = Bundle::create(dir)?;
-        let federation = faultline_api::to_yaml(&self.federation);
+        let scenario = Scenario { seed: self.seed, federation: self.federation.clone(), defect: None };
+        let federation = scenario.to_yaml();
         let manifest = Manifest { federation, ..self.manifest.clone() };
         UnjudgedRecording { manifest, trace: self.trace.clone(), is_read: false }.write(&bundle)?;
         let names = DisplayNames::new(&self.manifest);
@@ -106,11 +115,33 @@ impl SeedResult {
     }
 }
 
+impl<P: CustomProtocol> Candidate<P> {
+    /// Returns a protocol with the parameters of a federation file, and adds it to this program. The records of its
+    /// runs can be judged again.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the parameters do not serialise to an object, or if the name of the protocol is invalid or is the name
+    /// of another protocol of this program.
+    pub fn named(parameters: P::Parameters) -> Candidate<P> {
+        add_protocol::<P>();
+        let Ok(Value::Object(parameters)) = serde_json::to_value(parameters) else {
+            panic!("the parameters of `{}` do not serialise to an object", P::NAME)
+        };
+        Candidate(Parameterised::Named(Custom { name: P::NAME.to_owned(), parameters }))
+    }
+}
+
 impl<P> Candidate<P>
 where
-    P: faultline_core::Protocol + Send + Sync + 'static,
+    P: Protocol + Send + Sync + 'static,
     P::Config: Send + Sync,
 {
+    /// Returns a protocol with this configuration, which no federation file can describe.
+    pub fn new(config: P::Config) -> Candidate<P> {
+        Candidate(Parameterised::Unnamed(config))
+    }
+
     /// Runs the federation of a seed under the protocol twice, and judges the first run.
     ///
     /// # Errors
@@ -161,18 +192,21 @@ where
         Ok(None)
     }
 
-    /// Returns a random federation of the kind used for protocols with this protocol's promises. Its faults also affect
-    /// the processes that this protocol needs in addition to the ranks.
+    /// Returns a random federation of the kind used for protocols with this protocol's demand or promises. Its faults
+    /// also affect the processes that this protocol needs in addition to the ranks.
     fn federation(&self, seed: u64) -> Federation {
-        let extra = P::extra_processes(&self.config);
-        let mut federation = federation_promised(seed, Promises::of::<P>(&self.config), &extra);
-        federation.spec.protocol = ProtocolSpec::None(Unprotected {});
-        federation
+        match &self.0 {
+            Parameterised::Named(custom) => federation_under(seed, ProtocolSpec::Custom(custom.clone())),
+            Parameterised::Unnamed(config) => {
+                federation_promised(seed, Promises::of::<P>(config), P::extra_processes(config))
+            }
+        }
     }
 
     fn play(&self, scenario: &Scenario) -> Result<UnjudgedRun, SetupError> {
+        let Parameterised::Unnamed(config) = &self.0 else { return trial::played(scenario) };
         let Scenario { federation, seed, .. } = scenario;
-        let setup = MessagesSetup::<P>::of_own(federation, *seed, self.config.clone())?;
+        let setup = MessagesSetup::<P>::of_own(federation, *seed, config.clone())?;
         let mut no_observer = ();
         let mut simulator = trial::simulator(&mut no_observer);
         let expected = || manifest::expected(&setup);

@@ -107,7 +107,7 @@ pub(crate) struct UnjudgedRun {
     pub(crate) run: UnjudgedRecording,
 }
 
-fn played(scenario: &Scenario) -> Result<UnjudgedRun, SetupError> {
+pub(crate) fn played(scenario: &Scenario) -> Result<UnjudgedRun, SetupError> {
     let session = session(scenario).trusted(scenario.defect);
     let mut no_observer = ();
     let mut simulator = simulator(&mut no_observer);

@@ -105,12 +105,9 @@ impl Context {
         }
     }
 
-    /// Returns the display name of `process`.
+    /// Returns the display name of `process` for a sentence.
     pub fn process(&self, process: ProcessId) -> String {
-        if process == ProcessId::SUPERVISOR {
-            return "the supervisor".into();
-        }
-        self.names.process(process)
+        self.names.process_in_sentence(process)
     }
 
     /// Returns the display name of `cluster`. Processes outside all clusters belong to `outside`.
@@ -118,13 +115,9 @@ impl Context {
         self.names.cluster(cluster)
     }
 
-    /// Returns the display name of a message.
+    /// Returns the display name of a message for a sentence.
     pub fn message(&self, id: MessageId) -> String {
-        let name = format!("message {} from {} to {}", id.number, self.process(id.from), self.process(id.to));
-        match id.incarnation.0 {
-            0 => name,
-            incarnation => format!("{name} (of incarnation {incarnation})"),
-        }
+        self.names.message_in_sentence(id)
     }
 
     /// Returns how many of the requested replicas of a part of `owner` exist if `holders` have copies of it. Ignores

@@ -9,6 +9,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`mod@account`] | the cost of a run |
+//! | [`activity`] | when each process worked, was frozen, and finished |
 //! | `build` | one pass over every stream |
 //! | `context` | information about a run beyond its facts |
 //! | `contradiction` | rules that a record violates |
@@ -25,6 +26,7 @@
 //! | `testing` | small traces for tests (development builds only) |
 
 pub mod account;
+pub mod activity;
 mod build;
 mod context;
 mod contradiction;
@@ -42,6 +44,7 @@ mod tasks;
 pub mod testing;
 
 pub use account::{Account, account};
+pub use activity::Activity;
 pub use context::Context;
 pub use contradiction::Contradiction;
 pub use faultline_core::GroupId;

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{Claim, Fact, ImageName, Incarnation, PartitionClaim, Position, ProcessId, Span, Time};
-use faultline_trace::Trace;
+
+use crate::history::History;
 
 /// The cost of one recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,8 +52,9 @@ impl Recoveries {
     }
 
     /// Reads the facts of all processes in chronological order.
-    pub fn of(trace: &Trace) -> Recoveries {
-        let streams = trace.streams.iter().filter(|((process, _), _)| *process != ProcessId::SUPERVISOR);
+    pub fn of(history: &History<'_>) -> Recoveries {
+        let streams =
+            history.trace.streams.iter().filter(|((process, _), _)| *process != ProcessId::SUPERVISOR);
         let mut facts: Vec<(Time, ProcessId, &Fact)> = streams
             .flat_map(|(&(process, _), stream)| stream.iter().map(move |(at, fact)| (*at, process, fact)))
             .collect();
@@ -63,7 +65,7 @@ impl Recoveries {
     }
 
     /// Applies a fact of a process to the recoveries.
-    pub fn note(&mut self, process: ProcessId, at: Time, fact: &Fact) {
+    fn note(&mut self, process: ProcessId, at: Time, fact: &Fact) {
         match fact {
             Fact::Planned(planned) => drop(self.executing.insert(process, planned.partition)),
             Fact::Ran { .. } => {
@@ -136,10 +138,7 @@ mod tests {
         run.joined(1, 5, slot);
         run.joined(0, 5, slot);
         run.rerun(0, 3, 1, 5);
-        let mut recoveries = Recoveries::default();
-        let mut records: Vec<_> = run.0.trace.records().collect();
-        records.sort_by_key(|it| it.at);
-        records.iter().for_each(|it| recoveries.note(it.process, it.at, &it.fact));
+        let recoveries = Recoveries::of(&run.0.history());
         let all: Vec<_> = recoveries.all().collect();
         let [(epoch, recovery)] = all[..] else { panic!("there is one recovery: {all:?}") };
         assert_eq!((epoch, recovery.since, recovery.again), (Incarnation(5), 2, 1));

@@ -11,12 +11,19 @@ use kube::api::{DeleteParams, LogParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use miette::miette;
+use tokio::time::timeout;
 
 use crate::arguments::KubernetesArguments;
 use crate::supervisor::Supervisor;
 
 /// Time between two checks while waiting.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// Time within which the API server must answer a request.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+/// Time within which a supervisor must answer a request.
+const SUPERVISOR_WITHIN: Duration = Duration::from_secs(10);
+/// Annotation of a federation: a random text that identifies the invocation of `run` that created it.
+const INVOCATION: &str = "faultline.dev/invocation";
 /// What is wrong with a cluster on which Faultline is not installed.
 pub(crate) const NO_DEFINITION: &str =
     "the cluster does not have the custom resource definition of federations";
@@ -56,6 +63,10 @@ fn is_temporary(error: &kube::Error) -> bool {
 pub(crate) struct KubernetesCluster {
     client: Client,
     namespace: String,
+    /// Time limit of a request to the API server.
+    api_deadline: Duration,
+    /// Time limit of a request to a supervisor.
+    supervisor_deadline: Duration,
 }
 
 impl KubernetesCluster {
@@ -78,7 +89,12 @@ impl KubernetesCluster {
         };
         let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|it| unfit(&it))?;
-        Ok(KubernetesCluster { client, namespace })
+        Ok(KubernetesCluster {
+            client,
+            namespace,
+            api_deadline: ANSWERED_WITHIN,
+            supervisor_deadline: SUPERVISOR_WITHIN,
+        })
     }
 
     /// Returns the client, for requests that do not concern a federation.
@@ -91,10 +107,15 @@ impl KubernetesCluster {
         &self.namespace
     }
 
-    /// Creates a view of a namespace on a cluster with an existing client.
+    /// Creates a view of a namespace on a cluster with an existing client and this time limit of each request.
     #[cfg(test)]
-    pub(crate) fn at(client: Client, namespace: &str) -> KubernetesCluster {
-        KubernetesCluster { client, namespace: namespace.to_owned() }
+    pub(crate) fn at(client: Client, namespace: &str, deadline: Duration) -> KubernetesCluster {
+        KubernetesCluster {
+            client,
+            namespace: namespace.to_owned(),
+            api_deadline: deadline,
+            supervisor_deadline: deadline,
+        }
     }
 
     /// Returns the federation with this name, which must exist.
@@ -110,14 +131,27 @@ impl KubernetesCluster {
         })
     }
 
-    /// Creates a federation.
-    pub(crate) async fn create(&self, federation: &Federation) -> Result<Federation, CommandError> {
+    /// Creates a federation. If an earlier attempt with the same `invocation` created it, although the answer was lost,
+    /// returns that federation.
+    pub(crate) async fn create(
+        &self,
+        federation: &Federation,
+        invocation: &str,
+    ) -> Result<Federation, ClusterError> {
         let name = federation.name_any();
-        match self.federations().create(&PostParams::default(), federation).await {
+        let mut marked = federation.clone();
+        marked.annotations_mut().insert(INVOCATION.to_owned(), invocation.to_owned());
+        match self.answered(self.federations().create(&PostParams::default(), &marked)).await {
             Ok(made) => Ok(made),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                let is_ours =
+                    |it: &Federation| it.annotations().get(INVOCATION).is_some_and(|it| it == invocation);
+                if let Some(ours) = self.find(&name).await?.filter(is_ours) {
+                    return Ok(ours);
+                }
                 let help = format!("delete it once you no longer need it: `{}`", self.deletion(federation));
-                Err(CommandError::input(miette!(help = help, "the federation `{name}` already exists")))
+                Err(CommandError::input(miette!(help = help, "the federation `{name}` already exists"))
+                    .into())
             }
             Err(kube::Error::Api(status)) if status.is_invalid() => {
                 let help = "change the file; `faultline samples` prints complete examples";
@@ -125,9 +159,10 @@ impl KubernetesCluster {
                     help = help,
                     "the API server rejected the federation: {}",
                     status.message
-                )))
+                ))
+                .into())
             }
-            Err(error) => Err(self.denied("create", "federations", &error).command_error),
+            Err(error) => Err(self.denied("create", "federations", &error)),
         }
     }
 
@@ -139,7 +174,7 @@ impl KubernetesCluster {
             preconditions: Some(Preconditions { uid: federation.uid(), resource_version: None }),
             ..DeleteParams::default()
         };
-        match self.federations().delete(&name, &only_this).await {
+        match self.answered(self.federations().delete(&name, &only_this)).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => return Ok(()),
             Err(error) => return Err(self.denied("delete", "federations", &error)),
@@ -155,17 +190,42 @@ impl KubernetesCluster {
         format!("kubectl delete federation {} --namespace {}", federation.name_any(), self.namespace)
     }
 
-    /// Returns the supervisor of a federation, with the key for its API.
+    /// Returns the supervisor of a federation, with the token for reading from its API.
     pub(crate) async fn supervisor(&self, federation: &Federation) -> Result<Supervisor, ClusterError> {
-        let name = naming::key(federation);
+        let name = naming::reader(federation);
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let secret = secrets.get(&name).await.map_err(|it| self.denied("get", "secrets", &it))?;
-        let key = secret.data.unwrap_or_default().remove("key").map(|it| it.0).unwrap_or_default();
-        let token = faultline_api::supervision::token(&String::from_utf8_lossy(&key)).map_err(|error| {
-            CommandError::machine(format!("the secret {name} does not contain a key: {error}"))
-        })?;
+        let secret = match self.answered(secrets.get(&name)).await {
+            Ok(secret) => secret,
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                return Err(self.no_token(federation, "does not exist").into());
+            }
+            Err(error) => return Err(self.denied("get", "secrets", &error)),
+        };
+        let token = secret.data.unwrap_or_default().remove(naming::READER_TOKEN).unwrap_or_default();
+        let token = String::from_utf8(token.0).unwrap_or_default().trim().to_owned();
+        if token.is_empty() || !token.bytes().all(|it| it.is_ascii_hexdigit()) {
+            return Err(self.no_token(federation, "does not contain a token").into());
+        }
         let pods = Api::namespaced(self.client.clone(), &self.namespace);
-        Ok(Supervisor::new(pods, format!("{}-0", naming::supervisor(federation)), token))
+        let pod = format!("{}-0", naming::supervisor(federation));
+        Ok(Supervisor::new(pods, pod, token, self.supervisor_deadline))
+    }
+
+    /// Returns the error for a federation whose reader's token is missing.
+    fn no_token(&self, federation: &Federation, problem: &str) -> CommandError {
+        let name = federation.name_any();
+        let help = format!(
+            "the operator creates this secret; check with `kubectl faultline doctor --namespace {}` whether an \
+             operator of this version manages the namespace, and with `kubectl describe federation/{name}` whether it \
+             reports a problem",
+            self.namespace
+        );
+        CommandError::input(miette!(
+            help = help,
+            "cannot read the record of the federation `{name}`: its secret `{}` {problem} in the namespace `{}`",
+            naming::reader(federation),
+            self.namespace
+        ))
     }
 
     /// Returns the log of a pod.
@@ -180,7 +240,7 @@ impl KubernetesCluster {
 
     /// Returns a federation; `None` if it does not exist.
     pub(crate) async fn find(&self, name: &str) -> Result<Option<Federation>, ClusterError> {
-        match self.federations().get(name).await {
+        match self.answered(self.federations().get(name)).await {
             Ok(federation) => Ok(Some(federation)),
             // The details of the answer contain the name only if the kind is known and the object itself is missing.
             Err(kube::Error::Api(status)) if status.is_not_found() => {
@@ -192,6 +252,16 @@ impl KubernetesCluster {
             }
             Err(error) => Err(self.denied("get", "federations", &error)),
         }
+    }
+
+    /// Returns the API server's answer, or an error if it takes too long.
+    async fn answered<T>(
+        &self,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, kube::Error> {
+        let limit = self.api_deadline;
+        let late = |_| kube::Error::Service(format!("no response within {limit:?}").into());
+        timeout(limit, request).await.map_err(late)?
     }
 
     fn federations(&self) -> Api<Federation> {

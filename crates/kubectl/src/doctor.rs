@@ -28,7 +28,8 @@ use crate::cluster::{INSTALL, KubernetesCluster, NO_DEFINITION};
 
 /// Oldest minor version of Kubernetes 1 that supports the definition's rules.
 const OLDEST: u32 = 33;
-/// Rights that `run` and `fetch` need in the namespace of a federation: group, resource, subresource, verbs.
+/// Rights that `run` and `fetch` need in the namespace of a federation: group, resource, subresource, verbs. Of the
+/// secrets, they read only those with the tokens of readers, whose names depend on the federation.
 const RIGHTS: [(&str, &str, &str, &[&str]); 3] = [
     ("faultline.dev", "federations", "", &["get", "create", "delete"]),
     ("", "secrets", "", &["get"]),
@@ -209,7 +210,9 @@ impl Examiner {
             ok(NAME, format!("all that `run --backend kubernetes` and `fetch` require in `{namespace}`"))
         } else {
             let detail = format!("not allowed in `{namespace}`: {}", denied.join(", "));
-            fail(NAME, detail, "docs/kubernetes.md contains a role with all required permissions")
+            let remedy = "docs/kubernetes.md contains a role with all required permissions; of the secrets, only \
+                          `NAME-reader` of the federation NAME is read";
+            fail(NAME, detail, remedy)
         })
     }
 

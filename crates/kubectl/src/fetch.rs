@@ -15,7 +15,7 @@ use kube::ResourceExt;
 use miette::miette;
 
 use crate::arguments::FetchArguments;
-use crate::cluster::KubernetesCluster;
+use crate::cluster::{ClusterError, KubernetesCluster};
 use crate::supervisor::{RequestError, Supervisor};
 
 /// Executes `kubectl faultline fetch`.
@@ -67,7 +67,7 @@ pub(crate) async fn unpack(
     supervisor: &Supervisor,
     federation: &Federation,
     dir: &Path,
-) -> Result<(), CommandError> {
+) -> Result<(), ClusterError> {
     let bundle = Bundle::create(dir).map_err(|error| match error {
         BundleError::Occupied(_) => {
             CommandError::path("fetch into", dir, error, "specify another directory with `--out`")
@@ -80,7 +80,10 @@ pub(crate) async fn unpack(
         let _ = bundle.clear().map(|()| fs::remove_dir(dir));
     }
     fetched.map_err(|error| {
-        if error.is_too_early() { record_lost(federation) } else { unreachable(error, federation) }
+        let is_temporary = error.is_temporary();
+        let is_lost = error.is_too_early();
+        let command_error = if is_lost { record_lost(federation) } else { unreachable(error, federation) };
+        ClusterError { command_error, is_temporary }
     })
 }
 

@@ -99,7 +99,16 @@ fn once(
         let cluster = KubernetesCluster::connect(&place(&arguments.cluster, &federation)?).await?;
         let mut wanted = Federation::new(&name(&federation), federation.spec.clone());
         wanted.metadata.namespace = Some(cluster.namespace().to_owned());
-        let federation = cluster.create(&wanted).await?;
+        let invocation = invocation()?;
+        let deletion = cluster.deletion(&wanted);
+        let federation = tokio::select! {
+            made = retried(CHECK_EVERY, async || cluster.create(&wanted, &invocation).await) => made?,
+            () = until_interrupted(interrupted) => {
+                return Err(CommandError::machine(format!(
+                    "interrupted while creating the federation: if it exists, delete it with `{deletion}`"
+                )));
+            }
+        };
         let mut watch = Watch {
             cluster: &cluster,
             federation: &federation,
@@ -108,7 +117,6 @@ fn once(
             told: 0,
             said: String::new(),
         };
-        let deletion = cluster.deletion(&federation);
         let ended = tokio::select! {
             ended = within(timeout, watch.follow()) => Some(ended),
             () = until_interrupted(interrupted) => None,
@@ -131,7 +139,7 @@ fn once(
         })?;
         let fetched = match &ended {
             End::Over(supervisor) => tokio::select! {
-                fetched = unpack(supervisor, &federation, dir) => fetched,
+                fetched = retried(CHECK_EVERY, async || unpack(supervisor, &federation, dir).await) => fetched,
                 () = until_interrupted(interrupted) => Err(CommandError::machine(format!(
                     "interrupted while fetching the record: the federation stays in the cluster; fetch the record \
                      with `kubectl faultline fetch federation/{}`, and then delete the federation with `{deletion}`",
@@ -142,7 +150,7 @@ fn once(
         };
         // If the record could not be fetched, the federation stays on the cluster, and the record with it.
         if fetched.is_ok()
-            && let Err(error) = delete(&cluster, &federation).await
+            && let Err(error) = retried(CHECK_EVERY, async || cluster.delete(&federation).await).await
         {
             anstream::eprintln!("the federation is still in the cluster; delete it with `{deletion}`");
             return Err(error);
@@ -166,15 +174,31 @@ async fn within(
     })
 }
 
-/// Deletes a federation. Retries for half a minute if the API server cannot be reached.
-async fn delete(cluster: &KubernetesCluster, federation: &Federation) -> Result<(), CommandError> {
-    for failures in 0..MAX_DELAY.ilog2() {
-        match cluster.delete(federation).await {
-            Err(ClusterError { is_temporary: true, .. }) => sleep(CHECK_EVERY * 2_u32.pow(failures)).await,
+/// Carries out an action. Retries with increasing delays, for about a minute in total, if the API server or the
+/// supervisor cannot be reached.
+async fn retried<T>(
+    first_delay: Duration,
+    action: impl AsyncFn() -> Result<T, ClusterError>,
+) -> Result<T, CommandError> {
+    for failures in 0..=MAX_DELAY.ilog2() {
+        match action().await {
+            Err(ClusterError { command_error, is_temporary: true }) => {
+                if failures == 0 {
+                    anstream::eprintln!("{}; retrying", command_error.report);
+                }
+                sleep(first_delay * 2_u32.pow(failures)).await;
+            }
             done => return Ok(done?),
         }
     }
-    Ok(cluster.delete(federation).await?)
+    Ok(action().await?)
+}
+
+/// Returns a random text that identifies this invocation.
+fn invocation() -> Result<String, CommandError> {
+    let number = getrandom::u64()
+        .map_err(|error| CommandError::machine(format!("cannot generate random bytes: {error}")))?;
+    Ok(format!("{number:016x}"))
 }
 
 /// A run that is being followed.
@@ -391,28 +415,59 @@ mod tests {
         assert!(chosen(asked(Some("mine")), &federation).is_err());
     }
 
-    /// Returns a cluster, and a counter of the requests to it. The cluster's API server gives these answers
-    /// in turn, and then repeats the last one.
-    fn cluster(answers: Vec<Result<serde_json::Value, u16>>) -> (KubernetesCluster, Arc<AtomicUsize>) {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counted = asked.clone();
-        let service = service_fn(move |_: Request<Body>| {
-            let number = counted.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
-            let answer = answers[number].clone();
+    /// Time limit of each request in a test.
+    const DEADLINE: Duration = Duration::from_millis(100);
+
+    /// An answer of the API server.
+    #[derive(Clone)]
+    enum Answer {
+        Object(serde_json::Value),
+        /// An error with this status and reason.
+        Error(u16, &'static str),
+        /// The connection fails.
+        Broken,
+        /// There is no answer.
+        Never,
+    }
+
+    /// Returns a cluster whose API server answers each request, given as its method and the last segment of its path.
+    fn serve(
+        answer: impl Fn(&http::Method, &str, serde_json::Value) -> Answer + Send + Sync + 'static,
+    ) -> KubernetesCluster {
+        let answer = Arc::new(answer);
+        let service = service_fn(move |request: Request<Body>| {
+            let answer = answer.clone();
             async move {
-                match answer {
-                    Ok(object) => Ok(Response::new(Body::from(object.to_string().into_bytes()))),
-                    Err(0) => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
-                    Err(code) => {
+                let (head, body) = request.into_parts();
+                let body = body.collect_bytes().await.expect("a body");
+                let body = serde_json::from_slice(&body).unwrap_or_default();
+                let last = head.uri.path().rsplit('/').next().unwrap_or_default();
+                match answer(&head.method, last, body) {
+                    Answer::Object(object) => Ok(Response::new(Body::from(object.to_string().into_bytes()))),
+                    Answer::Broken => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
+                    Answer::Never => std::future::pending().await,
+                    Answer::Error(code, reason) => {
                         let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                            "message": "no", "reason": "Forbidden", "code": code });
+                            "message": "no", "reason": reason, "code": code });
                         let body = Body::from(status.to_string().into_bytes());
                         Ok(Response::builder().status(code).body(body).expect("a response"))
                     }
                 }
             }
         });
-        (KubernetesCluster::at(kube::Client::new(service, "default"), "default"), asked)
+        KubernetesCluster::at(kube::Client::new(service, "default"), "default", DEADLINE)
+    }
+
+    /// Returns a cluster, and a counter of the requests to it. The cluster's API server gives these answers
+    /// in turn, and then repeats the last one.
+    fn cluster(answers: Vec<Answer>) -> (KubernetesCluster, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = asked.clone();
+        let answer = move |_: &http::Method, _: &str, _| {
+            let number = counted.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
+            answers[number].clone()
+        };
+        (serve(answer), asked)
     }
 
     /// Returns the outcome of following a run on this cluster.
@@ -455,28 +510,132 @@ mod tests {
     #[tokio::test]
     async fn a_temporarily_unreachable_api_server_does_not_end_the_run() {
         let starting = resource(json!({ "phase": "Starting", "message": "0 of 7 pods are running" }));
-        let answers = vec![Ok(starting), Err(0), Err(503), Err(0), Ok(lost())];
+        let broken = || Answer::Broken;
+        let answers = vec![
+            Answer::Object(starting),
+            broken(),
+            Answer::Error(503, "ServiceUnavailable"),
+            Answer::Never,
+            broken(),
+            Answer::Object(lost()),
+        ];
         let (cluster, asked) = cluster(answers);
         let end = followed(&cluster, None).await;
         let Ok(End::Without(command_error)) = end else { panic!("the run has ended without a record") };
         assert_eq!(command_error.report.to_string(), "the record is lost");
-        assert_eq!(asked.load(Ordering::Relaxed), 5);
+        assert_eq!(asked.load(Ordering::Relaxed), 6);
     }
 
     #[tokio::test]
     async fn forbidden_requests_are_not_retried() {
-        let (cluster, asked) = cluster(vec![Err(403)]);
+        let (cluster, asked) = cluster(vec![Answer::Error(403, "Forbidden")]);
         assert!(followed(&cluster, None).await.is_err());
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
     async fn the_timeout_ends_waiting_for_pods_that_never_start() {
-        let (cluster, _) = cluster(vec![Ok(resource(json!({ "phase": "Starting", "message": "no room" })))]);
+        let (cluster, _) =
+            cluster(vec![Answer::Object(resource(json!({ "phase": "Starting", "message": "no room" })))]);
         let Err(command_error) = followed(&cluster, "50ms".parse().ok()).await else {
             panic!("the run has not ended")
         };
         let told = command_error.report.to_string();
         assert!(told.contains("50ms") && told.contains("--timeout"), "{told}");
+    }
+
+    fn federation() -> Federation {
+        serde_json::from_value(resource(json!({}))).expect("a federation")
+    }
+
+    #[tokio::test]
+    async fn a_silent_supervisor_does_not_hide_the_end_of_the_run() {
+        let checks = AtomicUsize::new(0);
+        let forwards = Arc::new(AtomicUsize::new(0));
+        let forwarded = forwards.clone();
+        let supervised = resource(json!({ "phase": "Running", "conditions": [{
+            "type": "Supervised", "status": "True", "reason": "Supervised", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }] }));
+        let cluster = serve(move |_, last, _| match last {
+            "quickstart" if checks.fetch_add(1, Ordering::Relaxed) < 2 => Answer::Object(supervised.clone()),
+            "quickstart" => Answer::Object(lost()),
+            "quickstart-reader" => {
+                let token = k8s_openapi::ByteString("00ff".into());
+                Answer::Object(json!({ "metadata": { "name": last }, "data": { "token": token } }))
+            }
+            "portforward" => {
+                forwarded.fetch_add(1, Ordering::Relaxed);
+                Answer::Never
+            }
+            other => panic!("the program requested {other}"),
+        });
+        let Ok(End::Without(command_error)) = followed(&cluster, None).await else {
+            panic!("the run has ended without a record")
+        };
+        assert_eq!(command_error.report.to_string(), "the record is lost");
+        assert_eq!(forwards.load(Ordering::Relaxed), 2, "each request has a deadline");
+    }
+
+    #[tokio::test]
+    async fn a_federation_whose_creation_was_not_confirmed_is_not_created_again() {
+        for is_ours in [true, false] {
+            let created = std::sync::Mutex::new(None);
+            let cluster = serve(move |method, _, body| {
+                let mut created = created.lock().unwrap();
+                match (method.as_str(), &*created) {
+                    ("POST", None) => {
+                        *created = Some(body);
+                        Answer::Broken
+                    }
+                    ("POST", Some(_)) => Answer::Error(409, "AlreadyExists"),
+                    (_, Some(found)) => {
+                        let mut found = found.clone();
+                        found["metadata"]["uid"] = json!("the uid");
+                        if !is_ours {
+                            found["metadata"]["annotations"] =
+                                json!({ "faultline.dev/invocation": "another" });
+                        }
+                        Answer::Object(found)
+                    }
+                    _ => panic!("the federation was requested before its creation"),
+                }
+            });
+            let wanted = Federation::new("quickstart", federation().spec);
+            let made = retried(Duration::from_millis(1), async || cluster.create(&wanted, "one").await).await;
+            match made {
+                Ok(made) => assert!(is_ours && made.metadata.uid.as_deref() == Some("the uid")),
+                Err(error) => assert!(!is_ours && error.report.to_string().contains("already exists")),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_action_is_retried_only_after_temporary_failures() {
+        let (cluster, asked) = cluster(vec![Answer::Broken, Answer::Never, Answer::Object(lost())]);
+        let find = async || cluster.find("quickstart").await;
+        assert!(retried(Duration::from_millis(1), find).await.is_ok_and(|it| it.is_some()));
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+        let (cluster, asked) = self::cluster(vec![Answer::Error(403, "Forbidden")]);
+        assert!(retried(Duration::from_millis(1), async || cluster.find("quickstart").await).await.is_err());
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_missing_secret_is_named_with_the_remedy() {
+        let empty = json!({ "metadata": { "name": "quickstart-reader" } });
+        for (answer, problem) in [
+            (Answer::Error(404, "NotFound"), "does not exist"),
+            (Answer::Object(empty), "does not contain a token"),
+        ] {
+            let (cluster, _) = cluster(vec![answer]);
+            let Err(error) = cluster.supervisor(&federation()).await else { panic!("there is no token") };
+            assert!(!error.is_temporary);
+            let report = error.command_error.report;
+            let told = report.to_string();
+            assert!(told.contains("`quickstart-reader`") && told.contains(problem), "{told}");
+            let help = report.help().expect("a remedy").to_string();
+            assert!(help.contains("the operator creates this secret"), "{help}");
+        }
     }
 }

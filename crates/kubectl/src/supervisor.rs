@@ -2,24 +2,34 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use faultline_api::supervision::{self, BUNDLE, RunStatus, STATUS};
 use faultline_client::ports;
 use faultline_client::supervisor::{HttpRequest, HttpResponse, SupervisorError};
-use futures::stream;
 use http::{Method, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::Portforwarder;
 use thiserror::Error;
-use tokio_util::io::{StreamReader, SyncIoBridge};
+use tokio::io::AsyncWriteExt;
+use tokio::task::JoinError;
+use tokio::time::timeout;
+use tokio_util::io::SyncIoBridge;
+
+/// Time within which the next piece of a record must arrive.
+const PIECE_WITHIN: Duration = Duration::from_secs(30);
+/// Size in bytes of the buffer between receiving and unpacking a record.
+const PIPE: usize = 256 << 10;
 
 /// The supervisor of a federation.
 pub(crate) struct Supervisor {
     pods: Api<Pod>,
     pod: String,
     token: String,
+    /// Time within which the status, or the beginning of the record, must arrive.
+    deadline: Duration,
 }
 
 /// The reason why a request to a supervisor failed.
@@ -40,6 +50,14 @@ pub(crate) enum RequestError {
         pod: String,
         /// Cause of the failure.
         source: SupervisorError,
+    },
+    /// The supervisor, or the API server on the way to it, does not respond in time.
+    #[error("the supervisor in the pod {pod} did not respond within {waited:?}")]
+    Late {
+        /// Name of the pod.
+        pod: String,
+        /// Time limit.
+        waited: Duration,
     },
     /// The answer cannot be parsed.
     #[error(
@@ -68,6 +86,19 @@ impl RequestError {
         })
     }
 
+    /// Returns whether a later attempt may succeed without any action by the user.
+    pub(crate) fn is_temporary(&self) -> bool {
+        match self {
+            RequestError::Forward { .. } => !self.is_forbidden(),
+            RequestError::Late { .. } => true,
+            RequestError::Supervisor { source: SupervisorError::Refused(status, _), .. } => {
+                status.is_server_error()
+            }
+            RequestError::Supervisor { .. } => true,
+            RequestError::Parse(_) | RequestError::Unpack(_) => false,
+        }
+    }
+
     /// Returns whether the supervisor has no complete record yet.
     pub(crate) fn is_too_early(&self) -> bool {
         matches!(
@@ -78,28 +109,69 @@ impl RequestError {
 }
 
 impl Supervisor {
-    pub(crate) fn new(pods: Api<Pod>, pod: String, token: String) -> Supervisor {
-        Supervisor { pods, pod, token }
+    pub(crate) fn new(pods: Api<Pod>, pod: String, token: String, deadline: Duration) -> Supervisor {
+        Supervisor { pods, pod, token, deadline }
     }
 
     /// Returns the status of the federation, with the events after number `after`.
     pub(crate) async fn status(&self, after: u64) -> Result<RunStatus, RequestError> {
-        let Forwarded { answer, _port } = self.ask(&format!("{STATUS}?after={after}")).await?;
-        let said = answer.whole().await.map_err(|it| self.silent(it))?;
-        Ok(serde_json::from_slice(&said)?)
+        self.in_time(self.deadline, async {
+            let Forwarded { answer, _port } = self.ask(&format!("{STATUS}?after={after}")).await?;
+            let said = answer.whole().await.map_err(|it| self.silent(it))?;
+            Ok(serde_json::from_slice(&said)?)
+        })
+        .await
     }
 
     /// Unpacks the record of the run into `dir`.
     pub(crate) async fn fetch(&self, dir: &Path) -> Result<(), RequestError> {
-        let Forwarded { answer, _port } = self.ask(BUNDLE).await?;
-        let pieces = stream::unfold(answer, async |mut answer| {
-            let piece = answer.piece().await?.map_err(io::Error::other);
-            Some((piece, answer))
-        });
-        let record = SyncIoBridge::new(StreamReader::new(Box::pin(pieces)));
-        let dir = dir.to_owned();
-        let unpacked = tokio::task::spawn_blocking(move || tar::Archive::new(record).unpack(dir));
-        unpacked.await.map_err(io::Error::other).flatten().map_err(RequestError::Unpack)
+        let Forwarded { answer, _port } = self.in_time(self.deadline, self.ask(BUNDLE)).await?;
+        self.unpack(answer, dir, PIECE_WITHIN).await
+    }
+
+    /// Unpacks a record of which each piece arrives within `piece_within` after the previous one.
+    async fn unpack(
+        &self,
+        mut answer: HttpResponse,
+        dir: &Path,
+        piece_within: Duration,
+    ) -> Result<(), RequestError> {
+        let (mut near, far) = tokio::io::duplex(PIPE);
+        let (record, dir) = (SyncIoBridge::new(far), dir.to_owned());
+        let mut unpacked = tokio::task::spawn_blocking(move || tar::Archive::new(record).unpack(dir));
+        let finished = |unpacked: Result<_, JoinError>| {
+            unpacked.map_err(io::Error::other).flatten().map_err(RequestError::Unpack)
+        };
+        let received = async move {
+            let next = async |answer: &mut HttpResponse| {
+                answer.piece().await.transpose().map_err(|it| self.silent(it))
+            };
+            while let Some(piece) = self.in_time(piece_within, next(&mut answer)).await? {
+                if near.write_all(&piece).await.is_err() {
+                    // The record is complete, or cannot be unpacked.
+                    break;
+                }
+            }
+            Ok(())
+        };
+        tokio::select! {
+            received = received => {
+                // Even after a failure, nothing must be written later.
+                let unpacked = finished(unpacked.await);
+                received.and(unpacked)
+            }
+            done = &mut unpacked => finished(done),
+        }
+    }
+
+    /// Returns the result of a request, or an error if it takes too long.
+    async fn in_time<T>(
+        &self,
+        limit: Duration,
+        request: impl Future<Output = Result<T, RequestError>>,
+    ) -> Result<T, RequestError> {
+        let late = |_| RequestError::Late { pod: self.pod.clone(), waited: limit };
+        timeout(limit, request).await.map_err(late)?
     }
 
     async fn ask(&self, path: &str) -> Result<Forwarded, RequestError> {
@@ -127,4 +199,89 @@ impl Supervisor {
 /// Returns whether the run has been judged or has failed.
 pub(crate) fn is_over(status: &RunStatus) -> bool {
     matches!(status.phase, supervision::RunPhase::Completed | supervision::RunPhase::Failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use kube::client::Body;
+    use tokio::io::{AsyncReadExt, DuplexStream};
+    use tower::service_fn;
+
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_millis(100);
+
+    fn supervisor() -> Supervisor {
+        let unused = service_fn(async |_: http::Request<Body>| {
+            Err::<http::Response<Body>, _>(ErrorKind::Other.into())
+        });
+        let unused = tower::ServiceBuilder::new().map_err(|it: io::Error| it).service(unused);
+        let pods = Api::namespaced(kube::Client::new(unused, "default"), "default");
+        Supervisor::new(pods, "quickstart-supervisor-0".to_owned(), "00ff".to_owned(), WITHIN)
+    }
+
+    /// Returns a response whose body consists of these bytes, and the other end of its connection.
+    async fn response(body: &[u8]) -> (HttpResponse, DuplexStream) {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let question = HttpRequest {
+            host: "localhost",
+            token: "00ff",
+            method: Method::GET,
+            path: BUNDLE,
+            body: Bytes::new(),
+        };
+        let serve = async {
+            far.read_exact(&mut [0; 16]).await.unwrap();
+            far.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await.unwrap();
+            far.write_all(format!("{:x}\r\n", body.len()).as_bytes()).await.unwrap();
+            far.write_all(&[body, b"\r\n"].concat()).await.unwrap();
+            far
+        };
+        let (answer, far) = tokio::join!(question.ask(near), serve);
+        (answer.unwrap(), far)
+    }
+
+    fn record() -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(3);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, "manifest.json", &b"{ }"[..]).unwrap();
+        tar.into_inner().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_record_is_unpacked() {
+        let dir = tempfile::tempdir().unwrap();
+        let (answer, mut far) = response(&record()).await;
+        far.write_all(b"0\r\n\r\n").await.unwrap();
+        supervisor().unpack(answer, dir.path(), WITHIN).await.unwrap();
+        assert_eq!(std::fs::read(dir.path().join("manifest.json")).unwrap(), b"{ }");
+    }
+
+    #[tokio::test]
+    async fn a_transfer_that_stalls_or_breaks_can_be_repeated() {
+        // Up to here, the record looks complete.
+        let part = &record()[..1024];
+        let dir = tempfile::tempdir().unwrap();
+        let (answer, _stalled) = response(part).await;
+        let error = supervisor().unpack(answer, dir.path(), WITHIN).await.unwrap_err();
+        assert!(matches!(error, RequestError::Late { .. }) && error.is_temporary(), "{error}");
+        let (answer, broken) = response(part).await;
+        drop(broken);
+        let error = supervisor().unpack(answer, dir.path(), WITHIN).await.unwrap_err();
+        assert!(matches!(error, RequestError::Supervisor { .. }) && error.is_temporary(), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_written_is_not_requested_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let (answer, _far) = response(&record()).await;
+        let error = supervisor().unpack(answer, &file, WITHIN).await.unwrap_err();
+        assert!(matches!(error, RequestError::Unpack(_)) && !error.is_temporary(), "{error}");
+    }
 }

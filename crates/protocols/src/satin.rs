@@ -12,6 +12,9 @@
 //! that runs the program's first task fails, the program restarts, at that process or, if it failed permanently, at the
 //! next one. A failure therefore loses all work of the failed process whose results it has not returned yet. Without
 //! failures, nothing is written, and no message waits.
+//!
+//! The rules cite what the paper on TIC states about Satin (section 7). Rules marked *added* are not in that paper;
+//! `docs/tic-sel.md` describes them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -20,31 +23,44 @@ use alloc::vec::Vec;
 use faultline_core::process::Gauges;
 use faultline_core::{
     Boot, Cause, Claim, LifeStart, Membership, Position, ProcessId, Promise, Promises, ProtocolTypes, Role,
-    Scope, Sn, TaskId, Theft, Time, To, Vectors, defects,
+    Scope, Sn, TaskId, Theft, Time, To, Vectors,
 };
 use faultline_dataflow::recovery::{LastState, Leg, TaskHost, TaskInput, TaskProtocol, root};
 use faultline_dataflow::successor;
 use serde::{Deserialize, Serialize};
 
+use crate::machines::rules;
+
 /// Parameters of Satin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Config {
-    /// Rules that are deliberately violated.
+    /// Enabled defects, for tests.
     pub defects: Defects,
 }
 
-defects! {
-    /// A victim does not re-execute the tasks that a failed thief had stolen.
-    LoanKept,
-    /// A task that waits for an orphan's result is not re-executed if the holder of the result fails.
-    OrphanKept,
-    /// The orphans of failed holders stay in the table.
-    StaleTable,
-    /// If the process that runs the program's first task fails permanently, no other process restarts the
-    /// program.
-    NoNewRoot,
-    /// A task starts without a lookup in the table.
-    NoLookup,
+rules! {
+    /// A victim re-executes the tasks that a failed thief had stolen (section 7: the lost work is redone).
+    RedoesLoans, without
+        /// A victim does not re-execute the tasks that a failed thief had stolen.
+        LoanKept;
+    /// A task that waits for an orphan's result is re-executed if the holder of the result fails (added).
+    RedoesOrphans, without
+        /// A task that waits for an orphan's result is not re-executed if the holder of the result fails.
+        OrphanKept;
+    /// The orphans of failed holders are removed from the table (added).
+    ClearsTable, without
+        /// The orphans of failed holders stay in the table.
+        StaleTable;
+    /// If the process that runs the program's first task fails permanently, the next process restarts the program
+    /// (added).
+    RestartsProgram, without
+        /// If the process that runs the program's first task fails permanently, no other process restarts the
+        /// program.
+        NoNewRoot;
+    /// A task starts only after a lookup in the table (section 7: results in the table are reused).
+    LooksUp, without
+        /// A task starts without a lookup in the table.
+        NoLookup;
     ; mutations
     /// A process keeps waiting for a result that its holder no longer has.
     MissingIgnored,
@@ -106,7 +122,8 @@ struct Table {
 impl Table {
     fn insert(&mut self, task: TaskId, theft: Theft) {
         self.by_task.insert(task, theft);
-        self.by_theft.insert(theft, task);
+        let before = self.by_theft.insert(theft, task);
+        assert!(before.is_none_or(|it| it == task), "{theft:?} is a theft of {task:?}, and of {before:?}");
     }
 
     fn remove(&mut self, theft: Theft) {
@@ -163,14 +180,14 @@ impl TaskProtocol for Satin {
         match input {
             TaskInput::Due(theft, Leg::Task) => self.lent(theft, host),
             TaskInput::Due(theft, Leg::Result)
-                if self.orphaned.contains(&theft) && !self.is_mutated(Defect::OrphanSentToVictim) =>
+                if self.orphaned.contains(&theft) && self.is_unchanged(Defect::OrphanSentToVictim) =>
             {
                 self.ended(theft, host)
             }
             // The result of an orphan stays where it is: another process may need it.
             TaskInput::Due(theft, Leg::Receipt)
                 if self.table.by_theft.contains_key(&theft)
-                    && !self.is_mutated(Defect::ReceiptRemovesOrphan) => {}
+                    && self.is_unchanged(Defect::ReceiptRemovesOrphan) => {}
             TaskInput::Due(theft, leg) => host.pass(theft, leg),
             TaskInput::Control { from, message } => self.handle_message(from, message, host),
             TaskInput::Membership(membership) => self.membership_changed(membership, host),
@@ -189,7 +206,7 @@ impl TaskProtocol for Satin {
 
     fn orphan(&self, task: TaskId) -> Option<Theft> {
         let found = self.table.by_task.get(&task).copied();
-        found.filter(|_| !self.config.defects.has(Defect::NoLookup))
+        found.filter(|_| self.obeys(Rule::LooksUp))
     }
 
     fn next_deadline(&self) -> Option<Time> {
@@ -209,8 +226,21 @@ impl TaskProtocol for Satin {
 }
 
 impl Satin {
+    fn obeys(&self, rule: Rule) -> bool {
+        self.config.defects.obeys(rule)
+    }
+
     fn is_mutated(&self, mutation: Defect) -> bool {
         self.config.defects.has(mutation)
+    }
+
+    fn is_unchanged(&self, mutation: Defect) -> bool {
+        !self.is_mutated(mutation)
+    }
+
+    /// Returns whether the protocol obeys all its rules, and therefore keeps its invariants.
+    fn is_sound(&self) -> bool {
+        self.config.defects.is_empty()
     }
 
     /// Returns whether the thief is still in the life in which it stole the task.
@@ -225,7 +255,7 @@ impl Satin {
         let is_own = theft.thief == self.me;
         let debt = host.debt(theft).filter(|_| is_own);
         let is_lost = !self.is_thief_in_same_life(theft) || is_own && debt.is_none();
-        if is_lost && !self.config.defects.has(Defect::StaleTable) {
+        if is_lost && self.obeys(Rule::ClearsTable) {
             self.table.remove(theft);
             host.void(theft);
         } else if !self.table.by_theft.contains_key(&theft) {
@@ -252,6 +282,10 @@ impl Satin {
         if !self.table.by_theft.contains_key(&theft) {
             self.announce(&[theft], host);
         }
+        assert!(
+            host.debt(theft) == Some(true) || !self.is_sound(),
+            "an orphan has ended, but its result is not complete"
+        );
         let mut waiting = self.waiting.remove(&theft).unwrap_or_default();
         let is_wanted_here = waiting.remove(&self.me);
         // This process comes last, because the result is gone once it is merged here.
@@ -261,7 +295,7 @@ impl Satin {
     }
 
     fn give(&mut self, to: ProcessId, theft: Theft, host: &mut dyn TaskHost<Self>) {
-        if to == self.me && !self.is_mutated(Defect::GivenStaysInTable) {
+        if to == self.me && self.is_unchanged(Defect::GivenStaysInTable) {
             self.table.remove(theft);
         }
         host.pass_orphan(theft, to);
@@ -302,8 +336,7 @@ impl Satin {
         let all = !failed.is_empty() && self.is_mutated(Defect::LiveLoansVoided);
         for theft in host.loans().into_iter().filter(|it| !self.is_thief_in_same_life(*it) || all) {
             let is_orphan = self.table.by_theft.contains_key(&theft);
-            let rule = if is_orphan { Defect::OrphanKept } else { Defect::LoanKept };
-            if !self.config.defects.has(rule) {
+            if self.obeys(if is_orphan { Rule::RedoesOrphans } else { Rule::RedoesLoans }) {
                 host.void(theft);
             }
         }
@@ -313,13 +346,13 @@ impl Satin {
         self.orphaned.extend(&orphaned);
         let lost = self.table.by_theft.keys().copied().filter(|it| !self.is_thief_in_same_life(*it));
         for theft in lost.collect::<Vec<_>>() {
-            if !self.config.defects.has(Defect::StaleTable) {
+            if self.obeys(Rule::ClearsTable) {
                 self.table.remove(theft);
             }
         }
         let own = self.table.by_theft.iter().filter(|(theft, _)| theft.thief == self.me);
         let own: Arc<[(TaskId, Theft)]> = own.map(|(theft, task)| (*task, *theft)).collect();
-        let are_told = !own.is_empty() && !self.is_mutated(Defect::NewcomersNotTold);
+        let are_told = !own.is_empty() && self.is_unchanged(Defect::NewcomersNotTold);
         for it in new.into_iter().filter(|_| are_told) {
             host.control(To::One(it), Message::Orphans(own.clone()));
         }
@@ -352,9 +385,9 @@ impl Satin {
     fn restart_program(&self, host: &mut dyn TaskHost<Self>) {
         let root = root(&self.membership);
         let is_next = self.membership.member(root).gone && successor(&self.membership, root) == self.me;
-        let has_root = host.has_root() && !self.is_mutated(Defect::RootStartedTwice);
+        let has_root = host.has_root() && self.is_unchanged(Defect::RootStartedTwice);
         let begins = is_next && self.is_rank && !has_root && !host.is_over();
-        if begins && !self.config.defects.has(Defect::NoNewRoot) {
+        if begins && self.obeys(Rule::RestartsProgram) {
             host.absorb(root, LastState::Beginning);
         }
     }

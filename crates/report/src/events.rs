@@ -11,7 +11,7 @@ use faultline_trace::fault::{describe_change, describe_fault};
 use faultline_trace::manifest::LinkEntry;
 
 use crate::explain::count;
-use crate::names::{self, DisplayNames};
+use crate::names::{self, DisplayNames, RollbackUnit};
 
 /// A reportable event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,20 +31,21 @@ pub struct EventReporter {
     checkpoints: BTreeMap<ClusterId, Checkpoints>,
     /// Planned faults that are pauses.
     pauses: BTreeSet<FaultNo>,
-    /// Groups with a reported failure, until their rollback or the takeover of their work is reported.
-    failing: BTreeSet<GroupId>,
+    /// Units with a reported failure, until their rollback or the takeover of their work is reported. `None` stands for
+    /// processes outside all units.
+    failing: BTreeSet<Option<RollbackUnit>>,
     /// Groups that have no checkpoint that can be restored.
     unrecoverable: BTreeSet<GroupId>,
     /// Reported rollbacks.
-    returns: BTreeSet<(GroupId, Incarnation)>,
+    returns: BTreeSet<(RollbackUnit, Incarnation)>,
     /// Clusters that have not joined yet or have left.
     absent: BTreeSet<ClusterId>,
 }
 
 #[derive(Debug, Default)]
 struct Checkpoints {
-    /// Committed checkpoints, by group and position.
-    positions: BTreeSet<(GroupId, Position)>,
+    /// Committed checkpoints, by unit and position.
+    positions: BTreeSet<(Option<RollbackUnit>, Position)>,
     forced: usize,
 }
 
@@ -71,7 +72,7 @@ impl EventReporter {
     /// Handles a fact reported by `process`. Returns the event to report, if any.
     pub fn observe(&mut self, process: ProcessId, fact: &Fact) -> Option<ReportedEvent> {
         let cluster = self.names.cluster_of(process);
-        let group = self.names.group_of(process);
+        let unit = self.names.unit_of(process);
         match fact {
             Fact::Begun => {
                 // Failures before the start of the application cause no rollback.
@@ -91,7 +92,7 @@ impl EventReporter {
             Fact::Ineffective { .. } => warn("FaultWithoutEffect", self.sentence(process, fact)),
             Fact::Failed { process, by, .. } => self.ended(*process, *by),
             Fact::Detected { process: of, .. } if self.absent.contains(&self.names.cluster_of(*of)) => None,
-            Fact::Detected { process: of, .. } if self.failing.insert(self.names.group_of(*of)) => {
+            Fact::Detected { process: of, .. } if self.failing.insert(self.names.unit_of(*of)) => {
                 warn("FailureDetected", self.sentence(process, fact))
             }
             Fact::Changed(change) => {
@@ -113,25 +114,26 @@ impl EventReporter {
                 event("Left", self.sentence(process, fact))
             }
             Fact::Absorbed(absorbed) => {
-                self.failing.remove(&self.names.group_of(absorbed.0));
+                self.failing.remove(&self.names.unit_of(absorbed.0));
                 event("TookOver", self.sentence(process, fact))
             }
             Fact::Completed => event("Finished", self.sentence(process, fact)),
             Fact::Claim(claim) => match &**claim {
                 Claim::Committed { position, forced, .. } => {
                     let known = self.checkpoints.entry(cluster).or_default();
-                    if known.positions.insert((group, *position)) {
+                    if known.positions.insert((unit, *position)) {
                         known.forced += usize::from(*forced);
                     }
                     None
                 }
-                Claim::RolledBack { to, checkpoint, .. } if self.returns.insert((group, to.incarnation)) => {
+                Claim::RolledBack { to, checkpoint, .. } => {
+                    let unit = unit.filter(|it| self.returns.insert((*it, to.incarnation)))?;
                     let target = match checkpoint.sn.0 {
                         0 => "its initial state".to_owned(),
                         _ => format!("checkpoint {}", names::checkpoint(*checkpoint)),
                     };
-                    self.failing.remove(&group);
-                    event("RolledBack", format!("{} rolls back to {target}", self.names.group(group)))
+                    self.failing.remove(&Some(unit));
+                    event("RolledBack", format!("{} rolls back to {target}", self.names.unit(unit)))
                 }
                 Claim::Unrecoverable { group: of, .. } if self.unrecoverable.insert(*of) => {
                     let group = self.names.group(*of);
@@ -213,18 +215,18 @@ impl EventReporter {
 
     /// Returns how often the groups of a cluster rolled back.
     pub fn rollbacks(&self, cluster: ClusterId) -> usize {
-        self.returns.iter().filter(|(it, _)| self.names.cluster_of_group(*it) == cluster).count()
+        self.returns.iter().filter(|(it, _)| self.names.cluster_of_unit(*it) == cluster).count()
     }
 
     /// Returns whether a failure in the cluster was detected, and neither a rollback nor a takeover of the
     /// failed process's work has followed yet.
     pub fn is_failing(&self, cluster: ClusterId) -> bool {
-        self.failing.iter().any(|&it| self.names.cluster_of_group(it) == cluster)
+        self.failing.iter().flatten().any(|&it| self.names.cluster_of_unit(it) == cluster)
     }
 
-    /// Returns whether a group in a cluster has no checkpoint that can be restored.
+    /// Returns whether a group with processes in the cluster has no checkpoint that can be restored.
     pub fn is_unrecoverable(&self, cluster: ClusterId) -> bool {
-        self.unrecoverable.iter().any(|&it| self.names.cluster_of_group(it) == cluster)
+        self.unrecoverable.iter().any(|&it| self.names.clusters_of(it).contains(&cluster))
     }
 }
 

@@ -14,12 +14,13 @@ use faultline_trace::duration::{instant, lasted};
 use faultline_trace::fault::{
     describe_applied_change, describe_fault, describe_injected_fault, not_restarted,
 };
-use faultline_trace::manifest::{Copies, EffectEntry, ReplicaHolders};
+use faultline_trace::manifest::{BackendKind, Copies, EffectEntry, ReplicaHolders};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
-use crate::names::DisplayNames;
+use crate::names::{DisplayNames, RollbackUnit};
 use crate::spent::TimeByActivity;
+use crate::summary::measured;
 use crate::text::percent;
 use crate::timeline::{Failure, RestoredMember, Takeover, Tasks, Timeline, TimelineRollback};
 
@@ -36,24 +37,24 @@ pub struct ExplainedEvent {
 }
 
 /// Explains a run in sentences, in chronological order.
-pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) -> Vec<ExplainedEvent> {
-    let explainer = Explainer { history, manifest, names };
+pub fn explain(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -> Vec<ExplainedEvent> {
+    let explainer = Explainer { timeline, manifest, names };
     // Sorted by start. If starts are equal, causes come before their effects.
     let mut events: Vec<(Time, u8, Time, String)> = Vec::new();
-    for injection in &history.injections {
+    for injection in &timeline.injections {
         let text = explainer.injected(injection.no, &injection.fault, injection.at);
         let upto = explainer.killed_by(injection.no).map(|it| it.at).max().unwrap_or(injection.at);
         events.push((injection.at, 0, upto, text));
     }
-    for (at, change) in &history.changes {
+    for (at, change) in &timeline.changes {
         let text = format!("At {}, {}.", explainer.time(*at), describe_applied_change(change, names.names()));
         events.push((*at, 0, *at, text));
     }
-    for &(at, cluster) in &history.joined {
+    for &(at, cluster) in &timeline.joined {
         let text = format!("At {}, {} joined.", explainer.time(at), names.cluster(cluster));
         events.push((at, 0, at, text));
     }
-    for &(at, cluster) in &history.leaving {
+    for &(at, cluster) in &timeline.leaving {
         let text = format!(
             "At {}, {} was about to leave. Its partitions first had to move to other processes.",
             explainer.time(at),
@@ -61,7 +62,7 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
         );
         events.push((at, 0, at, text));
     }
-    for &(at, cluster) in &history.left {
+    for &(at, cluster) in &timeline.left {
         let text = format!(
             "At {}, {} left, once no recovery could need anything from it. Its processes ended, and its storage was released.",
             explainer.time(at),
@@ -69,45 +70,45 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
         );
         events.push((at, 0, at, text));
     }
-    for group in unplanned(history) {
+    for group in unplanned(timeline) {
         let (first, last) = (group[0].at, group[group.len() - 1].at);
         events.push((first, 0, last, explainer.unplanned(&group)));
     }
-    for (place, rollback) in history.rollbacks.iter().enumerate() {
+    for (place, rollback) in timeline.rollbacks.iter().enumerate() {
         let rank = 1 + u8::from(rollback.because_of.is_some());
         events.push((rollback.began, rank, rollback.ended, explainer.rollback(place, rollback)));
     }
-    for (_, it) in history.recoveries.iter().filter(|(_, it)| !it.live.is_empty()) {
+    for (_, it) in timeline.recoveries.iter().filter(|(_, it)| !it.live.is_empty()) {
         events.push((it.began, 3, it.ended, explainer.recovery(it)));
     }
-    for it in &history.taken_over {
+    for it in &timeline.taken_over {
         events.push((it.at, 2, it.at, explainer.taken_over(it)));
     }
     events.sort_by_key(|&(from, rank, upto, _)| (from, rank, upto));
     let mut told: Vec<ExplainedEvent> = events
         .into_iter()
         .map(|(from, _, upto, text)| ExplainedEvent {
-            from_seconds: Some(history.seconds(from)),
-            upto_seconds: Some(history.seconds(upto)),
+            from_seconds: Some(timeline.seconds(from)),
+            upto_seconds: Some(timeline.seconds(upto)),
             text,
         })
         .collect();
     let silent = |text: String| ExplainedEvent { from_seconds: None, upto_seconds: None, text };
     told.extend(
-        history.unrecoverable.iter().map(|(group, missing)| silent(unrecoverable(*group, missing, names))),
+        timeline.unrecoverable.iter().map(|(group, missing)| silent(unrecoverable(*group, missing, names))),
     );
-    if !history.unrecoverable.is_empty() {
+    if !timeline.unrecoverable.is_empty() {
         told.push(silent(remedy_of_loss(manifest).to_owned()));
     }
     told.extend(
         manifest.faults.iter().filter_map(|(no, state)| Some(silent(explainer.without_effect(*no, state)?))),
     );
-    told.extend(history.tasks.map(|it| silent(tasks(it, !history.incomplete.is_empty()))));
-    let early = ended_early(history, manifest, names);
+    told.extend(timeline.tasks.map(|it| silent(tasks(it, !timeline.incomplete.is_empty()))));
+    let early = ended_early(timeline, manifest, names);
     told.extend(early.clone().map(silent));
     told.extend(never_due(manifest).map(silent));
-    if history.rollbacks.is_empty() {
-        told.push(silent(match (history.failures.is_empty(), early.is_some()) {
+    if timeline.rollbacks.is_empty() {
+        told.push(silent(match (timeline.failures.is_empty(), early.is_some()) {
             (true, false) => "There were no failures and no rollbacks.".to_owned(),
             (true, true) => "Until then, there were no failures and no rollbacks.".to_owned(),
             (false, _) => "No cluster rolled back.".to_owned(),
@@ -118,9 +119,9 @@ pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) ->
 
 /// Describes, in one sentence per cluster, how the cluster's processes spent their time, as the summary's
 /// table does.
-pub fn time_by_activity(history: &Timeline, trace: &Trace, names: &DisplayNames) -> Vec<String> {
+pub fn time_by_activity(timeline: &Timeline, trace: &Trace, names: &DisplayNames) -> Vec<String> {
     let sentence = |cluster: ClusterId| {
-        let time = TimeByActivity::of(cluster, history, trace, names);
+        let time = TimeByActivity::of(cluster, timeline, trace, names);
         let spent = time.parts().into_iter().filter(|(_, seconds)| *seconds > 0.0);
         let shares: Vec<String> = spent
             .map(|(kind, seconds)| format!("{} {kind}", percent(seconds, time.total_seconds())))
@@ -169,7 +170,11 @@ pub fn unrecoverable(
         } else {
             format!("not found at {}", enumerate(&asked))
         };
-        text.push_str(&format!(" Missing: {} ({whom}).", names.image(*image)));
+        let missing = match names.unit_of(image.owner) {
+            Some(_) => names.names().part_in_sentence(*image),
+            None => names.names().log_in_sentence(*image),
+        };
+        text.push_str(&format!(" Missing: {missing} ({whom})."));
     }
     if missing.len() > MOST_NAMED {
         let more = missing.len() - MOST_NAMED;
@@ -199,10 +204,10 @@ fn remedy_of_loss(manifest: &Manifest) -> &'static str {
 
 /// Describes why the run ended early: it was interrupted, exceeded its deadline, or reached its memory limit, its
 /// program was not send-deterministic, or its record ends early. Returns `None` for any other outcome.
-fn ended_early(history: &Timeline, manifest: &Manifest, names: &DisplayNames) -> Option<String> {
+fn ended_early(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -> Option<String> {
     // The run may have ended after its last fact. The end of a run that was cut short is unknown.
-    let end = manifest.outcome.as_ref().map_or(history.end, |_| Time::ZERO + manifest.duration);
-    let end = instant(history.seconds(end));
+    let end = manifest.outcome.as_ref().map_or(timeline.end, |_| Time::ZERO + manifest.duration);
+    let end = instant(timeline.seconds(end));
     match manifest.outcome {
         None => Some(format!("The run was cut short: the record ends at {end}.")),
         Some(Outcome::Interrupted) => Some(format!("The run was interrupted at {end}.")),
@@ -241,9 +246,9 @@ pub fn never_due(manifest: &Manifest) -> Option<String> {
 
 /// Returns the ends of lives that no planned fault caused, grouped if they happened at nearly the same time
 /// and for the same reason.
-pub(crate) fn unplanned(history: &Timeline) -> Vec<Vec<&Failure>> {
+pub(crate) fn unplanned(timeline: &Timeline) -> Vec<Vec<&Failure>> {
     const CLOSE: Span = Span::from_millis(500);
-    let mut all: Vec<_> = history.failures.iter().filter(|it| it.fault().is_none()).collect();
+    let mut all: Vec<_> = timeline.failures.iter().filter(|it| it.fault().is_none()).collect();
     all.sort_by_key(|it| it.at);
     let together = |a: &&Failure, b: &&Failure| a.by == b.by && b.at.since(a.at) <= CLOSE;
     all.chunk_by(together).map(<[_]>::to_vec).collect()
@@ -254,37 +259,40 @@ pub(crate) fn unplanned(history: &Timeline) -> Vec<Vec<&Failure>> {
 const MOST_NAMED: usize = 8;
 
 struct Explainer<'a> {
-    history: &'a Timeline,
+    timeline: &'a Timeline,
     manifest: &'a Manifest,
     names: &'a DisplayNames,
 }
 
 impl Explainer<'_> {
     fn time(&self, at: Time) -> String {
-        instant(self.history.seconds(at))
+        instant(self.timeline.seconds(at))
     }
 
     fn killed_by(&self, no: FaultNo) -> impl Iterator<Item = &Failure> {
-        self.history.failures.iter().filter(move |it| it.fault() == Some(no))
+        self.timeline.failures.iter().filter(move |it| it.fault() == Some(no))
     }
 
     fn injected(&self, no: FaultNo, fault: &Fault, instant: Time) -> String {
         let killed = self.killed_by(no).count();
         let name = format!("fault {}", no.0);
         let at = self.time(instant);
+        let effect = self.manifest.effects.iter().find(|it| it.no == no);
+        let skew = effect.and_then(EffectEntry::skew);
+        let latency = effect.and_then(EffectEntry::latency).map(Span::as_secs_f64);
+        let late = measured(latency, None);
         let lost = |storage: StorageFate| match storage {
             StorageFate::Kept => "",
             StorageFate::Lost => ", storage lost",
         };
         match *fault {
             Fault::Crash { process, storage, returns } => format!(
-                "At {at}, {} was killed{} ({name}, crash{}).",
+                "At {at}, {} was killed{} ({name}, crash{}{late}).",
                 self.names.process(process),
                 not_restarted(returns),
                 lost(storage)
             ),
             Fault::LoseCluster { cluster, storage, returns } => {
-                let skew = self.manifest.effects.iter().find(|it| it.no == no).and_then(EffectEntry::skew);
                 let members = self.manifest.processes.iter().filter(|it| it.cluster == cluster).count();
                 let all = match (killed, members) {
                     (1, 1) => "the only process".to_owned(),
@@ -293,10 +301,16 @@ impl Explainer<'_> {
                     _ => count(killed as u64, "process"),
                 };
                 let were = if killed == 1 { "was" } else { "were" };
+                // In virtual time, a fault happens at one instant.
+                let is_instant = self.manifest.backend == BackendKind::Simulate || killed <= 1;
+                let (when, remark) = match skew {
+                    Some(skew) => (format!(" within {skew}"), ""),
+                    None if is_instant => (" at once".to_owned(), ""),
+                    None => (String::new(), " The times at which they ended are not all known."),
+                };
                 format!(
-                    "At {at}, {all} of {} {were} killed {}{} ({name}, cluster loss{}).",
+                    "At {at}, {all} of {} {were} killed{when}{} ({name}, cluster loss{}{late}).{remark}",
                     self.names.cluster(cluster),
-                    skew.map_or_else(|| "at once".to_owned(), |it| format!("within {it}")),
                     not_restarted(returns),
                     lost(storage)
                 )
@@ -306,19 +320,20 @@ impl Explainer<'_> {
                     Some(failure) => {
                         format!("; it was declared failed and killed at {}", self.time(failure.at))
                     }
-                    None if instant + span > self.history.end => {
+                    None if instant + span > self.timeline.end => {
                         "; the record ends before it could resume".to_owned()
                     }
                     None => " and then resumed: a delay, not a failure".to_owned(),
                 };
                 format!(
-                    "At {at}, {} was paused for {} ({name}, pause){end}.",
+                    "At {at}, {} was paused for {} ({name}, pause{late}){end}.",
                     self.names.process(process),
                     lasted(span)
                 )
             }
             Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => {
-                format!("At {at}, {} ({name}).", describe_injected_fault(fault, self.names.names()))
+                let measured = measured(latency, skew.map(Span::as_secs_f64));
+                format!("At {at}, {} ({name}{measured}).", describe_injected_fault(fault, self.names.names()))
             }
         }
     }
@@ -354,7 +369,7 @@ impl Explainer<'_> {
     }
 
     fn rollback(&self, place: usize, rollback: &TimelineRollback) -> String {
-        let cluster = self.names.group(rollback.group);
+        let cluster = self.names.unit(rollback.unit);
         let mut text = match rollback.cause {
             Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, from),
             Some(Cause::Failure) | None if rollback.failures.is_empty() => {
@@ -385,7 +400,7 @@ impl Explainer<'_> {
         text.push_str(&format!(
             " ({age}{}). It resumed after {}.",
             self.lost(rollback, moment),
-            lasted(self.history.lasted(rollback.began, rollback.ended)),
+            lasted(self.timeline.lasted(rollback.began, rollback.ended)),
         ));
         let (tasks, cost) = rollback
             .members
@@ -407,10 +422,11 @@ impl Explainer<'_> {
         }
         let spared: Vec<_> = self
             .names
-            .groups()
-            .filter(|&it| it != rollback.group && !self.rolled_back_with(it, place))
+            .units()
+            .into_iter()
+            .filter(|&it| it != rollback.unit && !self.rolled_back_with(it, place))
             .filter(|&it| self.was_present(it, rollback.began))
-            .map(|it| self.names.group(it))
+            .map(|it| self.names.unit(it))
             .collect();
         if !spared.is_empty() && spared.len() <= MOST_NAMED {
             let spared = enumerate(&spared);
@@ -430,14 +446,14 @@ impl Explainer<'_> {
         let mut failures: Vec<_> = rollback
             .failures
             .iter()
-            .map(|&it| &self.history.failures[it])
+            .map(|&it| &self.timeline.failures[it])
             .filter(|it| it.by.is_some())
             .collect();
         failures.sort_by_key(|it| it.at);
         let Some(first) = failures.first() else { return String::new() };
         // The supervisor ends silent processes, and processes whose place is lost. Detection then precedes the end.
         let kills = |it: &Fault| matches!(it, Fault::Crash { .. } | Fault::LoseCluster { .. });
-        let is_killed = |no| self.history.injections.iter().any(|it| it.no == no && kills(&it.fault));
+        let is_killed = |no| self.timeline.injections.iter().any(|it| it.no == no && kills(&it.fault));
         let was_killed = first.fault().is_some_and(is_killed);
         let Some(noticed) = first.detected.filter(|_| was_killed) else { return String::new() };
         let mut text = format!(", whose failure was detected after {}", lasted(noticed.since(first.at)));
@@ -448,7 +464,7 @@ impl Explainer<'_> {
             let start = if later.len() == 1 { "at" } else { "starting at" };
             text.push_str(&format!(
                 " (and {processes} failed before {} resumed, {start} {})",
-                self.names.group(rollback.group),
+                self.names.unit(rollback.unit),
                 self.time(next.at)
             ));
         }
@@ -488,8 +504,9 @@ impl Explainer<'_> {
             return format!("From {at}, {by} ran the partition of {of}, which had not joined yet.");
         };
         let (tasks, cost) = it.tasks;
-        let unrecoverable = &self.history.unrecoverable;
-        if unrecoverable.iter().any(|(group, _)| *group == self.names.group_of(it.of)) {
+        let unrecoverable = &self.timeline.unrecoverable;
+        let lost = || unrecoverable.iter().flat_map(|(group, _)| self.names.units_of(*group));
+        if self.names.unit_of(it.of).is_some_and(|of| lost().any(|it| it == of)) {
             return format!(
                 "At {at}, {by} could not take over the work of {of}, because no checkpoint of {of} could be \
                  restored: {} that {of} had run {} lost ({} of work).",
@@ -502,7 +519,7 @@ impl Explainer<'_> {
         let mut text = match it.checkpoint {
             Some((position, saved)) => {
                 // Without the facts of the process, the times of its actions are unknown.
-                let age = match self.history.incomplete.contains(&from) {
+                let age = match self.timeline.incomplete.contains(&from) {
                     true => String::new(),
                     false => format!(" (taken {} earlier)", lasted(it.at.since(saved))),
                 };
@@ -537,17 +554,17 @@ impl Explainer<'_> {
     }
 
     fn because_of_an_alert(&self, rollback: &TimelineRollback, from: GroupId) -> String {
-        let cluster = self.names.group(rollback.group);
+        let cluster = self.names.unit(rollback.unit);
         let sender = self.names.group(from);
         let orphans = rollback
             .because_of
-            .map(|cause| self.history.orphans_at(cause, rollback.group, self.names))
+            .map(|cause| self.timeline.orphans_at(cause, rollback.unit, self.names))
             .unwrap_or_default();
         let had = match orphans.first() {
             Some(first) => format!(
                 "{cluster} had delivered {} that the rollback of {sender} undid (first: {})",
                 count(orphans.len() as u64, "message"),
-                self.names.message(*first)
+                self.names.names().message(*first)
             ),
             None => format!("{cluster} was alerted by {sender}"),
         };
@@ -572,26 +589,26 @@ impl Explainer<'_> {
         }
     }
 
-    /// Returns whether a rollback of `group` caused the rollback at index `place`, was caused by it, or overlapped
+    /// Returns whether a rollback of `unit` caused the rollback at index `place`, was caused by it, or overlapped
     /// it.
-    fn rolled_back_with(&self, group: GroupId, place: usize) -> bool {
-        let this = &self.history.rollbacks[place];
-        self.history.rollbacks.iter().enumerate().any(|(other, it)| {
+    fn rolled_back_with(&self, unit: RollbackUnit, place: usize) -> bool {
+        let this = &self.timeline.rollbacks[place];
+        self.timeline.rollbacks.iter().enumerate().any(|(other, it)| {
             let related = it.because_of == Some(place) || this.because_of == Some(other);
-            it.group == group && (related || it.began <= this.ended && this.began <= it.ended)
+            it.unit == unit && (related || it.began <= this.ended && this.began <= it.ended)
         })
     }
 
-    /// Returns whether, at this time, the cluster of a group had joined and not left, and at least one member of the
-    /// group had not failed permanently.
-    fn was_present(&self, group: GroupId, at: Time) -> bool {
-        let Timeline { joined, left, .. } = self.history;
-        let gone = self.history.permanent_failures(self.names);
+    /// Returns whether, at this time, the cluster of a unit had joined and not left, and at least one member of the
+    /// unit had not failed permanently.
+    fn was_present(&self, unit: RollbackUnit, at: Time) -> bool {
+        let Timeline { joined, left, .. } = self.timeline;
+        let gone = self.timeline.permanent_failures(self.names);
         let is_gone = |it: &ProcessId| gone.get(it).is_some_and(|since| *since <= at);
-        if self.names.members(group).iter().all(is_gone) {
+        if self.names.members(unit).iter().all(is_gone) {
             return false;
         }
-        let cluster = self.names.cluster_of_group(group);
+        let cluster = self.names.cluster_of_unit(unit);
         !left.iter().any(|it| it.1 == cluster && it.0 <= at)
             && !joined.iter().any(|it| it.1 == cluster && it.0 > at)
     }
@@ -604,7 +621,7 @@ impl Explainer<'_> {
     }
 }
 
-/// Describes the state to which a group rolls back.
+/// Describes the state to which a unit rolls back.
 fn target(rollback: &TimelineRollback) -> String {
     match rollback.checkpoint {
         Some(position) => format!("its {}", checkpoint(position)),

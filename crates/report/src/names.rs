@@ -1,9 +1,20 @@
 //! Display names of the processes and clusters of a run, derived from its manifest alone.
 
-use faultline_core::{ClusterId, ImageName, MessageId, ProcessId, Role, Scope};
+use faultline_core::{ClusterId, MessageId, ProcessId, Role, Scope};
 use faultline_history::GroupId;
 pub use faultline_trace::names::checkpoint;
 use faultline_trace::{Manifest, RunNames};
+
+/// What reports show as rolling back: a process if each process rolls back alone, otherwise a cluster. If the whole
+/// federation rolls back together, reports show a rollback of each of its clusters, although the protocol has a single
+/// group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RollbackUnit {
+    /// A process.
+    Process(ProcessId),
+    /// A cluster.
+    Cluster(ClusterId),
+}
 
 /// The clusters and processes of a run with their display names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,9 +24,10 @@ pub struct DisplayNames {
     clusters: Vec<Vec<ProcessId>>,
     /// The cluster of each process.
     cluster_of: Vec<ClusterId>,
-    /// The number of ranks, if each rank is its own group. `None` otherwise; the reports then treat each cluster as a
-    /// group.
-    ranks: Option<usize>,
+    /// The processes that roll back together, according to the protocol.
+    scope: Scope,
+    /// The number of ranks. They are numbered before all other processes.
+    ranks: usize,
 }
 
 impl DisplayNames {
@@ -29,8 +41,7 @@ impl DisplayNames {
         }
         let cluster_of = manifest.processes.iter().map(|it| it.cluster).collect();
         let ranks = manifest.processes.iter().filter(|it| it.role == Role::RANK).count();
-        let ranks = (manifest.promises.scope == Scope::Process).then_some(ranks);
-        DisplayNames { names: manifest.names(), clusters, cluster_of, ranks }
+        DisplayNames { names: manifest.names(), clusters, cluster_of, scope: manifest.promises.scope, ranks }
     }
 
     /// Returns the underlying [`RunNames`].
@@ -59,41 +70,65 @@ impl DisplayNames {
         self.cluster_of.get(process.index()).copied().unwrap_or(ClusterId::OUTSIDE)
     }
 
-    /// Returns every group: the clusters or the ranks.
-    pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
-        (0..self.ranks.unwrap_or(self.clusters.len())).map(|index| GroupId(index as u16))
-    }
-
-    /// Returns the processes of a group in ascending order; none if the group does not belong to this run.
-    pub fn members(&self, group: GroupId) -> Vec<ProcessId> {
-        match self.ranks {
-            Some(ranks) if usize::from(group.0) < ranks => vec![ProcessId(group.0.into())],
-            Some(_) => Vec::new(),
-            None => self.processes(ClusterId(group.0)).to_vec(),
+    /// Returns everything that reports show as rolling back: the clusters or the ranks.
+    pub fn units(&self) -> Vec<RollbackUnit> {
+        match self.scope {
+            Scope::Process => (0..self.ranks as u32).map(|it| RollbackUnit::Process(ProcessId(it))).collect(),
+            Scope::Cluster | Scope::Federation => self.clusters().map(RollbackUnit::Cluster).collect(),
         }
     }
 
-    /// Returns the group of a process; [`GroupId::OUTSIDE`] if it has none.
-    pub fn group_of(&self, process: ProcessId) -> GroupId {
-        match self.ranks {
-            Some(ranks) if process.index() < ranks => GroupId(process.0 as u16),
-            Some(_) => GroupId::OUTSIDE,
-            None => GroupId(self.cluster_of(process).0),
+    /// Returns the processes of a unit in ascending order; none if the unit does not belong to this run.
+    pub fn members(&self, unit: RollbackUnit) -> Vec<ProcessId> {
+        match unit {
+            RollbackUnit::Process(process) if process.index() < self.ranks => vec![process],
+            RollbackUnit::Process(_) => Vec::new(),
+            RollbackUnit::Cluster(cluster) => self.processes(cluster).to_vec(),
         }
     }
 
-    /// Returns the cluster that contains a group.
-    pub fn cluster_of_group(&self, group: GroupId) -> ClusterId {
-        match self.ranks {
-            Some(_) => self.cluster_of(ProcessId(group.0.into())),
-            None => ClusterId(group.0),
+    /// Returns the unit of a process; `None` if it has none.
+    pub fn unit_of(&self, process: ProcessId) -> Option<RollbackUnit> {
+        match (self.scope, self.cluster_of(process)) {
+            (Scope::Process, _) => (process.index() < self.ranks).then_some(RollbackUnit::Process(process)),
+            (Scope::Cluster | Scope::Federation, ClusterId::OUTSIDE) => None,
+            (Scope::Cluster | Scope::Federation, cluster) => Some(RollbackUnit::Cluster(cluster)),
         }
     }
 
-    /// Returns the display name of a group.
+    /// Returns the cluster that contains a unit.
+    pub fn cluster_of_unit(&self, unit: RollbackUnit) -> ClusterId {
+        match unit {
+            RollbackUnit::Process(process) => self.cluster_of(process),
+            RollbackUnit::Cluster(cluster) => cluster,
+        }
+    }
+
+    /// Returns the units that form a group of the protocol.
+    pub fn units_of(&self, group: GroupId) -> Vec<RollbackUnit> {
+        match self.scope {
+            Scope::Process => vec![RollbackUnit::Process(ProcessId(group.0.into()))],
+            Scope::Cluster => vec![RollbackUnit::Cluster(ClusterId(group.0))],
+            Scope::Federation => self.units(),
+        }
+    }
+
+    /// Returns the clusters that have processes in a group of the protocol.
+    pub fn clusters_of(&self, group: GroupId) -> Vec<ClusterId> {
+        self.units_of(group).into_iter().map(|it| self.cluster_of_unit(it)).collect()
+    }
+
+    /// Returns the display name of a unit.
+    pub fn unit(&self, unit: RollbackUnit) -> String {
+        match unit {
+            RollbackUnit::Process(process) => self.process(process),
+            RollbackUnit::Cluster(cluster) => self.cluster(cluster),
+        }
+    }
+
+    /// Returns the display name of a group of the protocol.
     pub fn group(&self, group: GroupId) -> String {
-        let scope = if self.ranks.is_some() { Scope::Process } else { Scope::Cluster };
-        self.names.group_of(scope, group)
+        self.names.group_of(self.scope, group)
     }
 
     /// Returns the display name of a cluster.
@@ -106,19 +141,9 @@ impl DisplayNames {
         self.names.process(process)
     }
 
-    /// Returns the display name of a message.
-    pub fn message(&self, id: MessageId) -> String {
-        format!("{}->{} #{}", self.process(id.from), self.process(id.to), id.number)
-    }
-
-    /// Returns the display name of an image.
-    pub fn image(&self, name: ImageName) -> String {
-        format!("{}'s part of checkpoint {}", self.process(name.owner), checkpoint(name.position()))
-    }
-
-    /// Returns whether a message crosses from one group to another.
-    pub fn leaves_group(&self, id: MessageId) -> bool {
-        self.group_of(id.from) != self.group_of(id.to)
+    /// Returns whether a message crosses from one unit to another.
+    pub fn leaves_unit(&self, id: MessageId) -> bool {
+        self.unit_of(id.from) != self.unit_of(id.to)
     }
 
     /// Returns whether a message crosses from one cluster to another.

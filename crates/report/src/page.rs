@@ -23,9 +23,9 @@ const MANY: usize = 1500;
 /// Renders the page of a run.
 pub fn render(recorded: RecordedRun<'_>) -> String {
     let names = DisplayNames::new(recorded.manifest);
-    let history = Timeline::new(recorded.trace, recorded.manifest);
-    let summary = Summary::of_history(recorded, &names, &history);
-    let diagram = Diagram::new(&history, &names, Limits::default());
+    let timeline = Timeline::new(recorded.trace, recorded.manifest);
+    let summary = Summary::of_timeline(recorded, &names, &timeline);
+    let diagram = Diagram::new(&timeline, &names, Limits::default());
     page(&summary, &diagram, &recorded.manifest.federation).into_string()
 }
 

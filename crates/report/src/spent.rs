@@ -8,8 +8,9 @@
 
 use std::ops::Add;
 
-use faultline_core::{Claim, ClusterId, Fact, ProcessId, Span, TheftStep, Time};
-use faultline_trace::{Stream, Trace};
+use faultline_core::{ClusterId, ProcessId, Span, Time};
+use faultline_history::Activity;
+use faultline_trace::Trace;
 use serde::{Deserialize, Serialize};
 
 use crate::names::DisplayNames;
@@ -51,13 +52,17 @@ const FINISHED: usize = 6;
 impl TimeByActivity {
     /// Adds up the time of the processes of a cluster: from the start of the application or, if the cluster joined
     /// later, from that point, until the cluster left or the run ended. Omits processes whose facts are incomplete.
-    pub fn of(cluster: ClusterId, history: &Timeline, trace: &Trace, names: &DisplayNames) -> TimeByActivity {
+    pub fn of(
+        cluster: ClusterId,
+        timeline: &Timeline,
+        trace: &Trace,
+        names: &DisplayNames,
+    ) -> TimeByActivity {
         let mut spent = TimeByActivity::default();
-        for &process in names.processes(cluster).iter().filter(|it| !history.incomplete.contains(it)) {
-            let window = window(cluster, history);
-            let mut all = stretches(process, history, trace, window);
-            let lives = trace.streams.iter().filter(|((of, _), _)| *of == process);
-            all.extend(lives.flat_map(|(_, stream)| working(stream, window.0)));
+        for &process in names.processes(cluster).iter().filter(|it| !timeline.incomplete.contains(it)) {
+            let window = window(cluster, timeline);
+            let mut all = stretches(process, timeline, window);
+            all.extend(active(&Activity::of(process, trace, window.0), window));
             let [paused, down, undone, recovering, working, frozen, finished, waiting] = shares(window, &all);
             spent.paused_seconds += paused;
             spent.down_seconds += down;
@@ -110,75 +115,39 @@ impl Add for TimeByActivity {
 
 type Stretch = (Time, Time, usize);
 
-fn window(cluster: ClusterId, history: &Timeline) -> (Time, Time) {
+fn window(cluster: ClusterId, timeline: &Timeline) -> (Time, Time) {
     let of = |changes: &[(Time, ClusterId)]| changes.iter().find(|it| it.1 == cluster).map(|it| it.0);
-    (of(&history.joined).unwrap_or(history.origin), of(&history.left).unwrap_or(history.end))
+    (of(&timeline.joined).unwrap_or(timeline.origin), of(&timeline.left).unwrap_or(timeline.end))
 }
 
-/// Returns the periods of all activities of a process except working, in any order. They may overlap.
-fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Time, Time)) -> Vec<Stretch> {
-    let mut all: Vec<Stretch> = history.pauses.stretches().map(|(from, upto)| (from, upto, PAUSED)).collect();
-    for failure in history.failures.iter().filter(|it| it.process == process) {
+/// Returns the periods in which a process was paused, down or recovering, and those that were undone, in any order.
+/// They may overlap.
+fn stretches(process: ProcessId, timeline: &Timeline, window: (Time, Time)) -> Vec<Stretch> {
+    let mut all: Vec<Stretch> =
+        timeline.pauses.stretches().map(|(from, upto)| (from, upto, PAUSED)).collect();
+    for failure in timeline.failures.iter().filter(|it| it.process == process) {
         all.push((failure.at, failure.restarted.unwrap_or(window.1), DOWN));
     }
-    for rollback in &history.rollbacks {
+    for rollback in &timeline.rollbacks {
         let Some(member) = rollback.members.get(&process) else { continue };
-        let failures = rollback.failures.iter().map(|&it| &history.failures[it]);
+        let failures = rollback.failures.iter().map(|&it| &timeline.failures[it]);
         let restarted = failures.filter(|it| it.process == process).filter_map(|it| it.restarted).max();
         let from = restarted.unwrap_or(rollback.began).min(member.restored);
         all.push((from, member.resumed.unwrap_or(member.restored), RECOVERING));
     }
-    let undone = history.undone.iter().filter(|it| it.process == process);
+    let undone = timeline.undone.iter().filter(|it| it.process == process);
     all.extend(undone.map(|it| (it.stretch.began, it.stretch.ended, UNDONE)));
-    let lost = history.lost_permanently.iter().filter(|(of, _)| *of == process);
+    let lost = timeline.lost_permanently.iter().filter(|(of, _)| *of == process);
     all.extend(lost.map(|(_, it)| (it.began, it.ended, UNDONE)));
-    let mut finished = None;
-    for (_, stream) in trace.streams.iter().filter(|((of, _), _)| *of == process) {
-        finished = None;
-        for (at, fact) in stream {
-            match fact {
-                Fact::Finished(_) => finished = Some(*at),
-                Fact::Restored(_) => finished = None,
-                Fact::Claim(claim) => {
-                    if let Claim::Committed { frozen, .. } = **claim {
-                        all.push((Time(at.0.saturating_sub(frozen.0)), *at, FROZEN));
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-    all.extend(finished.map(|at| (at, window.1, FINISHED)));
     all
 }
 
-/// Returns the periods in which a life computed or ran tasks. A computation without an earlier fact in this life
-/// started at `begun`. No fact states when a task starts. The start is therefore estimated as the time of the last fact
-/// that may have made the task ready or the process free, and that precedes the task's end by at least the task's
-/// duration.
-fn working(stream: &Stream, begun: Time) -> Vec<Stretch> {
-    let (mut all, mut starts) = (Vec::new(), Vec::new());
-    for (at, fact) in stream {
-        match fact {
-            Fact::Computed { since } => {
-                let before = since.0.checked_sub(1).and_then(|it| stream.get(it as usize));
-                all.push((before.map_or(begun, |it| it.0), *at, WORKING));
-            }
-            Fact::Ran { cost_us, .. } | Fact::Rerun { cost_us, .. } => {
-                let latest = Time(at.0.saturating_sub(u64::from(*cost_us) * 1000));
-                let before = starts.partition_point(|it| *it <= latest);
-                let start = before.checked_sub(1).map_or(latest, |it| starts[it]);
-                all.push((start, *at, WORKING));
-                starts.push(*at);
-            }
-            Fact::Theft { step: TheftStep::Taken | TheftStep::Merged | TheftStep::Voided, .. }
-            | Fact::Delivered(_)
-            | Fact::Absorbed(_)
-            | Fact::Restored(_) => starts.push(*at),
-            _ => {}
-        }
-    }
-    all
+/// Returns the periods of a process's own activities.
+fn active(activity: &Activity, window: (Time, Time)) -> impl Iterator<Item = Stretch> {
+    let working = activity.working.iter().map(|&(from, upto)| (from, upto, WORKING));
+    let frozen = activity.frozen.iter().map(|&(from, upto)| (from, upto, FROZEN));
+    let finished = activity.finished.map(|at| (at, window.1, FINISHED));
+    working.chain(frozen).chain(finished)
 }
 
 /// Returns the seconds of each activity within the window, followed by the seconds without any activity.
@@ -212,8 +181,6 @@ fn shares(window: (Time, Time), stretches: &[Stretch]) -> [f64; KINDS.len() + 1]
 
 #[cfg(test)]
 mod tests {
-    use faultline_core::{FactNo, Incarnation, Life, MessageId, TaskId, Theft};
-
     use super::*;
 
     fn at(seconds: u64) -> Time {
@@ -248,50 +215,15 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_a_task_waits() {
-        let task = |number, seconds: u32| Fact::Ran {
-            task: TaskId(number),
-            spawned: 0,
-            cost_us: seconds * 1_000_000,
+    fn a_process_waits_while_it_neither_works_nor_is_frozen_nor_has_finished() {
+        let activity = Activity {
+            working: vec![(at(0), at(2)), (at(4), at(7))],
+            frozen: vec![(at(6), at(8))],
+            finished: Some(at(11)),
         };
-        let theft = Theft { victim: ProcessId(1), thief: ProcessId(0), life: Life(1), number: 1 };
-        let step = |step| Fact::Theft { theft, task: TaskId(2), step };
-        let stream: Stream = vec![
-            (at(2), task(1, 2)),
-            // The process does not work until it steals a task of three seconds. While this task runs, the result of
-            // another task arrives.
-            (at(5), step(TheftStep::Taken)),
-            (at(7), step(TheftStep::Merged)),
-            (at(8), task(2, 3)),
-            // Tasks run sequentially. On a real process, a task may take longer than its stated duration.
-            (at(10), task(3, 1)),
-        ];
-        let found = working(&stream, at(0));
-        assert_eq!(found, [(at(0), at(2), WORKING), (at(5), at(8), WORKING), (at(8), at(10), WORKING)]);
-        let shares = shares((at(0), at(12)), &found);
-        assert_eq!((shares[WORKING], shares[KINDS.len()]), (7.0, 5.0));
-    }
-
-    #[test]
-    fn a_process_that_does_not_compute_waits() {
-        let id = |from, to| MessageId {
-            from: ProcessId(from),
-            to: ProcessId(to),
-            incarnation: Incarnation(0),
-            number: 0,
-        };
-        let stream: Stream = vec![
-            // The first computation starts with the application.
-            (at(3), Fact::Computed { since: FactNo(0) }),
-            (at(3), Fact::Sent { id: id(0, 1), bytes: 8 }),
-            // A message that arrives early does not start the second one.
-            (at(4), Fact::Delivered(id(2, 0))),
-            (at(6), Fact::Delivered(id(1, 0))),
-            (at(9), Fact::Computed { since: FactNo(4) }),
-        ];
-        let found = working(&stream, at(1));
-        assert_eq!(found, [(at(1), at(3), WORKING), (at(6), at(9), WORKING)]);
-        let shares = shares((at(1), at(10)), &found);
-        assert_eq!((shares[WORKING], shares[KINDS.len()]), (5.0, 4.0));
+        let window = (at(1), at(12));
+        let all: Vec<Stretch> = active(&activity, window).collect();
+        let shares = shares(window, &all);
+        assert_eq!([WORKING, FROZEN, FINISHED, KINDS.len()].map(|it| shares[it]), [4.0, 1.0, 1.0, 5.0]);
     }
 }

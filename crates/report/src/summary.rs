@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_checker::{Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position, ProcessId, Span};
-use faultline_history::GroupId;
 use faultline_trace::duration::{instant, lasted, span};
 use faultline_trace::fault::{describe_fault, describe_link, describe_trigger, link};
 use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry};
@@ -15,7 +14,7 @@ use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
 use crate::explain::{ExplainedEvent, count, enumerate, explain};
-use crate::names::{DisplayNames, checkpoint};
+use crate::names::{DisplayNames, RollbackUnit, checkpoint};
 use crate::spent::TimeByActivity;
 use crate::text::word;
 use crate::timeline::{Timeline, TimelineCheckpoint, TimelineRollback};
@@ -177,12 +176,17 @@ pub struct FaultSummary {
 }
 
 impl FaultSummary {
-    /// Formats the fault's latency and skew, if measured: `, 2.10 ms late, within 0.30 ms`.
+    /// Formats the fault's latency and skew, if measured.
     pub(crate) fn measured(&self) -> String {
-        let late = self.latency_seconds.map(|it| format!(", {} late", span(it)));
-        let within = self.skew_seconds.map(|it| format!(", within {}", span(it)));
-        late.into_iter().chain(within).collect()
+        measured(self.latency_seconds, self.skew_seconds)
     }
+}
+
+/// Formats the latency and the skew of a fault, in seconds, if measured: `, 2.10 ms late, within 0.30 ms`.
+pub(crate) fn measured(latency: Option<f64>, skew: Option<f64>) -> String {
+    let late = latency.map(|it| format!(", {} late", span(it)));
+    let within = skew.map(|it| format!(", within {}", span(it)));
+    late.into_iter().chain(within).collect()
 }
 
 /// A link as requested and as measured.
@@ -334,20 +338,20 @@ impl Summary {
     /// Summarises a run.
     pub fn new(recorded: RecordedRun<'_>) -> Self {
         let names = DisplayNames::new(recorded.manifest);
-        let history = Timeline::new(recorded.trace, recorded.manifest);
-        Summary::of_history(recorded, &names, &history)
+        let timeline = Timeline::new(recorded.trace, recorded.manifest);
+        Summary::of_timeline(recorded, &names, &timeline)
     }
 
     /// Summarises a run from its timeline.
-    pub fn of_history(recorded: RecordedRun<'_>, names: &DisplayNames, history: &Timeline) -> Self {
+    pub fn of_timeline(recorded: RecordedRun<'_>, names: &DisplayNames, timeline: &Timeline) -> Self {
         let RecordedRun { manifest, trace, judgement, .. } = recorded;
         Summary {
             verdict: judgement.verdict,
             reasons: judgement.reasons.clone(),
-            notes: notes(history, judgement)
+            notes: notes(timeline, judgement)
                 .into_iter()
-                .chain(incomplete(history, names))
-                .chain(names.clusters().filter_map(|it| idle_timer(it, manifest, names, history)))
+                .chain(incomplete(timeline, names))
+                .chain(names.clusters().filter_map(|it| idle_timer(it, manifest, names, timeline)))
                 .collect(),
             run: Run {
                 name: manifest.name.clone(),
@@ -355,24 +359,24 @@ impl Summary {
                 protocol: manifest.protocol.clone(),
                 seed: manifest.seed,
                 outcome: outcome(manifest.outcome.as_ref()),
-                duration_seconds: manifest.duration.as_secs_f64() - history.origin.as_secs_f64(),
-                starting_seconds: history.origin.as_secs_f64(),
+                duration_seconds: manifest.duration.as_secs_f64() - timeline.origin.as_secs_f64(),
+                starting_seconds: timeline.origin.as_secs_f64(),
                 started_unix_ms: manifest.started_unix_ms,
                 bundle: recorded.bundle.to_owned(),
                 tool: manifest.tool.clone(),
                 facts: trace.len() as u64,
             },
-            clusters: names.clusters().map(|it| cluster(it, names, history, trace)).collect(),
-            faults: faults(manifest, names, history),
-            links: manifest.links.iter().map(|it| link_summary(it, names, history)).collect(),
-            result: result(manifest, trace, names, history),
+            clusters: names.clusters().map(|it| cluster(it, names, timeline, trace)).collect(),
+            faults: faults(manifest, names, timeline),
+            links: manifest.links.iter().map(|it| link_summary(it, names, timeline)).collect(),
+            result: result(manifest, trace, names, timeline),
             properties: properties(judgement),
-            explanation: explain(history, manifest, names),
+            explanation: explain(timeline, manifest, names),
         }
     }
 }
 
-fn notes(history: &Timeline, judgement: &Judgement) -> Vec<String> {
+fn notes(timeline: &Timeline, judgement: &Judgement) -> Vec<String> {
     const UNPLANNED: [(Option<EndedBy>, &str); 5] = [
         (
             Some(EndedBy::Silence),
@@ -387,7 +391,7 @@ fn notes(history: &Timeline, judgement: &Judgement) -> Vec<String> {
         (Some(EndedBy::SupervisorRestarted), "ended by a restart of the supervisor"),
         (None, "terminated unexpectedly: see the logs of the nodes"),
     ];
-    let ended = |by| history.failures.iter().filter(|it| it.by == by).count();
+    let ended = |by| timeline.failures.iter().filter(|it| it.by == by).count();
     let told = UNPLANNED.iter().map(|&(by, what)| (ended(by), what)).filter(|&(count, _)| count > 0);
     let mut notes: Vec<String> = told.map(|(count, what)| format!("{} {what}", lives_were(count))).collect();
     notes.extend(judgement.findings.iter().flat_map(|it| &it.remarks).cloned());
@@ -395,13 +399,10 @@ fn notes(history: &Timeline, judgement: &Judgement) -> Vec<String> {
 }
 
 /// Returns a note on processes whose facts are incomplete.
-fn incomplete(history: &Timeline, names: &DisplayNames) -> Option<String> {
+fn incomplete(timeline: &Timeline, names: &DisplayNames) -> Option<String> {
     const MOST_NAMED: usize = 8;
-    let name = |it: ProcessId| match it {
-        ProcessId::SUPERVISOR => "the supervisor".to_owned(),
-        it => names.process(it),
-    };
-    let of: Vec<String> = history.incomplete.iter().map(|it| name(*it)).collect();
+    let of: Vec<String> =
+        timeline.incomplete.iter().map(|it| names.names().process_in_sentence(*it)).collect();
     let whose = if of.len() > MOST_NAMED { count(of.len() as u64, "process") } else { enumerate(&of) };
     (!of.is_empty()).then(|| {
         format!(
@@ -416,18 +417,19 @@ fn idle_timer(
     id: ClusterId,
     manifest: &Manifest,
     names: &DisplayNames,
-    history: &Timeline,
+    timeline: &Timeline,
 ) -> Option<String> {
     let every = (*manifest.bounds.as_ref()?.checkpoint_every.get(id.index())?)?;
     let of_it = || {
-        let own = |((group, _), _): &(&(GroupId, Position), &TimelineCheckpoint)| {
-            names.cluster_of_group(*group) == id
+        let own = |((unit, _), _): &(&(RollbackUnit, Position), &TimelineCheckpoint)| {
+            names.cluster_of_unit(*unit) == id
         };
         // The first checkpoint is taken before the application starts.
-        history.checkpoints.iter().filter(own).filter(|((_, position), _)| position.sn.0 > 1)
+        timeline.checkpoints.iter().filter(own).filter(|((_, position), _)| position.sn.0 > 1)
     };
     let forced = of_it().filter(|(_, it)| it.forced).count() as u64;
-    let is_idle = forced > 0 && of_it().all(|(_, it)| it.forced) && history.end.since(history.origin) > every;
+    let is_idle =
+        forced > 0 && of_it().all(|(_, it)| it.forced) && timeline.end.since(timeline.origin) > every;
     is_idle.then(|| {
         format!(
             "the checkpoint timer of {} (every {}) never fired: {} came first and restarted it",
@@ -442,15 +444,15 @@ fn outcome(outcome: Option<&Outcome>) -> &'static str {
     outcome.map_or("cutShort", Outcome::name)
 }
 
-fn cluster(id: ClusterId, names: &DisplayNames, history: &Timeline, trace: &Trace) -> ClusterSummary {
+fn cluster(id: ClusterId, names: &DisplayNames, timeline: &Timeline, trace: &Trace) -> ClusterSummary {
     let checkpoints = || {
-        history.checkpoints.iter().filter(|((of, _), _)| names.cluster_of_group(*of) == id).map(|(_, it)| it)
+        timeline.checkpoints.iter().filter(|((of, _), _)| names.cluster_of_unit(*of) == id).map(|(_, it)| it)
     };
     let rollbacks: Vec<_> =
-        history.rollbacks.iter().filter(|it| names.cluster_of_group(it.group) == id).collect();
+        timeline.rollbacks.iter().filter(|it| names.cluster_of_unit(it.unit) == id).collect();
     let (mut sent_within, mut sent_between, mut delivered) = (0, 0, 0);
-    for (message, way) in &history.messages {
-        let (from, to) = history.endpoints(message);
+    for (message, way) in &timeline.messages {
+        let (from, to) = timeline.endpoints(message);
         let (from, to) = (names.cluster_of(from), names.cluster_of(to));
         if from == id && way.sent.is_some() {
             *if from == to { &mut sent_within } else { &mut sent_between } += 1;
@@ -462,21 +464,21 @@ fn cluster(id: ClusterId, names: &DisplayNames, history: &Timeline, trace: &Trac
     ClusterSummary {
         name: names.cluster(id),
         processes: names.processes(id).len(),
-        failures: history.failures.iter().filter(|it| names.cluster_of(it.process) == id).count() as u64,
+        failures: timeline.failures.iter().filter(|it| names.cluster_of(it.process) == id).count() as u64,
         unforced: checkpoints().filter(|it| !it.forced).count() as u64,
         forced: checkpoints().filter(|it| it.forced).count() as u64,
         longest_freeze_seconds: checkpoints().map(|it| it.frozen).max().unwrap_or_default().as_secs_f64(),
         lost_work_seconds: rollbacks
             .iter()
-            .fold(history.lost_permanently(|it| names.cluster_of(it) == id), |sum, it| sum + it.lost())
+            .fold(timeline.lost_permanently(|it| names.cluster_of(it) == id), |sum, it| sum + it.lost())
             .as_secs_f64(),
-        time: TimeByActivity::of(id, history, trace, names),
+        time: TimeByActivity::of(id, timeline, trace, names),
         sent_within,
         sent_between,
         delivered,
         resent: rollbacks.iter().map(|it| it.resent).sum(),
-        tasks_run: history.tasks.map(|_| tasks_run(id, names, trace)),
-        rollbacks: rollbacks.into_iter().map(|it| rollback(it, names, history)).collect(),
+        tasks_run: timeline.tasks.map(|_| tasks_run(id, names, trace)),
+        rollbacks: rollbacks.into_iter().map(|it| rollback(it, names, timeline)).collect(),
     }
 }
 
@@ -486,11 +488,11 @@ fn tasks_run(id: ClusterId, names: &DisplayNames, trace: &Trace) -> u64 {
     facts.filter(|(_, fact)| matches!(fact, Fact::Ran { .. } | Fact::Rerun { .. })).count() as u64
 }
 
-fn rollback(it: &TimelineRollback, names: &DisplayNames, history: &Timeline) -> RollbackSummary {
+fn rollback(it: &TimelineRollback, names: &DisplayNames, timeline: &Timeline) -> RollbackSummary {
     let mut faults: Vec<u32> = it
         .failures
         .iter()
-        .filter_map(|&place| history.failures[place].fault())
+        .filter_map(|&place| timeline.failures[place].fault())
         .map(|FaultNo(no)| no)
         .collect();
     faults.sort_unstable();
@@ -498,26 +500,26 @@ fn rollback(it: &TimelineRollback, names: &DisplayNames, history: &Timeline) -> 
     let (cause, because_of) = match it.cause {
         Some(Cause::Alert { from, .. }) => ("alert", Some(names.group(from))),
         Some(Cause::Failure) | None => {
-            ("failure", it.because_of.map(|with| names.group(history.rollbacks[with].group)))
+            ("failure", it.because_of.map(|with| names.unit(timeline.rollbacks[with].unit)))
         }
     };
     RollbackSummary {
         cause,
         because_of,
         faults,
-        unplanned: it.failures.iter().filter(|&&place| history.failures[place].fault().is_none()).count()
+        unplanned: it.failures.iter().filter(|&&place| timeline.failures[place].fault().is_none()).count()
             as u32,
-        at_seconds: history.seconds(it.began),
+        at_seconds: timeline.seconds(it.began),
         checkpoint: it.sn().0,
         checkpoint_incarnation: it.checkpoint.map_or(0, |it| it.incarnation.0),
-        depth: history.depth(it),
+        depth: timeline.depth(it),
         lost_work_seconds: it.lost().as_secs_f64(),
-        recovery_seconds: history.lasted(it.began, it.ended).as_secs_f64(),
+        recovery_seconds: timeline.lasted(it.began, it.ended).as_secs_f64(),
         resent: it.resent,
     }
 }
 
-fn faults(manifest: &Manifest, names: &DisplayNames, history: &Timeline) -> Vec<FaultSummary> {
+fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec<FaultSummary> {
     let states: BTreeMap<_, _> = manifest.faults.iter().map(|(no, state)| (*no, state)).collect();
     let summary = |planned: &faultline_core::PlannedFault| {
         let (state, reason) = match states.get(&planned.no) {
@@ -525,7 +527,7 @@ fn faults(manifest: &Manifest, names: &DisplayNames, history: &Timeline) -> Vec<
             Some(FaultState::Ineffective(reason)) => ("ineffective", Some(reason.to_string())),
             Some(FaultState::Pending) | None => ("pending", None),
         };
-        let injected = history.injections.iter().find(|it| it.no == planned.no);
+        let injected = timeline.injections.iter().find(|it| it.no == planned.no);
         let effect = manifest.effects.iter().find(|it| it.no == planned.no);
         FaultSummary {
             no: planned.no.0,
@@ -533,7 +535,7 @@ fn faults(manifest: &Manifest, names: &DisplayNames, history: &Timeline) -> Vec<
             what: describe_fault(&planned.fault, names.names()),
             state,
             reason,
-            injected_seconds: injected.map(|it| history.seconds(it.at)),
+            injected_seconds: injected.map(|it| timeline.seconds(it.at)),
             skew_seconds: effect.and_then(EffectEntry::skew).map(Span::as_secs_f64),
             latency_seconds: effect.and_then(EffectEntry::latency).map(Span::as_secs_f64),
         }
@@ -541,7 +543,7 @@ fn faults(manifest: &Manifest, names: &DisplayNames, history: &Timeline) -> Vec<
     manifest.plan.iter().map(summary).collect()
 }
 
-fn link_summary(it: &LinkEntry, names: &DisplayNames, history: &Timeline) -> LinkSummary {
+fn link_summary(it: &LinkEntry, names: &DisplayNames, timeline: &Timeline) -> LinkSummary {
     LinkSummary {
         link: link(it.from, it.to, names.names()),
         requested: describe_link(&it.requested),
@@ -555,11 +557,11 @@ fn link_summary(it: &LinkEntry, names: &DisplayNames, history: &Timeline) -> Lin
         as_requested: it.as_requested(),
         observed_latency_seconds: it.observed.map(|it| it.mean.as_secs_f64()),
         observed_percent_outside: it.percent_outside(),
-        since_seconds: it.since.map(|it| history.seconds(it)),
+        since_seconds: it.since.map(|it| timeline.seconds(it)),
     }
 }
 
-fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, history: &Timeline) -> ResultSummary {
+fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, timeline: &Timeline) -> ResultSummary {
     let digests: BTreeMap<ProcessId, Digest> = names
         .all()
         .filter_map(|process| {
@@ -572,14 +574,14 @@ fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, history: &Ti
         })
         .collect();
     let expected = manifest.expected.as_ref();
-    let mut gone: BTreeSet<ProcessId> = history.permanent_failures(names).into_keys().collect();
+    let mut gone: BTreeSet<ProcessId> = timeline.permanent_failures(names).into_keys().collect();
     // In a task-based program, the ranks of a cluster that has left have no result: other ranks continue their work.
-    let left = history.left.iter().flat_map(|(_, cluster)| names.processes(*cluster));
+    let left = timeline.left.iter().flat_map(|(_, cluster)| names.processes(*cluster));
     gone.extend(left.filter(|rank| !digests.contains_key(*rank)).copied());
     ResultSummary {
         compared_with: expected.map(|it| it.source.clone()),
         finished: digests.len(),
-        is_incomplete: !history.incomplete.is_empty(),
+        is_incomplete: !timeline.incomplete.is_empty(),
         remaining: manifest.ranks().filter(|(rank, _)| !gone.contains(rank)).count(),
         equal: expected
             .map(|it| it.digests.iter().filter(|(process, _)| !gone.contains(process)))

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use faultline_core::{Claim, Fact, Life, PartitionClaim, ProcessId, RunNames, TaskId, Time};
-use faultline_history::GroupId;
 use faultline_trace::Trace;
 use faultline_trace::describe::{Subject, describe};
 
@@ -28,17 +27,17 @@ pub struct TranscriptLine {
 
 /// Returns the lines of a run. Messages are named m1, m2, … in the order in which they are first sent, and tasks t1,
 /// t2, … in the order in which they are first mentioned.
-pub fn transcript(trace: &Trace, history: &Timeline, names: &DisplayNames) -> Vec<TranscriptLine> {
-    written(trace, history, names).lines
+pub fn transcript(trace: &Trace, timeline: &Timeline, names: &DisplayNames) -> Vec<TranscriptLine> {
+    written(trace, timeline, names).lines
 }
 
 /// Returns the names that the run's transcript gives to tasks: t1, t2, … Stored in [`RunNames::tasks`], they let other
 /// sentences about the run use the same names.
-pub fn task_names(trace: &Trace, history: &Timeline, names: &DisplayNames) -> BTreeMap<TaskId, String> {
-    written(trace, history, names).short.tasks
+pub fn task_names(trace: &Trace, timeline: &Timeline, names: &DisplayNames) -> BTreeMap<TaskId, String> {
+    written(trace, timeline, names).short.tasks
 }
 
-fn written<'a>(trace: &Trace, history: &Timeline, names: &'a DisplayNames) -> Writer<'a> {
+fn written<'a>(trace: &Trace, timeline: &Timeline, names: &'a DisplayNames) -> Writer<'a> {
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = trace
         .streams
         .iter()
@@ -52,7 +51,7 @@ fn written<'a>(trace: &Trace, history: &Timeline, names: &'a DisplayNames) -> Wr
     let mut writer = Writer {
         names,
         short: names.names().clone(),
-        origin: history.origin,
+        origin: timeline.origin,
         told: BTreeSet::new(),
         lines: Vec::new(),
     };
@@ -78,7 +77,7 @@ struct Writer<'a> {
     /// The names of the run, with short names of the messages and tasks that have been mentioned.
     short: RunNames,
     origin: Time,
-    /// Lines that are shown once for a whole group and have already been shown.
+    /// Lines that are shown once for a whole unit and have already been shown.
     told: BTreeSet<String>,
     lines: Vec<TranscriptLine>,
 }
@@ -117,28 +116,28 @@ impl Writer<'_> {
         self.line(at, who, sentence.predicate().to_string());
     }
 
-    /// Shows a claim. A claim that all processes of a group make is shown on a single line, with the name of the group
+    /// Shows a claim. A claim that all processes of a unit make is shown on a single line, with the name of the unit
     /// and the time of the first such claim.
     fn claim(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact, claim: &Claim) {
-        let group = self.names.group_of(process);
+        let unit = self.names.unit_of(process);
         let key = match claim {
             // Made once for each channel. Its effects are shown instead.
             Claim::Partition(PartitionClaim::Drained { .. }) => return,
             Claim::CheckpointRequested { position, attempt, .. } => {
-                Some(format!("request {group} {position} {attempt} {life}"))
+                Some(format!("request {unit:?} {position} {attempt} {life}"))
             }
-            Claim::Committed { position, .. } => Some(format!("commit {group} {position}")),
-            Claim::Aborted { position, attempt } => Some(format!("abort {group} {position} {attempt}")),
-            Claim::RecoveryStarted { lives, round } => Some(format!("round {group} {lives} {round}")),
-            Claim::RolledBack { to, .. } => Some(format!("back {group} {to}")),
-            Claim::Alerted { from, position } => Some(format!("alert {group} {from} {position}")),
+            Claim::Committed { position, .. } => Some(format!("commit {unit:?} {position}")),
+            Claim::Aborted { position, attempt } => Some(format!("abort {unit:?} {position} {attempt}")),
+            Claim::RecoveryStarted { lives, round } => Some(format!("round {unit:?} {lives} {round}")),
+            Claim::RolledBack { to, .. } => Some(format!("back {unit:?} {to}")),
+            Claim::Alerted { from, position } => Some(format!("alert {unit:?} {from} {position}")),
             Claim::Collected { below, kept, log, .. } => {
-                Some(format!("collected {group} {below} {kept} {log}"))
+                Some(format!("collected {unit:?} {below} {kept} {log}"))
             }
             _ => None,
         };
-        let who = match key {
-            Some(_) if group != GroupId::OUTSIDE => self.names.group(group),
+        let who = match (&key, unit) {
+            (Some(_), Some(unit)) => self.names.unit(unit),
             _ => self.names.process(process),
         };
         if key.is_none_or(|it| self.told.insert(it)) {

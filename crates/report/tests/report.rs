@@ -3,9 +3,9 @@
 mod common;
 
 use faultline_checker::{Finding, Judgement, Property, Verdict, Violation};
-use faultline_core::{Cause, ProcessId};
-use faultline_history::GroupId;
+use faultline_core::{Cause, ClusterId, ProcessId};
 use faultline_report::diagram::{Fate, Limits, svg};
+use faultline_report::names::RollbackUnit;
 use faultline_report::text::{self, Layout};
 use faultline_report::{Diagram, DisplayNames, RecordedRun, Summary, Timeline, page};
 
@@ -48,7 +48,7 @@ fn failed() -> Judgement {
 /// is set.
 struct Reports {
     summary: Summary,
-    history: Timeline,
+    timeline: Timeline,
     names: DisplayNames,
     diagram: Diagram,
     page: String,
@@ -59,10 +59,10 @@ fn made(nodes: u32, judgement: &Judgement) -> Reports {
     let recorded =
         RecordedRun { bundle: "faultline-runs/quick-start-7", manifest: &manifest, trace: &trace, judgement };
     let names = DisplayNames::new(&manifest);
-    let history = Timeline::new(&trace, &manifest);
-    let diagram = Diagram::new(&history, &names, Limits::default());
+    let timeline = Timeline::new(&trace, &manifest);
+    let diagram = Diagram::new(&timeline, &names, Limits::default());
     let made =
-        Reports { summary: Summary::new(recorded), page: page::render(recorded), history, names, diagram };
+        Reports { summary: Summary::new(recorded), page: page::render(recorded), timeline, names, diagram };
     if let Ok(dir) = std::env::var("PICTURES") {
         let name = format!("{dir}/{nodes}-{}", text::verdict(judgement.verdict));
         std::fs::write(format!("{name}.html"), &made.page).unwrap();
@@ -76,42 +76,43 @@ fn made(nodes: u32, judgement: &Judgement) -> Reports {
 
 #[test]
 fn a_failure_undoes_deliveries_in_another_cluster() {
-    let Reports { history, names, .. } = made(3, &passed());
-    let [crash, alert, loss] = &history.rollbacks[..] else { panic!("{:?}", history.rollbacks) };
+    let Reports { timeline, names, .. } = made(3, &passed());
+    let [crash, alert, loss] = &timeline.rollbacks[..] else { panic!("{:?}", timeline.rollbacks) };
 
-    assert_eq!(crash.group, GroupId(0));
+    let [paris, rennes] = [0, 1].map(|it| RollbackUnit::Cluster(ClusterId(it)));
+    assert_eq!(crash.unit, paris);
     assert_eq!(crash.cause, Some(Cause::Failure));
     assert_eq!(
-        crash.failures.iter().map(|&it| history.failures[it].process).collect::<Vec<_>>(),
+        crash.failures.iter().map(|&it| timeline.failures[it].process).collect::<Vec<_>>(),
         [ProcessId(1)]
     );
-    assert_eq!((alert.group, alert.because_of), (GroupId(1), Some(0)));
+    assert_eq!((alert.unit, alert.because_of), (rennes, Some(0)));
     assert_eq!(loss.failures.len(), 3);
     for rollback in [crash, alert, loss] {
         assert!(rollback.complete && rollback.began <= rollback.ended, "{rollback:?}");
         assert_eq!(rollback.members.len(), 3);
         assert!(rollback.members.values().all(|it| it.saved < it.restored && it.lost.0 > 0), "{rollback:?}");
     }
-    let orphans = history.orphans_at(0, GroupId(1), &names);
+    let orphans = timeline.orphans_at(0, rennes, &names);
     assert!(!orphans.is_empty());
     for id in orphans {
-        let undone: Vec<_> = history.messages[&id].delivered.iter().map(|it| it.1).collect();
+        let undone: Vec<_> = timeline.messages[&id].delivered.iter().map(|it| it.1).collect();
         assert_eq!(undone, [Some(1)], "the rollback undid the delivery of {id}");
     }
     assert_eq!(loss.resent, 27);
-    assert_eq!((history.depth(crash), history.depth(alert), history.depth(loss)), (0, 1, 0));
+    assert_eq!((timeline.depth(crash), timeline.depth(alert), timeline.depth(loss)), (0, 1, 0));
 }
 
 #[test]
 fn surviving_deliveries_were_not_undone() {
-    let Reports { history, .. } = made(3, &passed());
-    for undone in &history.undone {
-        let rollback = &history.rollbacks[undone.by];
+    let Reports { timeline, .. } = made(3, &passed());
+    for undone in &timeline.undone {
+        let rollback = &timeline.rollbacks[undone.by];
         let (began, ended) = (undone.stretch.began, undone.stretch.ended);
         assert!(began <= ended && ended <= rollback.ended, "{undone:?}");
     }
-    let last = history.undone.iter().map(|it| it.stretch.ended).max().unwrap();
-    for (id, message) in &history.messages {
+    let last = timeline.undone.iter().map(|it| it.stretch.ended).max().unwrap();
+    for (id, message) in &timeline.messages {
         if message.sent.is_some_and(|sent| sent > last) {
             assert_eq!(message.send_undone, None, "{id}");
         }
@@ -186,8 +187,8 @@ fn the_diagram_shows_every_kind_of_item() {
 fn a_diagram_that_is_too_large_states_what_it_omits() {
     let (manifest, trace) = common::run(40);
     let names = DisplayNames::new(&manifest);
-    let history = Timeline::new(&trace, &manifest);
-    let diagram = Diagram::new(&history, &names, Limits { lanes: 20, between: 100, within: 50 });
+    let timeline = Timeline::new(&trace, &manifest);
+    let diagram = Diagram::new(&timeline, &names, Limits { lanes: 20, between: 100, within: 50 });
     assert_eq!(diagram.lanes.len(), 20);
     assert!(diagram.lanes.contains(&"paris-1".to_owned()), "a failed process has a lane");
     let between = diagram.messages.iter().filter(|it| it.between).count();
@@ -364,7 +365,7 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     let judgement = passed();
     let recorded = RecordedRun { bundle: "late", manifest: &manifest, trace: &trace, judgement: &judgement };
     let told: Vec<_> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
-    assert!(told[0].contains("both processes of rennes were killed at once (fault 1"), "{told:?}");
+    assert!(told[0].contains("both processes of rennes were killed (fault 1"), "{told:?}");
     assert!(
         told[1].contains("rennes-1 was paused for 10.0 ms (fault 2, pause) and then resumed"),
         "{told:?}"
@@ -421,6 +422,102 @@ fn a_place_lost_while_its_cluster_is_absent_is_no_failure() {
         told[1].text,
         "rennes-1 is lost while rennes does not take part in the run, so nothing has failed"
     );
+}
+
+#[test]
+fn faults_are_explained_with_their_measurements() {
+    use faultline_core::{EndedBy, Fact, Fault, FaultNo, Life, Span, StorageFate, Time};
+    use faultline_trace::manifest::{BackendKind, Effect, EffectEntry};
+
+    let (whole, _) = common::run(2);
+    let (rennes, storage) = (ClusterId(1), StorageFate::Kept);
+    let effects = |at: [Option<u64>; 2]| {
+        let on = [2, 3].map(ProcessId).into_iter().zip(at).map(|(process, micros)| Effect {
+            process,
+            life: Life(1),
+            at: micros.map(|it| Time::ZERO + Span::from_micros(it)),
+            error: Span::ZERO,
+        });
+        vec![EffectEntry { no: FaultNo(1), due: Time::ZERO, on: on.collect() }]
+    };
+    let told = |fault: &Fault, killed: &[u32], backend, effects| {
+        let injecting = Fact::Injecting { no: FaultNo(1), fault: Box::new(fault.clone()) };
+        let failed = killed.iter().map(|it| Fact::Failed {
+            process: ProcessId(*it),
+            life: Life(1),
+            storage,
+            by: EndedBy::Fault(FaultNo(1)),
+        });
+        let trace = supervised([Fact::Begun, injecting].into_iter().chain(failed));
+        let manifest = faultline_trace::Manifest { backend, effects, ..whole.clone() };
+        let judgement = passed();
+        let recorded = RecordedRun { bundle: "", manifest: &manifest, trace: &trace, judgement: &judgement };
+        Summary::new(recorded).explanation.remove(0).text
+    };
+    let (known, unknown) = ([Some(2000), Some(2300)], [Some(2000), None]);
+    let lost = Fault::LoseCluster { cluster: rennes, storage, returns: true };
+    let (local, both) = (BackendKind::Local, "At 0.10 s, both processes of rennes were killed");
+    assert_eq!(
+        told(&lost, &[2, 3], local, effects(known)),
+        format!("{both} within 300 us (fault 1, cluster loss, 2.30 ms late).")
+    );
+    for effects in [effects(unknown), Vec::new()] {
+        assert_eq!(
+            told(&lost, &[2, 3], local, effects),
+            format!("{both} (fault 1, cluster loss). The times at which they ended are not all known.")
+        );
+    }
+    let at_once = format!("{both} at once (fault 1, cluster loss).");
+    assert_eq!(told(&lost, &[2, 3], BackendKind::Simulate, Vec::new()), at_once);
+    let single = "At 0.10 s, 1 process of rennes was killed at once (fault 1, cluster loss).";
+    assert_eq!(told(&lost, &[2], local, Vec::new()), single);
+    let crash = Fault::Crash { process: ProcessId(2), storage: StorageFate::Lost, returns: true };
+    let text = told(&crash, &[2], local, effects([Some(2000), Some(2000)]));
+    assert_eq!(text, "At 0.10 s, rennes-0 was killed (fault 1, crash, storage lost, 2.00 ms late).");
+    let partition = Fault::Partition { from: ClusterId(0), to: rennes, both: true, span: Span(1) };
+    let text = told(&partition, &[], local, effects(known));
+    assert!(text.ends_with(" (fault 1, 2.30 ms late, within 300 us)."), "{text}");
+}
+
+/// Under such a protocol, the only group consists of all clusters.
+#[test]
+fn a_federation_that_rolls_back_together_is_unrecoverable_as_a_whole() {
+    use faultline_core::fault::Outcome;
+    use faultline_core::{
+        Attempt, Claim, Fact, FactNo, GroupId, ImageName, Incarnation, Life, Promises, Scope, Sn, Time,
+    };
+    use faultline_report::events::EventReporter;
+    use faultline_trace::{Record, Sink};
+
+    let (whole, _) = common::run(2);
+    let owner = ProcessId(2);
+    let part = ImageName { owner, incarnation: Incarnation(0), sn: Sn(3), attempt: Attempt(1) };
+    let (group, missing) = (GroupId(0), [(part, vec![owner])].into());
+    let outcome = Outcome::Unrecoverable { group, missing };
+    let Outcome::Unrecoverable { missing, .. } = outcome.clone() else { unreachable!() };
+    let claim = Fact::Claim(Box::new(Claim::Unrecoverable { group, missing }));
+    let manifest = faultline_trace::Manifest {
+        promises: Promises::of_scope(Scope::Federation),
+        outcome: Some(outcome),
+        ..whole
+    };
+    let mut trace = supervised([Fact::Begun]);
+    let (process, life, number) = (ProcessId(0), Life(1), FactNo(0));
+    trace.record(Record { process, life, number, at: Time(1), fact: claim.clone() });
+    let judgement = passed();
+    let recorded = RecordedRun { bundle: "lost", manifest: &manifest, trace: &trace, judgement: &judgement };
+    let told: Vec<String> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
+    let expected = "No checkpoint of the federation can be restored. Missing: rennes-0's part of checkpoint 3 (not \
+                    found at rennes-0).";
+    assert!(told.iter().any(|it| it == expected), "{told:?}");
+
+    let names = DisplayNames::new(&manifest);
+    let clusters: Vec<_> = names.clusters().collect();
+    let mut reporter = EventReporter::new(names, Default::default());
+    assert!(!clusters.iter().any(|it| reporter.is_unrecoverable(*it)));
+    let event = reporter.observe(process, &claim).unwrap();
+    assert_eq!(event.text, "no checkpoint of the federation can be restored");
+    assert!(clusters.iter().all(|it| reporter.is_unrecoverable(*it)), "all clusters belong to the group");
 }
 
 #[test]

@@ -158,13 +158,13 @@ impl<'a> Session<'a> {
         expected: impl FnOnce() -> Option<Expected>,
         simulator: &mut Simulator<'_>,
     ) -> UnjudgedRecording {
-        let mut manifest = self.draft_of(setup, BackendKind::Simulate);
-        let (ended, trace) = simulator.play(setup, &manifest, None);
-        ended.complete(&mut manifest);
-        if manifest.outcome != Some(Outcome::Interrupted) {
-            manifest.expected = expected();
+        let draft = self.draft_of(setup, BackendKind::Simulate);
+        let (ended, trace) = simulator.play(setup, &draft, None);
+        let mut run = UnjudgedRecording::of_ended(draft, ended, trace);
+        if run.manifest.outcome != Some(Outcome::Interrupted) {
+            run.manifest.expected = expected();
         }
-        UnjudgedRecording { manifest, trace, is_read: false }
+        run
     }
 
     /// Runs the federation on `backend`, and writes the record into `bundle`. The bundle must be empty unless the
@@ -238,7 +238,8 @@ impl<'a> Session<'a> {
         Ok(UnjudgedRecording { manifest, trace, is_read: false })
     }
 
-    fn draft_of<N: Hosted>(&self, setup: &Setup<N>, backend: BackendKind) -> Manifest {
+    /// Works like [`Session::draft`], but for an existing setup.
+    pub fn draft_of<N: Hosted>(&self, setup: &Setup<N>, backend: BackendKind) -> Manifest {
         manifest::draft(self.federation, self.text, setup, backend, self.started)
     }
 

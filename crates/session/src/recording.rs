@@ -9,6 +9,7 @@ use faultline_core::fault::{FaultState, Outcome};
 use faultline_history::{Account, Context, History};
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
+use crate::backend::RunEnd;
 use crate::memory::{beyond, check_program, memory_bound, most_facts};
 
 /// The record of a run that has not been judged yet.
@@ -35,6 +36,12 @@ pub struct Recording {
 }
 
 impl UnjudgedRecording {
+    /// Returns the record of a run that has just ended, from its draft, its end, and its facts in memory.
+    pub fn of_ended(mut manifest: Manifest, end: RunEnd, trace: Trace) -> UnjudgedRecording {
+        end.complete(&mut manifest);
+        UnjudgedRecording { manifest, trace, is_read: false }
+    }
+
     /// Reads the record in a bundle. For a run that was cut short, the end is derived from the facts. Entries of the
     /// manifest that do not follow from the record's federation file are replaced with derived ones, and reported as
     /// flaws of the trace.

@@ -27,7 +27,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 #[cfg(feature = "server")]
-pub use server::{Connection, Limits, Peer, TlsListener};
+pub use server::{Acceptor, Connection};
 
 /// The bytes that precede the 32 bytes of a private Ed25519 key in PKCS #8 (RFC 8410, section 10.3).
 const PKCS8: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";

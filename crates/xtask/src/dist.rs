@@ -1,5 +1,5 @@
-//! Release files for users without a compiler: an archive of static programs for each platform, an inventory
-//! of all components (an SBOM in CycloneDX format), and checksums.
+//! Release files for users without a compiler: an archive of static programs for each platform, inventories of all
+//! components (SBOMs in CycloneDX format) of the programs and of each image, and checksums.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -21,6 +21,8 @@ const PLATFORMS: &[(&str, &str, &str)] = &[
 /// The packages and their programs.
 const PROGRAMS: &[(&str, &str)] =
     &[("faultline-cli", "faultline"), ("faultline-kubectl", "kubectl-faultline")];
+/// The packages whose programs the images contain.
+const IMAGES: &[&str] = &["faultline-node", "faultline-operator"];
 /// Files in each archive in addition to the programs.
 const DOCUMENTS: &[&str] = &["LICENSE", "README.md"];
 const SUMS: &str = "SHA256SUMS";
@@ -52,9 +54,14 @@ pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
             Err(why) => return Err(why),
         }
     }
-    let inventory = format!("faultline-{version}.cdx.json");
-    fs::write(dist.join(&inventory), serde_json::to_string_pretty(&inventory_of(repository)?)? + "\n")?;
-    made.push(inventory);
+    let programs: Vec<&str> = PROGRAMS.iter().map(|it| it.0).collect();
+    let inventories = IMAGES.iter().map(|it| (*it, vec![*it])).chain([("faultline", programs)]);
+    for (name, packages) in inventories {
+        let inventory = format!("{name}-{version}.cdx.json");
+        let content = inventory_of(repository, name, &packages)?;
+        fs::write(dist.join(&inventory), serde_json::to_string_pretty(&content)? + "\n")?;
+        made.push(inventory);
+    }
     let sums = Command::new("sha256sum").args(&made).current_dir(&dist).output()?;
     if !sums.status.success() {
         return Err(String::from_utf8_lossy(&sums.stderr).into_owned().into());
@@ -182,16 +189,16 @@ fn archive(
     Ok(archive)
 }
 
-/// Returns the inventory of the programs in CycloneDX format: all crates that are compiled into a program, or needed to
-/// compile one.
-fn inventory_of(repository: &Repository) -> Result<Value, Box<dyn Error>> {
+/// Returns an inventory in CycloneDX format: all crates that are compiled into the programs of these packages, or needed
+/// to compile them.
+fn inventory_of(repository: &Repository, name: &str, packages: &[&str]) -> Result<Value, Box<dyn Error>> {
     let resolve = repository.metadata.resolve.as_ref().ok_or("cargo has not resolved the dependencies")?;
     let package = |id: &PackageId| &repository.metadata[id];
     let mut open: Vec<&PackageId> = resolve
         .nodes
         .iter()
         .map(|it| &it.id)
-        .filter(|id| PROGRAMS.iter().any(|it| it.0 == package(id).name.as_str()))
+        .filter(|id| packages.contains(&package(id).name.as_str()))
         .collect();
     let mut needed: BTreeSet<&PackageId> = BTreeSet::new();
     while let Some(id) = open.pop() {
@@ -210,7 +217,7 @@ fn inventory_of(repository: &Repository) -> Result<Value, Box<dyn Error>> {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": { "component": { "type": "application", "name": "faultline", "version": version } },
+        "metadata": { "component": { "type": "application", "name": name, "version": version } },
         "components": components,
     }))
 }
@@ -242,14 +249,15 @@ mod tests {
             .exec()
             .unwrap();
         let repository = Repository { root: metadata.workspace_root.clone().into(), metadata };
-        let inventory = inventory_of(&repository).unwrap();
+        let inventory =
+            inventory_of(&repository, "faultline", &["faultline-cli", "faultline-kubectl"]).unwrap();
         assert_eq!(
             (&inventory["bomFormat"], &inventory["specVersion"]),
             (&"CycloneDX".into(), &"1.5".into())
         );
         assert_eq!(inventory["metadata"]["component"]["version"], env!("CARGO_PKG_VERSION"));
         let components = inventory["components"].as_array().unwrap();
-        let names: BTreeSet<&str> = components.iter().map(|it| it["name"].as_str().unwrap()).collect();
+        let names = names_in(&inventory);
         for program in
             ["faultline-cli", "faultline-kubectl", "faultline-protocols", "clap", "kube", "serde_derive"]
         {
@@ -269,6 +277,22 @@ mod tests {
             assert_eq!(component["purl"], format!("pkg:cargo/{name}@{version}"));
             assert!(component["licenses"][0]["expression"].is_string(), "{name} has no licence");
         }
+        for image in IMAGES {
+            let inventory = inventory_of(&repository, image, &[image]).unwrap();
+            assert_eq!(inventory["metadata"]["component"]["name"], *image);
+            let names = names_in(&inventory);
+            let is_operator = *image == "faultline-operator";
+            assert!(names.contains(image) && names.contains("rustls"));
+            assert_eq!(
+                [names.contains("kube"), names.contains("faultline-runtime")],
+                [is_operator, !is_operator]
+            );
+        }
+    }
+
+    fn names_in(inventory: &Value) -> BTreeSet<&str> {
+        let components = inventory["components"].as_array().unwrap();
+        components.iter().map(|it| it["name"].as_str().unwrap()).collect()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Each document has a scratch directory, in which its `sh` blocks run command by command, in order, as printed, with
 //! the directory given by `--programs` on the `PATH`. `DIR` represents the newest record in the scratch directory.
-//! [`EXCEPTIONS`] lists the commands that run in another form or elsewhere. An exception that matches no command is an
+//! Commands that need a Kubernetes cluster run if `FAULTLINE_E2E_KUBECONFIG` selects one. [`EXCEPTIONS`] lists the commands that run in another form or elsewhere. An exception that matches no command is an
 //! error.
 //!
 //! The commands of up to [`PARALLEL`] documents run at the same time.
@@ -27,17 +27,32 @@ enum Instead {
     After(&'static str),
     /// Run this instead if the user is root; otherwise, skip the command.
     AsRoot(&'static str),
-    /// Run it as printed, although most other commands of the document run elsewhere.
-    AsPrinted,
+    /// Run this on a Kubernetes cluster, with the printed command in place of [`PRINTED`]; skip the command if no cluster
+    /// is selected.
+    OnCluster(&'static str),
     /// Run it as printed, and expect exit status 3, as the document says.
     Unknown,
     /// Skip it: the given step of `.ci/run`, or the given test, runs it.
     In(&'static str),
 }
-use Instead::{After, AsPrinted, AsRoot, In, Run, Unknown};
+use Instead::{After, AsRoot, In, OnCluster, Run, Unknown};
 
 const DEFECTS: Instead = In("the test `defects` of `faultline-fuzz`, which needs no build of its own");
-const SCENARIOS: Instead = In("the scenarios of `e2e`, on a Kubernetes cluster");
+/// The step of `.ci/run` that builds the images, creates a cluster and runs the scenarios.
+const KUBERNETES: Instead = In("the step `kubernetes`");
+const PLACES: Instead = In("the test `federation` of `faultline-node`, with free ports");
+/// Represents the printed command in [`OnCluster`].
+const PRINTED: &str = "PRINTED";
+/// Environment variable with the path of the cluster's kubeconfig.
+const KUBECONFIG: &str = "FAULTLINE_E2E_KUBECONFIG";
+
+/// Runs a command while a federation of this name runs that has just been created.
+const AGAIN: &str = "kubectl delete federation quickstart --ignore-not-found; \
+     kubectl apply -f manifests/samples/quickstart.yaml && \
+     kubectl wait federation/quickstart --for=condition=Running --timeout=2m && PRINTED";
+const OTHER: &str = "sed 's/name: quickstart/name: my/' manifests/samples/quickstart.yaml > my.yaml; PRINTED";
+/// Most clusters of developers cannot pull the printed image.
+const RECORD: Instead = In("the scenario `record_kept`, with the project's own image");
 
 /// The document, the beginning of the command, and how it runs instead. The longest match applies.
 const EXCEPTIONS: &[(&str, &str, Instead)] = &[
@@ -48,7 +63,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         "faultline run my.yaml --backend simulate --repeat 1000 -q",
         Run("faultline run my.yaml --backend simulate --repeat 50 -q"),
     ),
-    ("README.md", "faultline run my.yaml --backend kubernetes", SCENARIOS),
+    ("README.md", "faultline run my.yaml --backend kubernetes", In("docs/kubernetes.md")),
     ("README.md", "faultline reproduce hc3i", Run("faultline reproduce hc3i --seeds 2")),
     (
         "README.md",
@@ -92,18 +107,112 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ),
     ("docs/tutorial/2-break-it.md", "faultline run broken.yaml", Unknown),
     ("docs/tutorial/6-write-a-protocol.md", "cargo test", In("the step `tests`")),
-    ("docs/tutorial/7-kubernetes.md", "", SCENARIOS),
-    ("docs/tutorial/7-kubernetes.md", "faultline samples", AsPrinted),
-    ("docs/tutorial/7-kubernetes.md", "sed", AsPrinted),
-    ("docs/tutorial/7-kubernetes.md", "faultline validate", AsPrinted),
-    ("docs/places.md", "", In("the test `federation` of `faultline-node`, with free ports")),
-    ("docs/kubernetes.md", "", SCENARIOS),
+    ("docs/tutorial/7-kubernetes.md", "kind create cluster", KUBERNETES),
+    ("docs/tutorial/7-kubernetes.md", "kubectl faultline", OnCluster("PRINTED")),
+    (
+        "docs/tutorial/7-kubernetes.md",
+        "faultline run quickstart.yaml --backend kubernetes",
+        OnCluster("PRINTED"),
+    ),
+    ("docs/tutorial/7-kubernetes.md", "faultline report pods", OnCluster("PRINTED")),
+    ("docs/tutorial/7-kubernetes.md", "kubectl", OnCluster("PRINTED")),
+    ("docs/tutorial/7-kubernetes.md", "sleep 10", OnCluster("PRINTED")),
+    ("docs/tutorial/7-kubernetes.md", "faultline explain fetched", OnCluster("PRINTED")),
+    ("docs/places.md", "head -c 32", PLACES),
+    ("docs/places.md", "faultline-node", PLACES),
+    ("docs/places.md", "curl -X PUT", PLACES),
+    ("docs/kubernetes.md", "static=", KUBERNETES),
+    ("docs/kubernetes.md", "RUSTFLAGS=", KUBERNETES),
+    ("docs/kubernetes.md", "built=", KUBERNETES),
+    ("docs/kubernetes.md", "tar -c", KUBERNETES),
     (
         "docs/kubernetes.md",
         "cargo install --locked",
         In("the test `plugin` of `faultline-cli`, on the built program"),
     ),
-    ("docs/kubernetes.md", "faultline validate manifests", After("ln -s $REPOSITORY/manifests manifests")),
+    (
+        "docs/kubernetes.md",
+        "kubectl apply --server-side",
+        OnCluster("ln -sfn $REPOSITORY/manifests manifests; PRINTED"),
+    ),
+    ("docs/kubernetes.md", "helm", In("the scenario `chart_upgraded`")),
+    (
+        "docs/kubernetes.md",
+        "kubectl faultline doctor --nodes",
+        OnCluster("kubectl faultline doctor --nodes 6"),
+    ),
+    ("docs/kubernetes.md", "kubectl faultline doctor --tc", In("the scenario `doctor`")),
+    // The cluster may have other users, and is needed again.
+    (
+        "docs/kubernetes.md",
+        "kubectl delete federations",
+        OnCluster("kubectl delete federations --all --all-namespaces --dry-run=server"),
+    ),
+    (
+        "docs/kubernetes.md",
+        "kubectl delete -f manifests/install.yaml",
+        OnCluster("kubectl delete -f manifests/install.yaml --dry-run=server"),
+    ),
+    (
+        "docs/kubernetes.md",
+        "kubectl delete crd",
+        OnCluster("kubectl delete crd federations.faultline.dev --dry-run=server"),
+    ),
+    ("docs/kubernetes.md", "kubectl", OnCluster("PRINTED")),
+    ("docs/kubernetes.md", "kubectl get federation quickstart -o jsonpath", OnCluster(AGAIN)),
+    (
+        "docs/kubernetes.md",
+        "kubectl patch --local",
+        OnCluster("kubectl delete federation quickstart; PRINTED"),
+    ),
+    (
+        "docs/kubernetes.md",
+        "kubectl faultline fetch",
+        OnCluster("kubectl wait federation/quickstart --for=condition=Completed --timeout=5m && PRINTED"),
+    ),
+    ("docs/kubernetes.md", "kubectl faultline run", OnCluster(OTHER)),
+    ("docs/kubernetes.md", "faultline run my.yaml --backend kubernetes", OnCluster(OTHER)),
+    ("docs/kubernetes.md", "kubectl faultline logs federation/quickstart", OnCluster("PRINTED")),
+    // The pods of the processes end with the run.
+    ("docs/kubernetes.md", "kubectl faultline logs federation/quickstart paris-1", OnCluster(AGAIN)),
+    ("docs/kubernetes.md", "kubectl apply -f - <<'END'\napiVersion: v1\nkind: Pod", RECORD),
+    ("docs/kubernetes.md", "kubectl wait pod/reader", RECORD),
+    ("docs/kubernetes.md", "mkdir records", RECORD),
+    ("docs/kubernetes.md", "kubectl delete pod reader", RECORD),
+    ("docs/kubernetes.md", "faultline check records/UID", RECORD),
+    (
+        "docs/kubernetes.md",
+        "kubectl label --overwrite namespace NAMESPACE",
+        OnCluster(
+            "kubectl label --overwrite --dry-run=server namespace default \
+             pod-security.kubernetes.io/enforce=privileged",
+        ),
+    ),
+    ("docs/kubernetes.md", "kubectl port-forward", In("the next command")),
+    (
+        "docs/kubernetes.md",
+        "curl -s http://localhost:7301/metrics",
+        OnCluster(
+            "kubectl port-forward pod/quickstart-supervisor-0 7301 & sleep 3; PRINTED --fail; status=$?; \
+             kill %1; kubectl delete federation quickstart; exit $status",
+        ),
+    ),
+    ("docs/kubernetes.md", "export FAULTLINE_E2E_KUBECONFIG", KUBERNETES),
+    ("docs/kubernetes.md", "cargo build -p faultline-cli -p faultline-kubectl", KUBERNETES),
+    ("docs/kubernetes.md", "cargo test -p faultline-e2e", KUBERNETES),
+    ("docs/kubernetes.md", "FAULTLINE_E2E_JOBS=3", KUBERNETES),
+    ("docs/kubernetes.md", "kind create cluster", KUBERNETES),
+    ("docs/kubernetes.md", "cargo build --release -p faultline-operator", In("the step `images`")),
+    // Each measurement takes up to an hour on an otherwise idle machine.
+    (
+        "docs/kubernetes.md",
+        "cargo run -p faultline-e2e --bin figures",
+        Run(
+            "cd $REPOSITORY && for it in startup faults silence scale; do cargo run --quiet -p faultline-e2e \
+             --bin figures -- $it --help || exit; done",
+        ),
+    ),
+    ("docs/kubernetes.md", "faultline validate manifests", After("ln -sfn $REPOSITORY/manifests manifests")),
     (
         "docs/kubernetes.md",
         "faultline validate new.yaml --running old.yaml",
@@ -194,7 +303,10 @@ fn perform(repository: &Repository, programs: &Path, document: &str) -> Result<P
     if commands.is_empty() {
         return Ok(performed);
     }
-    let scratch = Scratch::new(repository, programs, document).map_err(failure)?;
+    let mut scratch = Scratch::new(repository, programs, document).map_err(failure)?;
+    if EXCEPTIONS.iter().any(|it| it.0 == document && matches!(it.2, OnCluster(_))) {
+        scratch.enter_cluster().map_err(failure)?;
+    }
     for command in commands {
         let exception = exception(document, &command.text);
         performed.used.extend(exception);
@@ -216,6 +328,7 @@ fn perform(repository: &Repository, programs: &Path, document: &str) -> Result<P
         }
         performed.ran += 1;
     }
+    scratch.leave_cluster().map_err(failure)?;
     Ok(performed)
 }
 
@@ -286,6 +399,8 @@ struct Scratch {
     directory: PathBuf,
     repository: PathBuf,
     path: String,
+    /// The path of a kubeconfig that selects a namespace of the document's own.
+    kubeconfig: Option<PathBuf>,
 }
 
 impl Scratch {
@@ -297,20 +412,54 @@ impl Scratch {
         }
         fs::create_dir_all(&directory)?;
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
-        Ok(Scratch { directory, repository: repository.root.clone(), path })
+        Ok(Scratch { directory, repository: repository.root.clone(), path, kubeconfig: None })
+    }
+
+    /// Creates a namespace for the document, so that documents that run at the same time can use the same names.
+    fn enter_cluster(&mut self) -> Result<(), Box<dyn Error>> {
+        let Some(source) = std::env::var_os(KUBECONFIG).filter(|it| !it.is_empty()) else { return Ok(()) };
+        let own = self.directory.join("kubeconfig");
+        fs::copy(&source, &own).map_err(|error| format!("{}: {error}", source.display()))?;
+        self.kubeconfig = Some(own);
+        let name = self.namespace();
+        let enter = format!(
+            "kubectl create namespace {name} && kubectl config set-context --current --namespace {name}"
+        );
+        self.shell(&enter, 0)?.map_err(Into::into)
+    }
+
+    /// Deletes the document's namespace, and waits until it is gone.
+    fn leave_cluster(&self) -> Result<(), Box<dyn Error>> {
+        if self.kubeconfig.is_none() {
+            return Ok(());
+        }
+        let leave = format!("kubectl delete namespace {} --timeout=2m", self.namespace());
+        self.shell(&leave, 0)?.map_err(Into::into)
+    }
+
+    fn namespace(&self) -> String {
+        let name = self.directory.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
+        format!("faultline-documents-{name}")
     }
 
     /// Runs a command, or its replacement. The inner error is the reason why it failed.
     fn perform(&self, printed: &str, instead: Option<Instead>) -> Result<Result<(), String>, Box<dyn Error>> {
         let (command, expected) = match instead {
-            None | Some(In(_) | AsPrinted) => (printed, 0),
-            Some(Unknown) => (printed, UNKNOWN),
+            None | Some(In(_)) => (printed.to_owned(), 0),
+            Some(Unknown) => (printed.to_owned(), UNKNOWN),
             Some(After(first)) => match self.shell(first, 0)? {
-                Ok(()) => (printed, 0),
+                Ok(()) => (printed.to_owned(), 0),
                 failed => return Ok(failed),
             },
-            Some(Run(command)) => (command, 0),
-            Some(AsRoot(command)) if is_root()? => (command, 0),
+            Some(Run(command)) => (command.to_owned(), 0),
+            Some(OnCluster(command)) if self.kubeconfig.is_some() => {
+                (command.replace(PRINTED, without_comment(printed)), 0)
+            }
+            Some(OnCluster(_)) => {
+                println!("SKIPPED   requires a Kubernetes cluster, which {KUBECONFIG} selects");
+                return Ok(Ok(()));
+            }
+            Some(AsRoot(command)) if is_root()? => (command.to_owned(), 0),
             Some(AsRoot(_)) => {
                 println!("SKIPPED   requires root");
                 return Ok(Ok(()));
@@ -318,7 +467,7 @@ impl Scratch {
         };
         let command = match self.newest_record()? {
             Some(record) => command.replace("DIR", &record.display().to_string()),
-            None => command.to_owned(),
+            None => command,
         };
         self.shell(&command, expected)
     }
@@ -340,8 +489,10 @@ impl Scratch {
                 }
             }
             let file = File::create(&output)?;
+            let kubeconfig = self.kubeconfig.iter().map(|it| ("KUBECONFIG", it));
             let status = Command::new("bash")
                 .args(["-c", command])
+                .envs(kubeconfig)
                 .current_dir(&self.directory)
                 .env("PATH", &self.path)
                 .env("REPOSITORY", &self.repository)
@@ -389,6 +540,14 @@ impl Scratch {
             }
         }
         Ok(newest.map(|(_, directory)| directory))
+    }
+}
+
+/// Returns a command of one line without the comment at its end.
+fn without_comment(printed: &str) -> &str {
+    match printed.split_once(" # ") {
+        Some((command, _)) if !printed.contains('\n') => command.trim_end(),
+        _ => printed,
     }
 }
 
@@ -441,6 +600,7 @@ mod tests {
             directory: directory.path().to_owned(),
             repository: PathBuf::new(),
             path: std::env::var("PATH").unwrap(),
+            kubeconfig: None,
         };
         fs::write(directory.path().join("kept"), "").unwrap();
         // The first attempt exits with 3. The second one fails if the first one's record still exists.

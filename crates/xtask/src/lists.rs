@@ -5,13 +5,11 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 
+use faultline_api::resource::{ProtocolSpec, SharedOptions};
 use faultline_api::samples::SAMPLES;
+use faultline_catalog::Defect;
 use faultline_checker::{Context, judge};
 use faultline_core::{FactKind, Promise, Promises, Scope};
-use faultline_protocols::hc3i::Defect;
-use faultline_protocols::{
-    cck, chandy_lamport, coordinated, hydee, independent, pessimistic_logging, spbc, theft,
-};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
@@ -19,6 +17,29 @@ use crate::{Problems, Repository};
 
 /// The document that contains the quick start's file.
 const QUICK_START: &str = "docs/tutorial/1-first-run.md";
+
+/// The tables of defect switches: the document, the heading, and the protocols whose switches the table lists.
+const SWITCHES: &[(&str, &str, &[&str])] = &[
+    ("docs/hc3i.md", "Defect switches", &["hc3i"]),
+    ("docs/hydee.md", "Defect switches", &["hydee"]),
+    ("docs/baselines.md", "Defect switches of SPBC", &["spbc"]),
+    ("docs/baselines.md", "Defect switches of pessimistic logging", &["pessimisticLogging"]),
+    ("docs/baselines.md", "Defect switches of independent checkpoints", &["independent"]),
+    (
+        "docs/baselines.md",
+        "Defect switches of coordinated checkpoints",
+        &["coordinated", "hierarchicalCoordinated"],
+    ),
+    ("docs/baselines.md", "Defect switches of the snapshot", &["chandyLamport"]),
+    ("docs/tic-sel.md", "Defect switches", &["tic", "sel"]),
+    ("docs/cck.md", "Defect switches", &["cck"]),
+];
+
+/// Protocols whose switches are listed only with the schedules that reveal them, in `docs/fuzzing.md`.
+const WITHOUT_TABLE: &[&str] = &["satin"];
+
+/// The script that runs the fuzzer with each protocol.
+const SCRIPT: &str = ".ci/run";
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
     let manifest = Manifest::bare(Promises::of_scope(Scope::Cluster), &[]);
@@ -28,42 +49,54 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     for (file, title, expected) in [
         ("docs/verdict.md", "Properties", properties.collect()),
         ("docs/verdict.md", "Promises", Promise::ALL.iter().map(name).collect()),
-        ("docs/hc3i.md", "Defect switches", Defect::ALL.iter().map(name).collect()),
-        (
-            "docs/baselines.md",
-            "Defect switches of coordinated checkpoints",
-            coordinated::Defect::ALL.iter().map(name).collect(),
-        ),
-        (
-            "docs/baselines.md",
-            "Defect switches of the snapshot",
-            chandy_lamport::Defect::ALL.iter().map(name).collect(),
-        ),
-        (
-            "docs/baselines.md",
-            "Defect switches of pessimistic logging",
-            pessimistic_logging::Defect::ALL.iter().map(name).collect(),
-        ),
-        (
-            "docs/baselines.md",
-            "Defect switches of independent checkpoints",
-            independent::Defect::ALL.iter().map(name).collect(),
-        ),
-        ("docs/baselines.md", "Defect switches of SPBC", spbc::Defect::ALL.iter().map(name).collect()),
-        ("docs/hydee.md", "Defect switches", hydee::Defect::ALL.iter().map(name).collect()),
-        ("docs/cck.md", "Defect switches", cck::Defect::ALL.iter().map(name).collect()),
-        ("docs/tic-sel.md", "Defect switches", theft::Defect::ALL.iter().map(name).collect()),
         ("docs/bundle.md", "Facts of processes", FactKind::OF_PROCESSES.iter().map(name).collect()),
         ("docs/federation-file.md", "Protocols", variants("ProtocolSpec")),
         ("docs/federation-file.md", "Applications", variants("ApplicationSpec")),
         ("docs/federation-file.md", "Faults", actions()),
-    ] {
+    ]
+    .into_iter()
+    .chain(SWITCHES.iter().map(|&(file, title, protocols)| (file, title, switches(protocols))))
+    {
         let text = fs::read_to_string(repository.root.join(file))?;
         problems.extend(compare(&format!("{file}, {title}"), &listed(&text, title), &expected));
     }
+    problems.extend(without_table(ProtocolSpec::names()));
+    let script = fs::read_to_string(repository.root.join(SCRIPT))?;
+    problems.extend(compare(&format!("{SCRIPT}, fuzzing"), &fuzzed(&script), &protected()));
     problems
         .extend(same_federation(&fs::read_to_string(repository.root.join(QUICK_START))?, SAMPLES[0].text));
     Ok(problems)
+}
+
+/// Returns the defect switches of these protocols.
+fn switches(protocols: &[&str]) -> BTreeSet<String> {
+    protocols.iter().flat_map(|it| Defect::of(it)).map(Defect::switch).collect()
+}
+
+/// Returns a problem for each of these protocols that has defect switches but is missing in [`SWITCHES`].
+fn without_table<'a>(protocols: impl Iterator<Item = &'a str>) -> Problems {
+    let is_listed = |name: &&str| {
+        WITHOUT_TABLE.contains(name) || SWITCHES.iter().any(|(_, _, protocols)| protocols.contains(name))
+    };
+    let missing = protocols.filter(|it| !is_listed(it) && Defect::of(it).next().is_some());
+    missing
+        .map(|it| format!("no document lists the defect switches of `{it}`: add a table to `SWITCHES`"))
+        .collect()
+}
+
+/// Returns the protocols that can be fuzzed: all except `none`.
+fn protected() -> BTreeSet<String> {
+    let protects = |name: &&str| {
+        ProtocolSpec::named(name, SharedOptions::default()).is_some_and(|it| it.family().is_some())
+    };
+    ProtocolSpec::names().filter(protects).map(str::to_owned).collect()
+}
+
+/// Returns the protocols in the first loop over protocols of a shell script.
+fn fuzzed(script: &str) -> BTreeSet<String> {
+    let list =
+        script.split("for protocol in ").nth(1).and_then(|it| it.split(';').next()).unwrap_or_default();
+    list.split_whitespace().filter(|it| *it != "\\").map(str::to_owned).collect()
 }
 
 /// Compares the first federation in a Markdown text with a sample, including comments.
@@ -136,6 +169,19 @@ mod tests {
     #[test]
     fn names_have_the_form_that_users_write() {
         assert_eq!(name(FactKind::CheckpointRequested), "checkpointRequested");
-        assert_eq!(name(Defect::NoDrain), "no-drain");
+        assert!(switches(&["hydee"]).contains("no-drain"));
+    }
+
+    #[test]
+    fn every_protocol_with_switches_needs_a_table() {
+        assert_eq!(without_table(ProtocolSpec::names()), [""; 0]);
+        assert_eq!(without_table(["fullLogging", "none"].into_iter()), [""; 0], "they have no switches");
+    }
+
+    #[test]
+    fn the_protocols_of_a_loop_are_found() {
+        let script = "fuzzing() {\n    for protocol in hc3i \\\n        cck; do\n    for protocol in tic; do";
+        assert_eq!(fuzzed(script), BTreeSet::from(["hc3i".to_owned(), "cck".to_owned()]));
+        assert!(protected().contains("spbc") && !protected().contains("none"));
     }
 }

@@ -28,6 +28,7 @@ const PERMITTED: &[(&str, &str)] = &[
     ("crates/experiments/src/reproduce/", "the papers that can be reproduced"),
     ("crates/experiments/src/samples.rs", "the files of a paper's simulator"),
     ("crates/experiments/src/table1.rs", "the papers that can be reproduced"),
+    ("crates/tc/src/traffic.rs", "the kernel's name for a selector, `SEL`"),
     ("crates/xtask/", "documents about individual protocols, and their commands"),
 ];
 
@@ -36,7 +37,7 @@ const PERMITTED: &[(&str, &str)] = &[
 const WORDS: &[&str] = &["coordinated", "independent"];
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
-    let names = forbidden(ProtocolSpec::names().filter(|it| *it != "none"));
+    let names = names(ProtocolSpec::names().filter(|it| *it != "none"));
     let mut problems = Vec::new();
     let mut used = BTreeSet::new();
     for file in files(repository)?.into_iter().filter(|it| it.extension().is_some_and(|it| it == "rs")) {
@@ -61,56 +62,94 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     Ok(problems)
 }
 
-/// Returns the forms in which source code can contain these names: with an initial capital, and either unchanged or,
-/// for an ordinary word, in quotes.
-fn forbidden<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
-    let forms = |name: &str| {
-        let capital = name[..1].to_uppercase() + &name[1..];
-        let plain = if WORDS.contains(&name) { format!("\"{name}\"") } else { name.to_owned() };
-        [capital, plain]
-    };
-    names.into_iter().flat_map(forms).collect()
+/// A name, as source code may contain it.
+struct Name {
+    /// The name in files.
+    name: String,
+    /// Its words in lower case.
+    words: Vec<String>,
+    is_ordinary: bool,
 }
 
-/// Returns the `names` that a source text contains, with their line numbers. Ignores comments, and the tests at the end
+fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Name> {
+    let name = |name: &str| Name {
+        name: name.to_owned(),
+        words: words(name).map(|it| it.to_lowercase()).collect(),
+        is_ordinary: WORDS.contains(&name),
+    };
+    names.into_iter().map(name).collect()
+}
+
+impl Name {
+    /// Returns whether a line of source code contains the name: in a string, or as consecutive words of an identifier,
+    /// such as `full_logging`, `FULL_LOGGING` or `FullLogging`.
+    fn is_in(&self, line: &str) -> bool {
+        let mut identifiers = line.split(|it: char| !it.is_alphanumeric() && it != '_');
+        if self.is_ordinary {
+            let quoted = format!("\"{}\"", self.name);
+            let capital = self.name[..1].to_uppercase() + &self.name[1..];
+            return line.contains(&quoted) || identifiers.any(|it| it == capital);
+        }
+        identifiers.any(|it| {
+            let words: Vec<String> = words(it).map(|it| it.to_lowercase()).collect();
+            words.windows(self.words.len()).any(|it| it == self.words)
+        })
+    }
+}
+
+/// Returns the names that a source text contains, with their line numbers. Ignores comments, and the tests at the end
 /// of the source.
-fn named(text: &str, names: &BTreeSet<String>) -> Vec<(usize, String)> {
+fn named<'a>(text: &str, names: &'a [Name]) -> Vec<(usize, &'a str)> {
     let code = text.lines().zip(1..).take_while(|(line, _)| *line != "#[cfg(test)]");
     let code = code.filter(|(line, _)| !line.trim_start().starts_with("//"));
-    code.flat_map(|(line, number)| words(line).filter(|it| names.contains(it)).map(move |it| (number, it)))
-        .collect()
+    let names_in = |line| names.iter().filter(move |it| it.is_in(line)).map(|it| it.name.as_str());
+    code.flat_map(|(line, number)| names_in(line).map(move |it| (number, it))).collect()
 }
 
-/// Iterates over the identifiers in a line, both whole and split into parts, and over its string literals, including
-/// their quotes.
-fn words(line: &str) -> impl Iterator<Item = String> + '_ {
-    let whole = line.split(|it: char| !it.is_alphanumeric() && it != '_').map(str::to_owned);
-    let parts = line.split(|it: char| !it.is_alphanumeric()).map(str::to_owned);
-    let quoted = line.split('"').skip(1).step_by(2).map(|it| format!("\"{it}\""));
-    let all: BTreeSet<String> = whole.chain(parts).chain(quoted).filter(|it| !it.is_empty()).collect();
-    all.into_iter()
+/// Iterates over the words of an identifier in snake case, camel case or capitals. Digits belong to the word before
+/// them.
+fn words(identifier: &str) -> impl Iterator<Item = &str> {
+    identifier.split('_').flat_map(|part| {
+        // `HC3I` is one word.
+        let is_capitals = !part.contains(char::is_lowercase);
+        let starts = part.char_indices().filter(move |(at, it)| *at > 0 && !is_capitals && it.is_uppercase());
+        let starts: Vec<usize> = std::iter::once(0).chain(starts.map(|(at, _)| at)).collect();
+        let ends = starts.iter().copied().skip(1).chain([part.len()]).collect::<Vec<_>>();
+        starts.into_iter().zip(ends).map(|(from, to)| &part[from..to]).filter(|it| !it.is_empty())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(text: &str) -> Vec<(usize, String)> {
-        named(text, &forbidden(["hc3i", "fullLogging", "coordinated"]))
+    fn found(text: &str) -> Vec<usize> {
+        let names = names(["hc3i", "fullLogging", "chandyLamport", "coordinated", "sel"]);
+        named(text, &names).into_iter().map(|(line, _)| line).collect()
     }
 
     #[test]
     fn a_name_is_found_in_identifiers_and_in_strings() {
         let text =
             "let a = 1;\nmatch it { Protocol::Hc3i(_) => 1 }\nfn of_hc3i() {}\nlet b = \"such as hc3i, or\";";
-        let names: Vec<usize> = found(text).into_iter().map(|(line, _)| line).collect();
-        assert_eq!(names, [2, 3, 4]);
-        assert_eq!(found("use api::FullLogging;\n\"coordinated\"").len(), 2);
+        assert_eq!(found(text), [2, 3, 4]);
+        assert_eq!(found("use api::FullLogging;\n\"coordinated\""), [1, 2]);
+    }
+
+    #[test]
+    fn a_name_is_found_in_every_case() {
+        assert_eq!(found("full_logging::Rank\nchandy_lamport\nof_full_logging_only"), [1, 2, 3]);
+        assert_eq!(
+            found("FULL_LOGGING\nlet isFullLogging = 1;\nFullLoggingOptions\nChandyLamportMarker"),
+            [1, 2, 3, 4]
+        );
+        assert_eq!(found("\"the quick start runs HC3I\"\nHC3I_NAME\n\"TIC and SEL\""), [1, 2, 3]);
     }
 
     #[test]
     fn comments_tests_and_ordinary_words_do_not_count() {
-        assert_eq!(found("//! HC3I, hc3i\n    /// Coordinated checkpoints\nlet coordinated = 1;\n"), []);
-        assert_eq!(found("\"a coordinated one\"\n#[cfg(test)]\nmod tests { use Hc3i; }"), []);
+        assert_eq!(found("//! HC3I, hc3i\n    /// Coordinated checkpoints\nlet coordinated = 1;\n"), [0; 0]);
+        assert_eq!(found("\"a coordinated one\"\n#[cfg(test)]\nmod tests { use Hc3i; }"), [0; 0]);
+        assert_eq!(found("self.selected\nlet full = logging;\nhc3iSomething\n\"full logging\""), [3]);
     }
 }

@@ -1,12 +1,14 @@
 //! Tests the protocol with random federations and faults: it is sound, and the omission of each rule is detected.
 
+use std::process::Command;
+
 use bcs::{Bcs, Defect, Parameters};
 use faultline::core::Span;
 use faultline::kit::{Candidate, Property};
 use faultline::quantity::Period;
 
 fn candidate(defect: Option<Defect>) -> Candidate<Bcs> {
-    Candidate { config: Parameters { checkpoint_every: Period(Some(Span::from_millis(100))), defect } }
+    Candidate::named(Parameters { checkpoint_every: Period(Some(Span::from_millis(100))), defect })
 }
 
 /// Runs schedules until one violates `property`.
@@ -23,6 +25,20 @@ fn is_found(defect: Defect, property: Property) {
 fn it_is_sound() {
     let failing = candidate(None).first_failure(0..300).unwrap();
     assert_eq!(failing.and_then(|it| it.failure()), None);
+}
+
+#[test]
+fn a_counterexample_is_shrunk_and_can_be_checked() {
+    let candidate = candidate(Some(Defect::NoForcing));
+    let tried = candidate.first_failure(0..300).unwrap().expect("a schedule fails");
+    let place = tempfile::tempdir().unwrap();
+    let found = place.path().join("found");
+    candidate.shrink(&tried).unwrap().write(&found).unwrap();
+    assert!(found.join("diagram.svg").exists() && found.join("transcript.txt").exists());
+    let checked = Command::new(env!("CARGO_BIN_EXE_bcs")).arg("check").arg(&found).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert_eq!(checked.status.code(), Some(1), "{said}{}", String::from_utf8_lossy(&checked.stderr));
+    assert!(said.contains("every delivered message was sent"), "{said}");
 }
 
 #[test]

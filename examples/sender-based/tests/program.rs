@@ -61,15 +61,6 @@ fn a_defect_is_found_and_shrunk() {
     run(&place, &[1], &["run", "found/federation.yaml", "--backend", "simulate", "--out", "again"]);
 }
 
-/// The kit's applications do not depend on this rule.
-#[test]
-fn a_message_must_not_be_delivered_before_what_it_answers_is_sent_again() {
-    let place = tempfile::tempdir().unwrap();
-    let defect = ["--set", "defect=repeatedAtOnce", "--runs", "300", "--out", "found"];
-    let said = run(&place, &[1], &[&["fuzz", "--protocol", "sender-based"][..], &defect].concat());
-    assert!(said.contains("no message was consumed before its causes"), "{said}");
-}
-
 #[test]
 fn random_schedules_are_clean() {
     let place = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use faultline_api::resource::Phase;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
@@ -70,8 +70,14 @@ pub enum ApplyError {
     /// An object could not be deleted.
     #[error("cannot delete {0}: {1}")]
     Delete(String, #[source] kube::Error),
-    /// The remaining objects of a federation could not be listed.
-    #[error("cannot list the remaining objects: {0}")]
+    /// The volume to be deleted belongs to another owner.
+    #[error(
+        "the volume claim {0} does not belong to this federation, although its pod uses it; delete the claim, and then \
+         the pod"
+    )]
+    ForeignClaim(String),
+    /// Objects of a federation could not be listed.
+    #[error("cannot list the federation's objects: {0}")]
     List(#[source] kube::Error),
     /// The key could not be read or created.
     #[error(transparent)]
@@ -134,7 +140,9 @@ async fn restore(
     }
     let key = keys::find(federation, true, context).await?;
     let mut restored = Vec::new();
-    restored.extend(restore_object(federation, &keys::of_processes(federation, &key)?, context).await?);
+    for secret in [keys::of_processes(federation, &key)?, keys::of_reader(federation, &key)?] {
+        restored.extend(restore_object(federation, &secret, context).await?);
+    }
     restored.extend(restore_object(federation, &desired.policy, context).await?);
     // The file contains the federation as it was initially, so the file cannot be restored once the federation has
     // changed.
@@ -142,6 +150,17 @@ async fn restore(
         restored.extend(restore_object(federation, &desired.file, context).await?);
     }
     Ok(restored)
+}
+
+/// Creates the secrets for reading the record of a completed federation, if other clients have deleted them.
+///
+/// # Errors
+///
+/// Fails if a request to the API server fails, or if there is no usable key.
+pub async fn restore_access(federation: &Federation, context: &Context) -> Result<Vec<Restored>, ApplyError> {
+    let key = keys::find(federation, true, context).await?;
+    let restored = restore_object(federation, &keys::of_reader(federation, &key)?, context).await?;
+    Ok(restored.into_iter().collect())
 }
 
 /// Creates an object if there is none with its name.
@@ -191,16 +210,14 @@ where
     let owned_objects = OwnedObjects::by_owner(federation, &context.sets, &context.pods);
     let mut left = Vec::new();
     for (name, set) in &owned_objects.sets {
-        let ending = set.uid().unwrap_or_default();
         if set.metadata.deletion_timestamp.is_none() {
-            let exactly_this = DeleteParams {
-                preconditions: Some(Preconditions { uid: set.uid(), resource_version: None }),
-                ..DeleteParams::foreground()
+            let after_pods = DeleteParams {
+                propagation_policy: Some(PropagationPolicy::Foreground),
+                ..exactly(set.uid())
             };
-            ignore_missing(sets.delete(name, &exactly_this).await)
+            ignore_missing(sets.delete(name, &after_pods).await)
                 .map_err(|it| ApplyError::Delete(name.clone(), it))?;
         }
-        context.session(&uid, |it| it.ending.insert(ending));
         left.push(format!("the StatefulSet {name}"));
     }
     // Pods that block all other deletions come first.
@@ -212,15 +229,13 @@ where
     });
     left.splice(..0, stuck);
     left.extend(others.into_iter().map(|(name, _)| format!("the pod {name}")));
-    let ending = context.session(&uid, |it| it.ending.clone());
-    if left.is_empty() && !ending.is_empty() {
+    // Volumes are deleted after the sets that own them.
+    if left.is_empty() {
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
         let of_this = ListParams::default().labels(&format!("{}={uid}", naming::UID));
         let claims = claims.list(&of_this).await.map_err(ApplyError::List)?.items;
-        // Claims that outlive the federation have no owner.
-        let goes =
-            |it: &&PersistentVolumeClaim| it.owner_references().iter().any(|it| ending.contains(&it.uid));
-        left.extend(claims.iter().filter(goes).map(|it| format!("the volume {}", it.name_any())));
+        let ends = claims.iter().filter(|it| object_cache::is_deleted_with_set(it, federation));
+        left.extend(ends.map(|it| format!("the volume {}", it.name_any())));
     }
     if left.is_empty() {
         let finalizers =
@@ -273,9 +288,10 @@ async fn make(
             Err(KeyError::Make(name, error)) => return refused(name, error),
             Err(error) => return Err(error.into()),
         };
-        let of_processes = keys::of_processes(federation, &key)?;
-        if let Some(obstacle) = make_object(federation, &of_processes, context).await? {
-            return Ok(Some(obstacle));
+        for secret in [keys::of_processes(federation, &key)?, keys::of_reader(federation, &key)?] {
+            if let Some(obstacle) = make_object(federation, &secret, context).await? {
+                return Ok(Some(obstacle));
+            }
         }
     }
     if let Some(obstacle) = make_object(federation, &desired.policy, context).await? {
@@ -386,10 +402,21 @@ fn taken<K: Resource<DynamicType = ()>>(
 fn refused(name: String, error: kube::Error) -> Result<Option<Obstacle>, ApplyError> {
     match error {
         kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {
-            Ok(Some(Obstacle { reason: "Refused", message: format!("{name}: {}", status.message) }))
+            let message = format!("{name}: {}", status.message);
+            Ok(Some(if exceeds_quota(&message) {
+                let remedy = "raise the ResourceQuota, or delete objects that are no longer needed";
+                Obstacle { reason: "Quota", message: format!("{remedy}; {message}") }
+            } else {
+                Obstacle { reason: "Refused", message }
+            }))
         }
         error => Err(ApplyError::Make(name, error)),
     }
+}
+
+/// Returns whether the API server refused an object because of a ResourceQuota.
+pub(super) fn exceeds_quota(message: &str) -> bool {
+    message.contains("exceeded quota") || message.contains("failed quota")
 }
 
 /// Sends the places of the processes and the changed spec to the supervisor, and carries out its requests. Data that
@@ -403,8 +430,7 @@ async fn update_supervisor(
     if desired.places.is_none() && desired.amended.is_none() && desired.orders.is_empty() {
         return Ok(());
     }
-    let pod = observed.pods.get(&format!("{}-0", naming::supervisor(federation)));
-    let Some(address) = pod.and_then(|pod| build::address(pod)) else { return Ok(()) };
+    let Some(address) = observed.supervisor().and_then(|pod| build::address(pod)) else { return Ok(()) };
     let supervisor = find_supervisor(federation, address, context).await?;
     if let Some(places) = &desired.places {
         match supervisor.places(places).await {
@@ -424,24 +450,28 @@ async fn update_supervisor(
         // The supervisor reports a refusal in its next status.
         tracing::warn!(federation = federation.name_any(), %error, "the supervisor did not accept the changed spec");
     }
+    let mut accepts_answers = true;
     for order in &desired.orders {
         match order {
             SupervisorRequest::Delete { pod, uid, claim } => {
                 delete_pod(federation, pod, uid, claim.as_deref(), context).await?;
             }
-            SupervisorRequest::Done { request } => {
+            // If the supervisor hangs, waiting for it once is enough.
+            SupervisorRequest::Done { request } if accepts_answers => {
                 if let Err(error) = supervisor.done(*request).await {
+                    accepts_answers = false;
                     tracing::warn!(federation = federation.name_any(), request, %error, "cannot report a request as \
                         done");
                 }
             }
+            SupervisorRequest::Done { .. } => {}
         }
     }
     Ok(())
 }
 
 /// Deletes a pod. If `claim` is given, deletes that claim first: Kubernetes keeps it until the pod is gone,
-/// and the next pod gets a new claim.
+/// and the next pod gets a new claim. Does nothing if the pod is already gone or has been replaced.
 async fn delete_pod(
     federation: &Federation,
     pod: &str,
@@ -450,17 +480,51 @@ async fn delete_pod(
     context: &Context,
 ) -> Result<(), ApplyError> {
     let namespace = federation.namespace().unwrap_or_default();
-    if let Some(claim) = claim {
-        let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
-        ignore_missing(claims.delete(claim, &DeleteParams::default()).await)
-            .map_err(|it| ApplyError::Delete(claim.to_owned(), it))?;
-    }
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
-    let exactly_this = DeleteParams {
-        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+    if let Some(claim) = claim {
+        // The cache may lag behind. The claim would then be that of the pod's successor.
+        let there = find_by_name(&pods, pod).await?.filter(|it| it.uid().as_deref() == Some(uid));
+        let Some(there) = there else { return Ok(()) };
+        delete_claim(federation, &there, claim, context).await?;
+    }
+    ignore_missing(pods.delete(pod, &exactly(Some(uid.to_owned()))).await)
+        .map_err(|it| ApplyError::Delete(pod.to_owned(), it))
+}
+
+/// Deletes the claim of a pod's volume.
+async fn delete_claim(
+    federation: &Federation,
+    pod: &Pod,
+    claim: &str,
+    context: &Context,
+) -> Result<(), ApplyError> {
+    let claims: Api<PersistentVolumeClaim> =
+        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let Some(there) = find_by_name(&claims, claim).await? else { return Ok(()) };
+    if !object_cache::is_claim_of(&there, pod, federation) {
+        return Err(ApplyError::ForeignClaim(claim.to_owned()));
+    }
+    ignore_missing(claims.delete(claim, &exactly(there.uid())).await)
+        .map_err(|it| ApplyError::Delete(claim.to_owned(), it))
+}
+
+/// Returns the object with this name as it is now, not as it is in a cache. The operator may list pods and claims, but
+/// not get them.
+async fn find_by_name<K>(api: &Api<K>, name: &str) -> Result<Option<K>, ApplyError>
+where
+    K: Clone + Debug + DeserializeOwned + Resource<DynamicType = ()>,
+{
+    let with_name = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = api.list(&with_name).await.map_err(ApplyError::List)?;
+    Ok(found.items.into_iter().find(|it| it.name_any() == name))
+}
+
+/// Returns the parameters that delete only the object with this UID, and none that has replaced it.
+fn exactly(uid: Option<String>) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions { uid, resource_version: None }),
         ..DeleteParams::default()
-    };
-    ignore_missing(pods.delete(pod, &exactly_this).await).map_err(|it| ApplyError::Delete(pod.to_owned(), it))
+    }
 }
 
 /// Treats the failure of a request as a success if the object is gone, or has been replaced or changed.

@@ -4,15 +4,15 @@ use faultline_api::Federation;
 use faultline_api::resource::{
     ClusterStatus, Condition, Emulation, FederationStatus, MAX_MESSAGE, Phase, condition,
 };
-use faultline_api::supervision::{self, ClusterState, LinkReport, RunStatus, RunVerdict, Shaping};
+use faultline_api::supervision::{self, ClusterState, LinkReport, RunEvent, RunStatus, RunVerdict, Shaping};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::apply::{Applied, Obstacle, Restored};
+use super::apply::{Applied, Obstacle, Restored, exceeds_quota};
 use super::build;
 use super::build::Drift;
-use super::dereference::{Observed, Supervision, is_known};
+use super::dereference::{Observed, RECORD_LOST, Supervision, is_known};
 use super::validate::{Refusal, Validated};
 use crate::naming;
 
@@ -21,8 +21,12 @@ use crate::naming;
 const MAX_EVENTS: u64 = 300;
 /// Number of events reported at the end of each run.
 const LAST_EVENTS: u64 = 3;
+/// Maximum number of a supervisor's events that are reported in one reconciliation. The rest is reported in the next.
+const EVENTS_AT_ONCE: usize = 50;
 /// Maximum length of an event's note, in bytes.
 const MAX_NOTE: usize = 1024;
+/// Maximum length of an event's reason, in bytes.
+const MAX_REASON: usize = 128;
 
 /// The situation of a federation.
 #[derive(Clone, Debug)]
@@ -52,6 +56,9 @@ pub enum Situation {
 
 /// Reason reported when a change to a federation is refused and the federation continues as before.
 const CHANGE_REFUSED: &str = "ChangeRefused";
+
+/// Reason of the condition `Supervised` while the supervisor responds.
+const RESPONDING: &str = "Responding";
 
 /// Message for a run that is ready but paused by the user.
 const READY_BUT_PAUSED: &str = "the application starts once spec.pause is removed";
@@ -157,15 +164,20 @@ impl Report<'_> {
         }
         self.repaired(applied);
         if self.status.phase == Phase::Completed {
+            if self.has_lost_kept_record(observed) {
+                self.record_lost();
+            }
             return self.over();
         }
         if observed.has_lost_record() {
+            self.status.verdict = Some(word(&RunVerdict::Unknown));
             self.record_lost();
             return self.over();
         }
         self.pods(validated, observed, applied);
         self.supervision(validated, observed);
         if self.status.phase == Phase::Completed {
+            self.record_kept(validated, observed);
             self.over();
         }
         self.headline(observed, applied);
@@ -233,17 +245,30 @@ impl Report<'_> {
         }
     }
 
-    /// Reports that the run is over and its record is lost.
+    /// Reports that the run is over and its record is lost. The run has a verdict only if it was judged before.
     fn record_lost(&mut self) {
         let message = "the record of the run was lost when the supervisor's pod was replaced; set \
             spec.kubernetes.results to store records on a volume that outlives the pod";
         self.status.phase = Phase::Completed;
-        self.status.verdict = Some(word(&RunVerdict::Unknown));
         self.condition(condition::RUNNING, "False", "Ended", "the run has ended");
-        if self.condition(condition::COMPLETED, "True", "RecordLost", message) {
-            self.add_event(condition::COMPLETED, "RecordLost", message, true);
+        self.condition(condition::SUPERVISED, "False", RECORD_LOST, message);
+        if self.condition(condition::COMPLETED, "True", RECORD_LOST, message) {
+            self.add_event(condition::COMPLETED, RECORD_LOST, message, true);
         }
         self.set_message(message);
+    }
+
+    /// Remembers which pod keeps the record, if the record does not outlive the pod.
+    fn record_kept(&mut self, validated: &Validated, observed: &Observed) {
+        let kubernetes = validated.federation.spec.kubernetes.as_ref();
+        let is_on_volume = kubernetes.is_some_and(|it| it.results.is_some());
+        self.status.record_in = observed.supervisor().and_then(|it| it.uid()).filter(|_| !is_on_volume);
+    }
+
+    /// Returns whether another pod has replaced the one that keeps the record.
+    fn has_lost_kept_record(&self, observed: &Observed) -> bool {
+        let there = observed.supervisor().and_then(|it| it.uid());
+        self.status.record_in.as_ref().is_some_and(|keeper| there.is_some_and(|it| it != *keeper))
     }
 
     /// Reports the state of the pods: how many run, and what prevents the others from running.
@@ -269,8 +294,7 @@ impl Report<'_> {
             .collect();
         self.status.clusters = clusters;
         let up: u32 = validated.groups.iter().map(|it| running(&it.name)).sum();
-        let supervisor = naming::supervisor(self.federation);
-        let supervisor = observed.pods.get(&format!("{supervisor}-0"));
+        let supervisor = observed.supervisor();
         let (wanted, up) =
             (validated.nodes() + 1, up + u32::from(supervisor.is_some_and(|it| build::is_complete(it))));
         let refused = observed.refused.as_ref().map(|message| self.refusal(message));
@@ -323,7 +347,7 @@ impl Report<'_> {
                 self.status.phase = self.status.phase.max(Phase::Starting);
             }
             Supervision::Known(status) => {
-                self.condition(condition::SUPERVISED, "True", "Responding", "the supervisor responds");
+                self.responds(validated, status);
                 self.supervised(validated, status);
             }
         }
@@ -345,10 +369,30 @@ impl Report<'_> {
         self.status.clusters_ready = Some(format!("{ready}/{}", present.len()));
     }
 
+    /// Reports that the supervisor responds, and whether some of its requests are ignored.
+    fn responds(&mut self, validated: &Validated, said: &RunStatus) {
+        if !build::has_excess_requests(validated, said) {
+            self.condition(condition::SUPERVISED, "True", RESPONDING, "the supervisor responds");
+            return;
+        }
+        let reason = "RequestsIgnored";
+        let message = "the supervisor responds, but the operator ignores some of its requests, because they concern \
+            unknown processes or outnumber the processes; check the image of the supervisor's pod";
+        if self.condition(condition::SUPERVISED, "True", reason, message) {
+            self.add_event(condition::SUPERVISED, reason, message, true);
+        }
+    }
+
     /// Reports the supervisor's status.
     fn supervised(&mut self, validated: &Validated, said: &RunStatus) {
         use supervision::RunPhase;
-        self.status.phase = match said.phase {
+        let has_backlog = self.report_events(said);
+        // The supervisor of a completed federation is not asked for further events.
+        let phase = match said.phase {
+            RunPhase::Completed | RunPhase::Failed if has_backlog => RunPhase::Judging,
+            phase => phase,
+        };
+        self.status.phase = match phase {
             RunPhase::Gathering => Phase::Starting,
             RunPhase::Measuring => Phase::Linking,
             RunPhase::Running | RunPhase::Judging => Phase::Running,
@@ -371,8 +415,7 @@ impl Report<'_> {
         self.status.worst_latency_micros = micros(faults.worst_latency_micros);
         self.status.rollbacks = Some(said.rollbacks);
         self.links(said);
-        self.run(validated, said);
-        self.report_events(said);
+        self.run(validated, said, phase);
     }
 
     fn links(&mut self, said: &RunStatus) {
@@ -422,7 +465,7 @@ impl Report<'_> {
         }
     }
 
-    fn run(&mut self, validated: &Validated, said: &RunStatus) {
+    fn run(&mut self, validated: &Validated, said: &RunStatus, phase: supervision::RunPhase) {
         use supervision::RunPhase;
         let waiting = || match said.missing.as_slice() {
             [] => "all processes are ready".to_owned(),
@@ -434,7 +477,7 @@ impl Report<'_> {
                 many[0]
             ),
         };
-        match said.phase {
+        match phase {
             RunPhase::Gathering => {
                 self.condition(condition::RUNNING, "False", "Gathering", &waiting());
             }
@@ -463,12 +506,12 @@ impl Report<'_> {
                 self.condition(condition::RUNNING, "False", "Ended", "the run has ended");
             }
         }
-        if !matches!(said.phase, RunPhase::Completed | RunPhase::Failed) {
+        if !matches!(phase, RunPhase::Completed | RunPhase::Failed) {
             self.condition(condition::COMPLETED, "False", "NotEnded", "the run has not ended");
             return;
         }
         let verdict = said.verdict.unwrap_or(RunVerdict::Unknown);
-        let reason = match (said.phase, verdict) {
+        let reason = match (phase, verdict) {
             (RunPhase::Failed, _) => "RunFailed",
             (_, RunVerdict::Pass) => "Pass",
             (_, RunVerdict::Unknown) => "Unknown",
@@ -483,27 +526,32 @@ impl Report<'_> {
         self.condition(condition::COMPLETED, "True", reason, &message);
     }
 
-    /// Reports the supervisor's events that have not been reported yet.
-    fn report_events(&mut self, said: &RunStatus) {
+    /// Reports the supervisor's events that have not been reported yet, up to [`EVENTS_AT_ONCE`]. Returns whether more
+    /// events remain to be reported.
+    fn report_events(&mut self, said: &RunStatus) -> bool {
+        use supervision::RunPhase;
         let same = is_known(self.federation, &said.supervisor);
         let told = if same { self.status.last_event.unwrap_or(0).unsigned_abs() } else { 0 };
         self.status.supervisor = Some(said.supervisor.clone());
-        let Some(newest) = said.events.last() else { return };
-        let over = self.status.phase == Phase::Completed;
-        for event in said.events.iter().filter(|it| it.number > told) {
-            let last = over && event.number + LAST_EVENTS > newest.number;
-            if event.number <= MAX_EVENTS || last {
-                let at = event.at_seconds.map(|it| format!("At {it:.2} s: ")).unwrap_or_default();
-                self.new_events.push(NewEvent {
-                    name: self.event_name(&format!("event {} of {}", event.number, said.supervisor)),
-                    reason: event.reason.clone(),
-                    note: shortened(&format!("{at}{}", event.text), MAX_NOTE),
-                    warning: event.warning,
-                });
-            }
+        let Some(newest) = said.events.last() else { return false };
+        let over = matches!(said.phase, RunPhase::Completed | RunPhase::Failed);
+        let is_last = |it: &RunEvent| over && it.number.saturating_add(LAST_EVENTS) > newest.number;
+        let untold = |it: &&RunEvent| it.number > told && (it.number <= MAX_EVENTS || is_last(it));
+        let untold: Vec<&RunEvent> = said.events.iter().filter(untold).collect();
+        let has_backlog = untold.len() > EVENTS_AT_ONCE;
+        let newest = if has_backlog { untold[EVENTS_AT_ONCE - 1] } else { newest };
+        for event in untold.into_iter().take(EVENTS_AT_ONCE) {
+            let at = event.at_seconds.map(|it| format!("At {it:.2} s: ")).unwrap_or_default();
+            self.new_events.push(NewEvent {
+                name: self.event_name(&format!("event {} of {}", event.number, said.supervisor)),
+                reason: shortened(&event.reason, MAX_REASON),
+                note: shortened(&format!("{at}{}", event.text), MAX_NOTE),
+                warning: event.warning,
+            });
         }
         self.status.last_event = i64::try_from(newest.number).ok();
         self.set_message(&newest.text);
+        has_backlog
     }
 
     /// Sets the status message to what matters most to the user, such as an obstacle or a refused change.
@@ -549,7 +597,7 @@ impl Report<'_> {
         }
         let reason = if message.contains("PodSecurity") {
             "PodSecurity"
-        } else if message.contains("exceeded quota") || message.contains("failed quota") {
+        } else if exceeds_quota(message) {
             let remedy = "use fewer nodes, reduce spec.kubernetes.resources, or raise the ResourceQuota";
             return Obstacle { reason: "Quota", message: format!("{remedy}; {message}") };
         } else if message.contains("usage per") || message.contains("limit to request ratio") {

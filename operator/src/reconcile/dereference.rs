@@ -26,6 +26,8 @@ use crate::supervisor::{Supervisor, SupervisorError};
 /// Minimum time between two queries for the reason why pods are missing. If many federations are created at once,
 /// most pods only wait for their turn.
 const ASKED_EVERY: Duration = Duration::from_secs(3);
+/// Reason of the condition `Completed` if the record of the run is lost.
+pub(super) const RECORD_LOST: &str = "RecordLost";
 
 /// The existing state of a federation.
 #[derive(Clone, Debug)]
@@ -90,6 +92,19 @@ impl Observed {
         self.federation.status.as_ref().is_some_and(|it| it.holds(condition::PODS_READY))
     }
 
+    /// Returns whether the last status says that the run is over and its record exists.
+    pub fn keeps_record(&self) -> bool {
+        let status = self.federation.status.as_ref();
+        let completed = status.filter(|it| it.phase == Phase::Completed);
+        let completed = completed.and_then(|it| it.condition(condition::COMPLETED));
+        completed.is_some_and(|it| it.reason != RECORD_LOST)
+    }
+
+    /// Returns the supervisor's pod.
+    pub fn supervisor(&self) -> Option<&Arc<Pod>> {
+        self.pods.get(&format!("{}-0", naming::supervisor(&self.federation)))
+    }
+
     /// Returns whether the record of the run is lost: the application had started, and a new supervisor without that
     /// record has taken over. The new supervisor would run the federation again.
     pub fn has_lost_record(&self) -> bool {
@@ -117,8 +132,7 @@ pub async fn dereference(
     if observed.phase() == Phase::Completed {
         return Ok(observed);
     }
-    let supervisor = observed.pods.get(&format!("{}-0", naming::supervisor(federation)));
-    if let Some(address) = supervisor.and_then(|pod| build::address(pod)) {
+    if let Some(address) = observed.supervisor().and_then(|pod| build::address(pod)) {
         let supervisor = find_supervisor(federation, address, context).await?;
         observed.supervision = match ask(&supervisor, federation).await {
             Ok(status) => Supervision::Known(Box::new(status)),
@@ -167,12 +181,9 @@ pub(super) async fn find_supervisor(
         .map_err(|_| KeyError::Invalid(naming::key(federation)))
 }
 
-/// Finds the first set that lacks pods, and returns the reason according to its events. Events outlive their cause, so
-/// they are not read once all pods have been running.
+/// Finds the first set that lacks pods, and returns the reason according to its events. Events outlive their cause: a
+/// failure to create a pod no longer counts once the set has created another pod.
 async fn refused(observed: &Observed, context: &Context) -> Result<Option<String>, DereferenceError> {
-    if observed.phase() >= Phase::Linking {
-        return Ok(None);
-    }
     let lacking = observed.sets.values().find(|set| {
         let wanted = set.spec.as_ref().and_then(|it| it.replicas).unwrap_or(1);
         let made = set.status.as_ref().map(|it| it.replicas);
@@ -186,11 +197,17 @@ async fn refused(observed: &Observed, context: &Context) -> Result<Option<String
     }
     let name = set.name_any();
     let events: Api<Event> = Api::namespaced(context.client.clone(), &set.namespace().unwrap_or_default());
-    let of_set = ListParams::default()
-        .fields(&format!("involvedObject.uid={},reason=FailedCreate", set.uid().unwrap_or_default()));
-    let events = events.list(&of_set).await.map_err(|it| DereferenceError::Events(name, it))?;
-    let newest = events.items.into_iter().max_by_key(|it| it.last_timestamp.as_ref().map(|it| it.0));
-    let found = newest.and_then(|it| it.message);
+    let of_set =
+        ListParams::default().fields(&format!("involvedObject.uid={}", set.uid().unwrap_or_default()));
+    let events = events.list(&of_set).await.map_err(|it| DereferenceError::Events(name, it))?.items;
+    let at = |it: &Event| it.last_timestamp.as_ref().map(|it| it.0);
+    let newest = |reason: &str| {
+        let events = events.iter().filter(|it| it.reason.as_deref() == Some(reason));
+        events.max_by_key(|it| at(it))
+    };
+    // The times are in whole seconds.
+    let created = newest("SuccessfulCreate").and_then(at);
+    let found = newest("FailedCreate").filter(|it| at(it) >= created).and_then(|it| it.message.clone());
     context.session(&uid, |it| it.refused = Some((Instant::now(), found.clone())));
     Ok(found)
 }

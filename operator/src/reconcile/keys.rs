@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
-use faultline_api::supervision::{InvalidKey, KEY_DIGITS, process_key};
+use faultline_api::supervision::{InvalidKey, KEY_DIGITS, process_key, reader_token};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
@@ -176,5 +176,17 @@ pub fn of_processes(federation: &Federation, key: &str) -> Result<Secret, KeyErr
         }
     }
     secret.data = Some(keys);
+    Ok(secret)
+}
+
+/// Returns the token for reading the federation's status and record.
+///
+/// # Errors
+///
+/// Fails if the federation's key is malformed.
+pub fn of_reader(federation: &Federation, key: &str) -> Result<Secret, KeyError> {
+    let mut secret: Secret = owned(federation, naming::reader(federation));
+    let token = reader_token(key).map_err(|InvalidKey| KeyError::Invalid(naming::key(federation)))?;
+    secret.data = Some([(naming::READER_TOKEN.to_owned(), ByteString(token.into_bytes()))].into());
     Ok(secret)
 }

@@ -28,6 +28,7 @@ use faultline_api::resource::Phase;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use thiserror::Error;
+use tokio::time::timeout;
 
 use crate::controller::Context;
 use crate::naming;
@@ -45,6 +46,11 @@ const LINKING: Duration = Duration::from_millis(200);
 const STARTING: Duration = Duration::from_secs(1);
 /// Delay until objects that are being deleted are checked again.
 const SOON: Duration = Duration::from_millis(500);
+/// Interval between two checks that the key of a completed federation still exists. Deleting the key triggers no
+/// reconciliation, because the operator must not watch secrets.
+const KEPT: Duration = Duration::from_secs(60);
+/// Time limit for reporting a failed reconciliation.
+const REPORT: Duration = Duration::from_secs(5);
 
 /// The step that failed.
 #[derive(Debug, Error)]
@@ -61,6 +67,11 @@ pub enum ReconcileError {
     /// The status could not be written.
     #[error("cannot write the status: {0}")]
     UpdateStatus(#[from] update_status::UpdateStatusError),
+    /// The steps took too long.
+    #[error(
+        "the reconciliation did not finish within {0:?}; the API server or the supervisor responds too slowly"
+    )]
+    DeadlineExceeded(Duration),
 }
 
 /// Reconciles a federation once. Returns the action that triggers the next reconciliation. A permanent or repeated
@@ -70,14 +81,21 @@ pub enum ReconcileError {
 ///
 /// Fails if a step fails. The controller then retries.
 pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let result = reconcile_steps(Arc::clone(&federation), &context).await;
+    let steps = timeout(context.deadline, reconcile_steps(Arc::clone(&federation), &context)).await;
+    let result = steps.unwrap_or(Err(ReconcileError::DeadlineExceeded(context.deadline)));
     if let Err(error) = &result {
         let uid = federation.uid().unwrap_or_default();
         if error.is_lasting() || context.session(&uid, |it| it.failures) > 0 {
             let situation = Situation::Failed { reason: error.reason(), message: error.to_string() };
             let observed = dereference::Observed::of(federation);
-            if let Err(unsaid) = update_status::update_status(&observed, &situation, &context).await {
-                tracing::warn!(error = %unsaid, "cannot write the status after a failed reconciliation");
+            match timeout(REPORT, update_status::update_status(&observed, &situation, &context)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "cannot write the status after a failed reconciliation")
+                }
+                Err(_) => tracing::warn!(
+                    "cannot write the status after a failed reconciliation: the API server does not respond"
+                ),
             }
         }
     }
@@ -98,14 +116,17 @@ impl ReconcileError {
         match (self, self.key()) {
             (_, Some(error)) => error.reason(),
             (ReconcileError::Dereference(_) | ReconcileError::Made(_), _) => "CannotRead",
+            (ReconcileError::Apply(apply::ApplyError::ForeignClaim(_)), _) => "NameTaken",
             (ReconcileError::Apply(_), _) => "CannotWrite",
             (ReconcileError::UpdateStatus(_), _) => "CannotReport",
+            (ReconcileError::DeadlineExceeded(_), _) => "DeadlineExceeded",
         }
     }
 
     /// Returns whether only a user can solve the problem.
     fn is_lasting(&self) -> bool {
-        self.key().is_some_and(keys::KeyError::is_lasting)
+        matches!(self, ReconcileError::Apply(apply::ApplyError::ForeignClaim(_)))
+            || self.key().is_some_and(keys::KeyError::is_lasting)
     }
 }
 
@@ -132,7 +153,10 @@ async fn reconcile_steps(federation: Arc<Federation>, context: &Context) -> Resu
         }
     };
     let desired = build::build(&validated, &observed, &context.settings, context.client.default_namespace());
-    let applied = apply::apply(&validated, &observed, desired, context).await?;
+    let mut applied = apply::apply(&validated, &observed, desired, context).await?;
+    if observed.keeps_record() {
+        applied.restored.extend(apply::restore_access(&federation, context).await?);
+    }
     let next = next_reconciliation(&observed, &applied);
     let situation = Situation::Accepted { validated: Box::new(validated), applied };
     let unsaid = update_status::update_status(&observed, &situation, context).await?;
@@ -161,7 +185,7 @@ fn validate(federation: &Federation, context: &Context) -> Result<Validated, Ref
 /// Returns the delay until the next reconciliation; `None` if only a change triggers it.
 fn next_reconciliation(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
     match observed.phase() {
-        Phase::Completed if applied.obstacle.is_none() => None,
+        Phase::Completed if applied.obstacle.is_none() => observed.keeps_record().then_some(KEPT),
         Phase::Running | Phase::Paused => Some(RUNNING),
         Phase::Linking => Some(LINKING),
         Phase::Starting if observed.has_all_pods() => Some(LINKING),

@@ -28,6 +28,8 @@ struct ServerState {
     refusing: Option<(String, Value)>,
     /// Number of writes that succeed before one fails.
     until_failure: Option<u32>,
+    /// The server never answers requests for paths that contain this.
+    silent_about: Option<String>,
     version: u64,
 }
 
@@ -50,7 +52,10 @@ impl ApiServer {
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.expect("a body").to_bytes();
                 let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-                let query = head.uri.query().unwrap_or_default().to_owned();
+                let query = decoded(head.uri.query().unwrap_or_default());
+                if server.is_silent_about(head.uri.path()) {
+                    std::future::pending::<()>().await;
+                }
                 let (status, answer) = server.answer(&head.method, head.uri.path(), &query, body);
                 // A watch returns nothing and ends.
                 let answer =
@@ -109,6 +114,15 @@ impl ApiServer {
     /// Accepts all writes again.
     pub(crate) fn allow(&self) {
         self.0.lock().unwrap().refusing = None;
+    }
+
+    /// Never answers requests for paths that contain `part`.
+    pub(crate) fn freeze(&self, part: &str) {
+        self.0.lock().unwrap().silent_about = Some(part.to_owned());
+    }
+
+    fn is_silent_about(&self, path: &str) -> bool {
+        self.0.lock().unwrap().silent_about.as_ref().is_some_and(|it| path.contains(it))
     }
 
     /// Lets this many writes succeed, fails the next one, and then works again.
@@ -179,8 +193,8 @@ impl ApiServer {
                         || it.starts_with(&format!("{prefix}/namespaces/"))
                             && it.contains(&format!("/{resource}/"))
                 };
-                let items: Vec<Value> =
-                    state.objects.iter().filter(|(it, _)| is_meant(it)).map(|it| it.1.clone()).collect();
+                let objects = state.objects.iter().filter(|(it, _)| is_meant(it)).map(|it| it.1);
+                let items: Vec<Value> = objects.filter(|it| is_selected(it, query)).cloned().collect();
                 (StatusCode::OK, json!({ "metadata": { "resourceVersion": version }, "items": items }))
             }
             "create" => {
@@ -224,6 +238,10 @@ impl ApiServer {
                 state.objects.insert(place.key, object.clone());
                 (StatusCode::OK, object)
             }
+            "delete" if exists && is_replaced(&state.objects[&place.key], &body) => (
+                StatusCode::CONFLICT,
+                failure(StatusCode::CONFLICT, "Conflict", "the UID in the precondition does not match"),
+            ),
             // The object remains until the garbage collector has deleted its dependents.
             "delete" if body["propagationPolicy"] == "Foreground" && exists => {
                 let object = state.objects.get_mut(&place.key).expect("it exists");
@@ -266,6 +284,38 @@ impl ObjectPath {
             key: format!("/{}", parts[..length].join("/")),
         }
     }
+}
+
+/// Returns whether the precondition of a deletion names another object.
+fn is_replaced(object: &Value, deletion: &Value) -> bool {
+    let expected = &deletion["preconditions"]["uid"];
+    expected.is_string() && *expected != object["metadata"]["uid"]
+}
+
+/// Returns whether the selectors in a query admit an object. Knows only the operators that the operator uses.
+fn is_selected(object: &Value, query: &str) -> bool {
+    let selectors = query.split('&').filter_map(|it| it.split_once("Selector="));
+    selectors.flat_map(|(kind, terms)| terms.split(',').map(move |term| (kind, term))).all(|(kind, term)| {
+        match (kind, term.split_once('=')) {
+            ("label", Some((label, value))) => object["metadata"]["labels"][label] == value,
+            ("label", None) => object["metadata"]["labels"][term].is_string(),
+            (_, Some((path, value))) => path.split('.').fold(object, |it, name| &it[name]) == value,
+            (_, None) => panic!("unexpected selector {term}"),
+        }
+    })
+}
+
+/// Decodes the characters that a query escapes.
+fn decoded(query: &str) -> String {
+    let query = query.replace('+', " ");
+    let mut parts = query.split('%');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (code, rest) = part.split_at(2);
+        text.push(u8::from_str_radix(code, 16).expect("hexadecimal digits").into());
+        text.push_str(rest);
+    }
+    text
 }
 
 fn failure(status: StatusCode, reason: &str, message: &str) -> Value {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use faultline_operator::election::{Election, Timing};
+use faultline_operator::election::{Election, GRACE, Timing};
 use faultline_operator::install::LEASE_RULES;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -70,6 +70,21 @@ async fn a_renewed_lease_is_not_taken_over_whatever_its_timestamps() {
         assert!(!*active.borrow(), "{ahead:?}");
         assert_eq!(holder(&server), "holder");
     }
+}
+
+#[tokio::test]
+async fn a_lease_is_lost_in_time_even_between_two_attempts_to_renew_it() {
+    let timing = Timing { every: 10 * TIMING.renewed_within, ..TIMING };
+    let server = ApiServer::default();
+    let (mut active, _ended) = Election::new(server.client(), "frozen".into(), timing).start();
+    becomes(&mut active, true).await;
+    let begun = Instant::now();
+    server.freeze("/leases/");
+    becomes(&mut active, false).await;
+    assert!(begun.elapsed() < 2 * TIMING.renewed_within, "{:?}", begun.elapsed());
+
+    let Timing { duration, renewed_within, .. } = Timing::default();
+    assert!(renewed_within + GRACE <= duration, "an operator stops before another one becomes active");
 }
 
 #[tokio::test]

@@ -7,13 +7,15 @@
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use faultline_core::{Promises, Role};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::FederationSpec;
-use super::known::{Demand, Logs, SharedOptions};
+use super::known::{Collection, Demand, Logs, SharedOptions};
 use super::protocol::{Checkpointing, ProtocolSpec};
+use crate::names::Names;
 use crate::validate::similar;
 
 /// A protocol or an application from another crate: its name and its parameters.
@@ -55,8 +57,21 @@ pub struct KnownProtocol {
     pub demand: Demand,
     /// Which messages the protocol logs.
     pub logs: Logs,
+    /// When the protocol collects garbage.
+    pub collection: Collection,
     /// Its parameters.
     pub parameters: KnownParameters,
+    /// Returns what the protocol declares with these parameters. Fails if they are not valid for the federation.
+    pub declare: fn(&Parameters, &FederationSpec) -> Result<Declared, InvalidParameter>,
+}
+
+/// What a protocol declares about itself, with its parameters.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// Its promises.
+    pub promises: Promises,
+    /// The processes that it needs in addition to the ranks, in order.
+    pub extra_processes: Vec<Role>,
 }
 
 /// Properties of a registered application from another crate.
@@ -93,6 +108,7 @@ impl KnownParameters {
 static PROTOCOLS: RwLock<Vec<KnownProtocol>> = RwLock::new(Vec::new());
 static APPLICATIONS: RwLock<Vec<KnownApplication>> = RwLock::new(Vec::new());
 static ACCEPTS_UNKNOWN: AtomicBool = AtomicBool::new(false);
+static REJECTS_EXTRA: AtomicBool = AtomicBool::new(false);
 
 /// Registers a protocol from another crate with this program.
 ///
@@ -118,6 +134,12 @@ pub fn register_application(known: KnownApplication) {
 /// the federation.
 pub fn accept_unknown() {
     ACCEPTS_UNKNOWN.store(true, Ordering::Relaxed);
+}
+
+/// Rejects protocols that need processes in addition to the ranks. Intended for the programs in pods: the operator does
+/// not contain such a protocol, so it creates no pods for these processes.
+pub fn reject_extra_processes() {
+    REJECTS_EXTRA.store(true, Ordering::Relaxed);
 }
 
 /// Returns all registered protocols, in the order of registration.
@@ -181,10 +203,31 @@ impl Custom {
         })
     }
 
+    /// Returns what the protocol declares in this federation; `None` if it is not registered or its parameters are
+    /// invalid.
+    pub(super) fn declared(&self, spec: &FederationSpec) -> Option<Declared> {
+        (protocol(&self.name)?.declare)(&self.parameters, spec).ok()
+    }
+
     /// Returns the problem with a protocol from another crate: the parameter, the message, and the suggested fix.
     pub(crate) fn problem_of_protocol(&self, spec: &FederationSpec) -> Option<(String, String, String)> {
         let names = protocols().into_iter().map(|it| it.name).collect();
-        self.problem("protocol", names, protocol(&self.name).map(|it| it.parameters), spec)
+        let problem = self.problem("protocol", names, protocol(&self.name).map(|it| it.parameters), spec);
+        problem.or_else(|| self.problem_of_pods(spec).filter(|_| REJECTS_EXTRA.load(Ordering::Relaxed)))
+    }
+
+    /// Returns the problem with running the protocol in pods, if there is one.
+    fn problem_of_pods(&self, spec: &FederationSpec) -> Option<(String, String, String)> {
+        let extra = Names::extra_of(&self.declared(spec)?.extra_processes);
+        let message = || {
+            format!(
+                "`{}` needs processes outside the clusters, for which there are no pods: {}",
+                self.name,
+                extra.join(", ")
+            )
+        };
+        let help = "run the federation in virtual time or on local processes, with `faultline run`";
+        (!extra.is_empty()).then(|| ("name".to_owned(), message(), help.to_owned()))
     }
 
     /// Returns the problem with an application from another crate: the parameter, the message, and the

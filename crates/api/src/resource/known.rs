@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Role, Span};
+use faultline_core::{Role, Scope, Span};
 use serde::{Deserialize, Serialize};
 
+use super::FederationSpec;
 use super::application::{ApplicationSpec, Family};
 use super::custom::{self, Custom};
 use super::protocol::{
@@ -35,6 +36,19 @@ pub enum Logs {
     BetweenClusters,
     /// Every message.
     Everything,
+}
+
+/// When a protocol removes the parts and log entries that no recovery can need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collection {
+    /// Never, or at times that do not follow from the options.
+    Unspecified,
+    /// After each checkpoint.
+    AfterCheckpoint,
+    /// Every `collectEvery`.
+    Periodic,
+    /// After the first checkpoint that is taken once `collectEvery` has passed.
+    WithCheckpoint,
 }
 
 /// Options of a protocol. Several protocols may share a type.
@@ -82,20 +96,28 @@ pub struct SharedOptions {
 struct Known {
     name: &'static str,
     with_defaults: fn() -> ProtocolSpec,
+    /// The processes that roll back together. A test of the catalog compares it with the protocol's promises.
+    scope: Scope,
     demand: Demand,
     logs: Logs,
+    collection: Collection,
     /// The process that the protocol needs in addition to the ranks, whatever its options.
     helper: Option<Role>,
 }
 
 macro_rules! known {
-    ($($name:literal $variant:ident($options:ident) $demand:ident $logs:ident $helper:expr;)*) => {
+    ($(
+        $name:literal $variant:ident($options:ident)
+        $scope:ident $demand:ident $logs:ident $collection:ident $helper:expr;
+    )*) => {
         /// All built-in protocols, in the order in which documents and comparisons list them.
         const KNOWN: &[Known] = &[$(Known {
             name: $name,
             with_defaults: || ProtocolSpec::$variant($options::default()),
+            scope: Scope::$scope,
             demand: Demand::$demand,
             logs: Logs::$logs,
+            collection: Collection::$collection,
             helper: $helper,
         },)*];
 
@@ -134,20 +156,21 @@ macro_rules! known {
 }
 
 known! {
-    "hc3i" Hc3i(Hc3i) Nothing BetweenClusters None;
-    "hydee" Hydee(Hydee) AnyOrder BetweenClusters Some(Role::RECOVERY_PROCESS);
-    "spbc" Spbc(Hydee) AnyOrder BetweenClusters None;
-    "fullLogging" FullLogging(Hydee) AnyOrder Everything Some(Role::RECOVERY_PROCESS);
-    "pessimisticLogging" PessimisticLogging(Hydee) SameOrder Everything Some(Role::EVENT_LOGGER);
-    "independent" Independent(Independent) Nothing Everything None;
-    "coordinated" Coordinated(Coordinated) Nothing Nothing None;
-    "chandyLamport" ChandyLamport(Coordinated) Nothing Nothing None;
-    "hierarchicalCoordinated" HierarchicalCoordinated(Coordinated) Nothing Nothing None;
-    "tic" Tic(Tic) Nothing Nothing None;
-    "sel" Sel(Sel) Nothing Nothing None;
-    "satin" Satin(Satin) Nothing Nothing None;
-    "cck" Cck(Cck) Nothing Nothing Some(Role::RECOVERY_PROCESS);
-    "none" None(Unprotected) Nothing Nothing None;
+    "hc3i" Hc3i(Hc3i) Cluster Nothing BetweenClusters Periodic None;
+    "hydee" Hydee(Hydee) Cluster AnyOrder BetweenClusters AfterCheckpoint Some(Role::RECOVERY_PROCESS);
+    "spbc" Spbc(Hydee) Cluster AnyOrder BetweenClusters AfterCheckpoint None;
+    "fullLogging" FullLogging(Hydee) Process AnyOrder Everything AfterCheckpoint Some(Role::RECOVERY_PROCESS);
+    "pessimisticLogging" PessimisticLogging(Hydee)
+        Process SameOrder Everything AfterCheckpoint Some(Role::EVENT_LOGGER);
+    "independent" Independent(Independent) Process Nothing Everything Periodic None;
+    "coordinated" Coordinated(Coordinated) Federation Nothing Nothing WithCheckpoint None;
+    "chandyLamport" ChandyLamport(Coordinated) Federation Nothing Nothing WithCheckpoint None;
+    "hierarchicalCoordinated" HierarchicalCoordinated(Coordinated) Federation Nothing Nothing WithCheckpoint None;
+    "tic" Tic(Tic) Process Nothing Nothing Unspecified None;
+    "sel" Sel(Sel) Process Nothing Nothing Unspecified None;
+    "satin" Satin(Satin) Process Nothing Nothing Unspecified None;
+    "cck" Cck(Cck) Process Nothing Nothing Unspecified Some(Role::RECOVERY_PROCESS);
+    "none" None(Unprotected) Cluster Nothing Nothing Unspecified None;
 }
 
 /// HC3I with a forced checkpoint for every message between clusters: a baseline that comparisons list under its own
@@ -291,14 +314,14 @@ impl ProtocolSpec {
         self.known().map(|it| it.logs).or_else(custom).unwrap_or(Logs::Nothing)
     }
 
-    /// Returns whether each process rolls back on its own, rather than with its cluster or the federation. This is the
-    /// case under protocols that log every message, and under protocols for task-based programs.
-    pub fn rolls_back_processes(&self) -> bool {
-        self.logs() == Logs::Everything || self.family() == Some(Family::Tasks)
+    /// Returns when the protocol collects garbage.
+    pub fn collection(&self) -> Collection {
+        let custom = || self.known_custom().map(|it| it.collection);
+        self.known().map(|it| it.collection).or_else(custom).unwrap_or(Collection::Unspecified)
     }
 
-    /// Returns the processes that the protocol needs in addition to the ranks, in order.
-    pub fn extra_processes(&self) -> Vec<Role> {
+    /// Returns the processes that a built-in protocol needs in addition to the ranks, in order.
+    fn extra_processes(&self) -> Vec<Role> {
         let shared = self.checkpointing().filter(|it| it.replicate_to == ReplicateTo::SharedStorage);
         let servers = match (shared, self) {
             (None, _) => 0,
@@ -330,6 +353,26 @@ impl ProtocolSpec {
             replicas: stated.replicas.unwrap_or(1),
             replicate_to: stated.replicate_to.unwrap_or_default(),
         })
+    }
+}
+
+impl FederationSpec {
+    /// Returns the processes that the protocol needs in addition to the ranks, in order. Empty under a protocol from
+    /// another crate that is not registered or has invalid parameters.
+    pub fn extra_processes(&self) -> Vec<Role> {
+        match &self.protocol {
+            ProtocolSpec::Custom(it) => it.declared(self).map(|it| it.extra_processes).unwrap_or_default(),
+            built_in => built_in.extra_processes(),
+        }
+    }
+
+    /// Returns which processes roll back together; `None` under a protocol from another crate that is not registered or
+    /// has invalid parameters.
+    pub fn scope(&self) -> Option<Scope> {
+        match &self.protocol {
+            ProtocolSpec::Custom(it) => it.declared(self).map(|it| it.promises.scope),
+            built_in => built_in.known().map(|it| it.scope),
+        }
     }
 }
 

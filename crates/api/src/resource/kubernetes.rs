@@ -22,7 +22,19 @@ pub struct Kubernetes {
         "additionalProperties" = { "type": "string", "maxLength": 63, "description": "The node pool of the cluster." },
     ))]
     pub pools: BTreeMap<String, String>,
-    /// Placement of the pods of individual clusters, by name. Each cluster can run at its own site.
+    /// Labels that the Kubernetes nodes of all pods must carry, including the supervisor's pod.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend(
+        "maxProperties" = 16,
+        "additionalProperties" = { "type": "string", "maxLength": 63, "description": "The value of a label." },
+    ))]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints of the Kubernetes nodes that all pods tolerate, including the supervisor's pod.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub tolerations: Vec<Toleration>,
+    /// Placement of the pods of individual clusters, by name, in addition to that of all pods. Each cluster can run at
+    /// its own site.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub sites: BTreeMap<String, Site>,

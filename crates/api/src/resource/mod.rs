@@ -25,7 +25,7 @@ mod tasks;
 pub use application::*;
 pub use custom::Custom;
 pub use fault::*;
-pub use known::{Demand, Logs, Options, SharedOptions};
+pub use known::{Collection, Demand, Logs, Options, SharedOptions};
 pub use kubernetes::*;
 pub use link::*;
 pub use protocol::*;

@@ -72,6 +72,10 @@ pub struct FederationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub supervisor: Option<String>,
+    /// UID of the pod that keeps the record of a completed run. Absent if a volume keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 40))]
+    pub record_in: Option<String>,
 }
 
 impl FederationStatus {

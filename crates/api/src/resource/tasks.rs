@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::quantity::Duration;
 
 /// Maximum length of the text of a QAPLIB file, in bytes.
-pub const MAX_QAP_DATA: usize = 65_536;
+const MAX_QAP_DATA: usize = 65_536;
 
 /// Computes a Fibonacci number from its definition: two calls and a sum.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub struct Qap {
     pub file: Option<String>,
     /// Text of a QAPLIB file: the size n, then the distances and the flows as two n × n matrices of whole numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 65_536))]
+    #[schemars(length(max = MAX_QAP_DATA))]
     pub data: Option<String>,
     /// Number of facilities whose locations are chosen by separate tasks. The tasks of the last of these facilities
     /// search for the locations of all remaining facilities themselves. Default 3.

@@ -1,5 +1,7 @@
 //! Checks for values that an API server would reject in the objects of a federation.
 
+use std::collections::BTreeMap;
+
 use super::Check;
 use crate::quantity::Size;
 use crate::resource::{Comparison, Toleration};
@@ -43,15 +45,7 @@ impl Check<'_> {
         for (cluster, site) in &kubernetes.sites {
             let path = format!("spec.kubernetes.sites.{cluster}");
             self.cluster(&path, cluster);
-            let selected = site.node_selector.iter();
-            for (label, value) in selected.filter(|it| !it.1.is_empty() && !is_label(it.1)) {
-                self.problem(
-                    format!("{path}.nodeSelector"),
-                    format!("`{value}` is not a valid value for the label `{label}`"),
-                    "use at most 63 letters, digits, hyphens, dots and underscores; start and end with a letter or \
-                     digit",
-                );
-            }
+            self.nodes_for_pods(&path, &site.node_selector, &site.tolerations);
             let pinned = kubernetes.pools.contains_key(cluster);
             if pinned && site.node_selector.contains_key(POOL) {
                 self.problem(
@@ -60,18 +54,8 @@ impl Check<'_> {
                     format!("remove it here, or remove `spec.kubernetes.pools.{cluster}`"),
                 );
             }
-            let absurd = |it: &&Toleration| it.operator == Some(Comparison::Exists) && it.value.is_some();
-            if let Some(it) = site.tolerations.iter().find(absurd) {
-                self.problem(
-                    format!("{path}.tolerations"),
-                    format!(
-                        "`operator: Exists` does not allow a value (found `{}`)",
-                        it.value.as_deref().unwrap_or("")
-                    ),
-                    "remove `value`, or write `operator: Equal`",
-                );
-            }
         }
+        self.nodes_for_pods("spec.kubernetes", &kubernetes.node_selector, &kubernetes.tolerations);
         let resources = kubernetes.resources.unwrap_or_default();
         if resources.cpu().millis == 0 {
             self.problem(
@@ -95,6 +79,35 @@ impl Check<'_> {
                     "write at least 1MiB",
                 );
             }
+        }
+    }
+
+    /// Checks the labels and taints of the Kubernetes nodes on which pods may run.
+    fn nodes_for_pods(
+        &mut self,
+        path: &str,
+        node_selector: &BTreeMap<String, String>,
+        tolerations: &[Toleration],
+    ) {
+        let selected = node_selector.iter();
+        for (label, value) in selected.filter(|it| !it.1.is_empty() && !is_label(it.1)) {
+            self.problem(
+                format!("{path}.nodeSelector"),
+                format!("`{value}` is not a valid value for the label `{label}`"),
+                "use at most 63 letters, digits, hyphens, dots and underscores; start and end with a letter or \
+                 digit",
+            );
+        }
+        let absurd = |it: &&Toleration| it.operator == Some(Comparison::Exists) && it.value.is_some();
+        if let Some(it) = tolerations.iter().find(absurd) {
+            self.problem(
+                format!("{path}.tolerations"),
+                format!(
+                    "`operator: Exists` does not allow a value (found `{}`)",
+                    it.value.as_deref().unwrap_or("")
+                ),
+                "remove `value`, or write `operator: Equal`",
+            );
         }
     }
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use faultline_core::fault::LinkProperties;
-use faultline_core::{Role, Span};
+use faultline_core::{Role, Scope, Span};
 
 use crate::quantity::Duration;
 use crate::resource::{
@@ -158,7 +158,7 @@ impl<'a> Check<'a> {
                 format!("the federation has too many nodes ({total})"),
                 format!("reduce the total to at most {MAX_NODES}"),
             );
-        } else if total > MAX_NODES_ALONE && self.spec.protocol.rolls_back_processes() {
+        } else if total > MAX_NODES_ALONE && self.spec.scope() == Some(Scope::Process) {
             let protocol = self.spec.protocol.name();
             self.problem(
                 "spec.clusters",
@@ -233,7 +233,10 @@ impl<'a> Check<'a> {
     fn protocol(&mut self) {
         let path = format!("spec.protocol.{}", self.spec.protocol.field());
         if let ProtocolSpec::Custom(it) = &self.spec.protocol {
-            self.custom(&path, it.problem_of_protocol(self.spec));
+            let problem = it.problem_of_protocol(self.spec);
+            // The parameters determine which processes there are outside the clusters.
+            self.sized &= problem.is_none();
+            self.custom(&path, problem);
         }
         let Some(checkpointing) = self.spec.protocol.checkpointing() else { return };
         let has_tau =
@@ -369,7 +372,7 @@ impl<'a> Check<'a> {
     }
 
     fn storage_servers(&self) -> usize {
-        self.spec.protocol.extra_processes().iter().filter(|it| **it == Role::STORAGE_SERVER).count()
+        self.spec.extra_processes().iter().filter(|it| **it == Role::STORAGE_SERVER).count()
     }
 
     fn failures(&mut self) {

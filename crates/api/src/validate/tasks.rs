@@ -214,7 +214,7 @@ impl Check<'_> {
         let permanent = (0u16..).zip(&spec.clusters).filter(|(_, it)| it.is_permanent());
         let mut stay: BTreeSet<u32> =
             permanent.flat_map(|(id, _)| names.processes_of(faultline_core::ClusterId(id))).collect();
-        let helpers = spec.protocol.extra_processes();
+        let helpers = spec.extra_processes();
         // Other storage servers or, if there are too few, ranks take over the replicas of a storage server.
         let is_unique = |it: ProcessId| {
             let helper = it.0.checked_sub(names.ranks()).and_then(|index| helpers.get(index as usize));

@@ -5,17 +5,20 @@
 //! compiled once for all of them, not once for each.
 
 mod protocol;
+#[cfg(test)]
+mod tests;
 mod wire;
 
+use std::any::TypeId;
 use std::cell::RefCell;
 use std::sync::RwLock;
 
 use faultline_api::resource::custom::{
-    InvalidParameter, KnownApplication, KnownParameters, KnownProtocol, register_application,
+    Declared, InvalidParameter, KnownApplication, KnownParameters, KnownProtocol, register_application,
     register_protocol,
 };
-use faultline_api::resource::{self, Demand, FederationSpec, Logs};
-use faultline_core::{Application, Protocol};
+use faultline_api::resource::{self, Collection, Demand, FederationSpec, Logs};
+use faultline_core::{Application, Promises, Protocol};
 use faultline_workloads::custom::Custom;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -40,6 +43,9 @@ pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static 
     const DEMAND: Demand = if Self::REPEATS { Demand::AnyOrder } else { Demand::Nothing };
     /// The messages that the protocol logs. Comparisons derive the number of logged bytes from this.
     const LOGS: Logs = Logs::Nothing;
+    /// When the protocol collects garbage. Unless it is unspecified, the checker judges whether every storage removes
+    /// the parts that no recovery can need if each recovery restores the newest consistent checkpoints.
+    const COLLECTION: Collection = Collection::Unspecified;
     /// The fields of `custom` in the federation file, other than `name`.
     type Parameters: Parameters;
 
@@ -75,24 +81,42 @@ pub trait CustomApplication: 'static {
 
 type Configure<C> = fn(&Map<String, Value>, &FederationSpec) -> Result<C, InvalidParameter>;
 
-static PROTOCOLS: RwLock<Vec<(&'static str, Configure<ErasedConfig>)>> = RwLock::new(Vec::new());
+/// A protocol of this program.
+struct Added {
+    /// The type of the protocol.
+    of: TypeId,
+    name: &'static str,
+    configure: Configure<ErasedConfig>,
+}
+
+static PROTOCOLS: RwLock<Vec<Added>> = RwLock::new(Vec::new());
 static APPLICATIONS: RwLock<Vec<(&'static str, Configure<Custom>)>> = RwLock::new(Vec::new());
 
-/// Adds a protocol to this program.
+/// Adds a protocol to this program, unless the program already contains it.
 ///
 /// # Panics
 ///
-/// Panics if the name is invalid or already taken.
+/// Panics if the name is invalid, or is the name of another protocol.
 pub fn add_protocol<P: CustomProtocol>() {
     assert_is_name(P::NAME);
-    let (name, demand, logs) = (P::NAME, P::DEMAND, P::LOGS);
+    let mut protocols = PROTOCOLS.write().expect("no earlier call has panicked");
+    let of = TypeId::of::<P>();
+    if protocols.iter().any(|it| it.of == of) {
+        return;
+    }
+    let (name, demand, logs, collection) = (P::NAME, P::DEMAND, P::LOGS, P::COLLECTION);
     let check = |parameters: &Map<String, Value>, spec: &FederationSpec| {
         configured_protocol::<P>(parameters, spec).map(drop)
     };
     let parameters =
         KnownParameters { schema: schema::<P::Parameters>, complete: complete::<P::Parameters>, check };
-    register_protocol(KnownProtocol { name, demand, logs, parameters });
-    PROTOCOLS.write().expect("nothing panics while it is locked").push((name, configured_protocol::<P>));
+    let declare = |parameters: &Map<String, Value>, spec: &FederationSpec| {
+        let config = configured_protocol::<P>(parameters, spec)?;
+        let (promises, extra_processes) = (Promises::of::<Erased>(&config), Erased::extra_processes(&config));
+        Ok(Declared { promises, extra_processes })
+    };
+    register_protocol(KnownProtocol { name, demand, logs, collection, parameters, declare });
+    protocols.push(Added { of, name, configure: configured_protocol::<P> });
 }
 
 /// Adds an application to this program.
@@ -126,8 +150,8 @@ pub(crate) fn protocol(
     custom: &resource::Custom,
     spec: &FederationSpec,
 ) -> Option<Result<ErasedConfig, InvalidParameter>> {
-    let protocols = PROTOCOLS.read().expect("nothing panics while it is locked");
-    let (_, configure) = protocols.iter().find(|(name, _)| *name == custom.name)?;
+    let protocols = PROTOCOLS.read().expect("no earlier call has panicked");
+    let Added { configure, .. } = protocols.iter().find(|it| it.name == custom.name)?;
     Some(configure(&custom.parameters, spec))
 }
 

@@ -20,8 +20,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         Some(Outcome::Interrupted) => finding.unjudged(Gap::Interrupted),
         Some(Outcome::Unrecoverable { group, missing }) => {
             let part = |(name, asked): &(ImageName, Vec<ProcessId>)| MissingPart {
-                owner: name.owner,
-                position: name.position(),
+                name: *name,
                 is_log: history.member(name.owner).is_none(),
                 asked: asked.clone(),
             };
@@ -72,9 +71,9 @@ mod tests {
     use super::*;
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, p};
-    use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
-    use faultline_core::{Digest, EndedBy, GroupId, Span, StorageFate};
-    use faultline_trace::manifest::Bounds;
+    use faultline_core::fault::MemoryUse;
+    use faultline_core::{Digest, EndedBy, GroupId, StorageFate};
+    use std::sync::Arc;
 
     #[test]
     fn a_program_that_is_not_deterministic_is_refused() {
@@ -146,93 +145,22 @@ mod tests {
     }
 
     #[test]
-    fn a_run_out_of_memory_lists_its_largest_parts_and_remedies() {
+    fn a_run_out_of_memory_is_not_judged() {
         let mut run = Run::new(&[&[0]]);
-        let part =
-            |content, count: u64, mebibytes: u64| MemoryPart { content, count, bytes: mebibytes << 20 };
-        let parts = vec![
-            part(MemoryContent::JudgedFacts, 7, 3),
-            part(MemoryContent::Checkpoints, 12, 40),
-            part(MemoryContent::Queue, 0, 0),
-        ];
-        let used = MemoryUse { bound: 64 << 20, used: 65 << 20, parts };
-        run.context.bounds = Some(bounds(Some(Span::from_secs(1)), Some(Span::from_secs(9))));
-        run.context.outcome = Some(Outcome::OutOfMemory(used.into()));
+        let used = Arc::new(MemoryUse { bound: 64 << 20, used: 65 << 20, parts: Vec::new() });
+        run.context.outcome = Some(Outcome::OutOfMemory(used.clone()));
         let finding = check_alone(check, &run);
-        assert_eq!(finding.violation_count(), 0);
-        let gap = finding.open.unwrap();
-        let contents = "reached its memory limit, 64 MiB, with 40 MiB for 12 parts of checkpoints, 3 MiB for 7 facts \
-                        and their judgement; collect checkpoints more often (`collectEvery`) or take fewer \
-                        (`checkpointEvery`)";
-        // In virtual time, and with real processes on one machine, the program itself reaches its limit.
-        for measures_links in [false, true] {
-            run.context.measures_links = measures_links;
-            let sentence = gap.sentence(&run.context);
-            assert_eq!(sentence, format!("the program {contents}, or raise `--memory`"));
-        }
-        run.context.in_pods = true;
-        let sentence = gap.sentence(&run.context);
-        let fixed = "the limit of a supervisor in a pod is fixed";
-        assert_eq!(sentence, format!("the supervisor {contents} ({fixed})"));
-    }
-
-    fn bounds(checkpoint_every: Option<Span>, collect_every: Option<Span>) -> Bounds {
-        Bounds {
-            checkpoint_every: vec![checkpoint_every],
-            detect_after: Span::from_millis(500),
-            collect_every,
-            delivered_within: None,
-        }
-    }
-
-    #[test]
-    fn the_remedy_for_full_memory_fits_the_timers_and_the_largest_part() {
-        let second = Some(Span::from_secs(1));
-        let remedy = |content, count, bounds: Option<Bounds>, used: u64| {
-            let mut run = Run::new(&[&[0]]);
-            let parts = vec![MemoryPart { content, count, bytes: 40 << 20 }];
-            run.context.bounds = bounds;
-            run.context.outcome =
-                Some(Outcome::OutOfMemory(MemoryUse { bound: 64 << 20, used: used << 20, parts }.into()));
-            check_alone(check, &run).open.unwrap().sentence(&run.context)
-        };
-        let (checkpoints, logs) = (MemoryContent::Checkpoints, MemoryContent::Logs);
-        for (content, count, every, collect, expected) in [
-            (
-                checkpoints,
-                12,
-                second,
-                second,
-                "; collect checkpoints more often (`collectEvery`) or take fewer",
-            ),
-            (checkpoints, 12, None, second, "; collect checkpoints more often (`collectEvery`), or raise"),
-            (checkpoints, 1, None, second, "; use smaller states or fewer `replicas`, or raise"),
-            (logs, 12, second, second, "; take and collect checkpoints more often"),
-            (
-                logs,
-                12,
-                second,
-                Some(Span::ZERO),
-                "; take checkpoints more often (`checkpointEvery`), or raise",
-            ),
-            (logs, 12, None, second, "; take checkpoints (`checkpointEvery`), because"),
-        ] {
-            let said = remedy(content, count, Some(bounds(every, collect)), 41);
-            assert!(said.contains(expected), "{said}");
-            assert!(said.contains("1 MiB for everything else"), "{said}");
-        }
-        let said = remedy(checkpoints, 12, None, 90);
-        let expected = "with 50 MiB for everything else, such as the states of processes, 40 MiB for 12 parts of \
-                        checkpoints; use smaller states or fewer processes, or raise `--memory`";
-        assert!(said.ends_with(expected), "{said}");
+        assert_eq!((finding.violation_count(), finding.open), (0, Some(Gap::OutOfMemory(used))));
     }
 
     #[test]
     fn an_unrecoverable_cluster_names_the_processes_that_were_asked() {
         let mut run = Run::new(&[&[0], &[1]]);
-        let missing = [(run.image(0, 0, 3), vec![p(0), p(1)])].into();
-        run.context.outcome = Some(Outcome::Unrecoverable { group: GroupId(0), missing });
-        let reason = check_alone(check, &run).open.unwrap().sentence(&run.context);
-        assert!(reason.contains("p0's part of checkpoint 3 (not found at p0, p1)"), "{reason}");
+        let (name, asked) = (run.image(0, 0, 3), vec![p(0), p(1)]);
+        run.context.outcome =
+            Some(Outcome::Unrecoverable { group: GroupId(0), missing: [(name, asked.clone())].into() });
+        let missing = vec![MissingPart { name, is_log: false, asked }];
+        let expected = Gap::Unrecoverable { group: GroupId(0), missing };
+        assert_eq!(check_alone(check, &run).open, Some(expected));
     }
 }

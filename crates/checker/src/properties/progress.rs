@@ -3,20 +3,22 @@
 //!
 //! This property is judged for runs that exceeded their deadline, if all processes read the same clock. A run
 //! that completed has made progress. The time allowed to settle and resume depends on the federation: ten seconds plus
-//! a hundred times the delay of its slowest link. A task-based program counts as stalled only if, in addition, its
-//! longest task would have ended. No application counts as stalled before it has paused for ten times its longest
-//! earlier pause. Each group is also judged individually, even if others continue (`stalled`).
+//! a hundred times the delay of its slowest link, plus the time that its slowest link needs to carry the parts of
+//! checkpoints that were saved again after the last fault, because their storage was lost. A task-based program counts
+//! as stalled only if, in addition, its longest task would have ended. No application counts as stalled before it has
+//! paused for ten times its longest earlier pause. Each group is also judged individually, even if others continue
+//! (`stalled`).
 //!
 //! It is judged for protocols that promise it; for others, a violation is only reported as a remark. Independent
 //! checkpoints do not promise it, because their groups may make each other roll back for as long as they exchange
 //! messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
 
-use super::stalled;
+use super::stalled::{self, transfer_time};
 use crate::finding::{Breach, Findings, Round};
 use crate::judgement::Property;
 use faultline_history::{Claimed, Group, GroupId, History};
@@ -32,8 +34,9 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         return finding;
     }
     let slowest = context.links.iter().map(|it| it.requested.latency + it.requested.jitter).max();
-    let bound = LEAST + slowest.unwrap_or_default() * 100;
     let calm = history.calm_since();
+    let bound =
+        LEAST + slowest.unwrap_or_default() * 100 + transfer_time(history, refilled_bytes(history, calm));
     if context.end.since(calm) < bound {
         return finding;
     }
@@ -55,6 +58,16 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     judge.movement(&mut finding);
     stalled::check(history, calm, bound, &mut finding);
     finding.promised(context)
+}
+
+/// Returns the size in bytes of all parts that were saved after `since` although their owner had saved them before:
+/// after a loss of storage, a recovery transfers them from their other copies.
+fn refilled_bytes(history: &History<'_>, since: Time) -> u128 {
+    let mut saved = BTreeSet::new();
+    let parts = history.witnessed.iter().filter(|it| !it.is_restored);
+    let parts = parts.filter_map(|it| it.part.map(|part| (part, it)));
+    let again = parts.filter(|(part, it)| !saved.insert(*part) && history.time(it.at) >= since);
+    again.map(|(_, it)| u128::from(it.bytes)).sum()
 }
 
 /// The times at which a process started its last recovery and its last checkpoint; `None` for each that is
@@ -166,7 +179,9 @@ mod tests {
     use super::*;
     use crate::testing::planned::Partitions;
     use crate::testing::{Run, check_alone};
-    use faultline_core::Promise;
+    use faultline_core::fault::LinkProperties;
+    use faultline_core::{ClusterId, Promise};
+    use faultline_trace::manifest::LinkEntry;
 
     /// A run of two clusters that exceeded its deadline after a minute, and in which p0 failed at the start.
     fn run() -> Run {
@@ -242,6 +257,32 @@ mod tests {
         );
         move_on(&mut run, 58);
         assert!(matches!(wrong(&run), Some(Breach::RoundNotEnded { round: Round::Checkpoint, .. })));
+    }
+
+    #[test]
+    fn a_recovery_may_take_the_time_to_transfer_lost_parts() {
+        let wrong_with = |bytes: u64, is_again: bool| {
+            let mut run = run();
+            let requested = LinkProperties { bandwidth: 1_000_000, ..LinkProperties::default() };
+            let (from, to) = (ClusterId(0), ClusterId(1));
+            let (measured, observed, since) = (None, None, None);
+            run.context.links = vec![LinkEntry { from, to, requested, measured, observed, since }];
+            move_on(&mut run, 20);
+            let stream = run.trace.streams[&(ProcessId(0), Life(1))].clone();
+            let mut save = stream.into_iter().map(|it| it.1).find(|it| matches!(it, Fact::Saved(_))).unwrap();
+            if let Fact::Saved(saved) = &mut save {
+                saved.2 = bytes;
+                saved.0.sn.0 += u32::from(!is_again);
+            }
+            run.state(0, save);
+            run.restore(0, 1, Some((0, 1)));
+            move_on(&mut run, 38);
+            wrong(&run)
+        };
+        assert_eq!(wrong_with(15_000_000, true), None);
+        let is_late = |it| matches!(it, Some(Breach::RolledBackLate { .. }));
+        assert!(is_late(wrong_with(5_000_000, true)), "the transfer takes 5 of the 20 seconds");
+        assert!(is_late(wrong_with(15_000_000, false)), "a new part is not transferred");
     }
 
     #[test]

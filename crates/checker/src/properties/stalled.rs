@@ -86,8 +86,6 @@ fn slowest_delivery(history: &History<'_>) -> Span {
 /// Returns an upper bound on the time that the slowest link takes for everything that may still be in transit: the
 /// messages that were not delivered, and all parts of checkpoints saved after `since`.
 fn carried(history: &History<'_>, since: Time) -> Span {
-    let links = history.context.links.iter().map(|it| it.requested.bandwidth).filter(|it| *it > 0);
-    let Some(slowest) = links.min() else { return Span::ZERO };
     let is_saved_late = |it: &Point| history.time(*it) >= since;
     let parts = history.witnessed.iter().filter(|it| it.part.is_some() && is_saved_late(&it.at));
     let mut bytes: u128 = parts.map(|it| u128::from(it.bytes)).sum();
@@ -98,6 +96,13 @@ fn carried(history: &History<'_>, since: Time) -> Span {
             bytes += u128::from(*length);
         }
     }
+    transfer_time(history, bytes)
+}
+
+/// Returns the time that the slowest link takes for this many bytes; zero if no link has a limited bandwidth.
+pub(super) fn transfer_time(history: &History<'_>, bytes: u128) -> Span {
+    let links = history.context.links.iter().map(|it| it.requested.bandwidth).filter(|it| *it > 0);
+    let Some(slowest) = links.min() else { return Span::ZERO };
     let nanos = bytes * 1_000_000_000 / u128::from(slowest);
     Span(u64::try_from(nanos).unwrap_or(u64::MAX))
 }

@@ -302,11 +302,6 @@ impl Graph {
         sum
     }
 
-    /// Returns hashes of the tasks whose effects a part contains.
-    pub fn effects_of(&self, theft: Theft) -> Effects {
-        self.parts.get(&theft).map(|part| part.effects).unwrap_or_default()
-    }
-
     /// Removes a task from the ready tasks.
     fn pick(&mut self, theft: Theft, task: TaskId) -> bool {
         let place = self.ready.iter().rposition(|it| *it == (theft, task));

@@ -171,7 +171,7 @@ impl TaskCosts {
         if let Some(planned) = &history.planned {
             costs.coordination = planned.coordinated.values().map(|it| it.len() as u64).sum();
             costs.coordinated = planned.coordinated.len() as u64;
-            for (_, it) in Recoveries::of(history.trace).all() {
+            for (_, it) in Recoveries::of(history).all() {
                 costs.rerun += it.again;
                 costs.global += it.since;
                 costs.live += it.live.len() as u64;

@@ -105,12 +105,11 @@ impl RunResult for (u64, Ended) {
     }
 }
 
-/// Adds up, for each activity, the time that all processes of a run spent on it.
-fn spent(recording: &Recording) -> TimeByActivity {
-    let names = DisplayNames::new(&recording.manifest);
-    let history = Timeline::new(&recording.trace, &recording.manifest);
-    let clusters = names.clusters().map(|it| TimeByActivity::of(it, &history, &recording.trace, &names));
-    clusters.fold(TimeByActivity::default(), |sum, it| sum + it)
+/// Returns the costs of a run and, for each activity, the time that all processes spent on it.
+fn spent(history: &History<'_>, names: &DisplayNames) -> (Costs, TimeByActivity) {
+    let timeline = Timeline::of(history, names);
+    let clusters = names.clusters().map(|it| TimeByActivity::of(it, &timeline, history.trace, names));
+    (Costs::of(history), clusters.fold(TimeByActivity::default(), |sum, it| sum + it))
 }
 
 impl Made {
@@ -118,7 +117,8 @@ impl Made {
     /// on one machine.
     pub fn of(federation: &Federation, recording: &Recording) -> Made {
         let context = Context::from_manifest(&recording.manifest);
-        Made::new(federation, recording, Costs::of(&History::new(&recording.trace, &context)))
+        let history = History::new(&recording.trace, &context);
+        Made::new(federation, recording, spent(&history, &DisplayNames::new(&recording.manifest)))
     }
 
     /// Runs a federation in virtual time.
@@ -146,18 +146,19 @@ impl Made {
     ) -> Result<(Made, Recording), SetupError> {
         let mut until = Until(interrupted);
         let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut until))?;
-        let (recording, costs) = unjudged.judge_and(Costs::of);
-        Ok((Made::new(federation, &recording, costs), recording))
+        let names = DisplayNames::new(&unjudged.manifest);
+        let (recording, spent) = unjudged.judge_and(|history| spent(history, &names));
+        Ok((Made::new(federation, &recording, spent), recording))
     }
 
-    fn new(federation: &Federation, recording: &Recording, costs: Costs) -> Made {
+    fn new(federation: &Federation, recording: &Recording, (costs, time): (Costs, TimeByActivity)) -> Made {
         Made {
             completed: recording.manifest.outcome == Some(Outcome::Completed),
             out_of_memory: matches!(recording.manifest.outcome, Some(Outcome::OutOfMemory(_))),
             without_fault: recording.is_without_fault(federation),
             judgement: recording.judgement.clone(),
             costs,
-            time: spent(recording),
+            time,
         }
     }
 

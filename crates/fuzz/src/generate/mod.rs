@@ -16,7 +16,7 @@ use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
 use faultline_api::resource::{
     ApplicationSpec, ClusterSpec, CollectBy, Demand, Exchange, Failures, Family, Farm, Federation,
     FederationSpec, Forcing, Heat, InFlightSpec, Link, Links, MIN_DETECT_AFTER, Options, Pair, Piggyback,
-    ProtocolSpec, Receive, ReplicateTo, Salted, SharedOptions, Simulator, Storage, StorageKind,
+    ProtocolSpec, Receive, ReplicateTo, Salted, SharedOptions, Simulator, Storage, StorageKind, Unprotected,
 };
 use faultline_core::{Promise, Promises, Role, Span};
 
@@ -28,29 +28,64 @@ use faults::Faults;
 const MIX: [&str; 10] =
     ["hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "coordinated", "hydee", "hydee", "hydee"];
 
+/// The protocol for which a federation is drawn.
+struct Subject {
+    /// The protocol in the federation.
+    protocol: ProtocolSpec,
+    /// Whether the options of the protocol are not drawn.
+    is_fixed: bool,
+    demand: Demand,
+    /// The roles of the processes outside the clusters; `None` for those that the resource knows.
+    extra: Option<Vec<Role>>,
+}
+
+impl Subject {
+    fn named(name: ProtocolName) -> Subject {
+        Subject { is_fixed: false, ..Subject::fixed(name.with(SharedOptions::default())) }
+    }
+
+    fn fixed(protocol: ProtocolSpec) -> Subject {
+        Subject { demand: protocol.demand(), protocol, is_fixed: true, extra: None }
+    }
+
+    fn unnamed(promises: Promises, extra: Vec<Role>) -> Subject {
+        let demand = if promises.include(Promise::RepeatedOrder) {
+            Demand::SameOrder
+        } else if promises.include(Promise::Repetition) {
+            Demand::AnyOrder
+        } else {
+            Demand::Nothing
+        };
+        let protocol = ProtocolSpec::None(Unprotected {});
+        Subject { protocol, is_fixed: true, demand, extra: Some(extra) }
+    }
+}
+
 /// Returns the random federation of a seed.
 pub(crate) fn federation(seed: u64, protocol: Option<ProtocolName>) -> Federation {
     match protocol.filter(|it| it.with(SharedOptions::default()).family() == Some(Family::Tasks)) {
         Some(protocol) => tasks::federation(seed, protocol),
-        None => federation_with(seed, protocol, None),
+        None => federation_with(seed, protocol.map(Subject::named)),
     }
 }
 
-/// Returns the random federation of a seed for a protocol that the resource does not know, given its promises. The
-/// caller replaces the protocol in the federation. `extra` lists the roles of the processes outside the clusters.
-pub(crate) fn federation_promised(seed: u64, promises: Promises, extra: &[Role]) -> Federation {
-    let like = if promises.include(Promise::Repetition) { "hydee" } else { "coordinated" };
-    federation_with(seed, Some(known(like)), Some(extra))
+/// Returns the random federation of a seed, under this protocol with its options.
+pub(crate) fn federation_under(seed: u64, protocol: ProtocolSpec) -> Federation {
+    federation_with(seed, Some(Subject::fixed(protocol)))
 }
 
-/// Returns the random federation of a seed. If `extra` is set, it lists the roles of the processes outside the
-/// clusters; otherwise, these are the processes that the protocol needs.
-fn federation_with(seed: u64, protocol: Option<ProtocolName>, extra: Option<&[Role]>) -> Federation {
+/// Returns the random federation of a seed for a protocol that no file can name, given its promises and the roles of
+/// the processes outside the clusters. The protocol in the federation is `none`.
+pub(crate) fn federation_promised(seed: u64, promises: Promises, extra: Vec<Role>) -> Federation {
+    federation_with(seed, Some(Subject::unnamed(promises, extra)))
+}
+
+fn federation_with(seed: u64, subject: Option<Subject>) -> Federation {
     let chance = &mut Chance::new(seed);
     // Always drawn, so that a requested protocol does not shift all later draws.
     let drawn = chance.pick(&MIX);
-    let protocol = protocol.unwrap_or_else(|| known(drawn));
-    let demand = protocol.with(SharedOptions::default()).demand();
+    let Subject { protocol, is_fixed, demand, extra } =
+        subject.unwrap_or_else(|| Subject::named(drawn.parse().expect("the name denotes a protocol")));
     let clusters = clusters(chance, demand);
     let step_time = chance.span(Span::from_millis(1), Span::from_millis(20));
     let application = match demand {
@@ -60,7 +95,7 @@ fn federation_with(seed: u64, protocol: Option<ProtocolName>, extra: Option<&[Ro
     };
     let links = links(chance, &clusters);
     let length = length(&application, &clusters);
-    let options = options(chance, protocol, &clusters, length);
+    let drawn = options(chance, protocol.clone(), &clusters, length);
     let detect_after = chance.span(MIN_DETECT_AFTER, Span::from_millis(200));
     let restart_after = chance.span(Span::from_millis(1), Span::from_millis(200));
     let outage = detect_after + restart_after;
@@ -70,16 +105,13 @@ fn federation_with(seed: u64, protocol: Option<ProtocolName>, extra: Option<&[Ro
         write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
         latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
     };
-    let outside = Names::extra_of(&extra.map_or_else(|| options.extra_processes(), <[Role]>::to_vec));
-    let faults = Faults::new(chance, &clusters, outside, length, outage).list(chance);
-    let options = with_rare_options(chance, options);
     let mut spec = FederationSpec {
         stealing: None,
         schedule: None,
         seed: Some(seed),
         links: Some(links),
         storage: Some(storage),
-        protocol: options,
+        protocol: if is_fixed { protocol } else { drawn },
         application,
         failures: Some(Failures {
             detect_after: Some(Duration(detect_after)),
@@ -87,7 +119,7 @@ fn federation_with(seed: u64, protocol: Option<ProtocolName>, extra: Option<&[Ro
             replace_after: None,
             at_once_within: None,
         }),
-        faults,
+        faults: Vec::new(),
         // Leaves time without faults, in which the federation must recover and finish.
         deadline: Some(Duration(length * 10 + Span::from_secs(20))),
         kubernetes: None,
@@ -95,15 +127,16 @@ fn federation_with(seed: u64, protocol: Option<ProtocolName>, extra: Option<&[Ro
         pause: false,
         clusters,
     };
+    let outside = Names::extra_of(&extra.unwrap_or_else(|| spec.extra_processes()));
+    spec.faults = Faults::new(chance, &spec.clusters, outside, length, outage).list(chance);
+    if !is_fixed {
+        spec.protocol = with_rare_options(chance, spec.protocol);
+    }
     // Drawn after everything else, like the rare options.
     if matches!(spec.protocol, ProtocolSpec::Hc3i(_)) && spec.clusters.len() > 1 && chance.percent(15) {
         presence::vary(chance, &mut spec, length);
     }
     Federation::new(&format!("fuzz-{seed}"), spec)
-}
-
-fn known(name: &str) -> ProtocolName {
-    name.parse().expect("the name denotes a protocol")
 }
 
 fn clusters(chance: &mut Chance, demand: Demand) -> Vec<ClusterSpec> {
@@ -215,9 +248,10 @@ fn bandwidth(chance: &mut Chance, from: &[u64]) -> Option<Bandwidth> {
     Some(Bandwidth::from_bytes_per_second(chance.pick(from)))
 }
 
+/// Draws the shared options of a protocol.
 fn options(
     chance: &mut Chance,
-    protocol: ProtocolName,
+    mut asked: ProtocolSpec,
     clusters: &[ClusterSpec],
     length: Span,
 ) -> ProtocolSpec {
@@ -233,13 +267,15 @@ fn options(
     let (replicas, replicate_to) = copies(chance, clusters);
     let (replicas, replicate_to) = (Some(replicas), Some(replicate_to));
     let piggyback = chance.percent(15).then_some(Piggyback::Ddv);
-    let mut asked = protocol.with(SharedOptions {
-        checkpoint_every: None,
-        checkpoint_every_in: every_in,
-        collect_every,
-        replicas,
-        replicate_to,
-        log_memory: None,
+    asked.change_shared_options(|it| {
+        *it = SharedOptions {
+            checkpoint_every: None,
+            checkpoint_every_in: every_in,
+            collect_every,
+            replicas,
+            replicate_to,
+            log_memory: None,
+        };
     });
     if asked.shared_options().checkpoint_every_in.is_empty() {
         asked.change_shared_options(|it| it.checkpoint_every = Some(every));

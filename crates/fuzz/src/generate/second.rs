@@ -103,7 +103,7 @@ mod tests {
             federation.spec.faults.truncate(1);
             let lost = federation.spec.faults.first().cloned();
             let late = federation.spec.clusters.iter().find_map(|it| it.joins_after);
-            let outside = Names::extra_of(&federation.spec.protocol.extra_processes());
+            let outside = Names::extra_of(&federation.spec.extra_processes());
             add(&mut Chance::new(seed), &mut federation, &outside, outage);
             assert!(validate(&federation).is_empty(), "seed {seed}");
             let new = &federation.spec.faults[usize::from(lost.is_some())..];

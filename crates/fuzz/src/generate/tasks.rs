@@ -58,26 +58,9 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
         write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
         latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
     };
-    let outside = Names::extra_of(&asked.extra_processes());
-    let never_return = if chance.percent(60) { 50 } else { 0 };
-    let outage = detect_after + restart_after;
-    let faults = Faults::of_tasks(chance, &clusters, outside.clone(), length, outage, never_return);
-    let faults = match (plans, asked.checkpointing().is_some()) {
-        (true, _) => faults.of_plans(),
-        (false, true) => faults,
-        (false, false) => faults.without_checkpoints(),
-    };
-    let drawn = faults.list(chance);
-    let faults = faults.with_one_at_a_time(chance, drawn);
-    let stealing = (!plans).then(|| Stealing {
-        patience: Some(chance.duration(Span::from_micros(200), Span::from_millis(10))),
-        cluster_first: Some(chance.pick(&[0.0, 0.5, 0.9])),
-    });
-    let schedule =
-        plans.then(|| Schedule { window: Some(chance.between(1, 4) as u32), ..Schedule::default() });
-    let spec = FederationSpec {
-        stealing,
-        schedule,
+    let mut spec = FederationSpec {
+        stealing: None,
+        schedule: None,
         seed: Some(seed),
         links: Some(links),
         storage: Some(storage),
@@ -89,7 +72,7 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
             replace_after: None,
             at_once_within: None,
         }),
-        faults,
+        faults: Vec::new(),
         // Leaves time without faults, in which the federation must recover and finish.
         deadline: Some(Duration(length * 20 + Span::from_secs(20))),
         kubernetes: None,
@@ -97,6 +80,23 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
         pause: false,
         clusters,
     };
+    let outside = Names::extra_of(&spec.extra_processes());
+    let never_return = if chance.percent(60) { 50 } else { 0 };
+    let outage = detect_after + restart_after;
+    let faults = Faults::of_tasks(chance, &spec.clusters, outside.clone(), length, outage, never_return);
+    let faults = match (plans, spec.protocol.checkpointing().is_some()) {
+        (true, _) => faults.of_plans(),
+        (false, true) => faults,
+        (false, false) => faults.without_checkpoints(),
+    };
+    let drawn = faults.list(chance);
+    spec.faults = faults.with_one_at_a_time(chance, drawn);
+    spec.stealing = (!plans).then(|| Stealing {
+        patience: Some(chance.duration(Span::from_micros(200), Span::from_millis(10))),
+        cluster_first: Some(chance.pick(&[0.0, 0.5, 0.9])),
+    });
+    spec.schedule =
+        plans.then(|| Schedule { window: Some(chance.between(1, 4) as u32), ..Schedule::default() });
     let mut federation = Federation::new(&format!("fuzz-{seed}"), spec);
     // The federation is invalid only if none of its processes would remain.
     while !validate(&federation).is_empty() {

@@ -8,13 +8,14 @@ use faultline_catalog::CustomProtocol;
 use faultline_catalog::custom::add_protocol;
 use faultline_checker::Property;
 use faultline_fuzz::Candidate;
-use faultline_session::{Session, Simulator};
+use faultline_session::{Recording, Session, Simulator};
+use faultline_trace::{Bundle, Trace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use start_again::{Config, StartAgain};
 
 fn candidate(accepts_stale: bool) -> Candidate<StartAgain> {
-    Candidate { config: Config { accepts_stale } }
+    Candidate::new(Config { accepts_stale })
 }
 
 /// The parameters in a file.
@@ -79,6 +80,29 @@ fn the_defect_of_the_guide_is_found() {
     let tried = candidate(true).first_failure(0..60).unwrap().expect("it is found");
     let violated: Vec<Property> = tried.judgement.violated().collect();
     assert!(violated.contains(&Property::NoGhost), "{violated:?}");
+}
+
+#[test]
+fn a_shrunk_counterexample_is_judged_again_from_its_record() {
+    let candidate = Candidate::<StartAgain>::named(Parameters { accepts_stale: true });
+    let tried = candidate.first_failure(0..60).unwrap().expect("it is found");
+    let shrunk = candidate.shrink(&tried).unwrap();
+    let facts = |trace: &Trace| trace.streams.values().map(Vec::len).sum::<usize>();
+    assert!(facts(&shrunk.trace) < facts(&tried.trace));
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("found");
+    shrunk.write(&dir).unwrap();
+    let read = Recording::read(&Bundle::open(&dir)).unwrap();
+    assert_eq!(read.trace.flaws, []);
+    assert_eq!(read.manifest.protocol, "start-again");
+    assert!(read.judgement.violated().eq(shrunk.judgement.violated()));
+    assert_eq!(read.judgement.violated().next(), tried.judgement.violated().next());
+    // Running the file again gives the same facts.
+    let federation = faultline_api::parse("federation.yaml", read.manifest.federation.as_bytes()).unwrap();
+    let run = Session::new(&federation).simulate(&mut Simulator::new(&mut ())).unwrap();
+    assert!(run.trace == shrunk.trace);
+    let file = |name| std::fs::read_to_string(dir.join(name)).unwrap();
+    assert!(file("diagram.svg").contains("<svg") && file("transcript.txt").contains("delivers"));
 }
 
 #[test]

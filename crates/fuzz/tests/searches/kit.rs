@@ -15,7 +15,7 @@ fn candidate(defects: Defects) -> Candidate<Hydee> {
         retry_every: Span::from_millis(10),
         defects,
     };
-    Candidate { config }
+    Candidate::new(config)
 }
 
 #[test]

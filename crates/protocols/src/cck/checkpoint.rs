@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use faultline_core::{Attempt, Boot, Claim, ImageName, Position, ProcessId, Role, Time, Vectors};
 use faultline_dataflow::partition::{Executed, PartitionHost};
 
-use super::config::{Coordination, Defect};
+use super::config::{Coordination, Defect, Rule};
 use super::holders::holders;
 use super::message::{Head, ImageOf, Message};
 use super::{Cck, LocalPartition};
@@ -65,6 +65,7 @@ impl Cck {
         if !host.runs(partition) || !self.locals.get(&partition).is_some_and(is_current) {
             return;
         }
+        assert!(valid < position, "checkpoint {position:?} begins after the valid one, {valid:?}");
         self.note_committed(partition, valid, host);
         self.note_valid(partition, valid);
         host.end_rerun(partition);
@@ -105,7 +106,7 @@ impl Cck {
     /// Returns the partitions that this partition asks to stop, if only neighbours are coordinated.
     fn senders(&self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) -> Vec<ProcessId> {
         let mut senders = host.plan().senders_to(partition);
-        if self.config.defects.has(Defect::SendersByNeed) {
+        if !self.config.obeys(Rule::AsksAllSenders) {
             let all = Executed { before: host.executed(partition).before + 1, beyond: BTreeSet::new() };
             senders.retain(|it| !host.lacking(partition, *it, &all).is_empty());
         }
@@ -122,7 +123,7 @@ impl Cck {
     ) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
         match (local.round(position), self.config.coordination) {
-            (None, _) if self.config.defects.has(Defect::EarlyPingDropped) => {}
+            (None, _) if self.config.is_mutated(Defect::EarlyPingDropped) => {}
             (None, _) => drop(local.early.insert((position, from))),
             (Some(round), Coordination::Neighbours) => {
                 round.asked_by.insert(from);
@@ -148,7 +149,7 @@ impl Cck {
 
     fn save_if_drained(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
-        let spared = usize::from(self.config.defects.has(Defect::OneAnswerNotAwaited));
+        let spared = usize::from(self.config.is_mutated(Defect::OneAnswerNotAwaited));
         let is_drained = |it: &&mut CheckpointRound| it.unanswered.len() <= spared;
         let Some(round) = local.round.as_mut().filter(is_drained).filter(|it| !it.is_taken) else {
             return;
@@ -160,15 +161,22 @@ impl Cck {
         round.is_taken = true;
         let holders = holders(&self.config, &self.membership, partition, self.me);
         round.unstored = holders.iter().copied().chain([self.me]).collect();
-        match self.config.defects {
-            it if it.has(Defect::SavedBeforeCopies) => round.unstored.retain(|it| *it == self.me),
-            it if it.has(Defect::SavedBeforeDurable) => round.unstored.retain(|it| *it != self.me),
-            _ => {}
+        if self.config.is_mutated(Defect::SavedBeforeCopies) {
+            round.unstored.retain(|it| *it == self.me);
         }
-        if self.config.defects.has(Defect::OneSlot) {
+        if self.config.is_mutated(Defect::SavedBeforeDurable) {
+            round.unstored.retain(|it| *it != self.me);
+        }
+        if !self.config.obeys(Rule::KeepsValidSlot) {
             local.slots.clear();
         }
+        let newest = local.slots.last_key_value().map(|(position, _)| *position);
+        assert!(newest < Some(round.position), "{:?} is saved after {newest:?}", round.position);
         local.slots.insert(round.position, image.clone());
+        assert!(
+            local.slots.len() <= 2 || !self.config.is_sound(),
+            "at most the valid checkpoint and the next one are kept"
+        );
         holders.into_iter().for_each(|it| host.send_image(it, image.clone()));
         self.stored.write(image, self.me, host);
     }
@@ -182,8 +190,9 @@ impl Cck {
         host: &mut dyn PartitionHost<Self>,
     ) {
         let partition = name.owner;
-        let defects = self.config.defects;
-        let per_ping = defects.has(Defect::ContinuePerPing) || defects.has(Defect::SendersByNeed);
+        // Only partitions that have asked this one to stop send it `Continue`.
+        let awaits_all =
+            self.config.obeys(Rule::AwaitsAllReceivers) && self.config.obeys(Rule::AsksAllSenders);
         let local = self.locals.get_mut(&partition);
         let Some(round) = local.and_then(|it| it.round(name.position())) else { return };
         round.unstored.remove(&by);
@@ -191,7 +200,7 @@ impl Cck {
             return;
         }
         round.is_saved = true;
-        if per_ping {
+        if !awaits_all {
             let CheckpointRound { unsaved, asked_by, .. } = round;
             unsaved.retain(|it| asked_by.contains(it));
         }
@@ -242,6 +251,10 @@ impl Cck {
     ) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
         if let Some(round) = local.round.take_if(|it| it.position == position) {
+            assert!(
+                round.is_saved || !self.config.is_sound(),
+                "a partition resumes only once its state is saved"
+            );
             local.frozen = now.since(round.began);
             host.release(partition);
         }

@@ -16,7 +16,7 @@ use faultline_core::{
 use faultline_dataflow::partition::PartitionHost;
 
 use super::Cck;
-use super::config::{Config, Coordination, Defect};
+use super::config::{Config, Coordination, Defect, Rule};
 use super::message::{EpochMap, Message};
 
 /// State of the process that coordinates checkpoints and recoveries.
@@ -135,13 +135,19 @@ impl Coordinator {
         for it in &asked {
             host.control(To::One(*it), Message::Survey(self.epoch));
         }
-        let most = if self.config.defects.has(Defect::OneKnownSuffices) { 1 } else { asked.len() };
+        let most = if self.config.is_mutated(Defect::OneKnownSuffices) { 1 } else { asked.len() };
         let awaited = asked.iter().copied().rev().take(most).collect();
         self.activity = Activity::Surveying(awaited, Position::default());
     }
 
     fn recover(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
-        let valid = self.valid.unwrap_or_default();
+        let valid = self.valid.expect("the valid checkpoint is known before a recovery begins");
+        assert!(
+            self.epoch > self.current_map.epoch && self.epoch > valid.incarnation,
+            "recovery {:?} is newer than the map of {:?} and checkpoint {valid:?}",
+            self.epoch,
+            self.current_map.epoch
+        );
         let map = self.current_map.map.update(&self.membership);
         self.current_map = EpochMap { epoch: self.epoch, map: map.clone() };
         self.leaving = self.all_leaving().collect();
@@ -155,7 +161,7 @@ impl Coordinator {
         let idle: BTreeSet<ProcessId> = idle.filter(|it| !self.membership.is_absent(*it)).collect();
         idle.iter().for_each(|it| host.control(To::One(*it), message.clone()));
         self.activity = Activity::Recovering(partitions, idle);
-        if self.config.defects.has(Defect::CheckpointDuringRerun) {
+        if !self.config.obeys(Rule::AwaitsRerun) {
             (self.activity, self.due) = (Activity::Idle, now);
         }
     }
@@ -198,7 +204,7 @@ impl Coordinator {
     /// without them, so no recovery needs their storage.
     fn release_clusters(&self, host: &mut dyn PartitionHost<Cck>) {
         let map = &self.current_map.map;
-        let is_early = self.config.defects.has(Defect::ReleasedWithPartitions);
+        let is_early = self.config.is_mutated(Defect::ReleasedWithPartitions);
         for cluster in self.all_leaving() {
             let processes = self.membership.processes_of(cluster);
             let is_running = self.partitions().iter().any(|it| processes.contains(&map.host_of(*it)));
@@ -215,13 +221,14 @@ impl Coordinator {
         if now < self.due || !self.has_begun {
             return;
         }
-        let times = 1 + u64::from(self.config.defects.has(Defect::CheckpointsHalfAsOften));
+        let times = 1 + u64::from(self.config.is_mutated(Defect::CheckpointsHalfAsOften));
         self.due = now + self.config.interval * times;
         let position = Position { incarnation: self.epoch, sn: valid.sn.next() };
+        assert!(position > valid, "checkpoint {position:?} is newer than the valid one, {valid:?}");
         host.claim(Claim::CheckpointRequested { position, attempt: Attempt(1), forced: false });
         self.broadcast(&Message::Init(position, valid), host);
         let mut awaited = self.partitions();
-        if self.config.defects.has(Defect::LastPartitionNotAwaited) && awaited.len() > 1 {
+        if self.config.is_mutated(Defect::LastPartitionNotAwaited) && awaited.len() > 1 {
             awaited.pop_last();
         }
         self.activity = Activity::Checkpointing(position, awaited);
@@ -234,30 +241,31 @@ impl Coordinator {
         now: Time,
         host: &mut dyn PartitionHost<Cck>,
     ) {
-        let any_epoch = self.config.defects.has(Defect::NoRecoveryEpoch);
+        let is_current = |epoch| epoch == self.epoch || !self.config.obeys(Rule::IgnoresOlderEpochs);
         match (message, &mut self.activity) {
             (Message::Known(epoch, known, current_map), Activity::Surveying(missing, newest))
                 if epoch == self.epoch =>
             {
                 *newest = (*newest).max(known);
                 let is_newer = current_map.epoch > self.current_map.epoch;
-                if is_newer || self.config.defects.has(Defect::OlderMapUsed) {
+                if is_newer || self.config.is_mutated(Defect::OlderMapUsed) {
                     self.current_map = current_map;
                 }
                 missing.remove(&from);
                 self.end_survey(now, host);
             }
-            (Message::Done(epoch), Activity::Recovering(missing, _)) if epoch == self.epoch || any_epoch => {
+            (Message::Done(epoch), Activity::Recovering(missing, _)) if is_current(epoch) => {
                 missing.remove(&from);
                 self.end_recovery(now);
             }
-            (Message::Ceded(epoch), Activity::Recovering(_, idle)) if epoch == self.epoch || any_epoch => {
+            (Message::Ceded(epoch), Activity::Recovering(_, idle)) if is_current(epoch) => {
                 idle.remove(&from);
                 self.end_recovery(now);
             }
             (Message::Ack(acked), Activity::Checkpointing(position, missing)) if acked == *position => {
                 missing.remove(&from);
                 if missing.is_empty() {
+                    assert!(self.valid < Some(acked), "{acked:?} becomes valid after {:?}", self.valid);
                     self.valid = Some(acked);
                     self.activity = Activity::Idle;
                     if self.config.coordination == Coordination::Global {

@@ -27,7 +27,7 @@ pub(super) fn holders(
         ReplicateTo::OtherCluster => [far, near, Vec::new()],
         ReplicateTo::SharedStorage => [servers, far, near],
     };
-    let copies = config.replicas.saturating_sub(u16::from(config.defects.has(Defect::OneCopyTooFew)));
+    let copies = config.replicas.saturating_sub(u16::from(config.is_mutated(Defect::OneCopyTooFew)));
     by_preference.into_iter().flatten().take(usize::from(copies)).collect()
 }
 

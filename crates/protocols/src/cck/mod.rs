@@ -8,7 +8,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `config` | parameters, known defects |
+//! | `config` | parameters, rules, known defects |
 //! | `coordinator` | begins checkpoints and recoveries |
 //! | `checkpoint` | a partition's side of a checkpoint |
 //! | `recovery` | a partition's side of a recovery |
@@ -37,7 +37,7 @@ use faultline_dataflow::partition::{Delivery, Executed, PartitionHost, Partition
 use faultline_dataflow::plan::Value;
 
 use checkpoint::CheckpointRound;
-pub use config::{Config, Coordination, Defect, Defects};
+pub use config::{Config, Coordination, Defect, Defects, Rule};
 use coordinator::Coordinator;
 use message::{EpochMap, Head, ImageOf, Message};
 use recovery::ImageSearch;
@@ -185,8 +185,7 @@ impl PartitionProtocol for Cck {
             host.list();
         } else {
             this.stored.is_listed = true;
-            let starts_at_once = this.config.defects.has(Defect::JoinerStartsAtOnce);
-            if starts_at_once && role == Role::RANK && !host.runs(me) {
+            if !this.config.obeys(Rule::JoinersWait) && role == Role::RANK && !host.runs(me) {
                 host.restore(me, Incarnation(0), None);
             }
             for partition in this.membership.with_role(Role::RANK).filter(|it| host.runs(*it)) {
@@ -210,15 +209,18 @@ impl PartitionProtocol for Cck {
                 }
             }
             PartitionInput::Persisted(name) => {
-                let is_one_slot = self.config.defects.has(Defect::OneSlot);
-                match self.stored.written(name, is_one_slot, host) {
+                let keeps_valid = self.config.obeys(Rule::KeepsValidSlot);
+                match self.stored.written(name, keeps_valid, host) {
                     Some(by) if by == self.me => self.stored(name, self.me, now, host),
                     Some(by) => host.control(To::One(by), Message::Durable(name)),
                     None => {}
                 }
             }
-            PartitionInput::PersistFailed(_) if self.config.defects.has(Defect::FailedWritesForgotten) => {}
-            PartitionInput::PersistFailed(name) => self.stored.refused(name, now),
+            PartitionInput::PersistFailed(name) => {
+                if self.config.is_unchanged(Defect::FailedWritesForgotten) {
+                    self.stored.refused(name, now);
+                }
+            }
             PartitionInput::Read { name, image } => {
                 self.stored.read(name, image.as_ref(), host);
                 self.read(name, image.as_ref(), host);

@@ -19,7 +19,7 @@ use faultline_core::{
 use faultline_dataflow::partition::{Delivery, Executed, PartitionHost};
 use faultline_dataflow::plan::Value;
 
-use super::config::Defect;
+use super::config::{Defect, Rule};
 use super::message::{EpochMap, ImageOf, Message};
 use super::{Announced, Cck, LocalPartition};
 
@@ -35,7 +35,7 @@ impl Cck {
     /// Begins the recoveries whose membership this process knows.
     pub(super) fn begin_announced(&mut self, host: &mut dyn PartitionHost<Self>) {
         let version = self.membership.version.0;
-        let at_once = self.config.defects.has(Defect::AnnouncementNotAwaited);
+        let at_once = self.config.is_mutated(Defect::AnnouncementNotAwaited);
         let is_known = |it: &Announced| u64::from(it.current_map.epoch.0) <= version || at_once;
         let known = self.announced.extract_if(.., |it| is_known(it));
         for it in known.collect::<Vec<_>>() {
@@ -49,7 +49,7 @@ impl Cck {
         host: &mut dyn PartitionHost<Self>,
     ) {
         let epoch = current_map.epoch;
-        let is_promised = epoch >= self.promised || self.config.defects.has(Defect::PromiseIgnored);
+        let is_promised = epoch >= self.promised || self.config.is_mutated(Defect::PromiseIgnored);
         let joined = self.locals.get(&partition).map_or(Incarnation(0), |it| it.epoch);
         if joined >= epoch || self.current_map.epoch > epoch || !is_promised {
             return;
@@ -65,7 +65,7 @@ impl Cck {
         self.locals.entry(partition).or_default();
         self.abort_checkpoint(partition, host);
         self.note_valid(partition, valid);
-        let from_own_save = self.config.defects.has(Defect::RecordSinceOwnSave);
+        let from_own_save = !self.config.obeys(Rule::RecordsSinceValid);
         let local = self.locals.get_mut(&partition).expect("the partition was added above");
         local.epoch = epoch;
         local.slots.retain(|position, _| *position <= valid || from_own_save);
@@ -79,10 +79,14 @@ impl Cck {
             host.claim(Claim::RecoveryStarted { lives: epoch.0.into(), round: 0 });
         }
         if host.runs(partition) {
+            assert!(
+                valid == Position::default() || local.slots.contains_key(&valid) || !self.config.is_sound(),
+                "{partition:?} keeps its state, so it must have saved the valid checkpoint, {valid:?}"
+            );
             return self.join_recovery(partition, host);
         }
         let comes_home = partition == self.me && !host.is_restored_after_failure(partition);
-        let starts_again = comes_home && self.config.defects.has(Defect::HomeFromInitialState);
+        let starts_again = comes_home && !self.config.obeys(Rule::RestoresAtHome);
         if valid == Position::default() || starts_again {
             local.loading = None;
             return self.restore(partition, None, host);
@@ -96,7 +100,7 @@ impl Cck {
     /// Stops running the partitions that the map assigns to other processes. A value or a list of executed tasks that
     /// belongs to a later recovery is kept, because that recovery may move the partition back.
     fn cede_moved(&mut self, host: &mut dyn PartitionHost<Self>) {
-        if self.config.defects.has(Defect::CededKept) {
+        if self.config.is_mutated(Defect::CededKept) {
             return;
         }
         let EpochMap { epoch, map } = &self.current_map;
@@ -139,6 +143,10 @@ impl Cck {
             host.tell(partition, it, Message::Flush(local.epoch, executed.clone()));
         }
         // The newest slot is the valid one, because all others were dropped.
+        assert!(
+            local.slots.len() <= 1 || !self.config.is_sound(),
+            "of the checkpoints of {partition:?}, only the valid one is left"
+        );
         let slot = local.slots.last_key_value().map(|(position, image)| (*position, image.snapshot.clone()));
         let position = slot.as_ref().map_or(Position::default(), |it| it.0);
         host.claim(Claim::Partition(PartitionClaim::RecoveryJoined {
@@ -226,6 +234,11 @@ impl Cck {
         let has_failed = host.is_restored_after_failure(partition);
         host.restore(partition, local.epoch, image);
         let checkpoint = image.map(|it| it.name.position()).unwrap_or_default();
+        assert!(
+            image.is_none_or(|it| it.name.owner == partition) && checkpoint.incarnation < local.epoch,
+            "recovery {:?} restores an older state of {partition:?}, not {checkpoint:?}",
+            local.epoch
+        );
         local.committed = checkpoint;
         local.is_restored = true;
         // For a partition that has moved to this process, the host has recorded the absorption instead.
@@ -249,12 +262,12 @@ impl Cck {
         // joins that recovery.
         let is_early = local.flushed.get(&from).is_some_and(|(epoch, _)| *epoch > local.epoch);
         if is_early || !host.runs(to) {
-            if !self.config.defects.has(Defect::DataNotBuffered) {
+            if self.config.obeys(Rule::KeepsEarlyData) {
                 local.arrived.push(delivery);
             }
             return;
         }
-        if self.config.defects.has(Defect::ValuesWithoutVersion) {
+        if !self.config.obeys(Rule::NamesVersions) {
             delivery.value = next_version(&delivery, &*host);
         }
         local.lost.remove(&delivery.value);
@@ -285,7 +298,7 @@ impl Cck {
     }
 
     fn is_current(&self, local: &LocalPartition, epoch: Incarnation) -> bool {
-        epoch == local.epoch || self.config.defects.has(Defect::NoRecoveryEpoch)
+        epoch == local.epoch || !self.config.obeys(Rule::IgnoresOlderEpochs)
     }
 
     /// Demands the values that a sender has sent and that this partition lacks.
@@ -296,7 +309,7 @@ impl Cck {
             return;
         }
         let mut lacking = host.lacking(partition, from, executed);
-        if self.config.defects.has(Defect::LossesOfFailedOnly) && !local.is_restored {
+        if !self.config.obeys(Rule::DemandsAllLosses) && !local.is_restored {
             lacking.clear();
         }
         host.claim(Claim::Partition(PartitionClaim::Drained { from, to: partition, epoch: *epoch }));
@@ -319,7 +332,7 @@ impl Cck {
         values: Vec<Value>,
         host: &mut dyn PartitionHost<Self>,
     ) {
-        if self.config.defects.has(Defect::DirectSendersOnly) {
+        if !self.config.obeys(Rule::DemandsInputs) {
             return;
         }
         let plan = host.plan();
@@ -331,7 +344,7 @@ impl Cck {
             let local = &self.locals[&partition];
             let flushed = local.flushed.get(&from).filter(|(epoch, _)| self.is_current(local, *epoch));
             let Some((_, executed)) = flushed else {
-                if !self.config.defects.has(Defect::WantedNotDemanded) {
+                if self.config.is_unchanged(Defect::WantedNotDemanded) {
                     self.locals.get_mut(&partition).expect("the partition is local").wanted.extend(values);
                 }
                 continue;
@@ -357,7 +370,7 @@ impl Cck {
     ) {
         let is_current = self.locals.get(&partition).is_some_and(|it| self.is_current(it, epoch));
         if is_current && host.runs(partition) {
-            if self.config.defects.has(Defect::RerunInPlace) {
+            if !self.config.obeys(Rule::RerunsApart) {
                 let slot = self.locals[&partition].slots.last_key_value().map(|(_, image)| image.clone());
                 host.restore(partition, epoch, slot.as_deref());
                 return host.release(partition);
@@ -371,8 +384,8 @@ impl Cck {
     /// behalf of the partition has then ended.
     fn report_done(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
-        let has_lost = !local.lost.is_empty() && !self.config.defects.has(Defect::LostNotAwaited);
-        let is_silent = !local.silent.is_empty() && !self.config.defects.has(Defect::SilentNotAwaited);
+        let has_lost = !local.lost.is_empty() && self.config.is_unchanged(Defect::LostNotAwaited);
+        let is_silent = !local.silent.is_empty() && self.config.is_unchanged(Defect::SilentNotAwaited);
         let has_all = !is_silent && !has_lost && local.epoch > Incarnation(0);
         if has_all && !local.is_done && host.runs(partition) {
             local.is_done = true;

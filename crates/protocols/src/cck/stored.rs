@@ -73,19 +73,19 @@ impl StoredImages {
         }
     }
 
-    /// Records that an image is durable, and deletes its owner's older images except the valid one. Returns the process
-    /// that requested the write.
+    /// Records that an image is durable, and deletes its owner's older images except the valid one, which is kept only
+    /// if `keeps_valid` is `true`. Returns the process that requested the write.
     pub(super) fn written(
         &mut self,
         name: ImageName,
-        is_one_slot: bool,
+        keeps_valid: bool,
         host: &mut dyn PartitionHost<Cck>,
     ) -> Option<ProcessId> {
         let Writing { by, image, .. } = self.writing.remove(&name)?;
         let valid = image.head.valid;
         self.names.insert(name);
         let is_older = |it: &ImageName| it.owner == name.owner && it.position() < name.position();
-        let is_valid = |it: &ImageName| it.position() == valid && !is_one_slot;
+        let is_valid = |it: &ImageName| it.position() == valid && keeps_valid;
         let unneeded: Vec<ImageName> =
             self.names.iter().copied().filter(|it| is_older(it) && !is_valid(it)).collect();
         for it in unneeded {

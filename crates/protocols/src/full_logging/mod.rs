@@ -22,51 +22,78 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Footprint, Gauges, Host, Input, LifeStart, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
-    defects,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::machines::LoggingOptions;
 use crate::machines::group;
 use crate::machines::logs::{self, Head, Logging, Settled};
 use crate::machines::phases::{self, AppAction, Phase, Phases, RecoveryProcess, RecoveryRules};
+use crate::machines::{LoggingOptions, rules};
 use rank::Rank;
 
-/// Parameters of full logging, which has no defects of its own.
+/// Parameters of full logging.
 pub type Config = LoggingOptions<Defects>;
 
-defects! {
+rules! {
+    ; borrowed
+    /// The log is part of the checkpoint (R2).
+    SavesLog, without
+        /// The log is not part of the checkpoint (R2).
+        LogOutsideCheckpoint;
+    /// The phase is part of the checkpoint (R2).
+    SavesPhase, without
+        /// The phase is not part of the checkpoint (R2).
+        PhaseOutsideCheckpoint;
+    /// Actions of the application that wait for their phase are part of the checkpoint (R2).
+    SavesActions, without
+        /// Actions of the application that are waiting for their phase are dropped when the application's state is
+        /// saved (R2).
+        ActionsDropped;
+    /// A suppressed message is logged like any other (R3).
+    LogsSuppressed, without
+        /// A suppressed message is not logged (R3).
+        SuppressedNotLogged;
+    /// Messages from older incarnations are dropped (R5).
+    DropsOlderLives, without
+        /// Messages from older lives of their sender are accepted (R5).
+        StaleAccepted;
+    /// A consumed message raises the phase of its receiver above the message's phase (R6).
+    CountsUp, without
+        /// A message raises the phase of its receiver only to the message's phase, not above it (R6).
+        PhaseOneTooLow;
+    /// A checkpoint is durable once its holders have confirmed it (R7).
+    CopiesFirst, without
+        /// A checkpoint counts as durable before its holders have confirmed it (R7).
+        CommitsBeforeCopies;
+    /// Peers learn what a committed checkpoint contains, so that they can collect log entries (R8).
+    Collects, without
+        /// A committed checkpoint is not announced to the peers, so log entries are never collected (R8).
+        NeverCollects;
+    /// A peer removes from its log only messages that the checkpoint contains (R8).
+    CollectsExactly, without
+        /// One more message than the receiver's checkpoint contains is removed from the log (R8).
+        CollectsOneTooMany;
+    /// Answers from older rounds are dropped (R9).
+    DropsOlderSync, without
+        /// A channel's state from an older round is accepted (R9).
+        OlderSyncAccepted;
+    /// Levels from older rounds are dropped (R9).
+    DropsOlderLevels, without
+        /// A level from an older round admits messages (R9).
+        OlderLevelObeyed;
+    /// All orphans of a channel are reported (R10).
+    ReportsAllOrphans, without
+        /// The first orphan message of a channel is not reported (R10).
+        FirstOrphanMissed;
+    /// A level waits for reports from all processes (R11).
+    WaitsForReports, without
+        /// The recovery process announces a level before all processes have reported their orphan messages (R11).
+        NoBarrier;
     ; mutations
     /// One replica of each checkpoint is omitted.
     OneCopyTooFew,
     /// A process resumes before the holders have confirmed their replicas of the restored checkpoint.
     ReadyBeforeCopies,
-    /// A checkpoint counts as durable before its holders have confirmed it.
-    CommitsBeforeCopies,
-    /// A committed checkpoint is not announced to the peers, so log entries are never collected.
-    NeverCollects,
-    /// One more message than the receiver's checkpoint contains is removed from the log.
-    CollectsOneTooMany,
-    /// The log is not part of the checkpoint.
-    LogOutsideCheckpoint,
-    /// A suppressed message is not logged.
-    SuppressedNotLogged,
-    /// The first orphan message of a channel is not reported.
-    FirstOrphanMissed,
-    /// A message raises the phase of its receiver only to the message's phase, not above it.
-    PhaseOneTooLow,
-    /// The phase is not part of the checkpoint.
-    PhaseOutsideCheckpoint,
-    /// Actions of the application that are waiting for their phase are dropped when the application's state is saved.
-    ActionsDropped,
-    /// The recovery process announces a level before all processes have reported their orphan messages.
-    NoBarrier,
-    /// A level from an older round admits messages.
-    OlderLevelObeyed,
-    /// A channel's state from an older round is accepted.
-    OlderSyncAccepted,
-    /// Messages from older lives of their sender are accepted.
-    StaleAccepted,
 }
 
 /// The protocol's own state in a checkpoint, apart from the channels (R2).
@@ -163,7 +190,7 @@ impl Protocol for FullLogging {
         let membership = group::GroupParameters { me: *me, boot: *boot, view, placement, rules };
         FullLogging(match role {
             Role::RECOVERY_PROCESS => {
-                let waits_for_reports = !defects.has(Defect::NoBarrier);
+                let waits_for_reports = defects.obeys(Rule::WaitsForReports);
                 let rules = RecoveryRules { waits_for_reports, ..RecoveryRules::ALL };
                 Process::Recovery(Box::new(RecoveryProcess::start(&start, Scope::Process, rules, host)))
             }

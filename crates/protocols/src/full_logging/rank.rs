@@ -8,7 +8,7 @@ use faultline_core::{
     Gauges, Host, Input, Membership, MessageId, Payload, Position, ProcessId, Role, Scope, Snapshot, Time,
 };
 
-use super::{Config, Control, Defect, FullLogging, ProtocolState, Stamp};
+use super::{Config, Control, FullLogging, ProtocolState, Rule, Stamp};
 use crate::machines::group::{self, Group, Resumed};
 use crate::machines::logs::{LogRules, Logs, Saved};
 use crate::machines::phases::{self, AppAction, PhaseRules, Phases, RoundRules, Rounds};
@@ -57,22 +57,22 @@ impl Rank {
         let recovery_process = recovery_process.expect("the federation has a recovery process");
         let cluster = group.view.membership.cluster_of(group.me);
         let schedule = Schedule::new(config.checkpoint_every[cluster.index()], None, now);
-        let is_unchanged = |mutation| !config.defects.has(mutation);
+        let obeys = |rule| config.defects.obeys(rule);
         let log_rules = LogRules {
-            saves_log: is_unchanged(Defect::LogOutsideCheckpoint),
-            logs_suppressed: is_unchanged(Defect::SuppressedNotLogged),
-            collects: is_unchanged(Defect::NeverCollects),
-            collects_exactly: is_unchanged(Defect::CollectsOneTooMany),
+            saves_log: obeys(Rule::SavesLog),
+            logs_suppressed: obeys(Rule::LogsSuppressed),
+            collects: obeys(Rule::Collects),
+            collects_exactly: obeys(Rule::CollectsExactly),
             is_sound: config.defects.is_empty(),
             ..LogRules::ALL
         };
         let round_rules = RoundRules {
-            drops_older_sync: is_unchanged(Defect::OlderSyncAccepted),
-            drops_older_levels: is_unchanged(Defect::OlderLevelObeyed),
-            reports_all: is_unchanged(Defect::FirstOrphanMissed),
+            drops_older_sync: obeys(Rule::DropsOlderSync),
+            drops_older_levels: obeys(Rule::DropsOlderLevels),
+            reports_all: obeys(Rule::ReportsAllOrphans),
             ..RoundRules::ALL
         };
-        let requires = Requires { own: true, replicas: is_unchanged(Defect::CommitsBeforeCopies) };
+        let requires = Requires { own: true, replicas: obeys(Rule::CopiesFirst) };
         let mut this = Rank {
             position: Position::default(),
             logs: Logs::new(config.log_memory, log_rules),
@@ -89,8 +89,8 @@ impl Rank {
         this
     }
 
-    fn is_mutated(&self, mutation: Defect) -> bool {
-        self.config.defects.has(mutation)
+    fn obeys(&self, rule: Rule) -> bool {
+        self.config.defects.obeys(rule)
     }
 
     fn is_running(&self) -> bool {
@@ -173,6 +173,7 @@ impl Rank {
     /// Sends a message through the log of its channel. If the receiver already has the message, the message is a
     /// re-sent orphan, and the recovery process is informed.
     fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
+        assert!(self.position.sn.0 > 0, "no process acts before its first checkpoint is committed");
         let phase = self.phases.phase();
         if self.logs.sent(id, phase, payload, true, host) {
             self.rounds.replayed(&self.group.view, id, phase, host);
@@ -211,7 +212,7 @@ impl Rank {
         let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
         let theirs = self.group.view.incarnation(self.group.view.group_of(id.from));
         let ours = self.group.view.incarnation(self.group.number);
-        if position.incarnation < theirs && !self.is_mutated(Defect::StaleAccepted) {
+        if position.incarnation < theirs && self.obeys(Rule::DropsOlderLives) {
             host.drop_stale(id);
             return;
         }
@@ -229,7 +230,7 @@ impl Rank {
     fn receive(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, stamp: Stamp { tag: phase, .. }, payload } = arrival;
         self.logs.receive(id);
-        let counts_up = !self.is_mutated(Defect::PhaseOneTooLow);
+        let counts_up = self.obeys(Rule::CountsUp);
         self.phases.received(id, phase, false, PhaseRules { counts_up, ..PhaseRules::ALL });
         host.deliver(id, payload);
     }
@@ -252,7 +253,7 @@ impl Rank {
 
     /// Handles the snapshot, which follows all earlier actions of the application.
     fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
-        if self.is_mutated(Defect::ActionsDropped) {
+        if !self.obeys(Rule::SavesActions) {
             self.app_actions.clear();
         }
         let own = ProtocolState { phases: self.phases.clone(), app_actions: self.app_actions.clone() };
@@ -275,6 +276,8 @@ impl Rank {
     /// these messages from their logs (R8). Earlier checkpoints are no longer needed.
     fn maybe_commit(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some((checkpoint, saved, committed)) = self.checkpoints.commit(now) else { return };
+        let next = Position { sn: self.position.sn.next(), ..self.position };
+        assert_eq!(checkpoint.position, next, "a checkpoint is committed unless a rollback has discarded it");
         self.position = checkpoint.position;
         self.logs.commit(&self.group, &saved.channels, host);
         host.claim(committed);
@@ -427,10 +430,11 @@ impl Rank {
 
     fn install(&mut self, resumed: &Resumed<FullLogging>, host: &mut ProtocolHost) {
         let (position, rolled_back) = resumed.restore(host);
+        assert!(position > self.position, "{position:?} begins a new incarnation after {:?}", self.position);
         self.position = position;
         let Saved { channels, collected, own } = resumed.saved();
         self.app_actions = own.app_actions;
-        if !self.is_mutated(Defect::PhaseOutsideCheckpoint) {
+        if self.obeys(Rule::SavesPhase) {
             self.phases = own.phases;
         }
         self.logs.restore(&self.group, channels, collected);

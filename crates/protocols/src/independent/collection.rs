@@ -123,6 +123,10 @@ impl Rank {
         let gone = self.kept.iter().take_while(|(it, _)| it.position.sn < below).count();
         self.unconfirmed.retain(|(it, _)| it.position.sn >= below);
         self.kept.drain(..gone);
+        assert!(
+            !self.kept.is_empty() || !self.config.defects.is_empty(),
+            "a collection keeps the checkpoint on the recovery line"
+        );
         let mut past = (*self.store.history.of(me)).clone();
         past.collected.position.sn = below;
         self.store.remove_useless(self.me, &past, host);

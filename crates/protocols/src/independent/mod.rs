@@ -198,7 +198,7 @@ impl Protocol for Independent {
                     Input::Control { from, message } => store.handle_message(from, message, host),
                     other => store.handle(other, now + *retry_every, now, host),
                 };
-                debug_assert!(unasked.is_empty(), "a server stores nothing of its own");
+                assert!(unasked.is_empty(), "a server stores nothing of its own");
             }
         }
     }

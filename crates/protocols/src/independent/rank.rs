@@ -438,6 +438,10 @@ impl Rank {
         let Checkpoint { position, attempt } = checkpoint;
         let delivered =
             written.expect("a durable checkpoint has been written").image().head.delivered.clone();
+        assert!(
+            position > self.position && self.kept.last().is_none_or(|(it, _)| *it < checkpoint),
+            "checkpoint {checkpoint:?} is newer than those before it"
+        );
         self.position = position;
         self.kept.push((checkpoint, delivered.clone()));
         let frozen = now.since(since);

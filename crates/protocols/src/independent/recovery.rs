@@ -142,6 +142,7 @@ impl Rank {
         let of_parts = survey.all().map(|(it, _)| it.position.incarnation).max().unwrap_or_default();
         let of_lives = Incarnation(self.epoch.life - 1);
         let incarnation = past.known().max(of_parts).next().max(of_lives);
+        assert!(kept.is_sorted_by(|(older, _), (newer, _)| older < newer), "checkpoints are kept in order");
         let restored = kept.last().map(|&(checkpoint, _)| checkpoint);
         self.store.history.rolled_back(me, incarnation, restored.map_or(Sn(0), |it| it.position.sn));
         self.store.record(Some(Waiter::Rollback(incarnation)), host);
@@ -296,6 +297,12 @@ impl Rank {
         let Phase::Recovering(recovery) = core::mem::replace(&mut self.phase, Phase::Running) else { return };
         let Recovery { cause, target, .. } = *recovery;
         let Target { incarnation, kept, image, .. } = target.expect("a process resumes with a target");
+        assert!(incarnation > self.position.incarnation, "a rollback begins a new incarnation");
+        assert_eq!(
+            image.as_ref().map(|it| it.name),
+            kept.last().map(|(it, _)| it.part(self.me)),
+            "the newest of the checkpoints that are kept is restored"
+        );
         host.restore(image.as_deref(), incarnation);
         let checkpoint = kept.last().map(|(it, _)| it.position).unwrap_or_default();
         self.position = Position { incarnation, sn: checkpoint.sn };

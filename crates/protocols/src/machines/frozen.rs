@@ -326,3 +326,217 @@ where
         self.resume(group, resumed.saved(), host);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Attempt, Boot, Incarnation, Scope};
+
+    use super::super::group::{GroupParameters, Rules, View};
+    use super::super::testing::{HostAction, RecordingHost, membership, snapshot};
+    use super::*;
+    use crate::coordinated::Coordinated;
+    use crate::placement::{Placement, ReplicateTo};
+
+    const ME: ProcessId = ProcessId(0);
+    const PEER: ProcessId = ProcessId(1);
+
+    const RULES: FrozenRules = FrozenRules {
+        drains: true,
+        drops_old: true,
+        delivers_late: true,
+        transmits_unsent: true,
+        resets_sent: true,
+        awaits_last: true,
+        waits_for_rollback: true,
+        is_sound: true,
+        keeps_early: true,
+        requires: Requires { own: true, replicas: false },
+    };
+
+    type Action = HostAction<crate::coordinated::Control>;
+
+    /// A member of a group of two, whose first checkpoint is committed.
+    struct Process {
+        group: Group<Coordinated>,
+        member: Frozen<Coordinated>,
+        host: RecordingHost<Coordinated>,
+    }
+
+    impl Process {
+        fn new() -> Process {
+            let view = View::new(Scope::Federation, None, membership(&[Some(1), Some(1)], 1));
+            let placement = Placement { replicas: 1, to: ReplicateTo::OtherCluster };
+            let parameters =
+                GroupParameters { me: ME, boot: Boot::Fresh, view, placement, rules: Rules::ALL };
+            let mut host = RecordingHost::default();
+            let group = Group::new(parameters, &mut host);
+            let mut this = Process { group, member: Frozen::new(RULES), host };
+            this.checkpoint(1);
+            this.host.take();
+            this
+        }
+
+        /// Takes checkpoint `sn` with nothing in transit.
+        fn checkpoint(&mut self, sn: u32) {
+            self.request(sn);
+            self.member.saved(snapshot());
+            self.expect(sn, self.member.received);
+            self.commit(sn);
+        }
+
+        fn request(&mut self, sn: u32) -> Vec<Action> {
+            self.member.request(&self.group, checkpoint(sn), Time::ZERO, &mut self.host);
+            self.host.take()
+        }
+
+        fn expect(&mut self, sn: u32, count: u64) {
+            self.member.expect(ME, checkpoint(sn), &[(PEER, 7), (ME, count)]);
+            self.member.maybe_write(&mut self.group, &mut self.host);
+        }
+
+        /// Makes the part durable, and commits checkpoint `sn`.
+        fn commit(&mut self, sn: u32) -> Vec<Action> {
+            self.member.durable(checkpoint(sn).part(ME));
+            assert_eq!(self.member.completes(), Some(checkpoint(sn)));
+            assert!(self.member.commit(&self.group, checkpoint(sn), Time::ZERO, &mut self.host));
+            self.host.take()
+        }
+
+        fn send(&mut self, number: u32) -> Vec<Action> {
+            self.member.sent(id(ME, number), Payload::Virtual(1), &mut self.host);
+            self.host.take()
+        }
+
+        fn receive(&mut self, number: u32, interval: Position) -> Vec<Action> {
+            let (id, payload) = (id(PEER, number), Payload::Virtual(1));
+            self.member.arrived(&self.group, id, Interval(interval), payload, &mut self.host);
+            self.member.maybe_write(&mut self.group, &mut self.host);
+            self.host.take()
+        }
+
+        /// Returns the messages that the last written part contains.
+        fn in_last_part(&self) -> Vec<MessageId> {
+            let part = self.host.written.last().expect("a part has been written");
+            part.saved.iter().map(|(id, _)| *id).collect()
+        }
+    }
+
+    fn checkpoint(sn: u32) -> Checkpoint {
+        Checkpoint { position: Position::new(0, sn), attempt: Attempt(1) }
+    }
+
+    /// Returns the identity of a message between the two members.
+    fn id(from: ProcessId, number: u32) -> MessageId {
+        MessageId { from, to: ProcessId(1 - from.0), incarnation: Incarnation(0), number }
+    }
+
+    fn committed(sn: u32) -> Action {
+        let (position, attempt, vectors) = (Position::new(0, sn), Attempt(1), Arc::default());
+        let frozen = faultline_core::Span::ZERO;
+        HostAction::Claim(Claim::Committed { position, attempt, forced: false, frozen, vectors })
+    }
+
+    #[test]
+    fn a_part_waits_for_the_messages_in_transit_which_are_delivered_after_the_commit() {
+        let mut process = Process::new();
+        let now = Position::new(0, 1);
+        assert_eq!(process.receive(0, now), [HostAction::Deliver(id(PEER, 0))]);
+        assert_eq!(process.request(2), [HostAction::RequestSnapshot]);
+        assert_eq!(process.receive(1, now), [], "the application is frozen");
+        process.member.saved(snapshot());
+        process.expect(2, 3);
+        assert_eq!(process.host.written.len(), 1, "one message is still in transit");
+        assert_eq!(process.receive(2, now), []);
+        assert_eq!(process.host.written.len(), 2);
+        assert_eq!(
+            process.in_last_part(),
+            [id(PEER, 1), id(PEER, 2)],
+            "the state contains the first message"
+        );
+        let delivered = [HostAction::Deliver(id(PEER, 1)), HostAction::Deliver(id(PEER, 2))];
+        assert_eq!(process.commit(2), [&[committed(2), HostAction::Release][..], &delivered].concat());
+    }
+
+    #[test]
+    fn a_message_sent_after_the_state_is_saved_belongs_to_the_next_interval() {
+        let mut process = Process::new();
+        assert_eq!(process.send(0), [HostAction::Transmit(id(ME, 0), Position::new(0, 1))]);
+        process.request(2);
+        assert_eq!(process.send(1), [HostAction::Transmit(id(ME, 1), Position::new(0, 1))]);
+        let (_, counts) = process.member.saved(snapshot()).expect("a checkpoint is in progress");
+        assert_eq!(*counts, [(PEER, 2)]);
+        assert_eq!(process.send(2), [], "until the commit");
+        process.expect(2, 0);
+        let sent = HostAction::Transmit(id(ME, 2), Position::new(0, 2));
+        assert_eq!(process.commit(2), [committed(2), HostAction::Release, sent]);
+        process.request(3);
+        let (_, counts) = process.member.saved(snapshot()).expect("a checkpoint is in progress");
+        assert_eq!(*counts, [(PEER, 3)], "counted since the last rollback");
+    }
+
+    #[test]
+    fn a_message_of_the_next_interval_is_not_part_of_the_checkpoint() {
+        let mut process = Process::new();
+        process.request(2);
+        assert_eq!(process.receive(0, Position::new(0, 2)), [], "its sender has learned of the commit first");
+        process.member.saved(snapshot());
+        process.expect(2, 0);
+        assert_eq!(process.in_last_part(), []);
+        let delivered = HostAction::Deliver(id(PEER, 0));
+        assert_eq!(process.commit(2), [committed(2), HostAction::Release, delivered]);
+    }
+
+    #[test]
+    fn a_request_or_commit_of_another_checkpoint_is_ignored() {
+        let mut process = Process::new();
+        assert_eq!(process.request(1), [], "it is committed");
+        assert_eq!(process.request(3), [], "the one before it is not committed");
+        process.request(2);
+        let other = Checkpoint { attempt: Attempt(2), ..checkpoint(2) };
+        assert!(!process.member.commit(&process.group, other, Time::ZERO, &mut process.host));
+        assert!(process.member.is_checkpointing() && process.host.take().is_empty());
+    }
+
+    #[test]
+    fn a_rollback_discards_the_checkpoint_and_everything_sent_since_the_restored_one() {
+        let mut process = Process::new();
+        process.send(0);
+        process.receive(0, Position::new(0, 1));
+        process.request(2);
+        process.receive(1, Position::new(0, 1));
+        process.member.saved(snapshot());
+        process.send(1);
+        let early = process.receive(0, Position::new(1, 1));
+        assert_eq!(early, [], "its sender has restored its state before this member learns of the failure");
+        process.group.freeze();
+        process.member.freeze(&mut process.host);
+        let aborted = Claim::Aborted { position: Position::new(0, 2), attempt: Attempt(1) };
+        assert_eq!(process.host.take(), [HostAction::Claim(aborted), HostAction::Hold]);
+        assert_eq!(process.receive(1, Position::new(1, 1)), [], "this member is not restored yet");
+
+        let restored = Image {
+            name: checkpoint(1).part(ME),
+            head: Arc::new(()),
+            saved: Arc::new(InTransit::from([(id(PEER, 9), Payload::Virtual(1))])),
+            snapshot: snapshot(),
+        };
+        let (incarnation, target) = (Incarnation(1), Some(checkpoint(1)));
+        let resumed = Resumed { incarnation, target, image: Some(Arc::new(restored)) };
+        process.group = Process::new().group;
+        process.member.restore(&process.group, &resumed, &mut process.host);
+        let actions = process.host.take();
+        assert_eq!(actions[0], HostAction::Restore(Incarnation(1)));
+        let delivered = [9, 0, 1].map(|number| HostAction::Deliver(id(PEER, number)));
+        assert_eq!(
+            actions[2..],
+            [&[HostAction::Release][..], &delivered].concat(),
+            "first those in transit at the checkpoint"
+        );
+        assert_eq!(process.receive(2, Position::new(0, 1)), [HostAction::DropStale(id(PEER, 2))]);
+        assert_eq!(process.member.received, 2, "counted since the rollback");
+        let next = Checkpoint { position: Position::new(1, 2), attempt: Attempt(1) };
+        process.member.request(&process.group, next, Time::ZERO, &mut process.host);
+        let (_, counts) = process.member.saved(snapshot()).expect("a checkpoint is in progress");
+        assert!(counts.is_empty(), "nothing has been sent since the rollback");
+    }
+}

@@ -3,20 +3,27 @@
 /// Declares `Rule`, the rules of a protocol, together with `Defect` and `Defects`, the switches that disable individual
 /// rules (see `faultline_core::defects`). Code asks whether a rule is obeyed. In builds without debug assertions, the
 /// answer is a constant.
+///
+/// A switch that disables a *borrowed* rule counts as a mutation: the rule is another protocol's, whose own list
+/// contains the known defect.
 macro_rules! rules {
     (
         $($(#[$doc:meta])* $rule:ident, without $(#[$left_out:meta])* $defect:ident;)*
+        $(; borrowed $($(#[$lent_doc:meta])* $lent:ident, without $(#[$lent_out:meta])* $lent_defect:ident;)*)?
         $(; mutations $($(#[$mutation_doc:meta])* $mutation:ident,)*)?
     ) => {
         faultline_core::defects! {
             $($(#[$left_out])* $defect,)*
-            $(; mutations $($(#[$mutation_doc])* $mutation,)*)?
+            ; mutations
+            $($($(#[$lent_out])* $lent_defect,)*)?
+            $($($(#[$mutation_doc])* $mutation,)*)?
         }
 
         /// A rule of the protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Rule {
             $($(#[$doc])* $rule,)*
+            $($($(#[$lent_doc])* $lent,)*)?
         }
 
         impl Defects {
@@ -25,6 +32,7 @@ macro_rules! rules {
             pub fn obeys(self, rule: Rule) -> bool {
                 !self.has(match rule {
                     $(Rule::$rule => Defect::$defect,)*
+                    $($(Rule::$lent => Defect::$lent_defect,)*)?
                 })
             }
         }

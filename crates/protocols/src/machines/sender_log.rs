@@ -46,12 +46,15 @@ impl<S: Clone> Default for Log<S> {
 }
 
 impl<S: Clone> Log<S> {
-    /// Adds a message to the log.
+    /// Adds a message to the log, in place of an earlier one with the same receiver and number.
     pub fn push(&mut self, entry: LogEntry<S>) {
         self.bytes += entry.payload.len() as u64;
         let key = entry.key();
         match self.entries.last_up_to(key) {
-            Some(place) if self.entries.at(place).key() == key => *self.entries.at_mut(place) = entry,
+            Some(place) if self.entries.at(place).key() == key => {
+                self.bytes -= self.entries.at(place).payload.len() as u64;
+                *self.entries.at_mut(place) = entry;
+            }
             place => self.entries.insert_after(place, entry),
         }
     }
@@ -147,4 +150,78 @@ where
 {
     let entries = BTreeMap::<(ProcessId, u32), LogEntry<S>>::deserialize(deserializer)?;
     Ok(entries.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::Incarnation;
+
+    use super::*;
+
+    fn id(to: u32, incarnation: u32, number: u32) -> MessageId {
+        let (from, to) = (ProcessId(9), ProcessId(to));
+        MessageId { from, to, incarnation: Incarnation(incarnation), number }
+    }
+
+    fn push(log: &mut Log<u8>, id: MessageId, bytes: u64) {
+        log.push(LogEntry { id, stamp: 0, payload: Payload::Virtual(bytes), acknowledged: None });
+    }
+
+    /// Returns a log of three messages to each of two receivers, with payloads of 1 to 6 bytes.
+    fn log() -> Log<u8> {
+        let mut log = Log::default();
+        for (bytes, (number, to)) in (1..).zip([(0, 2), (0, 1), (1, 2), (1, 1), (2, 1), (2, 2)]) {
+            push(&mut log, id(to, 0, number), bytes);
+        }
+        log
+    }
+
+    #[test]
+    fn an_acknowledgement_concerns_one_message_only() {
+        let mut log = log();
+        let at = Position::new(0, 4);
+        log.acknowledge(id(1, 1, 1), at);
+        log.acknowledge(id(1, 0, 3), at);
+        log.acknowledge(id(3, 0, 0), at);
+        assert_eq!(log, self::log(), "these messages are not in the log");
+        log.acknowledge(id(1, 0, 1), at);
+        let acknowledged = log.take_back(|it| it.acknowledged.is_some());
+        assert_eq!(acknowledged.iter().map(|it| it.id).collect::<Vec<_>>(), [id(1, 0, 1)]);
+    }
+
+    #[test]
+    fn messages_to_re_send_are_returned_in_order_and_await_another_acknowledgement() {
+        let mut log = log();
+        log.acknowledge(id(1, 0, 0), Position::new(0, 3));
+        log.acknowledge(id(2, 0, 1), Position::new(0, 5));
+        let owed = |it: &LogEntry<u8>| it.acknowledged.is_none_or(|at| at.sn.0 >= 4);
+        let resent: Vec<MessageId> = log.take_back(owed).iter().map(|it| it.id).collect();
+        assert_eq!(resent, [id(1, 0, 1), id(1, 0, 2), id(2, 0, 0), id(2, 0, 1), id(2, 0, 2)]);
+        assert_eq!(log.take_back(|it| it.acknowledged.is_some()).len(), 1, "the one that was not re-sent");
+    }
+
+    #[test]
+    fn a_checkpoint_keeps_the_log_as_it_was() {
+        let mut log = log();
+        let saved = log.clone();
+        log.acknowledge(id(1, 0, 0), Position::new(0, 1));
+        push(&mut log, id(1, 0, 3), 9);
+        assert_eq!(log.retain(|it| it.id.to == ProcessId(1)), 3);
+        assert_eq!(saved, self::log());
+        let encoded = postcard::to_allocvec(&saved).expect("a log can be encoded");
+        assert_eq!(postcard::from_bytes::<Log<u8>>(&encoded).expect("and decoded"), saved);
+    }
+
+    #[test]
+    fn the_size_covers_the_messages_that_are_in_the_log() {
+        let mut log = log();
+        assert_eq!((log.len(), log.bytes()), (6, 1 + 2 + 3 + 4 + 5 + 6));
+        assert_eq!(log.retain(|it| it.id.number > 0), 2);
+        assert_eq!((log.len(), log.bytes()), (4, 3 + 4 + 5 + 6));
+        push(&mut log, id(2, 1, 2), 60);
+        assert_eq!((log.len(), log.bytes()), (4, 3 + 4 + 5 + 60), "sent again, in the next incarnation");
+        assert_eq!(log.receivers().collect::<Vec<_>>(), [ProcessId(1), ProcessId(2)]);
+        assert_eq!(log.retain(|_| false), 4);
+        assert!(log.is_empty() && log.bytes() == 0 && log.receivers().next().is_none());
+    }
 }

@@ -1,7 +1,11 @@
-//! Parameters of TIC and SEL, and the known defects that tests can enable.
+//! Parameters of TIC and SEL, their rules, and the known defects that tests can enable.
+//!
+//! A rule cites the section of the paper that contains it. Rules marked *corrected* differ from what the paper prints
+//! there; rules marked *added* are missing from the paper. `docs/tic-sel.md` explains both.
 
-use faultline_core::{Span, defects};
+use faultline_core::Span;
 
+use crate::machines::rules;
 use crate::placement::ReplicateTo;
 
 /// Parameters of TIC and SEL.
@@ -20,7 +24,7 @@ pub struct Config {
     pub replicas: u16,
     /// Where the replicas are stored.
     pub replicate_to: ReplicateTo,
-    /// Rules that are deliberately violated.
+    /// Enabled defects, for tests.
     pub defects: Defects,
 }
 
@@ -34,43 +38,76 @@ pub enum StableState {
     Events,
 }
 
-defects! {
-    /// When a process is restored, or a new life or a successor replaces the thief, the process does not ask
-    /// about the tasks that it has lent.
-    NoQuery,
-    /// A graph is absorbed even if another absorbed graph already contains it.
-    AbsorbedTwice,
-    /// A task is sent before the theft is durable at the victim.
-    TaskBeforeRecord,
-    /// A result is sent before it is durable at the thief.
-    ResultBeforeRecord,
-    /// A receipt is sent when the result arrives, before the victim's state that contains it is durable: the thief's
-    /// final checkpoint is deleted at event G.
-    ReceiptAtMerge,
-    /// As printed (F-G, case 2): a thief whose result is in transit counts as terminated. It answers no queries, and
-    /// sends the result only once.
-    LateTermination,
-    /// As printed (volatile nodes): a result is accepted only from the life of the thief that stole the task.
-    StaleResultRefused,
-    /// A thief denies a task that it is still requesting.
-    WantDenied,
-    /// A process that is restoring denies tasks that its image may contain.
-    RestoringDenies,
-    /// A restored process answers only for itself, and not for the processes whose graphs its image contains.
-    HereAlone,
-    /// A process sends a result again only when its victim asks, not when the process is restored, or when a
-    /// new life or a successor replaces the victim.
-    NotReturnedAgain,
-    /// The names of thefts do not include the thief's life: a process that asks for a task mistakes a query about a
-    /// request of an earlier life for one about its current request.
-    KeysWithoutLife,
-    /// A holder stores images of earlier lives, and of processes that failed permanently.
-    StorageUnfenced,
-    /// A segment of a log counts as durable even if an earlier segment is not durable: a theft's message is sent once
-    /// its own segment is durable.
-    LogOutOfOrder,
-    /// As printed (section 5): the log contains the construction of the graph, but not the thefts of tasks.
-    TheftsNotLogged,
+rules! {
+    /// A process asks about the tasks that it has lent when it is restored, and when a new life or a successor replaces
+    /// the thief (section 4, A-B case 1 and D-E; corrected).
+    AsksAboutLoans, without
+        /// When a process is restored, or a new life or a successor replaces the thief, the process does not ask
+        /// about the tasks that it has lent.
+        NoQuery;
+    /// A graph that another absorbed graph contains is not absorbed again (added).
+    AbsorbsOnce, without
+        /// A graph is absorbed even if another absorbed graph already contains it.
+        AbsorbedTwice;
+    /// A task is sent only once the theft is durable at the victim (section 4, between C and D).
+    RecordsTheft, without
+        /// A task is sent before the theft is durable at the victim.
+        TaskBeforeRecord;
+    /// A result is sent only once it is durable at the thief (section 4, before F).
+    RecordsResult, without
+        /// A result is sent before it is durable at the thief.
+        ResultBeforeRecord;
+    /// A receipt is sent only once the victim's state that contains the result is durable (section 4, after G).
+    RecordsMerge, without
+        /// A receipt is sent when the result arrives, before the victim's state that contains it is durable: the
+        /// thief's final checkpoint is deleted at event G.
+        ReceiptAtMerge;
+    /// A thief answers queries until it has the receipt (section 4, F-G case 2; corrected).
+    AnswersUntilReceipt, without
+        /// As printed (F-G, case 2): a thief whose result is in transit counts as terminated. It answers no queries,
+        /// and sends the result only once.
+        LateTermination;
+    /// A result is accepted from any life of the thief (section 3, volatile nodes; corrected).
+    AcceptsLaterLives, without
+        /// As printed (volatile nodes): a result is accepted only from the life of the thief that stole the task.
+        StaleResultRefused;
+    /// A thief that is still waiting for a task reports this when the victim asks (added).
+    ReportsWant, without
+        /// A thief denies a task that it is still requesting.
+        WantDenied;
+    /// A process that is restoring its state denies no task (added).
+    DeniesOnlyRestored, without
+        /// A process that is restoring denies tasks that its image may contain.
+        RestoringDenies;
+    /// A restored process also answers for the processes whose graphs its image contains (section 4, name server;
+    /// corrected).
+    AnswersForAbsorbed, without
+        /// A restored process answers only for itself, and not for the processes whose graphs its image contains.
+        HereAlone;
+    /// A process sends its results again when it is restored, and when a new life or a successor replaces the victim
+    /// (section 4, F-G case 2; corrected).
+    ReturnsAgain, without
+        /// A process sends a result again only when its victim asks, not when the process is restored, or when a
+        /// new life or a successor replaces the victim.
+        NotReturnedAgain;
+    /// The name of a theft includes the thief's life (added).
+    NamesLives, without
+        /// The names of thefts do not include the thief's life: a process that asks for a task mistakes a query about a
+        /// request of an earlier life for one about its current request.
+        KeysWithoutLife;
+    /// A holder refuses images of earlier lives, and of processes that failed permanently (added).
+    FencesStorage, without
+        /// A holder stores images of earlier lives, and of processes that failed permanently.
+        StorageUnfenced;
+    /// A segment of a log counts as durable only once all earlier segments are (section 5; corrected).
+    DurableInOrder, without
+        /// A segment of a log counts as durable even if an earlier segment is not durable: a theft's message is sent
+        /// once its own segment is durable.
+        LogOutOfOrder;
+    /// The log contains the thefts of tasks (section 5; corrected).
+    LogsThefts, without
+        /// As printed (section 5): the log contains the construction of the graph, but not the thefts of tasks.
+        TheftsNotLogged;
     ; mutations
     /// An image counts as replicated although its last holder has not confirmed it.
     LastHolderNotAwaited,
@@ -102,6 +139,25 @@ defects! {
     AbsorbedNotRecorded,
     /// Checkpoints are taken half as often as requested.
     CheckpointsHalfAsOften,
+}
+
+impl Config {
+    pub(super) fn obeys(&self, rule: Rule) -> bool {
+        self.defects.obeys(rule)
+    }
+
+    pub(super) fn is_mutated(&self, mutation: Defect) -> bool {
+        self.defects.has(mutation)
+    }
+
+    pub(super) fn is_unchanged(&self, mutation: Defect) -> bool {
+        !self.is_mutated(mutation)
+    }
+
+    /// Returns whether the protocol obeys all its rules, and therefore keeps its invariants.
+    pub(super) fn is_sound(&self) -> bool {
+        self.defects.is_empty()
+    }
 }
 
 impl Defect {

@@ -24,7 +24,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `config` | parameters, known defects |
+//! | `config` | parameters, rules, known defects |
 //! | `stable` | a process's own record, and the messages of a theft that wait for it |
 //! | `copies` | images of this process and of others |
 //! | `holders` | the choice of holders |
@@ -50,7 +50,7 @@ use faultline_core::{
 use faultline_dataflow::recovery::{Leg, TaskHost, TaskInput, TaskProtocol};
 use faultline_dataflow::successor;
 
-pub use config::{Config, Defect, Defects, StableState};
+pub use config::{Config, Defect, Defects, Rule, StableState};
 use copies::{Copies, Request, Search, is_checkpoint};
 use message::{Head, Message};
 use stable::Stable;
@@ -124,7 +124,7 @@ impl TaskProtocol for TaskRecovery {
             stable: Stable::new(me, life, now, &config, &membership),
             copies: Copies::new(
                 boot == Boot::Fresh,
-                !config.defects.has(Defect::WritesNotAwaited),
+                config.is_unchanged(Defect::WritesNotAwaited),
                 &membership,
             ),
             searches: BTreeMap::new(),
@@ -149,13 +149,13 @@ impl TaskProtocol for TaskRecovery {
             TaskInput::Control { from, message } => self.handle_message(from, message, host),
             TaskInput::Image { from, image } => {
                 if image.name.owner == from {
-                    let is_fenced = !self.config.defects.has(Defect::StorageUnfenced);
+                    let is_fenced = self.config.obeys(Rule::FencesStorage);
                     let name = image.name;
                     self.copies.hold(image, &self.membership, is_fenced, host);
-                    if self.config.defects.has(Defect::StoredOnArrival) {
+                    if self.config.is_mutated(Defect::StoredOnArrival) {
                         host.control(To::One(from), Message::Durable(name));
                     }
-                    if self.config.defects.has(Defect::FilledOnArrival) {
+                    if self.config.is_mutated(Defect::FilledOnArrival) {
                         self.filled(from, host);
                     }
                 } else {
@@ -228,13 +228,13 @@ impl TaskRecovery {
     /// Handles a message of a theft that the graph is ready to send.
     fn due(&mut self, theft: Theft, leg: Leg, host: &mut dyn TaskHost<Self>) {
         let Config { before_asking, record, defects, .. } = *self.config;
-        let goes_at_once = match leg {
-            Leg::Ask => !before_asking || record == StableState::Events,
-            Leg::Task => defects.has(Defect::TaskBeforeRecord),
-            Leg::Result => defects.has(Defect::ResultBeforeRecord),
-            Leg::Receipt => defects.has(Defect::ReceiptAtMerge),
+        let waits = match leg {
+            Leg::Ask => before_asking && record == StableState::Graph,
+            Leg::Task => defects.obeys(Rule::RecordsTheft),
+            Leg::Result => defects.obeys(Rule::RecordsResult),
+            Leg::Receipt => defects.obeys(Rule::RecordsMerge),
         };
-        if goes_at_once {
+        if !waits {
             return host.pass(theft, leg);
         }
         if leg == Leg::Result && self.is_stale(theft) {
@@ -274,7 +274,7 @@ impl TaskRecovery {
                 }
             }
             Message::Nothing => self.filled(from, host),
-            Message::Query(theft) if !self.is_running && self.config.defects.has(Defect::RestoringDenies) => {
+            Message::Query(theft) if !self.is_running && !self.config.obeys(Rule::DeniesOnlyRestored) => {
                 host.control(To::One(from), Message::Never(theft));
             }
             // A restoring process does not know the answer; it announces its return later.
@@ -286,8 +286,11 @@ impl TaskRecovery {
                     host.pass(theft, Leg::Task);
                 }
             }
-            Message::Never(_) if self.config.defects.has(Defect::DeniedNotVoided) => {}
-            Message::Never(theft) => host.void(theft),
+            Message::Never(theft) => {
+                if self.config.is_unchanged(Defect::DeniedNotVoided) {
+                    host.void(theft);
+                }
+            }
         }
     }
 
@@ -295,17 +298,18 @@ impl TaskRecovery {
     /// may be lost.
     fn reconcile_with(&mut self, from: ProcessId, processes: &[ProcessId], host: &mut dyn TaskHost<Self>) {
         let concerns = |process: ProcessId| processes.contains(&process);
-        let defects = self.config.defects;
-        if host.asking().is_some_and(|it| concerns(it.victim)) && !defects.has(Defect::AskingNotStopped) {
+        let stops_asking = self.config.is_unchanged(Defect::AskingNotStopped);
+        if host.asking().is_some_and(|it| concerns(it.victim)) && stops_asking {
             host.stop_asking();
         }
         for theft in host.loans().into_iter().filter(|it| concerns(it.thief)) {
-            if !self.stable.awaits(theft, Leg::Task) && !defects.has(Defect::NoQuery) {
+            if !self.stable.awaits(theft, Leg::Task) && self.config.obeys(Rule::AsksAboutLoans) {
                 host.control(To::One(from), Message::Query(theft));
             }
         }
+        let is_repeated = self.config.obeys(Rule::ReturnsAgain);
         let debts = host.debts().into_iter().filter(|(it, is_done)| *is_done && concerns(it.victim));
-        for (theft, _) in debts.filter(|_| !defects.has(Defect::NotReturnedAgain)) {
+        for (theft, _) in debts.filter(|_| is_repeated) {
             self.resend_result(theft, host);
         }
         if self.boot == Boot::Replaced && processes.contains(&from) && self.unfilled.contains(&from) {
@@ -323,33 +327,33 @@ impl TaskRecovery {
             Some(true) => self.resend_result(theft, host),
             None => {
                 let is_wanted = (host.asking() == Some(theft) || self.takes_for_own(theft, host))
-                    && !self.config.defects.has(Defect::WantDenied);
+                    && self.config.obeys(Rule::ReportsWant);
                 let answer = if is_wanted { Message::Want(theft) } else { Message::Never(theft) };
                 host.control(To::One(from), answer);
             }
         }
     }
 
-    /// Returns whether this process mistakes another theft for the one that it has requested. Always `false` without
-    /// the defect.
+    /// Returns whether this process mistakes another theft for the one that it has requested. Never happens if the rule
+    /// is obeyed.
     fn takes_for_own(&self, theft: Theft, host: &mut dyn TaskHost<Self>) -> bool {
-        self.config.defects.has(Defect::KeysWithoutLife)
+        !self.config.obeys(Rule::NamesLives)
             && host.asking().is_some_and(|it| (it.thief, it.number) == (theft.thief, theft.number))
     }
 
     /// Sends a result that may have been lost, unless it will be sent anyway.
     fn resend_result(&mut self, theft: Theft, host: &mut dyn TaskHost<Self>) {
-        let has_ended = self.config.defects.has(Defect::LateTermination) && theft != Theft::NONE;
-        if !self.stable.awaits(theft, Leg::Result) && !has_ended && !self.is_stale(theft) {
+        let answers = self.config.obeys(Rule::AnswersUntilReceipt) || theft == Theft::NONE;
+        if !self.stable.awaits(theft, Leg::Result) && answers && !self.is_stale(theft) {
             host.pass(theft, Leg::Result);
         }
     }
 
-    /// Returns whether a result would be refused because it does not come from the life that stole the task. Always
-    /// `false` without the defect.
+    /// Returns whether a result would be refused because it does not come from the life that stole the task. Never
+    /// happens if the rule is obeyed.
     fn is_stale(&self, theft: Theft) -> bool {
         let is_of_this_life = theft.thief == self.me && theft.life == self.life;
-        self.config.defects.has(Defect::StaleResultRefused) && theft != Theft::NONE && !is_of_this_life
+        !self.config.obeys(Rule::AcceptsLaterLives) && theft != Theft::NONE && !is_of_this_life
     }
 
     fn membership_changed(&mut self, membership: Arc<Membership>, host: &mut dyn TaskHost<Self>) {
@@ -359,7 +363,7 @@ impl TaskRecovery {
             .filter(|it| {
                 let (old, new) = (before.member(*it), self.membership.member(*it));
                 if old.life != new.life || !new.up {
-                    if !self.config.defects.has(Defect::OlderLifeConfirms) {
+                    if self.config.is_unchanged(Defect::OlderLifeConfirms) {
                         self.stable.failed(*it);
                     }
                     if *it != self.me {
@@ -374,7 +378,7 @@ impl TaskRecovery {
         self.answer(answers, host);
         let members = self.membership.members.iter().zip(before.members.iter());
         let some_are_gone = members.into_iter().any(|(new, old)| new.gone != old.gone);
-        if some_are_gone && !self.config.defects.has(Defect::HoldersNotReplaced) {
+        if some_are_gone && self.config.is_unchanged(Defect::HoldersNotReplaced) {
             self.stable.holders_changed(&self.config, &self.membership);
         }
         if !new.is_empty() || some_are_gone {
@@ -392,7 +396,7 @@ impl TaskRecovery {
             for theft in host.loans().into_iter().filter(|it| is_new(it.thief)) {
                 self.ask_about(theft, host);
             }
-            let is_repeated = !self.config.defects.has(Defect::NotReturnedAgain);
+            let is_repeated = self.config.obeys(Rule::ReturnsAgain);
             let done = host.debts().into_iter().filter(|(it, is_done)| *is_done && *it != Theft::NONE);
             for (theft, _) in done.filter(|(it, _)| is_repeated && is_new(it.victim)) {
                 self.resend_result(theft, host);

@@ -11,7 +11,7 @@ use faultline_dataflow::successor;
 use super::copies::{Answer, ImageOf, Request, Search};
 use super::holders::{all_holders, holders};
 use super::message::Message;
-use super::{Defect, TaskRecovery};
+use super::{Defect, Rule, TaskRecovery};
 
 impl TaskRecovery {
     /// Handles the listing of the storage. A process restores its newest state, wherever that is stored, not just the
@@ -32,7 +32,7 @@ impl TaskRecovery {
     fn look_for(&mut self, owners: &[ProcessId], host: &mut dyn TaskHost<Self>) {
         for owner in owners {
             let holders = all_holders(&self.config, &self.membership, *owner);
-            let spared = usize::from(self.config.defects.has(Defect::LastAnswerNotAwaited));
+            let spared = usize::from(self.config.is_mutated(Defect::LastAnswerNotAwaited));
             let awaited = holders.len().saturating_sub(spared);
             let asked = holders.into_iter().take(awaited).chain([self.me]).collect();
             self.searches.insert(*owner, Search::of(asked));
@@ -72,7 +72,7 @@ impl TaskRecovery {
     /// Asks these processes again, now that they are up. Searches no longer wait for permanently failed processes.
     pub(super) fn search_again(&mut self, new: &[ProcessId], host: &mut dyn TaskHost<Self>) {
         for (owner, search) in &mut self.searches {
-            let awaits_gone = self.config.defects.has(Defect::GoneAwaited);
+            let awaits_gone = self.config.is_mutated(Defect::GoneAwaited);
             search.asked.retain(|it| !self.membership.member(*it).gone || awaits_gone);
             // Other processes are asked only after the search in this process's own storage has ended.
             let is_here = !search.asked.contains(&self.me);
@@ -160,10 +160,15 @@ impl TaskRecovery {
             };
             let first =
                 last_states.iter().position(|it| !last_states.iter().any(|other| held_by(*it, *other)));
+            assert!(first.is_some() || !self.config.is_sound(), "no two graphs contain each other");
             let of = last_states.remove(first.unwrap_or(0));
-            if self.absorbed.contains(&of) && !self.config.defects.has(Defect::AbsorbedTwice) {
+            if self.absorbed.contains(&of) && self.config.obeys(Rule::AbsorbsOnce) {
                 continue;
             }
+            assert!(
+                self.membership.member(of).gone && found[&of].iter().all(|it| it.name.owner == of),
+                "{of:?} returns, or its graph belongs to another process"
+            );
             let estate = match found[&of].split_first() {
                 Some((checkpoint, log)) => LastState::Log(checkpoint, log),
                 None if self.membership.member(of).started => LastState::Nothing,
@@ -175,11 +180,12 @@ impl TaskRecovery {
             let newest = found[&of].first();
             self.absorbed.extend(newest.iter().flat_map(|it| it.head.absorbed.iter().copied()));
         }
-        let is_partial = restores && self.config.defects.has(Defect::HereAlone);
-        self.begin(if is_partial { new } else { self.absorbed.clone() }, host);
+        let answers_for_all = !restores || self.config.obeys(Rule::AnswersForAbsorbed);
+        self.begin(if answers_for_all { self.absorbed.clone() } else { new }, host);
     }
 
     fn restore(&mut self, chain: &[Arc<ImageOf>], host: &mut dyn TaskHost<Self>) {
+        assert!(!self.is_running, "a process restores its state once, before it runs");
         let name = chain.last().map(|it| it.name);
         if name.is_none() && self.membership.member(self.me).started && root(&self.membership) == self.me {
             return self.give_up(host);
@@ -206,9 +212,10 @@ impl TaskRecovery {
         if self.is_lost {
             return;
         }
+        assert!(!absorbed.contains(&self.me), "a process does not absorb its own graph");
         let mine: Arc<[ProcessId]> = core::iter::once(self.me).chain(absorbed).collect();
         for it in self.membership.with_role(Role::RANK).filter(|it| *it != self.me) {
-            if self.membership.member(it).up && !self.config.defects.has(Defect::ReturnNotAnnounced) {
+            if self.membership.member(it).up && self.config.is_unchanged(Defect::ReturnNotAnnounced) {
                 host.control(To::One(it), Message::Here(mine.clone()));
             }
         }
@@ -216,7 +223,7 @@ impl TaskRecovery {
             self.ask_about(theft, host);
         }
         for (theft, is_done) in host.debts() {
-            if is_done && !self.config.defects.has(Defect::NotReturnedAgain) {
+            if is_done && self.config.obeys(Rule::ReturnsAgain) {
                 self.resend_result(theft, host);
             }
         }
@@ -227,7 +234,7 @@ impl TaskRecovery {
     /// Asks about the state of a loan, unless this process answers for the thief or has yet to send the task.
     pub(super) fn ask_about(&self, theft: Theft, host: &mut dyn TaskHost<Self>) {
         let goes_anyway = host.is_mine(theft.thief) || self.stable.awaits(theft, Leg::Task);
-        if !goes_anyway && !self.config.defects.has(Defect::NoQuery) {
+        if !goes_anyway && self.config.obeys(Rule::AsksAboutLoans) {
             host.control(To::One(successor(&self.membership, theft.thief)), Message::Query(theft));
         }
     }

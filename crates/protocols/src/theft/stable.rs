@@ -16,7 +16,7 @@ use faultline_dataflow::GraphEvent;
 use faultline_dataflow::recovery::{Leg, TaskHost};
 
 use super::TaskRecovery;
-use super::config::{Config, Defect, StableState};
+use super::config::{Config, Defect, Rule, StableState};
 use super::copies::{CHECKPOINT, ImageOf, is_checkpoint};
 use super::holders::holders;
 use super::message::Head;
@@ -161,12 +161,16 @@ impl Stable {
         };
         let is_forced = core::mem::take(&mut self.is_wanted);
         if is_checkpoint(name) {
-            let times = 1 + u64::from(config.defects.has(Defect::CheckpointsHalfAsOften));
+            let times = 1 + u64::from(config.is_mutated(Defect::CheckpointsHalfAsOften));
             self.due = now + config.tau * times;
             self.needs_checkpoint = false;
         }
+        assert!(
+            self.last < Some(name) && self.restored < name.sn,
+            "{name:?} is newer than all images before it"
+        );
         self.last = Some(name);
-        let are_recorded = !config.defects.has(Defect::AbsorbedNotRecorded);
+        let are_recorded = config.is_unchanged(Defect::AbsorbedNotRecorded);
         let absorbed = absorbed.iter().copied().filter(|_| are_recorded);
         let head = Arc::new(Head { absorbed: absorbed.collect() });
         let image = Arc::new(Image { name, head, saved: Arc::new(()), snapshot });
@@ -226,7 +230,7 @@ impl Stable {
     ) {
         for write in &mut self.writing {
             write.send(&self.holders, membership, host);
-            if write.here == Here::Failed && !config.defects.has(Defect::FailedWritesForgotten) {
+            if write.here == Here::Failed && config.is_unchanged(Defect::FailedWritesForgotten) {
                 write.here = Here::Writing;
                 host.persist(write.image.clone());
             }
@@ -295,14 +299,13 @@ impl Stable {
         membership: &Membership,
         host: &mut dyn TaskHost<TaskRecovery>,
     ) -> Option<ImageName> {
-        let defects = config.defects;
         let is_here =
-            |write: &Write| write.here == Here::Durable || defects.has(Defect::CommitsBeforeDurable);
-        let spared = usize::from(defects.has(Defect::LastHolderNotAwaited));
+            |write: &Write| write.here == Here::Durable || config.is_mutated(Defect::CommitsBeforeDurable);
+        let spared = usize::from(config.is_mutated(Defect::LastHolderNotAwaited));
         let awaited = &self.holders[..self.holders.len().saturating_sub(spared)];
         let is_durable =
             |write: &Write| is_here(write) && awaited.iter().all(|it| write.holders.contains(it));
-        let in_any_order = config.defects.has(Defect::LogOutOfOrder);
+        let in_any_order = !config.obeys(Rule::DurableInOrder);
         let may_complete =
             |index: usize, write: &Write| index == 0 || is_checkpoint(write.image.name) || in_any_order;
         let complete = |(index, write): (usize, &Write)| may_complete(index, write) && is_durable(write);
@@ -316,6 +319,11 @@ impl Stable {
         }
         self.held.extend(write.legs);
         if is_checkpoint(name) {
+            let before = self.newest.as_ref().map(|it| it.name);
+            assert!(
+                before < Some(name),
+                "checkpoint {name:?} is newer than {before:?}, which was durable before it"
+            );
             self.newest = Some(write.image);
             host.claim(Claim::Committed {
                 position: name.position(),
@@ -341,6 +349,9 @@ impl Stable {
     /// Claims the rollback to the restored image.
     pub(super) fn claim_restored(&mut self, name: Option<ImageName>, host: &mut dyn TaskHost<TaskRecovery>) {
         let checkpoint = name.map(ImageName::position).unwrap_or_default();
+        let is_earlier = |it: ImageName| it.owner == self.me && it.incarnation < self.life.incarnation();
+        assert!(self.last.is_none(), "a process restores its state before it writes any image");
+        assert!(name.is_none_or(is_earlier), "{name:?} is not an image of an earlier life of {:?}", self.me);
         self.restored = checkpoint.sn;
         host.claim(Claim::RolledBack {
             to: Position { incarnation: self.life.incarnation(), sn: checkpoint.sn },
@@ -363,9 +374,9 @@ impl Write {
 
 /// Returns the filter that selects the events to log: all events, except under a defect.
 fn logged(config: &Config) -> fn(&GraphEvent) -> bool {
-    if config.defects.has(Defect::TheftsNotLogged) {
-        |event| !matches!(event, GraphEvent::Lent(..) | GraphEvent::Voided(_))
-    } else {
+    if config.obeys(Rule::LogsThefts) {
         |_| true
+    } else {
+        |event| !matches!(event, GraphEvent::Lent(..) | GraphEvent::Voided(_))
     }
 }

@@ -6,12 +6,11 @@ pub mod svg;
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{Position, ProcessId, StorageFate, Time};
-use faultline_history::GroupId;
 use faultline_trace::duration::lasted;
 use faultline_trace::fault::describe_fault;
 use serde::Serialize;
 
-use crate::names::{DisplayNames, checkpoint};
+use crate::names::{DisplayNames, RollbackUnit, checkpoint};
 use crate::timeline::{MessagePath, TheftContent, TheftPath, Timeline};
 
 /// Limits above which a diagram omits items, with a note about each omission.
@@ -194,7 +193,7 @@ pub struct Stretch {
     pub upto: i64,
 }
 
-/// A rollback of a group to a checkpoint.
+/// A rollback of a unit to a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RollbackMark {
     /// The description of the rollback.
@@ -216,20 +215,20 @@ pub struct Injected {
 
 impl Diagram {
     /// Creates the diagram of a timeline.
-    pub fn new(history: &Timeline, names: &DisplayNames, limits: Limits) -> Self {
-        let (clusters, lane_of, mut notes) = lanes(history, names, limits.lanes);
-        let micros = |at: Time| (at.0 as i64 - history.origin.0 as i64) / 1000;
+    pub fn new(timeline: &Timeline, names: &DisplayNames, limits: Limits) -> Self {
+        let (clusters, lane_of, mut notes) = lanes(timeline, names, limits.lanes);
+        let micros = |at: Time| (at.0 as i64 - timeline.origin.0 as i64) / 1000;
         let mut lanes = vec![String::new(); lane_of.len()];
         for (&process, &lane) in &lane_of {
             lanes[lane] = names.process(process);
         }
-        let messages = lines(history, names, &lane_of, limits, &mut notes, micros);
-        let checkpoints = marks(history, &lane_of, micros);
+        let messages = lines(timeline, names, &lane_of, limits, &mut notes, micros);
+        let checkpoints = marks(timeline, &lane_of, micros);
         let first = checkpoints.iter().map(|it| it.at).min().unwrap_or(0).min(0);
-        let outages = history.failures.iter().filter_map(|failure| {
+        let outages = timeline.failures.iter().filter_map(|failure| {
             let lane = *lane_of.get(&failure.process)?;
             let from = micros(failure.at);
-            let upto = failure.restarted.map_or(micros(history.end), micros);
+            let upto = failure.restarted.map_or(micros(timeline.end), micros);
             let detected = failure.detected.map_or_else(
                 || "never announced".to_owned(),
                 |at| format!("announced after {}", lasted(at.since(failure.at))),
@@ -238,25 +237,25 @@ impl Diagram {
             let text = format!("{} failed ({}{storage}), {detected}", lanes[lane], failure.life);
             Some(Outage { lane, from, upto, text })
         });
-        let recoveries = history.rollbacks.iter().flat_map(|rollback| {
+        let recoveries = timeline.rollbacks.iter().flat_map(|rollback| {
             rollback.members.iter().filter_map(|(process, member)| {
                 let lane = *lane_of.get(process)?;
-                let down = rollback.failures.iter().map(|&it| &history.failures[it]);
+                let down = rollback.failures.iter().map(|&it| &timeline.failures[it]);
                 let restarted = down.filter(|it| it.process == *process).filter_map(|it| it.restarted).max();
                 let from = micros(restarted.unwrap_or(rollback.began).min(member.restored));
                 Some(Stretch { lane, from, upto: micros(member.resumed.unwrap_or(member.restored)) })
             })
         });
-        let undone = history.undone.iter().map(|it| (it.process, it.stretch));
-        let undone = undone.chain(history.lost_permanently.iter().copied());
+        let undone = timeline.undone.iter().map(|it| (it.process, it.stretch));
+        let undone = undone.chain(timeline.lost_permanently.iter().copied());
         let undone = undone.filter(|(_, it)| it.began < it.ended).filter_map(|(process, it)| {
             let lane = *lane_of.get(&process)?;
             Some(Stretch { lane, from: micros(it.began), upto: micros(it.ended) })
         });
-        let returns = history.rollbacks.iter().map(|rollback| RollbackMark {
+        let returns = timeline.rollbacks.iter().map(|rollback| RollbackMark {
             text: format!(
                 "{} rolled back to {} ({} of work lost)",
-                names.group(rollback.group),
+                names.unit(rollback.unit),
                 rollback.checkpoint.map_or_else(
                     || "its initial state".to_owned(),
                     |it| format!("checkpoint {}", checkpoint(it))
@@ -271,19 +270,19 @@ impl Diagram {
                 })
                 .collect(),
         });
-        let faults = history.injections.iter().map(|it| Injected {
+        let faults = timeline.injections.iter().map(|it| Injected {
             at: micros(it.at),
             text: describe_fault(&it.fault, names.names()),
             no: it.no.0,
         });
         Diagram {
             begin: first,
-            end: micros(history.end).max(1),
+            end: micros(timeline.end).max(1),
             outages: outages.collect(),
             recoveries: recoveries.collect(),
             undone: undone.collect(),
             rollbacks: returns.collect(),
-            recovery_lines: recovery_lines(history, &lane_of, micros),
+            recovery_lines: recovery_lines(timeline, &lane_of, micros),
             faults: faults.collect(),
             messages,
             checkpoints,
@@ -298,13 +297,13 @@ type Lanes = BTreeMap<ProcessId, usize>;
 
 /// Chooses the processes that get a lane: all of them if there are at most `limit`. Otherwise, lanes go first to
 /// processes that failed, then to processes that communicate with other clusters.
-fn lanes(history: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<ClusterLanes>, Lanes, Vec<String>) {
+fn lanes(timeline: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<ClusterLanes>, Lanes, Vec<String>) {
     let all = names.clusters().map(|it| names.processes(it).len()).sum::<usize>();
     let room = if all <= limit { usize::MAX } else { (limit / names.clusters().count().max(1)).max(2) };
-    let failed: BTreeSet<_> = history.failures.iter().map(|it| it.process).collect();
+    let failed: BTreeSet<_> = timeline.failures.iter().map(|it| it.process).collect();
     let mut communicating = BTreeSet::new();
     if all > limit {
-        for id in history.messages.keys().filter(|id| names.crosses(**id)) {
+        for id in timeline.messages.keys().filter(|id| names.crosses(**id)) {
             communicating.extend([id.from, id.to]);
         }
     }
@@ -330,7 +329,7 @@ fn lanes(history: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<Cluster
 }
 
 fn lines(
-    history: &Timeline,
+    timeline: &Timeline,
     names: &DisplayNames,
     lane_of: &Lanes,
     limits: Limits,
@@ -338,8 +337,8 @@ fn lines(
     micros: impl Fn(Time) -> i64,
 ) -> Vec<MessageLine> {
     let (mut between, mut within) = (Vec::new(), Vec::new());
-    for (id, message) in &history.messages {
-        let (from, to) = history.endpoints(id);
+    for (id, message) in &timeline.messages {
+        let (from, to) = timeline.endpoints(id);
         let crosses = names.cluster_of(from) != names.cluster_of(to);
         let (Some(&from), Some(&to)) = (lane_of.get(&from), lane_of.get(&to)) else { continue };
         // Both partitions may run on the same process.
@@ -361,7 +360,7 @@ fn lines(
             });
         }
     }
-    for (&(theft, carried), TheftPath { from, to, way }) in &history.thefts {
+    for (&(theft, carried), TheftPath { from, to, way }) in &timeline.thefts {
         let (from, to) = match carried {
             TheftContent::Task => (from.unwrap_or(theft.victim), to.unwrap_or(theft.thief)),
             TheftContent::Result => (from.unwrap_or(theft.thief), to.unwrap_or(theft.victim)),
@@ -455,16 +454,16 @@ fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec
     ));
 }
 
-fn marks(history: &Timeline, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<Mark> {
-    let undone = |group: GroupId, position: Position| {
-        history.rollbacks.iter().any(|it| {
-            it.group == group
+fn marks(timeline: &Timeline, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<Mark> {
+    let undone = |unit: RollbackUnit, position: Position| {
+        timeline.rollbacks.iter().any(|it| {
+            it.unit == unit
                 && position.incarnation < it.incarnation
                 && it.checkpoint.is_none_or(|restored| position > restored)
         })
     };
     let mut marks = Vec::new();
-    for (&(cluster, position), it) in &history.checkpoints {
+    for (&(cluster, position), it) in &timeline.checkpoints {
         let kind = match (it.forced, position.sn.0) {
             (true, _) => Kind::Forced,
             (false, 1) => Kind::Initial,
@@ -488,18 +487,18 @@ fn marks(history: &Timeline, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> V
 /// Returns the recovery lines. Each belongs to a rollback that no other rollback caused, and contains the states
 /// restored by this rollback and by all rollbacks that it caused, from top to bottom.
 fn recovery_lines(
-    history: &Timeline,
+    timeline: &Timeline,
     lane_of: &Lanes,
     micros: impl Fn(Time) -> i64,
 ) -> Vec<Vec<(usize, i64)>> {
     let root = |mut place: usize| {
-        for _ in 0..history.rollbacks.len() {
-            place = history.rollbacks[place].because_of.unwrap_or(place);
+        for _ in 0..timeline.rollbacks.len() {
+            place = timeline.rollbacks[place].because_of.unwrap_or(place);
         }
         place
     };
     let mut lines: BTreeMap<usize, Vec<(usize, i64)>> = BTreeMap::new();
-    for (place, rollback) in history.rollbacks.iter().enumerate() {
+    for (place, rollback) in timeline.rollbacks.iter().enumerate() {
         let line = lines.entry(root(place)).or_default();
         for (process, member) in &rollback.members {
             if let Some(&lane) = lane_of.get(process) {

@@ -1,5 +1,5 @@
-//! Builds a timeline from a history: the same events, timed by the clocks of their processes, for the groups that
-//! reports show.
+//! Builds a timeline from a history: the same events, timed by the clocks of their processes, for the units that
+//! reports show as rolling back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use super::{
     Failure, Injection, MessagePath, Takeover, Tasks, TheftContent, TheftPath, Timeline, TimelineCheckpoint,
     TimelineRollback, UndonePeriod,
 };
-use crate::names::DisplayNames;
+use crate::names::{DisplayNames, RollbackUnit};
 
-/// Identifies a rollback by its group and the incarnation that it started.
-type Key = (GroupId, Incarnation);
+/// Identifies a rollback by its unit and the incarnation that it started.
+type Key = (RollbackUnit, Incarnation);
 
 pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     let last = history.trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
@@ -27,8 +27,7 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     timeline.incomplete = incomplete(history);
     take_over(&mut timeline, history);
     if history.planned.is_some() {
-        timeline.recoveries =
-            Recoveries::of(history.trace).all().map(|(epoch, it)| (epoch, it.clone())).collect();
+        timeline.recoveries = Recoveries::of(history).all().map(|(epoch, it)| (epoch, it.clone())).collect();
     }
     roll_back(&mut timeline, history, names);
     move_messages(&mut timeline, history, names);
@@ -63,12 +62,13 @@ fn supervised(history: &History<'_>) -> Timeline {
 fn checkpoints(
     history: &History<'_>,
     names: &DisplayNames,
-) -> BTreeMap<(GroupId, Position), TimelineCheckpoint> {
-    let mut checkpoints: BTreeMap<(GroupId, Position), TimelineCheckpoint> = BTreeMap::new();
+) -> BTreeMap<(RollbackUnit, Position), TimelineCheckpoint> {
+    let mut checkpoints: BTreeMap<(RollbackUnit, Position), TimelineCheckpoint> = BTreeMap::new();
     for group in &history.groups {
         for (name, checkpoint) in &group.checkpoints {
             for commit in &checkpoint.commits {
-                let key = (names.group_of(commit.process), name.position);
+                let Some(unit) = names.unit_of(commit.process) else { continue };
+                let key = (unit, name.position);
                 let (forced, frozen) = (commit.forced, Span::ZERO);
                 let new = || TimelineCheckpoint {
                     forced,
@@ -76,9 +76,9 @@ fn checkpoints(
                     saved: BTreeMap::new(),
                     frozen,
                 };
-                let of_group = checkpoints.entry(key).or_insert_with(new);
-                of_group.committed.insert(commit.process, commit.time);
-                of_group.frozen = of_group.frozen.max(commit.frozen);
+                let of_unit = checkpoints.entry(key).or_insert_with(new);
+                of_unit.committed.insert(commit.process, commit.time);
+                of_unit.frozen = of_unit.frozen.max(commit.frozen);
             }
         }
     }
@@ -86,7 +86,8 @@ fn checkpoints(
         for (name, checkpoint) in &group.checkpoints {
             for (&member, part) in group.members.iter().zip(&checkpoint.parts) {
                 let Some((witness, _)) = part.witness else { continue };
-                if let Some(it) = checkpoints.get_mut(&(names.group_of(member), name.position)) {
+                let Some(unit) = names.unit_of(member) else { continue };
+                if let Some(it) = checkpoints.get_mut(&(unit, name.position)) {
                     let at = instant(history.trace, member, (witness.life, witness.upto.index()));
                     it.saved.insert(member, at);
                 }
@@ -145,18 +146,18 @@ fn take_over(timeline: &mut Timeline, history: &History<'_>) {
     }
 }
 
-/// Adds the rollbacks of the groups, and the work that they undid.
+/// Adds the rollbacks of the units, and the work that they undid.
 fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayNames) {
     let returns = Returns::new(history);
     let mut rollbacks: BTreeMap<Key, TimelineRollback> = BTreeMap::new();
     let mut undone: Vec<(UndonePeriod, Key)> = Vec::new();
     let mut restored: BTreeMap<Key, (Position, Attempt)> = BTreeMap::new();
-    for group in names.groups() {
-        for process in names.members(group) {
+    for unit in names.units() {
+        for process in names.members(unit) {
             for it in returns.of(process) {
-                let key = (group, it.incarnation);
+                let key = (unit, it.incarnation);
                 let rollback =
-                    rollbacks.entry(key).or_insert_with(|| TimelineRollback::new(group, it.incarnation));
+                    rollbacks.entry(key).or_insert_with(|| TimelineRollback::new(unit, it.incarnation));
                 rollback.checkpoint = it.image.map(|image| image.position());
                 if let Some(image) = it.image {
                     restored.insert(key, (image.position(), image.attempt));
@@ -176,29 +177,26 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayName
     }
     timeline.pauses = returns.pauses().clone();
 
-    // Attempts at checkpoints that a process of the group discarded.
-    let mut was_discarded: BTreeSet<(GroupId, Position, Attempt)> = BTreeSet::new();
-    // The time at which each group first learned that another group had rolled back to a position.
-    let mut alerts: BTreeMap<(GroupId, GroupId, Position), Time> = BTreeMap::new();
+    // Attempts at checkpoints that a process of the unit discarded.
+    let mut was_discarded: BTreeSet<(RollbackUnit, Position, Attempt)> = BTreeSet::new();
+    // The time at which each unit first learned that another group had rolled back to a position.
+    let mut alerts: BTreeMap<(RollbackUnit, GroupId, Position), Time> = BTreeMap::new();
     for claimed in &history.claims {
         let process = history.segment(claimed.at.segment).host;
-        let (group, at) = (names.group_of(process), claimed.time);
-        if group == GroupId::OUTSIDE {
-            continue;
-        }
+        let (Some(unit), at) = (names.unit_of(process), claimed.time) else { continue };
         match claimed.claim {
             Claim::RolledBack { to, cause, .. } => {
-                if let Some(rollback) = rollbacks.get_mut(&(group, to.incarnation)) {
+                if let Some(rollback) = rollbacks.get_mut(&(unit, to.incarnation)) {
                     rollback.cause = Some(*cause);
                     rollback.members.entry(process).or_default().resumed = Some(at);
                 }
             }
             Claim::Alerted { from, position } => {
-                let first = alerts.entry((group, *from, *position)).or_insert(at);
+                let first = alerts.entry((unit, *from, *position)).or_insert(at);
                 *first = at.min(*first);
             }
             Claim::Aborted { position, attempt } => {
-                was_discarded.insert((group, *position, *attempt));
+                was_discarded.insert((unit, *position, *attempt));
             }
             Claim::Unrecoverable { group: of, missing }
                 if timeline.unrecoverable.iter().all(|(it, _)| it != of) =>
@@ -217,10 +215,10 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayName
         });
         let ended = rollback.members.values().map(|it| it.resumed.unwrap_or(it.restored)).max();
         rollback.ended = ended.unwrap_or_default();
-        rollback.complete = rollback.members.len() == names.members(rollback.group).len()
+        rollback.complete = rollback.members.len() == names.members(rollback.unit).len()
             && rollback.members.values().all(|it| it.resumed.is_some());
     }
-    keyed.sort_by_key(|((group, incarnation), rollback)| (rollback.ended, *group, *incarnation));
+    keyed.sort_by_key(|((unit, incarnation), rollback)| (rollback.ended, *unit, *incarnation));
     let places: BTreeMap<Key, usize> =
         keyed.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
     timeline.rollbacks = keyed.into_iter().map(|(_, rollback)| rollback).collect();
@@ -234,12 +232,12 @@ fn relate(
     timeline: &mut Timeline,
     names: &DisplayNames,
     places: &BTreeMap<Key, usize>,
-    alerts: &BTreeMap<(GroupId, GroupId, Position), Time>,
+    alerts: &BTreeMap<(RollbackUnit, GroupId, Position), Time>,
 ) {
     let mut answered = vec![false; timeline.failures.len()];
     for rollback in &mut timeline.rollbacks {
         for (place, failure) in timeline.failures.iter().enumerate() {
-            let of_it = names.group_of(failure.process) == rollback.group;
+            let of_it = names.unit_of(failure.process) == Some(rollback.unit);
             if of_it && failure.at <= rollback.ended && !answered[place] {
                 answered[place] = true;
                 rollback.failures.push(place);
@@ -249,8 +247,10 @@ fn relate(
         let failed = rollback.failures.iter().map(|&it| timeline.failures[it].at).min();
         let alerted = match rollback.cause {
             Some(Cause::Alert { from, position }) => {
-                rollback.because_of = places.get(&(from, position.incarnation)).copied();
-                alerts.get(&(rollback.group, from, position)).copied()
+                let units = names.units_of(from);
+                rollback.because_of =
+                    units.iter().find_map(|it| places.get(&(*it, position.incarnation)).copied());
+                alerts.get(&(rollback.unit, from, position)).copied()
             }
             Some(Cause::Failure) | None => None,
         };
@@ -349,9 +349,9 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
     }
     drop(undone_of);
     for (id, message) in &messages {
-        for &(at, again) in message.transmitted.iter().filter(|_| names.leaves_group(*id)) {
-            let of = names.group_of(id.to);
-            let last = timeline.rollbacks.iter_mut().rev().find(|it| it.group == of && it.began <= at);
+        for &(at, again) in message.transmitted.iter().filter(|_| names.leaves_unit(*id)) {
+            let of = names.unit_of(id.to);
+            let last = timeline.rollbacks.iter_mut().rev().find(|it| Some(it.unit) == of && it.began <= at);
             if let Some(rollback) = last.filter(|_| again) {
                 rollback.resent += 1;
             }
@@ -361,9 +361,9 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
 }
 
 impl TimelineRollback {
-    fn new(group: GroupId, incarnation: Incarnation) -> Self {
+    fn new(unit: RollbackUnit, incarnation: Incarnation) -> Self {
         TimelineRollback {
-            group,
+            unit,
             incarnation,
             checkpoint: None,
             was_discarded: false,

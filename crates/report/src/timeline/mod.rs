@@ -20,7 +20,7 @@ use faultline_history::{Context, History};
 use faultline_history::{GroupId, lost};
 use faultline_trace::{Manifest, Trace};
 
-use crate::names::DisplayNames;
+use crate::names::{DisplayNames, RollbackUnit};
 
 /// The events of a run.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +29,8 @@ pub struct Timeline {
     pub origin: Time,
     /// The time of the last fact.
     pub end: Time,
-    /// Every committed checkpoint, by group and position.
-    pub checkpoints: BTreeMap<(GroupId, Position), TimelineCheckpoint>,
+    /// Every committed checkpoint, by unit and position.
+    pub checkpoints: BTreeMap<(RollbackUnit, Position), TimelineCheckpoint>,
     /// Ends of lives, in the supervisor's order.
     pub failures: Vec<Failure>,
     /// Injected faults, in the order of injection.
@@ -43,7 +43,7 @@ pub struct Timeline {
     pub leaving: Vec<(Time, ClusterId)>,
     /// Clusters that left permanently, and when.
     pub left: Vec<(Time, ClusterId)>,
-    /// Rollbacks of groups, in the order in which they ended.
+    /// Rollbacks of units, in the order in which they ended.
     pub rollbacks: Vec<TimelineRollback>,
     /// Every message with its transmissions, by identity.
     pub messages: BTreeMap<MessageId, MessagePath>,
@@ -105,7 +105,7 @@ pub struct Tasks {
 /// The missing parts of checkpoints, and the processes asked for each.
 pub type Missing = Arc<[(ImageName, Vec<ProcessId>)]>;
 
-/// A checkpoint of a group.
+/// A checkpoint of a unit.
 #[derive(Clone, Debug)]
 pub struct TimelineCheckpoint {
     /// Whether a message from another group or a theft, rather than the timer, caused the checkpoint.
@@ -162,11 +162,11 @@ pub struct Injection {
     pub fault: Fault,
 }
 
-/// The rollback of a group, which is a cluster or a process, to one checkpoint.
+/// The rollback of a unit to one checkpoint.
 #[derive(Clone, Debug)]
 pub struct TimelineRollback {
-    /// The group.
-    pub group: GroupId,
+    /// The unit.
+    pub unit: RollbackUnit,
     /// The incarnation that the rollback started.
     pub incarnation: Incarnation,
     /// The restored checkpoint, with the incarnation in which it was taken; `None` is the initial state.
@@ -178,15 +178,15 @@ pub struct TimelineRollback {
     pub cause: Option<Cause>,
     /// The members that rolled back.
     pub members: BTreeMap<ProcessId, RestoredMember>,
-    /// The failures of the group that this rollback handles, as indices into [`Timeline::failures`].
+    /// The failures of the unit that this rollback handles, as indices into [`Timeline::failures`].
     pub failures: Vec<usize>,
     /// The time at which the first failure happened, or the alert arrived.
     pub began: Time,
     /// The time at which the last member resumed.
     pub ended: Time,
-    /// The rollback of another group that caused or included this one, as an index into [`Timeline::rollbacks`].
+    /// The rollback of another unit that caused or included this one, as an index into [`Timeline::rollbacks`].
     pub because_of: Option<usize>,
-    /// The number of messages that other groups re-sent to this group after the rollback began.
+    /// The number of messages that other units re-sent to this unit after the rollback began.
     pub resent: u64,
     /// Whether the protocol reported that every member resumed.
     pub complete: bool,
@@ -204,7 +204,7 @@ impl TimelineRollback {
     }
 }
 
-/// The rollback of one member of a group.
+/// The rollback of one member of a unit.
 #[derive(Clone, Debug, Default)]
 pub struct RestoredMember {
     /// The time at which the process's state was restored.
@@ -319,33 +319,33 @@ impl Timeline {
         Span(upto.since(from).0 - self.pauses.within(from, upto).0)
     }
 
-    /// Returns the messages between groups that `group` had delivered and whose sends were undone by rollback
+    /// Returns the messages between units that `unit` had delivered and whose sends were undone by rollback
     /// `by`, ordered by identity.
-    pub fn orphans_at(&self, by: usize, group: GroupId, names: &DisplayNames) -> Vec<MessageId> {
+    pub fn orphans_at(&self, by: usize, unit: RollbackUnit, names: &DisplayNames) -> Vec<MessageId> {
         self.messages
             .iter()
             .filter(|(id, message)| {
                 message.send_undone == Some(by)
-                    && names.group_of(id.to) == group
-                    && names.leaves_group(**id)
+                    && names.unit_of(id.to) == Some(unit)
+                    && names.leaves_unit(**id)
                     && !message.delivered.is_empty()
             })
             .map(|(id, _)| *id)
             .collect()
     }
 
-    /// Returns the number of the group's committed checkpoints that `rollback` undid, except those that earlier
+    /// Returns the number of the unit's committed checkpoints that `rollback` undid, except those that earlier
     /// rollbacks had undone.
     pub fn depth(&self, rollback: &TimelineRollback) -> u64 {
         let beyond = |it: &TimelineRollback, position: Position| {
-            it.group == rollback.group
+            it.unit == rollback.unit
                 && position.incarnation < it.incarnation
                 && it.checkpoint.is_none_or(|restored| position > restored)
         };
         let earlier = |position| {
             self.rollbacks.iter().any(|it| it.incarnation < rollback.incarnation && beyond(it, position))
         };
-        let of_it = self.checkpoints.keys().filter(|(group, _)| *group == rollback.group);
+        let of_it = self.checkpoints.keys().filter(|(unit, _)| *unit == rollback.unit);
         of_it.filter(|(_, position)| beyond(rollback, *position) && !earlier(*position)).count() as u64
     }
 }

@@ -18,7 +18,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tracing::warn;
 
 use crate::metrics::ClusterNames;
-use crate::metrics::exposition::{Visitors, render};
+use crate::metrics::exposition::render;
 use crate::shaper::Shaper;
 
 /// Label for the cluster that receives the packets.
@@ -85,8 +85,8 @@ impl Counters {
         }
     }
 
-    /// Serves `/metrics` and `/healthz` until the future is dropped.
-    pub(super) fn serve(&self, visitors: Visitors) -> impl Future<Output = ()> + use<> {
+    /// Returns the application that serves `/metrics` and `/healthz`.
+    pub(super) fn app(&self) -> Router {
         let mut registry = Registry::with_prefix("faultline_agent");
         let mut counter = |name: &str, help: &str, it: &Counter| registry.register(name, help, it.clone());
         counter("lives_launched", "Lives started at this place", &self.launched);
@@ -107,15 +107,10 @@ impl Counters {
             registry.register("shaped_drops", help, drops.clone());
         }
         let page = Page { registry, shaped: self.shaped.clone() };
-        let app = Router::new()
+        Router::new()
             .route("/metrics", get(show))
             .route("/healthz", get(async || "ok\n"))
-            .with_state(Arc::new(page));
-        async {
-            if let Err(error) = axum::serve(visitors, app).await {
-                warn!(%error, "cannot serve metrics any longer");
-            }
-        }
+            .with_state(Arc::new(page))
     }
 }
 

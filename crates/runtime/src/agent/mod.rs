@@ -17,6 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use axum::Router;
 use faultline_core::{Life, ProcessId, Time};
 use faultline_trace::{Bundle, BundleError};
 use nix::sys::prctl::set_child_subreaper;
@@ -30,9 +31,9 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tracing::{debug, info, warn};
 
+use crate::callers::{self, UntrustedConnections};
 use crate::clock::{Alarm, Clock, ClockSource, monotonic};
 use crate::control;
-use crate::metrics::exposition::Visitors;
 use crate::node::NodeOptions;
 use crate::remote::messages::{Assignment, OrderNo, Ready, ToAgent, ToPlace};
 use crate::secret::{Ends, MAGIC, Secret};
@@ -43,8 +44,6 @@ use metrics::Counters;
 
 /// Time between two checks for new facts of the process.
 const LOOK: Duration = Duration::from_millis(20);
-/// Time after which a silent caller is disconnected.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Time for which a terminating agent tries to deliver its last messages.
 const GRACE_PERIOD: Duration = Duration::from_secs(5);
 /// Number of bytes from the end of a log that are sent with the report of an exit.
@@ -202,10 +201,9 @@ async fn attend(options: AgentOptions) -> Result<(), AgentError> {
     let listener = TcpListener::bind(options.listen).await.map_err(failed(options.listen))?;
     let address = listener.local_addr().map_err(failed(options.listen))?;
     let counters = Counters::new(options.shaper.as_deref());
-    let (visitors, streams) = mpsc::unbounded_channel();
-    tokio::spawn(counters.serve(Visitors { streams, address }));
     let (stimuli_in, mut stimuli) = mpsc::unbounded_channel();
-    tokio::task::spawn_local(listen(listener, options.secret.clone(), stimuli_in.clone(), visitors));
+    let app = counters.app();
+    tokio::task::spawn_local(listen(listener, options.secret.clone(), stimuli_in.clone(), app));
     // The reader of standard output may have closed it.
     drop(writeln!(io::stdout(), "{address}"));
 
@@ -552,39 +550,33 @@ async fn speak(mut write: OwnedWriteHalf, mut words: mpsc::UnboundedReceiver<ToP
 }
 
 /// Accepts all connections on a single port. A supervisor begins with [`MAGIC`] and proves that it knows the key; all
-/// other callers request metrics.
+/// other callers request metrics from `app`.
 async fn listen(
     listener: TcpListener,
     secret: Secret,
     stimuli: mpsc::UnboundedSender<Stimulus>,
-    visitors: mpsc::UnboundedSender<TcpStream>,
+    app: Router,
 ) {
+    let connections = UntrustedConnections::besides(1);
     loop {
-        let mut stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                continue;
-            }
-        };
-        let (secret, stimuli, visitors) = (secret.clone(), stimuli.clone(), visitors.clone());
+        let (mut stream, connection) = connections.accept(&listener).await;
+        let (secret, stimuli, app) = (secret.clone(), stimuli.clone(), app.clone());
         tokio::task::spawn_local(async move {
             let meet = async {
                 let mut first = [0];
                 if stream.peek(&mut first).await? == 1 && first != MAGIC[..1] {
-                    return Ok(false);
+                    callers::answer(stream, app).await;
+                    return Ok(None);
                 }
                 stream.set_nodelay(true)?;
                 let key_of = |ends: Ends| Some(&secret).filter(|_| ends.caller == ProcessId::SUPERVISOR);
                 Secret::answer(&mut stream, key_of).await.map_err(io::Error::other)?;
-                Ok::<_, io::Error>(true)
+                Ok(Some(stream))
             };
-            match tokio::time::timeout(PATIENCE, meet).await {
-                Ok(Ok(true)) => drop(stimuli.send(Stimulus::Called(stream))),
-                Ok(Ok(false)) => drop(visitors.send(stream)),
-                Ok(Err(error)) => warn!(%error, "refused a connection"),
-                Err(_) => warn!("a caller did not identify itself in time"),
+            match connection.met(meet).await {
+                Some(Ok(Some(stream))) => drop(stimuli.send(Stimulus::Called(stream))),
+                Some(Err(error)) => warn!(%error, "refused a connection"),
+                Some(Ok(None)) | None => {}
             }
         });
     }

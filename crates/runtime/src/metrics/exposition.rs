@@ -1,7 +1,5 @@
-//! Serves metrics pages.
+//! Pages of metrics, as HTTP responses.
 
-use std::fmt;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
@@ -9,11 +7,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use axum::serve::Listener;
 use prometheus_client::registry::Registry;
-use std::net::SocketAddr;
-use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 
 use super::page::{Page, Values};
 use crate::control::ToSupervisor;
@@ -42,40 +36,10 @@ impl Exposition {
         ToSupervisor::Heartbeat(gauges, counts, page.delays)
     }
 
-    /// Serves `/metrics` until the future is dropped. `process` labels the metrics of a single process;
-    /// `None` means the sum over all processes.
-    pub(crate) async fn serve<L: Listener>(self: Arc<Self>, listener: L, process: Option<String>)
-    where
-        L::Addr: fmt::Debug,
-    {
-        let registry = registry(self, process);
-        let app = Router::new().route("/metrics", get(page)).with_state(Arc::new(registry));
-        if let Err(error) = axum::serve(listener, app).await {
-            tracing::warn!(%error, "cannot serve metrics any longer");
-        }
-    }
-}
-
-/// Connections that request metrics at the port of a node or an agent.
-pub(crate) struct Visitors {
-    pub(crate) streams: mpsc::UnboundedReceiver<TcpStream>,
-    pub(crate) address: SocketAddr,
-}
-
-impl Listener for Visitors {
-    type Io = TcpStream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
-        match self.streams.recv().await {
-            Some(stream) => (stream, self.address),
-            // The program is about to exit.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.address)
+    /// Returns the application that serves `/metrics`. `process` labels the metrics of a single process; `None` means
+    /// the sum over all processes.
+    pub(crate) fn app(self: Arc<Self>, process: Option<String>) -> Router {
+        Router::new().route("/metrics", get(page)).with_state(Arc::new(registry(self, process)))
     }
 }
 

@@ -81,6 +81,20 @@ pub struct RunInfo {
     pub backend: &'static str,
     /// Seed of the run.
     pub seed: u64,
+    /// Largest permitted time between the first and the last end of a process in a cluster loss.
+    pub at_once_within: Span,
+}
+
+impl RunValues {
+    /// Returns the number of cluster losses whose effects were further apart than the federation permits.
+    pub(crate) fn losses_apart(&self) -> u64 {
+        let Some(info) = &self.info else { return 0 };
+        let is_apart = |(no, (skew, _)): &(&FaultNo, &(Option<Span>, Option<Span>))| {
+            let is_loss = self.faults.get(no).is_some_and(|it| it.kind == FaultEntry::CLUSTER_LOSS);
+            is_loss && skew.is_some_and(|it| it > info.at_once_within)
+        };
+        self.effects.iter().filter(is_apart).count() as u64
+    }
 }
 
 impl RunInfo {
@@ -95,6 +109,7 @@ impl RunInfo {
                 BackendKind::Kubernetes => "kubernetes",
             },
             seed: manifest.seed,
+            at_once_within: manifest.at_once_within,
         }
     }
 }
@@ -155,12 +170,14 @@ impl VerdictLabel {
 }
 
 impl FaultEntry {
+    const CLUSTER_LOSS: &'static str = "loseCluster";
+
     /// Creates the entry of a fault that has not been injected.
     pub(crate) fn new(fault: &Fault) -> FaultEntry {
         let kind = match fault {
             Fault::Crash { .. } => "crash",
             Fault::Pause { .. } => "pause",
-            Fault::LoseCluster { .. } => "loseCluster",
+            Fault::LoseCluster { .. } => FaultEntry::CLUSTER_LOSS,
             Fault::Link { .. } => "link",
             Fault::Partition { .. } => "partition",
             Fault::Storage { .. } => "storage",

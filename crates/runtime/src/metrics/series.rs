@@ -197,6 +197,13 @@ impl Series<'_, '_> {
         for (name, help, counts) in counters {
             self.family(name, help, None, counts.into_iter().map(|(labels, it)| (labels, number(it))))?;
         }
+        let apart = "Cluster losses whose effects were further apart than the federation permits";
+        self.family(
+            "cluster_losses_apart",
+            apart,
+            None,
+            [(Vec::new(), ConstGauge::new(run.losses_apart()))],
+        )?;
         let skew = "Time from the first to the last effect of a fault with several targets";
         self.histogram("fault_skew", skew, &EFFECT_BUCKETS, run.effects.values().filter_map(|it| it.0))?;
         let latency = "Time between the due time of a fault and its last effect";
@@ -283,7 +290,7 @@ fn span(span: Span) -> ConstGauge<f64> {
 
 #[cfg(test)]
 mod tests {
-    use faultline_core::{Fault, FaultNo, ProcessId};
+    use faultline_core::{Fault, FaultNo, ProcessId, StorageFate};
 
     use super::super::Sum;
     use super::super::page::RunInfo;
@@ -300,6 +307,7 @@ mod tests {
                 protocol: "p".to_owned(),
                 backend: "local",
                 seed: 7,
+                at_once_within: Span::from_millis(20),
             });
             run.phase = PhaseLabel::Running;
             let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(1) };
@@ -307,6 +315,14 @@ mod tests {
             let injected =
                 FaultEntry { is_injected: true, state: FaultState::Effective, ..FaultEntry::new(&fault) };
             run.faults.insert(FaultNo(1), injected);
+            let loss =
+                Fault::LoseCluster { cluster: ClusterId(0), storage: StorageFate::Kept, returns: true };
+            for (no, skew) in [(2, 19), (3, 21)] {
+                run.faults.insert(FaultNo(no), FaultEntry::new(&loss));
+                run.effects.insert(FaultNo(no), (Some(Span::from_millis(skew)), None));
+            }
+            // The effects of other faults may be apart.
+            run.effects.insert(FaultNo(1), (Some(Span::from_millis(21)), None));
             run.detections.push(Span::from_millis(200));
         });
         let text = sum.text();
@@ -320,6 +336,7 @@ mod tests {
             format!("faultline_faults_injected_total{{{of_run},kind=\"pause\"}} 1"),
             format!("faultline_faults_effective_total{{{of_run},kind=\"pause\"}} 1"),
             format!("faultline_faults_ineffective_total{{{of_run},kind=\"pause\"}} 0"),
+            format!("faultline_cluster_losses_apart{{{of_run}}} 1"),
             format!("faultline_detection_seconds_bucket{{{of_run},le=\"0.1\"}} 0"),
             format!("faultline_detection_seconds_bucket{{{of_run},le=\"0.3\"}} 1"),
             format!("faultline_lost_work_seconds_total{{{of_run},cluster=\"c0\"}} 2.0"),

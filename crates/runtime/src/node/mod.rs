@@ -10,23 +10,24 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
+use axum::Router;
 use faultline_core::{Life, Process, ProcessId};
 use faultline_supervisor::process_seed;
 use faultline_tc::namespace::{self, NamespaceError};
 use faultline_trace::{Bundle, BundleError};
 use nix::sys::signal::Signal;
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 use tracing::{debug, info};
 
+use crate::callers::{self, UntrustedConnections};
 use crate::clock::Alarm;
 use crate::control::ToSupervisor;
 use crate::engine::{Engine, EngineError, EngineOutputs, ProcessInputs, ReportedFacts, Stimulus};
-use crate::metrics::exposition::{Exposition, Visitors};
+use crate::metrics::exposition::Exposition;
 use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Transport};
@@ -265,9 +266,9 @@ async fn host<P: Process + Send + 'static>(
         reports.clone(),
     ));
     exposition.update(|page| (page.clusters, page.requested) = (setup.cluster_names, requested));
-    let (visitors, streams) = mpsc::unbounded_channel();
-    tokio::spawn(exposition.clone().serve(Visitors { streams, address }, Some(setup.name)));
-    tokio::task::spawn_local(listen(listener, transport.clone(), visitors));
+    let connections = UntrustedConnections::besides(setup.clusters.len());
+    let app = exposition.clone().app(Some(setup.name));
+    tokio::task::spawn_local(listen(listener, connections, transport.clone(), app));
 
     for (from, to, properties) in setup.changed {
         transport.set_link(from, to, Some(shaping.left_of(properties)));
@@ -306,25 +307,31 @@ async fn host<P: Process + Send + 'static>(
     }
 }
 
-/// Accepts all connections on a single port. Other nodes begin with [`MAGIC`]; all other callers request metrics.
-async fn listen(listener: TcpListener, transport: Rc<Transport>, visitors: mpsc::UnboundedSender<TcpStream>) {
+/// Accepts all connections on a single port. Other nodes begin with [`MAGIC`]; all other callers request metrics from
+/// `app`.
+pub(crate) async fn listen(
+    listener: TcpListener,
+    connections: UntrustedConnections,
+    transport: Rc<Transport>,
+    app: Router,
+) {
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // No file descriptor is left, or the caller has already disconnected.
-                debug!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                continue;
-            }
-        };
-        let (transport, visitors) = (transport.clone(), visitors.clone());
+        let (mut stream, connection) = connections.accept(&listener).await;
+        let (transport, app) = (transport.clone(), app.clone());
         tokio::task::spawn_local(async move {
-            let mut first = [0];
-            match stream.peek(&mut first).await {
-                Ok(1) if first[0] == MAGIC[0] => transport.accept(stream).await,
-                Ok(_) => drop(visitors.send(stream)),
-                Err(error) => debug!(%error, "refused a connection"),
+            let meet = async {
+                let mut first = [0];
+                if stream.peek(&mut first).await? == 1 && first != MAGIC[..1] {
+                    callers::answer(stream, app).await;
+                    return Ok(None);
+                }
+                let call = transport.hear(&mut stream).await?;
+                Ok(Some((call, stream)))
+            };
+            match connection.met(meet).await {
+                Some(Ok(Some((call, stream)))) => transport.accept(call, stream).await,
+                Some(Err(error)) => debug!(%error, "refused a connection"),
+                Some(Ok(None)) | None => {}
             }
         });
     }

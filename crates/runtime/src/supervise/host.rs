@@ -29,13 +29,12 @@ use super::measuring::Measuring;
 use super::places::{HostEvent, HostEvents, PlaceBackend, Seen};
 use super::totals::Totals;
 use super::{Observer, RunError, RunOptions, RunOutcome, UnexpectedEnd};
+use crate::callers::{self, UntrustedConnections};
 use crate::clock::{Alarm, Clock};
 use crate::control::{self, Directory, DirectoryEntry, Introduction, Setup, ToNode, ToSupervisor};
 use crate::metrics::Sum;
 use crate::secret::{Ends, Keys, Secret, WrappedKeys};
 
-/// Time within which a caller of the control port must identify itself.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Minimum number of heartbeats that a node sends within the detection time.
 const HEARTBEATS: u64 = 5;
 /// Longest interval between heartbeats, which also report the node's progress.
@@ -145,7 +144,8 @@ pub(crate) async fn host<P: PlaceBackend>(
         Some(_) => bundle.facts_appender(ProcessId::SUPERVISOR, Life(0)).map_err(RunError::Facts)?,
     };
     let (host_events, mut happened) = HostEvents::new(clock);
-    tokio::task::spawn_local(listen(listener, keys.clone(), host_events.clone()));
+    let connections = UntrustedConnections::besides(options.membership.members.len());
+    tokio::task::spawn_local(listen(listener, connections, keys.clone(), host_events.clone()));
 
     let totals = Totals::new(&options, sum);
     if let Some(listener) = &options.metrics {
@@ -154,7 +154,8 @@ pub(crate) async fn host<P: PlaceBackend>(
             TcpListener::from_std(listener.try_clone()?)
         };
         let listener = begin().map_err(RunError::Metrics)?;
-        tokio::spawn(totals.exposition().serve(listener, None));
+        let app = totals.exposition().app(None);
+        tokio::spawn(callers::answer_all(listener, UntrustedConnections::besides(0), app));
     }
 
     let mut orders = Vec::new();
@@ -922,16 +923,14 @@ async fn speak(mut write: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<To
 }
 
 /// Accepts connections at the control port from processes that prove that they know their keys.
-async fn listen(listener: TcpListener, keys: Keys, host_events: HostEvents) {
+async fn listen(
+    listener: TcpListener,
+    connections: UntrustedConnections,
+    keys: Keys,
+    host_events: HostEvents,
+) {
     loop {
-        let mut stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                continue;
-            }
-        };
+        let (mut stream, connection) = connections.accept(&listener).await;
         let (keys, host_events) = (keys.clone(), host_events.clone());
         tokio::task::spawn_local(async move {
             let introduce = async {
@@ -945,10 +944,10 @@ async fn listen(listener: TcpListener, keys: Keys, host_events: HostEvents) {
                 }
                 Ok(introduction)
             };
-            match tokio::time::timeout(PATIENCE, introduce).await {
-                Ok(Ok(introduction)) => host_events.put(HostEvent::Introduced { introduction, stream }),
-                Ok(Err(error)) => warn!(%error, "refused a connection"),
-                Err(_) => warn!("a caller did not identify itself in time"),
+            match connection.met(introduce).await {
+                Some(Ok(introduction)) => host_events.put(HostEvent::Introduced { introduction, stream }),
+                Some(Err(error)) => warn!(%error, "refused a connection"),
+                None => {}
             }
         });
     }
@@ -957,6 +956,34 @@ async fn listen(listener: TcpListener, keys: Keys, host_events: HostEvents) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::callers::tests::connect_from;
+    use crate::transport::tests::run;
+
+    #[test]
+    fn strangers_do_not_keep_a_process_from_introducing_itself() {
+        const MOST: usize = 4;
+        run(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let keys = Keys::generate(1).unwrap();
+            let (host_events, mut happened) = HostEvents::new(Clock::start());
+            let connections = UntrustedConnections::new(MOST);
+            tokio::task::spawn_local(listen(listener, connections, keys.clone(), host_events));
+            let mut strangers = Vec::new();
+            for _ in 0..2 * MOST {
+                strangers.push(connect_from(2, address).await);
+            }
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let ends = Ends { caller: ProcessId(0), called: ProcessId::SUPERVISOR };
+            keys.of(ProcessId(0)).unwrap().dial(&mut stream, ends).await.unwrap();
+            let introduction = Introduction { process: ProcessId(0), life: Life(1) };
+            control::send(&mut stream, &introduction).await.unwrap();
+            let Some((_, HostEvent::Introduced { introduction: heard, .. })) = happened.recv().await else {
+                panic!("the process is introduced")
+            };
+            assert_eq!(heard, introduction);
+        });
+    }
 
     #[test]
     fn a_full_disk_is_detected_in_wrapped_lines() {

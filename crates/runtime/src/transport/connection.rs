@@ -23,8 +23,6 @@ use crate::control;
 use crate::frame::{FrameError, split_frame};
 use crate::secret::{Ends, HandshakeError, Secret};
 
-/// Time within which a caller must identify itself.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Initial and maximum delay between two attempts to reach a process that is up.
 const RETRY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 /// Size of the buffer for unread data, in bytes.
@@ -32,7 +30,7 @@ const READ_BUFFER: usize = 16 * 1024;
 
 /// The caller's first message after the handshake.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Call {
+pub(crate) struct Call {
     from: (ProcessId, Life),
     to: (ProcessId, Life),
     /// Number of the next expected frame.
@@ -66,18 +64,11 @@ enum ConnectionError {
     Busy,
     #[error("the other end closed the connection")]
     Closed,
-    #[error("the other end sent no message within {PATIENCE:?}")]
-    IdleTimeout,
 }
 
 impl Transport {
-    /// Accepts a connection from a caller of this node.
-    pub(crate) async fn accept(self: Rc<Self>, mut stream: TcpStream) {
-        let call = match tokio::time::timeout(PATIENCE, self.hear(&mut stream)).await {
-            Ok(Ok(call)) => call,
-            Ok(Err(error)) => return debug!(%error, "refused a connection"),
-            Err(_) => return debug!(error = %ConnectionError::IdleTimeout, "refused a connection"),
-        };
+    /// Accepts a connection from a caller that has authenticated ([`hear`](Transport::hear)).
+    pub(crate) async fn accept(self: Rc<Self>, call: Call, stream: TcpStream) {
         if let Err(error) = self.answer(call, stream).await {
             debug!(from = %call.from.0, %error, "refused a connection");
         }
@@ -170,14 +161,15 @@ impl Transport {
         }
     }
 
-    async fn hear(&self, stream: &mut TcpStream) -> Result<Call, ConnectionError> {
+    /// Authenticates a caller of this node, and returns its call.
+    pub(crate) async fn hear(&self, stream: &mut TcpStream) -> io::Result<Call> {
         stream.set_nodelay(true)?;
         let key_of =
             |ends: Ends| self.keys.get(ends.caller.index()).filter(|_| ends.called == self.me.process);
-        let ends = Secret::answer(stream, key_of).await?;
+        let ends = Secret::answer(stream, key_of).await.map_err(io::Error::other)?;
         let call: Call = control::receive(stream).await?;
         if call.from.0 != ends.caller {
-            return Err(HandshakeError::Proof.into());
+            return Err(io::Error::other(HandshakeError::Proof));
         }
         Ok(call)
     }

@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::routing::get;
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Life, ProcessId, Span};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,8 +16,13 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::*;
+use crate::callers::UntrustedConnections;
+use crate::callers::tests::connect_from;
+use crate::node::listen;
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Number of connections that callers without a key may keep open.
+const MOST: usize = 8;
 
 /// The network of one node.
 pub(crate) struct End {
@@ -35,13 +42,8 @@ impl End {
         let (echoes_in, echoes) = mpsc::unbounded_channel();
         let take = move |packet| incoming_in.send(packet).unwrap();
         let transport = Transport::new(me, vec![secret.clone(); 2], clock, links, 1, take, echoes_in);
-        let accepting = transport.clone();
-        spawn_local(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                spawn_local(accepting.clone().accept(stream));
-            }
-        });
+        let page = Router::new().route("/metrics", get(async || "page"));
+        spawn_local(listen(listener, UntrustedConnections::new(MOST), transport.clone(), page));
         End { transport, incoming, echoes, address }
     }
 
@@ -207,5 +209,44 @@ fn links_are_delayed_cut_and_healed() {
             clock.now().since(begin) >= latency - HEAD_START,
             "the end of a change applies to later packets"
         );
+    });
+}
+
+#[test]
+fn strangers_neither_accumulate_nor_keep_processes_from_connecting() {
+    run(async {
+        let (secret, clock) = (Secret::generate().unwrap(), Clock::start());
+        let speaker = End::new(0, 1, &secret, clock, Links::default()).await;
+        let mut hearer = End::new(1, 1, &secret, clock, Links::default()).await;
+        // Three times as many connections as may be open: silent ones, unfinished requests and unfinished handshakes.
+        let mut strangers = Vec::new();
+        for beginning in [&b""[..], b"GET /metrics HTTP/1.1\r\nx: ", b"FLT2"] {
+            for _ in 0..MOST {
+                let mut stream = connect_from(2, hearer.address).await;
+                stream.write_all(beginning).await.unwrap();
+                strangers.push(stream);
+            }
+        }
+        let known = [(1, speaker.address), (1, hearer.address)];
+        [&speaker, &hearer].iter().for_each(|end| end.transport.update(&directory(&known)));
+        speaker.say(1, vec![7]);
+        assert_eq!(hearer.hear().await.body[..], [7]);
+        // The connection of the two processes is not among those that make room.
+        for _ in 0..MOST {
+            strangers.push(connect_from(3, hearer.address).await);
+        }
+        for stream in &mut strangers[..2 * MOST] {
+            let closed = timeout(PATIENCE, stream.read(&mut [0])).await.expect("the node closes it");
+            assert!(!closed.is_ok_and(|read| read > 0));
+        }
+        let generation = speaker.transport.state.borrow().peers[1].generation;
+        speaker.say(1, vec![8]);
+        assert_eq!(hearer.hear().await.body[..], [8]);
+        assert_eq!(speaker.transport.state.borrow().peers[1].generation, generation);
+        let mut reader = connect_from(4, hearer.address).await;
+        reader.write_all(b"GET /metrics HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+        let mut page = String::new();
+        reader.read_to_string(&mut page).await.unwrap();
+        assert!(page.starts_with("HTTP/1.1 200 OK") && page.ends_with("page"), "{page}");
     });
 }

@@ -27,6 +27,9 @@ pub(super) struct Faults {
     /// Give each of the two clusters N processes.
     #[arg(long, default_value_t = 4, value_name = "N")]
     nodes: u32,
+    /// Inject only faults of this kind. Default: all kinds.
+    #[arg(long, value_parser = KINDS)]
+    kind: Option<String>,
 }
 
 /// Latencies and skews of all faults of one kind, in milliseconds.
@@ -67,15 +70,16 @@ impl Faults {
         let summary = ran.json().map_err(|it| format!("{it}: {}", ran.stderr))?;
         fs::remove_dir_all(&dir)?;
         println!("verdict {}; load {before} before the run, {} at its end", summary["verdict"], load()?);
-        println!("{}", table(&effects(&summary)).join("\n"));
+        println!("{}", table(&effects(&summary, &self.kinds())).join("\n"));
         Ok(())
     }
 
     fn federation(&self) -> Result<Federation, Failure> {
         let mut federation = serde_json::to_value(read_sample(QUICK_START)?)?;
-        let number = self.each * KINDS.len() as u32;
+        let kinds = self.kinds();
+        let number = self.each * kinds.len() as u32;
         let fault = |no: u32| {
-            let kind = KINDS[no as usize % KINDS.len()];
+            let kind = kinds[no as usize % kinds.len()];
             json!({ "at": format!("{}s", APART * (no + 1)), kind: parameters(kind) })
         };
         let spec = &mut federation["spec"];
@@ -88,6 +92,11 @@ impl Faults {
         spec["faults"] = (0..number).map(fault).collect();
         spec["deadline"] = format!("{}s", 3 * APART * (number + 10)).into();
         Ok(serde_json::from_value(federation)?)
+    }
+
+    /// Returns the kinds of the faults, which are injected in turn.
+    fn kinds(&self) -> Vec<&'static str> {
+        KINDS.into_iter().filter(|kind| self.kind.as_deref().is_none_or(|it| it == *kind)).collect()
     }
 }
 
@@ -103,11 +112,11 @@ fn parameters(kind: &str) -> Value {
 }
 
 /// Returns the effects by kind of fault.
-fn effects(summary: &Value) -> BTreeMap<&'static str, Effects> {
+fn effects(summary: &Value, kinds: &[&'static str]) -> BTreeMap<&'static str, Effects> {
     let mut effects: BTreeMap<&str, Effects> = BTreeMap::new();
     for fault in summary["faults"].as_array().into_iter().flatten() {
         let Some(no) = fault["no"].as_u64() else { continue };
-        let of_kind = effects.entry(KINDS[no as usize % KINDS.len()]).or_default();
+        let of_kind = effects.entry(kinds[no as usize % kinds.len()]).or_default();
         let millis = |field: &str| fault[field].as_f64().map(|seconds| seconds * 1000.0);
         of_kind.latencies.extend(millis("latencySeconds"));
         of_kind.skews.extend(millis("skewSeconds"));
@@ -117,18 +126,37 @@ fn effects(summary: &Value) -> BTreeMap<&'static str, Effects> {
 
 fn table(effects: &BTreeMap<&'static str, Effects>) -> Vec<String> {
     let columns = |values: &[f64]| match values {
-        [] => " | ".to_owned(),
+        [] => " | | ".to_owned(),
         values => {
-            let most = values.iter().copied().fold(f64::NAN, f64::max);
-            format!("{:.2} ms | {most:.2} ms", median(values.to_vec()))
+            let most = percentile(values, 100);
+            format!("{:.2} ms | {:.2} ms | {most:.2} ms", median(values.to_vec()), percentile(values, 99))
         }
     };
     let row = |(kind, it): (&&str, &Effects)| {
         format!("| `{kind}` | {} | {} |", columns(&it.latencies), columns(&it.skews))
     };
     let head = [
-        "| fault | latency, median | latency, maximum | skew, median | skew, maximum |".to_owned(),
-        "| --- | ---: | ---: | ---: | ---: |".to_owned(),
+        "| fault | latency, median | p99 | maximum | skew, median | p99 | maximum |".to_owned(),
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |".to_owned(),
     ];
     head.into_iter().chain(effects.iter().map(row)).collect()
+}
+
+/// Returns the smallest value that at least `percent` of the values do not exceed. Expects at least one value.
+fn percentile(values: &[f64], percent: usize) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values[(values.len() * percent).div_ceil(100).saturating_sub(1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let values: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        assert_eq!([1, 50, 99, 100].map(|it| percentile(&values, it)), [2.0, 100.0, 198.0, 200.0]);
+        assert_eq!([1, 99, 100].map(|it| percentile(&[7.0], it)), [7.0; 3]);
+    }
 }

@@ -404,11 +404,32 @@ fn equal_events_have_equal_names() {
 fn a_long_list_of_events_is_shortened_in_the_middle() {
     let events: Vec<RunEvent> = (1..=1000).map(|it| event(it, "RolledBack")).collect();
     let said = RunStatus { phase: RunPhase::Completed, events, ..RunStatus::default() };
-    let (status, new_events) = look(&mut running(said), &accepted(None), 1);
-    let told: Vec<&NewEvent> = new_events.iter().filter(|it| it.reason == "RolledBack").collect();
-    assert_eq!(told.len() as u64, MAX_EVENTS + LAST_EVENTS);
+    let mut observed = running(said);
+    let mut told: Vec<NewEvent> = Vec::new();
+    for seconds in 1..=7 {
+        let (status, new_events) = look(&mut observed, &accepted(None), seconds);
+        let new_events = new_events.into_iter().filter(|it| it.reason == "RolledBack");
+        let before = told.len();
+        told.extend(new_events);
+        assert!(told.len() - before <= EVENTS_AT_ONCE, "{seconds}");
+        let is_over = told.len() as u64 == MAX_EVENTS + LAST_EVENTS;
+        assert_eq!(
+            (status.phase == Phase::Completed, seconds == 7),
+            (is_over, is_over),
+            "all events come first"
+        );
+        assert_eq!(status.last_event, Some(if is_over { 1000 } else { told.len() as i64 }));
+    }
     assert!(told.last().is_some_and(|it| it.note.ends_with("event 1000")));
-    assert_eq!(status.last_event, Some(1000));
+}
+
+#[test]
+fn an_event_is_no_longer_than_the_api_server_admits() {
+    let event = RunEvent { number: u64::MAX, text: "é".repeat(5000), ..event(1, &"é".repeat(5000)) };
+    let said = RunStatus { phase: RunPhase::Completed, events: vec![event], ..RunStatus::default() };
+    let (_, new_events) = look(&mut running(said), &accepted(None), 1);
+    let it = new_events.last().expect("the event is reported");
+    assert!(it.reason.len() <= 128 && it.note.len() <= 1024, "{it:?}");
 }
 
 #[test]

@@ -5,11 +5,11 @@ pub(crate) mod pod;
 mod policy;
 mod supervisor;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
-use faultline_api::supervision::{Amended, Place, Places, RequestedAction, RunPhase};
+use faultline_api::supervision::{Amended, Place, Places, Request, RequestedAction, RunPhase, RunStatus};
 use faultline_client::ports;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -215,11 +215,28 @@ fn amended(validated: &Validated, observed: &Observed) -> Option<Amended> {
     Some(Amended { generation, spec: federation.spec.clone() })
 }
 
+/// Returns the names of all processes.
+fn processes(validated: &Validated) -> BTreeSet<String> {
+    let groups = validated.groups.iter();
+    groups.flat_map(|group| (0..group.nodes).map(|node| group.process(node))).collect()
+}
+
+/// Returns whether a supervisor has more requests than its federation has processes, or requests for processes that do
+/// not exist. The supervisor in the node image never does.
+pub(super) fn has_excess_requests(validated: &Validated, status: &RunStatus) -> bool {
+    let processes = processes(validated);
+    status.requests.len() > processes.len()
+        || status.requests.iter().any(|it| !processes.contains(&it.process))
+}
+
+/// Returns what the supervisor's requests require, with at most one request for each process: a second request waits
+/// until the first is done. Requests for unknown processes are ignored.
 fn orders(validated: &Validated, observed: &Observed) -> Vec<SupervisorRequest> {
     let Supervision::Known(status) = &observed.supervision else { return Vec::new() };
     let hosts: BTreeMap<String, &Pod> = hosts(validated, observed).into_iter().collect();
+    let mut without_request = processes(validated);
     let has_volume = validated.federation.spec.kubernetes.as_ref().is_some_and(|it| it.volumes.is_some());
-    let order = |request: &faultline_api::supervision::Request| {
+    let order = |request: &Request| {
         // The request concerns only this pod. Once the pod is gone, the request is complete: a claim that was
         // deleted earlier is removed with the pod.
         match hosts.get(&request.process).filter(|it| it.uid().as_ref() == Some(&request.uid)) {
@@ -235,7 +252,8 @@ fn orders(validated: &Validated, observed: &Observed) -> Vec<SupervisorRequest> 
             }
         }
     };
-    status.requests.iter().filter_map(order).collect()
+    let first = status.requests.iter().filter(|it| without_request.remove(&it.process));
+    first.filter_map(order).collect()
 }
 
 pub(super) use pod::{address, is_complete};

@@ -115,8 +115,8 @@ fn add_shaper(containers: &mut Vec<Value>, volumes: &mut Vec<Value>, settings: &
         "imagePullPolicy": settings.node_pull_policy,
         "args": ["shape", "--socket", socket],
         "resources": {
-            "requests": { "cpu": "10m", "memory": "16Mi" },
-            "limits": { "cpu": "1", "memory": "64Mi" },
+            "requests": { "cpu": "10m", "memory": "16Mi", "ephemeral-storage": "16Mi" },
+            "limits": { "cpu": "1", "memory": "64Mi", "ephemeral-storage": "64Mi" },
         },
         "securityContext": confined::shaper(),
         "volumeMounts": [directory],

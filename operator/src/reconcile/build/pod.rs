@@ -55,27 +55,35 @@ pub(super) fn scraped(port: u16) -> Value {
     json!({ "prometheus.io/scrape": "true", "prometheus.io/port": port.to_string(), "prometheus.io/path": "/metrics" })
 }
 
-/// Adds the secrets for pulling the image, and the priority class, if there are any.
+/// Adds the secrets for pulling the image, the priority class, and the requirements on the Kubernetes nodes of all pods,
+/// if there are any.
 pub(super) fn complete(pod: &mut Value, kubernetes: &Kubernetes, settings: &Settings) {
     if let Some(class) = &kubernetes.priority_class {
         pod["priorityClassName"] = json!(class);
+    }
+    if !kubernetes.node_selector.is_empty() {
+        pod["nodeSelector"] = json!(kubernetes.node_selector);
+    }
+    if !kubernetes.tolerations.is_empty() {
+        pod["tolerations"] = json!(kubernetes.tolerations);
     }
     if !settings.node_pull_secrets.is_empty() {
         pod["imagePullSecrets"] = settings.node_pull_secrets.iter().map(|it| json!({ "name": it })).collect();
     }
 }
 
-/// Sets the Kubernetes nodes on which the pods of a group may run.
+/// Restricts the Kubernetes nodes on which the pods of a group may run further than [`complete`].
 pub(super) fn place(pod: &mut Value, federation: &Federation, group: &str, kubernetes: &Kubernetes) {
     if let Some(pool) = kubernetes.pools.get(group) {
-        pod["nodeSelector"] = json!({ naming::POOL: pool });
+        pod["nodeSelector"][naming::POOL] = json!(pool);
     }
     if let Some(site) = kubernetes.sites.get(group) {
         for (label, value) in &site.node_selector {
             pod["nodeSelector"][label] = json!(value);
         }
         if !site.tolerations.is_empty() {
-            pod["tolerations"] = json!(site.tolerations);
+            pod["tolerations"] =
+                kubernetes.tolerations.iter().chain(&site.tolerations).map(|it| json!(it)).collect();
         }
     }
     let uid = &naming::labels(federation)[naming::UID];

@@ -109,6 +109,18 @@ fn processes_mount_their_own_key_and_only_the_supervisor_mounts_the_federations(
     assert_eq!(keys["quickstart-paris-1"].0, drawn.into_bytes());
 }
 
+/// Users read the record with a token that opens nothing else.
+#[test]
+fn the_readers_secret_contains_only_the_readers_token() {
+    let key = "0".repeat(64);
+    let secret = crate::reconcile::keys::of_reader(&quickstart(), &key).expect("the key is valid");
+    assert_eq!(secret.metadata.name.as_deref(), Some("quickstart-reader"));
+    let token = faultline_api::supervision::reader_token(&key).expect("the key is valid");
+    let entries: Vec<_> =
+        secret.data.iter().flatten().map(|(name, value)| (name.as_str(), &value.0)).collect();
+    assert_eq!(entries, [("token", &token.into_bytes())]);
+}
+
 /// Every pod meets the `restricted` Pod Security profile and further requirements: no access to the API server, no
 /// privileges, a read-only file system, and limited resources.
 #[test]
@@ -232,6 +244,28 @@ fn a_cluster_runs_at_its_site_with_the_given_secrets_and_priority() {
         let expected = if is_there { json!({ naming::POOL: "east", "zone": "b" }) } else { Value::Null };
         assert_eq!(pod["nodeSelector"], expected);
         assert_eq!(pod["tolerations"][0]["key"], if is_there { json!("dedicated") } else { Value::Null });
+    }
+}
+
+/// If all Kubernetes nodes have taints, every pod must tolerate them, including that of the supervisor.
+#[test]
+fn requirements_on_all_pods_are_added_to_those_of_a_cluster() {
+    let placed = |it: &mut Kubernetes| {
+        let toleration = |key: &str| json!([{ "key": key, "operator": "Exists" }]);
+        let site = json!({ "nodeSelector": { "zone": "b" }, "tolerations": toleration("of-site") });
+        it.sites = [("paris".to_owned(), serde_json::from_value(site).expect("a site"))].into();
+        it.node_selector =
+            [("zone", "a"), ("arch", "arm64")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        it.tolerations = serde_json::from_value(toleration("of-all")).expect("tolerations");
+    };
+    for set in built(&with(placed)).sets {
+        let pod = json!(set.spec.unwrap().template.spec.unwrap());
+        let is_there = set.metadata.name.as_deref() == Some("quickstart-paris");
+        let zone = if is_there { "b" } else { "a" };
+        assert_eq!(pod["nodeSelector"], json!({ "zone": zone, "arch": "arm64" }));
+        let keys: Vec<_> =
+            pod["tolerations"].as_array().unwrap().iter().map(|it| it["key"].clone()).collect();
+        assert_eq!(keys, if is_there { vec!["of-all", "of-site"] } else { vec!["of-all"] });
     }
 }
 

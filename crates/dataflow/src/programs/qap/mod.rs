@@ -34,9 +34,6 @@ const NODE: u16 = 0;
 /// Combines the results of the tasks for all possible locations of a facility.
 const COMBINE: u16 = 1;
 
-/// The built-in instances, by name.
-pub const SHIPPED: [&str; 3] = ["nug12", "nug14", "nug15"];
-
 /// Parameters of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Qap {
@@ -344,7 +341,7 @@ mod tests {
 
     #[test]
     fn built_in_instances_can_be_read() {
-        for (name, n) in SHIPPED.into_iter().zip([12, 14, 15]) {
+        for (name, n) in [("nug12", 12), ("nug14", 14), ("nug15", 15)] {
             let instance = Instance::parse(Qap::shipped(name).unwrap()).unwrap();
             assert_eq!(instance.n, n);
             let symmetric = |of: fn(&Instance, usize) -> &[u64]| {

@@ -218,3 +218,180 @@ impl RecoveryProcess {
         }
     }
 }
+
+/// The tests use the messages of full logging: each process is a group of its own.
+#[cfg(test)]
+mod tests {
+    use faultline_core::FactKinds;
+
+    use super::*;
+    use crate::full_logging::{Control, FullLogging};
+    use crate::machines::testing::{HostAction, RecordingHost, membership};
+
+    const RANKS: [ProcessId; 3] = [ProcessId(0), ProcessId(1), ProcessId(2)];
+
+    struct Process {
+        this: RecoveryProcess,
+        host: RecordingHost<FullLogging>,
+    }
+
+    impl Process {
+        /// Begins this life of the recovery process, with ranks in these lives.
+        fn start(life: u32, ranks: &[Option<u32>], record: Option<&[u8]>) -> Process {
+            let boot = match (life, record) {
+                (1, _) => Boot::Fresh,
+                (_, Some(_)) => Boot::Restarted,
+                (_, None) => Boot::Replaced,
+            };
+            let start = LifeStart {
+                me: ProcessId(3),
+                life: Life(life),
+                boot,
+                membership: membership(ranks, life),
+                config: Arc::new(()),
+                record: record.map(Arc::from),
+                seed: 0,
+                facts: FactKinds::ALL,
+            };
+            let mut host = RecordingHost::default();
+            let this = RecoveryProcess::start(&start, Scope::Process, RecoveryRules::ALL, &mut host);
+            Process { this, host }
+        }
+
+        /// Starts the recovery process, and begins round 1, because rank 1 has failed.
+        fn in_round() -> Process {
+            let mut process = Process::start(1, &[Some(1); 3], None);
+            assert_eq!(process.update(&[Some(1), Some(2), Some(1)]), [Told::Begin(1, Vec::from([1]))]);
+            process
+        }
+
+        fn update(&mut self, ranks: &[Option<u32>]) -> Vec<Told> {
+            self.this.membership_changed(membership(ranks, 1), &mut self.host);
+            self.told()
+        }
+
+        /// Handles a rank's report of orphans with these numbers and phases.
+        fn report(&mut self, from: ProcessId, epoch: u64, orphans: &[(u32, Phase)]) -> Vec<Told> {
+            let orphans = orphans.iter().map(|&(number, phase)| orphan(number, phase)).collect();
+            self.this.handle_message(from, RoundMessage::Report { epoch, orphans }, &mut self.host);
+            self.told()
+        }
+
+        fn replay(&mut self, epoch: u64, number: u32, phase: Phase) -> Vec<Told> {
+            let message = RoundMessage::Replayed { epoch, orphan: orphan(number, phase) };
+            self.this.handle_message(RANKS[1], message, &mut self.host);
+            self.told()
+        }
+
+        /// Returns what the ranks were told since the last call, and what was recorded.
+        fn told(&mut self) -> Vec<Told> {
+            let mut told = Vec::new();
+            for action in self.host.take() {
+                match action {
+                    // All ranks are told the same.
+                    HostAction::Say(To::Cluster(ClusterId(0)), Control::Round(message)) => {
+                        told.push(match message {
+                            RoundMessage::Begin { epoch, failed, .. } => {
+                                Told::Begin(epoch, failed.iter().map(|it| it.0).collect())
+                            }
+                            RoundMessage::Level { epoch, level } => Told::Level(epoch, level),
+                            other => panic!("{other:?} is not a message to the ranks"),
+                        });
+                    }
+                    HostAction::Say(To::Cluster(_), _) => {}
+                    HostAction::Record(bytes) => told.push(Told::Recorded(bytes)),
+                    HostAction::Claim(Claim::Phase(PhaseClaim::NotRepeated {
+                        recorded, repeated, ..
+                    })) => {
+                        told.push(Told::NotRepeated(recorded, repeated));
+                    }
+                    other => panic!("{other:?} is unexpected"),
+                }
+            }
+            told
+        }
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    enum Told {
+        /// A round begins for these groups.
+        Begin(u64, Vec<u16>),
+        Level(u64, Option<Phase>),
+        Recorded(Arc<[u8]>),
+        /// An orphan was recorded in one phase, and sent again in another.
+        NotRepeated(Phase, Phase),
+    }
+
+    /// Returns a message from rank 1 to rank 0.
+    fn orphan(number: u32, phase: Phase) -> Orphan {
+        let id = MessageId { from: RANKS[1], to: RANKS[0], incarnation: Incarnation(0), number };
+        Orphan { id, phase }
+    }
+
+    /// Asserts that the round is closed, and returns the record.
+    fn closed(told: &[Told], epoch: u64) -> Arc<[u8]> {
+        let [level, Told::Recorded(record)] = told else { panic!("the round is not closed: {told:?}") };
+        assert_eq!(*level, Told::Level(epoch, None));
+        record.clone()
+    }
+
+    #[test]
+    fn a_round_covers_all_failures_since_the_last_round_that_closed() {
+        let mut process = Process::start(1, &[Some(1); 3], None);
+        assert_eq!(process.told(), [], "no rank has failed");
+        assert_eq!(process.update(&[Some(1), None, Some(1)]), [], "a rank is down");
+        assert_eq!(process.update(&[Some(1), Some(2), Some(1)]), [Told::Begin(1, Vec::from([1]))]);
+        assert_eq!(process.update(&[Some(1), Some(2), Some(1)]), [], "nothing has changed");
+        assert_eq!(process.update(&[Some(1), Some(2), Some(2)]), [Told::Begin(2, Vec::from([1, 2]))]);
+        let last = RANKS.map(|it| process.report(it, 2, &[]));
+        closed(&last[2], 2);
+        assert_eq!(process.update(&[Some(2), Some(2), Some(2)]), [Told::Begin(3, Vec::from([0]))]);
+    }
+
+    #[test]
+    fn a_level_waits_for_all_reports_and_for_each_orphan_of_a_smaller_phase() {
+        let mut process = Process::in_round();
+        assert_eq!(process.report(RANKS[0], 1, &[(0, 2), (1, 2), (2, 4)]), []);
+        assert_eq!(process.report(RANKS[0], 1, &[]), [], "a rank reports once");
+        assert_eq!(process.report(RANKS[2], 1, &[]), []);
+        assert_eq!(process.report(RANKS[1], 0, &[]), [], "a report of an older round");
+        assert_eq!(process.report(RANKS[1], 1, &[]), [Told::Level(1, Some(2))]);
+        assert_eq!(process.replay(1, 0, 2), [], "the other orphan of this phase is still missing");
+        assert_eq!(process.replay(1, 0, 2), [], "an orphan counts once");
+        assert_eq!(process.replay(0, 1, 2), [], "sent in an older round");
+        assert_eq!(process.replay(1, 1, 2), [Told::Level(1, Some(4))]);
+        closed(&process.replay(1, 2, 4), 1);
+        assert_eq!(process.report(RANKS[0], 1, &[(5, 1)]), [], "the round is closed");
+    }
+
+    #[test]
+    fn an_orphan_that_is_sent_before_all_ranks_have_reported_counts() {
+        let mut process = Process::in_round();
+        assert_eq!(process.report(RANKS[0], 1, &[(0, 2)]), []);
+        assert_eq!(process.replay(1, 0, 2), []);
+        assert_eq!(process.report(RANKS[1], 1, &[]), []);
+        closed(&process.report(RANKS[2], 1, &[]), 1);
+    }
+
+    #[test]
+    fn an_orphan_that_is_sent_in_another_phase_stops_the_recovery() {
+        let mut process = Process::in_round();
+        process.report(RANKS[0], 1, &[(0, 2), (1, 3)]);
+        process.report(RANKS[1], 1, &[]);
+        assert_eq!(process.report(RANKS[2], 1, &[]), [Told::Level(1, Some(2))]);
+        assert_eq!(process.replay(1, 0, 3), [Told::NotRepeated(2, 3)]);
+        assert_eq!(process.replay(1, 1, 3), [], "no other message is released");
+    }
+
+    #[test]
+    fn a_replacement_begins_a_round_for_the_failures_that_are_not_on_record() {
+        let mut process = Process::in_round();
+        let last = RANKS.map(|it| process.report(it, 1, &[]));
+        let record = closed(&last[2], 1);
+        let now = [Some(1), Some(2), Some(3)];
+        let begun = |record| Process::start(2, &now, record).told();
+        assert_eq!(begun(Some(&*record)), [Told::Begin(4, Vec::from([2]))]);
+        assert_eq!(begun(None), [Told::Begin(4, Vec::from([1, 2]))], "the record is lost");
+        assert_eq!(begun(Some(&[0xff])), [Told::Begin(4, Vec::from([1, 2]))], "the record is damaged");
+    }
+}

@@ -251,3 +251,204 @@ impl Rounds {
         true
     }
 }
+
+/// The tests use the messages of full logging: each process is a group of its own.
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Boot, Incarnation, Payload, Position, Scope};
+
+    use super::super::{PhaseRules, view};
+    use super::*;
+    use crate::full_logging::{Control, FullLogging};
+    use crate::machines::group::{GroupParameters, Rules};
+    use crate::machines::logs::LogRules;
+    use crate::machines::testing::{HostAction, RecordingHost, membership};
+    use crate::placement::{Placement, ReplicateTo};
+
+    const ME: ProcessId = ProcessId(0);
+    const A: ProcessId = ProcessId(1);
+    const B: ProcessId = ProcessId(2);
+    const RECOVERY: ProcessId = ProcessId(3);
+
+    type Action = HostAction<Control>;
+
+    struct Process {
+        group: Group<FullLogging>,
+        logs: Logs<FullLogging>,
+        phases: Phases,
+        rounds: Rounds,
+        host: RecordingHost<FullLogging>,
+    }
+
+    /// Returns a group of one process, in a federation whose ranks are in these lives.
+    fn group(lives: [u32; 3]) -> Group<FullLogging> {
+        let view = view(Scope::Process, true, membership(&lives.map(Some), 1));
+        let placement = Placement { replicas: 1, to: ReplicateTo::OtherCluster };
+        let parameters = GroupParameters { me: ME, boot: Boot::Fresh, view, placement, rules: Rules::ALL };
+        Group::new(parameters, &mut RecordingHost::default())
+    }
+
+    impl Process {
+        fn new() -> Process {
+            let group = group([1, 1, 1]);
+            let rounds = Rounds::new(&group.view, RECOVERY, RoundRules::ALL);
+            let logs = Logs::new(None, LogRules::ALL);
+            Process { group, logs, phases: Phases::default(), rounds, host: RecordingHost::default() }
+        }
+
+        /// Logs a message, and sends it if its phase is admitted.
+        fn send(&mut self, to: ProcessId, number: u32, phase: Phase) -> Vec<Action> {
+            self.logs.sent(id(ME, to, number), phase, Payload::Virtual(1), true, &mut self.host);
+            self.pump(to)
+        }
+
+        fn pump(&mut self, to: ProcessId) -> Vec<Action> {
+            let admits = |phase| self.rounds.admits(phase);
+            self.logs.pump(&mut self.group, to, Position::new(0, 1), admits, &mut self.host);
+            self.host.take()
+        }
+
+        fn receive(&mut self, from: ProcessId, number: u32, phase: Phase) {
+            self.logs.receive(id(from, ME, number));
+            self.phases.received(id(from, ME, number), phase, false, PhaseRules::ALL);
+        }
+
+        /// Learns of failures, after which the ranks are in these lives.
+        fn learn(&mut self, lives: [u32; 3]) {
+            self.group.view = group(lives).view;
+            self.rounds.await_next();
+        }
+
+        fn begin(&mut self, epoch: u64, failed: &[u16]) -> Vec<Action> {
+            let failed = failed.iter().copied().map(GroupId).collect();
+            let Process { group, logs, phases, rounds, host } = self;
+            rounds.begin(epoch, failed, group, logs, phases, host);
+            host.take()
+        }
+
+        fn synchronise(&mut self) -> Vec<Action> {
+            let Process { group, logs, phases, rounds, host } = self;
+            rounds.synchronise(group, logs, phases, host);
+            host.take()
+        }
+
+        /// Handles a peer's report, for this round, of how many messages it has sent and received.
+        fn reported(&mut self, peer: ProcessId, epoch: u64, sent: u32, received: u32) -> Vec<Action> {
+            let counts = (Covered { sent, received }, Covered::default());
+            let Process { group, logs, phases, rounds, host } = self;
+            rounds.synchronised(peer, epoch, counts, group, logs, phases, host);
+            host.take()
+        }
+    }
+
+    fn id(from: ProcessId, to: ProcessId, number: u32) -> MessageId {
+        MessageId { from, to, incarnation: Incarnation(0), number }
+    }
+
+    fn transmit(to: ProcessId, number: u32) -> Action {
+        HostAction::Transmit(id(ME, to, number), Position::new(0, 1))
+    }
+
+    fn sync(to: ProcessId, epoch: u64, sent: u32, received: u32) -> Action {
+        let (present, committed) = (Covered { sent, received }, Covered::default());
+        HostAction::Say(To::One(to), RoundMessage::Sync { epoch, present, committed }.into())
+    }
+
+    fn report(epoch: u64, orphans: &[Orphan]) -> Action {
+        HostAction::Say(To::One(RECOVERY), RoundMessage::Report { epoch, orphans: orphans.into() }.into())
+    }
+
+    #[test]
+    fn after_a_failure_a_message_waits_for_the_level_of_its_phase() {
+        let mut process = Process::new();
+        assert_eq!(process.send(B, 0, 5), [transmit(B, 0)]);
+        process.learn([1, 2, 1]);
+        assert!(!process.rounds.is_open());
+        assert_eq!(process.send(B, 1, 2), []);
+        assert_eq!(process.send(B, 2, 3), []);
+        let Process { group, rounds, .. } = &mut process;
+        assert!(!rounds.level(0, None, &group.view), "a level of an older round");
+        assert_eq!(process.pump(B), []);
+        assert!(process.rounds.level(1, Some(2), &process.group.view));
+        assert_eq!(process.pump(B), [transmit(B, 1)]);
+        assert!(process.rounds.level(1, None, &process.group.view));
+        assert_eq!(process.pump(B), [transmit(B, 2)]);
+        assert!(process.rounds.is_open());
+    }
+
+    #[test]
+    fn the_messages_whose_sends_were_undone_are_reported_and_those_that_were_lost_are_sent_again() {
+        let mut process = Process::new();
+        (0..3).for_each(|it| process.receive(A, it, 2 + it));
+        process.receive(B, 0, 9);
+        (0..3).for_each(|it| drop(process.send(A, it, 1 + it)));
+        process.learn([1, 2, 1]);
+        assert_eq!(process.begin(1, &[1]), [sync(A, 1, 3, 3)], "B's channel has lost nothing");
+        let orphans = [(1, 3), (2, 4)].map(|(number, phase)| Orphan { id: id(A, ME, number), phase });
+        let claims = orphans
+            .map(|Orphan { id, phase }| HostAction::Claim(Claim::Phase(PhaseClaim::Orphaned { id, phase })));
+        let expected = [&claims[..], &[report(1, &orphans)]].concat();
+        assert_eq!(process.reported(A, 1, 1, 1), expected, "A has restored one send and one delivery");
+        assert_eq!(process.reported(A, 1, 1, 1), [], "a report counts once");
+        assert_eq!(process.pump(A), [], "before the level");
+        assert!(process.rounds.level(1, Some(2), &process.group.view));
+        let resent = |number| HostAction::Claim(Claim::Resent { id: id(ME, A, number) });
+        assert_eq!(process.pump(A), [resent(1), transmit(A, 1)]);
+        assert!(process.rounds.level(1, None, &process.group.view));
+        assert_eq!(process.pump(A), [resent(2), transmit(A, 2)]);
+    }
+
+    #[test]
+    fn a_process_that_has_failed_exchanges_counts_with_all_others_once_it_is_restored() {
+        let mut process = Process::new();
+        process.send(B, 0, 1);
+        let saved = process.logs.channels.clone();
+        process.learn([2, 2, 1]);
+        process.group.freeze();
+        assert_eq!(process.begin(2, &[0, 1]), [], "its counts are not restored yet");
+        assert_eq!(process.reported(A, 2, 0, 0), []);
+        process.group = group([2, 2, 1]);
+        process.logs.restore(&process.group, saved, 0);
+        let restored = Covered { sent: 1, received: 0 };
+        let to_b = RoundMessage::Sync { epoch: 2, present: restored, committed: restored };
+        let expected = [sync(A, 2, 0, 0), HostAction::Say(To::One(B), to_b.into())];
+        assert_eq!(process.synchronise(), expected, "A has failed, too");
+        assert_eq!(process.synchronise(), [], "once a round");
+        assert_eq!(process.reported(B, 2, 0, 0), [report(2, &[])], "A's report arrived before the restore");
+        assert!(process.rounds.level(2, None, &process.group.view));
+        let resent = HostAction::Claim(Claim::Resent { id: id(ME, B, 0) });
+        assert_eq!(
+            process.pump(B),
+            [resent, transmit(B, 0)],
+            "from the restored log, although B has not failed"
+        );
+    }
+
+    #[test]
+    fn another_failure_begins_the_exchange_again() {
+        let mut process = Process::new();
+        process.receive(A, 0, 2);
+        process.learn([1, 2, 1]);
+        process.begin(1, &[1]);
+        process.learn([1, 2, 2]);
+        assert_eq!(process.begin(1, &[1]), [], "an older round");
+        assert_eq!(process.begin(2, &[1, 2]), [sync(A, 2, 0, 1), sync(B, 2, 0, 0)]);
+        assert_eq!(process.reported(A, 1, 0, 0), [], "the answer to an older round");
+        assert_eq!(process.reported(B, 2, 0, 0), [], "A has not answered");
+        assert_eq!(process.reported(A, 2, 1, 0), [report(2, &[])], "A has sent the message again by now");
+    }
+
+    #[test]
+    fn a_message_from_a_process_that_knows_of_more_failures_is_early() {
+        let view = group([1, 2, 1]).view;
+        let level = |epoch| RoundMessage::Level { epoch, level: None };
+        assert!(!Rounds::is_early(&view, &level(1)) && Rounds::is_early(&view, &level(2)));
+        let begin = |of: &View| RoundMessage::Begin {
+            epoch: 1,
+            membership: of.membership.version,
+            failed: Arc::from([]),
+        };
+        assert!(!Rounds::is_early(&view, &begin(&view)));
+        assert!(Rounds::is_early(&view, &begin(&group([2, 2, 1]).view)), "it is not known who is up");
+    }
+}
