@@ -231,7 +231,8 @@ impl Rank {
                     self.maybe_commit(now, host);
                     self.own_durable(name, now, host);
                 }
-                Event::Read(name, image) => self.own_read(name, image, now, host),
+                Event::Read(image) => self.own_read(image, now, host),
+                Event::Lost(name) => self.lost(name, now, host),
                 Event::Listed(epoch, parts) => {
                     let past = self.store.history.of(group_of(self.me));
                     self.reported(self.me, epoch, &past, parts, now, host);

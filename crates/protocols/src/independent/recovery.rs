@@ -189,27 +189,21 @@ impl Rank {
         }
     }
 
-    /// Handles the result of reading the checkpoint to restore.
-    pub(super) fn own_read(
-        &mut self,
-        name: ImageName,
-        image: Option<Arc<Image>>,
-        now: Time,
-        host: &mut ProtocolHost,
-    ) {
-        if image.is_none() {
-            self.lost(name, now, host);
-        } else if self.restores(name)
+    /// Handles a checkpoint that was read, in case it is the one to restore.
+    pub(super) fn own_read(&mut self, image: Arc<Image>, now: Time, host: &mut ProtocolHost) {
+        if self.restores(image.name)
             && let Some(target) = self.target()
         {
-            target.image = image;
+            target.image = Some(image);
             self.advance(now, host);
         }
     }
 
-    /// Begins another attempt if a checkpoint that is needed turns out to be lost.
+    /// Begins another attempt if a checkpoint that the recovery keeps turns out to be lost: its holders can then neither
+    /// get it from here nor confirm it.
     pub(super) fn lost(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
-        if self.restores(name) || self.target().is_some_and(|it| it.missing.contains(&name)) {
+        let me = self.me;
+        if self.target().is_some_and(|it| it.kept.iter().any(|(kept, _)| kept.part(me) == name)) {
             self.recover_again(now, host);
         }
     }

@@ -19,8 +19,10 @@ use crate::machines::{GroupHistory, History, Reads, Refill, Writes};
 pub(super) enum Event {
     /// One of this process's own checkpoints is durable here.
     Durable(ImageName),
-    /// One of this process's own checkpoints was read; `None` if the checkpoint is lost.
-    Read(ImageName, Option<Arc<Image>>),
+    /// One of this process's own checkpoints was read.
+    Read(Arc<Image>),
+    /// One of this process's own checkpoints turned out to be lost when it was read, possibly for a holder.
+    Lost(ImageName),
     /// This process's own checkpoints that are durable here.
     Listed(Epoch, Vec<(ImageName, Arc<Head>)>),
     /// The tables are durable.
@@ -255,16 +257,20 @@ impl Store {
         image: Option<Arc<Image>>,
         host: &mut ProtocolHost,
     ) -> Vec<Event> {
+        let mut events = Vec::new();
         if image.is_none() {
             // The image is lost or damaged, and must not be relied on.
             self.here.remove(&name);
             host.delete(name);
+            if name.owner == self.me {
+                events.push(Event::Lost(name));
+            }
         }
-        let mut events = Vec::new();
         for reader in self.reads.finished(name) {
             match &image {
-                _ if reader == self.me => events.push(Event::Read(name, image.clone())),
+                Some(image) if reader == self.me => events.push(Event::Read(image.clone())),
                 Some(image) => host.send_image(reader, image.clone()),
+                None if reader == self.me => {}
                 // A process that has lost its storage may get the checkpoint back, in which case it announces it again.
                 // If it refused the request now, a holder that has also lost its storage would report its own storage
                 // as complete.
