@@ -133,7 +133,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     (
         "docs/kubernetes.md",
         "kubectl apply --server-side",
-        OnCluster("ln -sfn $REPOSITORY/manifests manifests; PRINTED"),
+        OnCluster("ln -sfn $REPOSITORY/manifests manifests; PRINTED --dry-run=server"),
     ),
     ("docs/kubernetes.md", "helm", In("the scenario `chart_upgraded`")),
     (
@@ -415,7 +415,7 @@ impl Scratch {
         Ok(Scratch { directory, repository: repository.root.clone(), path, kubeconfig: None })
     }
 
-    /// Creates a namespace for the document, so that documents that run at the same time can use the same names.
+    /// Creates a namespace for the document, after deleting what an interrupted run has left, so that documents that run at the same time can use the same names.
     fn enter_cluster(&mut self) -> Result<(), Box<dyn Error>> {
         let Some(source) = std::env::var_os(KUBECONFIG).filter(|it| !it.is_empty()) else { return Ok(()) };
         let own = self.directory.join("kubeconfig");
@@ -423,7 +423,8 @@ impl Scratch {
         self.kubeconfig = Some(own);
         let name = self.namespace();
         let enter = format!(
-            "kubectl create namespace {name} && kubectl config set-context --current --namespace {name}"
+            "kubectl delete namespace {name} --ignore-not-found --timeout=2m && kubectl create namespace {name} && \
+             kubectl config set-context --current --namespace {name}"
         );
         self.shell(&enter, 0)?.map_err(Into::into)
     }

@@ -51,6 +51,10 @@ pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static 
 
     /// Translates the parameters into the configuration for a federation.
     ///
+    /// May read the fields of `federation`, but must not call methods that depend on the declaration of the protocol
+    /// ([`scope`](FederationSpec::scope), [`extra_processes`](FederationSpec::extra_processes) and
+    /// [`Names::of`](faultline_api::Names::of)): these call this function.
+    ///
     /// # Errors
     ///
     /// Fails if the parameters are invalid or do not suit the federation. The error message is a clause without a full

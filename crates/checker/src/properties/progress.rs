@@ -4,7 +4,7 @@
 //! This property is judged for runs that exceeded their deadline, if all processes read the same clock. A run
 //! that completed has made progress. The time allowed to settle and resume depends on the federation: ten seconds plus
 //! a hundred times the delay of its slowest link, plus the time that its slowest link needs to carry the parts of
-//! checkpoints that were saved again after the last fault, because their storage was lost. A task-based program counts
+//! checkpoints that were saved again after the last fault because their storage was lost. A task-based program counts
 //! as stalled only if, in addition, its longest task would have ended. No application counts as stalled before it has
 //! paused for ten times its longest earlier pause. Each group is also judged individually, even if others continue
 //! (`stalled`).
@@ -60,14 +60,20 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding.promised(context)
 }
 
-/// Returns the size in bytes of all parts that were saved after `since` although their owner had saved them before:
-/// after a loss of storage, a recovery transfers them from their other copies.
+/// Returns the size in bytes of all parts that processes saved after `since` although they had saved them before: after a
+/// loss of storage, a recovery transfers them from their other copies. Each counts once, so that a recovery that never
+/// ends does not extend its own limit.
 fn refilled_bytes(history: &History<'_>, since: Time) -> u128 {
     let mut saved = BTreeSet::new();
-    let parts = history.witnessed.iter().filter(|it| !it.is_restored);
-    let parts = parts.filter_map(|it| it.part.map(|part| (part, it)));
-    let again = parts.filter(|(part, it)| !saved.insert(*part) && history.time(it.at) >= since);
-    again.map(|(_, it)| u128::from(it.bytes)).sum()
+    let mut again = BTreeMap::new();
+    for it in history.witnessed.iter().filter(|it| !it.is_restored) {
+        let Some(part) = it.part else { continue };
+        let stored = (history.segment(it.at.segment).host, part);
+        if !saved.insert(stored) && history.time(it.at) >= since {
+            again.insert(stored, u128::from(it.bytes));
+        }
+    }
+    again.values().sum()
 }
 
 /// The times at which a process started its last recovery and its last checkpoint; `None` for each that is
@@ -261,7 +267,8 @@ mod tests {
 
     #[test]
     fn a_recovery_may_take_the_time_to_transfer_lost_parts() {
-        let wrong_with = |bytes: u64, is_again: bool| {
+        // `holder` saves a part of p0 `times` times, 20 s after the failure.
+        let wrong_with = |holder: u32, bytes: u64, is_new: bool, times: u32| {
             let mut run = run();
             let requested = LinkProperties { bandwidth: 1_000_000, ..LinkProperties::default() };
             let (from, to) = (ClusterId(0), ClusterId(1));
@@ -272,17 +279,20 @@ mod tests {
             let mut save = stream.into_iter().map(|it| it.1).find(|it| matches!(it, Fact::Saved(_))).unwrap();
             if let Fact::Saved(saved) = &mut save {
                 saved.2 = bytes;
-                saved.0.sn.0 += u32::from(!is_again);
+                saved.0.sn.0 += u32::from(is_new);
             }
-            run.state(0, save);
+            (0..times).for_each(|_| run.state(holder, save.clone()));
             run.restore(0, 1, Some((0, 1)));
             move_on(&mut run, 38);
             wrong(&run)
         };
-        assert_eq!(wrong_with(15_000_000, true), None);
+        assert_eq!(wrong_with(0, 15_000_000, false, 1), None);
         let is_late = |it| matches!(it, Some(Breach::RolledBackLate { .. }));
-        assert!(is_late(wrong_with(5_000_000, true)), "the transfer takes 5 of the 20 seconds");
-        assert!(is_late(wrong_with(15_000_000, false)), "a new part is not transferred");
+        assert!(is_late(wrong_with(0, 5_000_000, false, 1)), "the transfer takes 5 of the 20 seconds");
+        assert!(is_late(wrong_with(0, 5_000_000, false, 9)), "an endless transfer is no excuse");
+        assert!(is_late(wrong_with(0, 15_000_000, true, 1)), "a new part is not transferred");
+        assert!(is_late(wrong_with(1, 15_000_000, false, 1)), "a first replica does not replace a lost one");
+        assert_eq!(wrong_with(1, 15_000_000, false, 2), None, "the holder has lost its replica");
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Rank {
     }
 
     /// Begins another attempt if a checkpoint that the recovery keeps turns out to be lost: its holders can then neither
-    /// get it from here nor confirm it.
+    /// get it from this process nor confirm it.
     pub(super) fn lost(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         let me = self.me;
         if self.target().is_some_and(|it| it.kept.iter().any(|(kept, _)| kept.part(me) == name)) {
