@@ -111,7 +111,12 @@ pub(crate) fn reached(repository: &Repository) -> Result<Problems, Box<dyn Error
     // The examples have their own workspace.
     let is_root = |it: &PathBuf| {
         let parts: Vec<&str> = it.iter().filter_map(|part| part.to_str()).collect();
-        matches!(parts[..], ["examples", _, "src", "lib.rs" | "main.rs"] | ["examples", _, "tests", _])
+        matches!(
+            parts[..],
+            ["examples", _, "src", "lib.rs" | "main.rs"]
+                | ["examples", _, "src", "bin", _]
+                | ["examples", _, "tests", _]
+        )
     };
     roots.extend(files(repository)?.into_iter().filter(is_root).map(|it| repository.root.join(it)));
     let compiled = reached_from(&roots)?;
