@@ -130,11 +130,11 @@ pub fn belongs<K: Resource, F: Resource>(object: &K, federation: &F) -> bool {
 
 /// Returns whether `claim` was created for `pod`, whose set belongs to `federation`. The claim has the name that the set
 /// gives to the pod's claim. The set owns the claim, unless the volume is to be kept: the claim then has only the set's
-/// labels, and a claim that existed before the federation cannot contain the federation's UID.
-pub fn is_claim_of(claim: &PersistentVolumeClaim, pod: &Pod, federation: &Federation) -> bool {
+/// labels. It may have been created for an earlier federation of the same name.
+pub fn is_claim_of(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
     let set = controller(pod).map(|it| &it.uid);
     match claim.owner_references() {
-        [] => claim.labels().get(naming::UID) == federation.meta().uid.as_ref(),
+        [] => claim.labels().contains_key(naming::UID),
         owners => owners.iter().any(|it| Some(&it.uid) == set),
     }
 }

@@ -785,19 +785,25 @@ async fn a_volume_is_deleted_only_for_the_pod_in_the_request_and_only_if_its_set
     world.reconcile().await.unwrap();
     assert!(world.server.get(&claim).is_none() && world.server.get(&path).is_none());
 
-    // A kept volume has no owner, only the labels of its set.
-    world.make_pods();
-    let claim = world.make_claim("quickstart-rennes-2", json!([]));
-    world.request_volume("rennes-2", &world.uid_of(&path));
-    world.look().await.unwrap();
-    assert!(world.server.get(&claim).is_none());
+    // A kept volume has no owner, only the labels of the set that created it, maybe for an earlier federation.
+    let label = |claim: &str, label: Value| {
+        let mut changed = world.server.get(claim).unwrap();
+        changed["metadata"]["labels"]["faultline.dev/uid"] = label;
+        world.server.put(claim, changed);
+    };
+    for of in [UID, "an earlier federation"] {
+        world.make_pods();
+        let claim = world.make_claim("quickstart-rennes-2", json!([]));
+        label(&claim, json!(of));
+        world.request_volume("rennes-2", &world.uid_of(&path));
+        world.look().await.unwrap();
+        assert!(world.server.get(&claim).is_none(), "{of}");
+    }
 
     world.make_pods();
-    for (owners, label) in [(world.owner("quickstart-paris"), UID), (json!([]), "another federation")] {
+    for (owners, of) in [(world.owner("quickstart-paris"), json!(UID)), (json!([]), Value::Null)] {
         let claim = world.make_claim("quickstart-rennes-2", owners);
-        let mut foreign = world.server.get(&claim).unwrap();
-        foreign["metadata"]["labels"]["faultline.dev/uid"] = json!(label);
-        world.server.put(&claim, foreign);
+        label(&claim, of);
         world.request_volume("rennes-2", &world.uid_of(&path));
         assert!(world.look().await.is_err());
         assert!(world.server.get(&claim).is_some() && world.server.get(&path).is_some());

@@ -21,8 +21,12 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Size limit of a response that is read as a whole, in bytes: far larger than any status.
+/// Size limit of a response that is read as a whole, in bytes: larger than the status of the largest federation.
 const MAX_ANSWER: usize = 16 << 20;
+/// Size limit of a status without its links, in bytes.
+const MAX_STATUS: usize = 1 << 20;
+/// Size limit of one link in a status, in bytes.
+const MAX_LINK: usize = 512;
 
 /// A supervisor at a known address.
 #[derive(Clone, Debug)]
@@ -72,14 +76,18 @@ impl Supervisor {
         })
     }
 
-    /// Returns the status of the federation, with the events after `event`.
+    /// Returns the status of the federation, which has this many clusters, with the events after `event`. The size of the
+    /// response is limited accordingly, because a foreign program may run in the supervisor's pod, and a caller may ask
+    /// many supervisors at the same time.
     ///
     /// # Errors
     ///
     /// Fails if the supervisor cannot be reached, does not respond in time, or refuses the request, or if its response
-    /// is not a status.
-    pub async fn status(&self, event: u64) -> Result<RunStatus, SupervisorError> {
-        let body = self.ask(Method::GET, &format!("{STATUS}?after={event}"), Bytes::new()).await?;
+    /// is too long or not a status.
+    pub async fn status(&self, event: u64, clusters: usize) -> Result<RunStatus, SupervisorError> {
+        let longest = (MAX_STATUS + MAX_LINK * clusters * clusters).min(MAX_ANSWER);
+        let path = format!("{STATUS}?after={event}");
+        let body = self.ask_within(longest, Method::GET, &path, Bytes::new()).await?;
         Ok(serde_json::from_slice(&body)?)
     }
 
@@ -115,6 +123,17 @@ impl Supervisor {
     }
 
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, SupervisorError> {
+        self.ask_within(MAX_STATUS, method, path, body).await
+    }
+
+    /// Sends a request. Accepts a response of at most `longest` bytes.
+    async fn ask_within(
+        &self,
+        longest: usize,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Bytes, SupervisorError> {
         let answer = async {
             let stream = TcpStream::connect(self.address).await.map_err(SupervisorError::Connect)?;
             let host = self.address.to_string();
@@ -123,7 +142,7 @@ impl Supervisor {
                 true => question.ask(self.tls.connect(stream).await.map_err(SupervisorError::Tls)?).await?,
                 false => question.ask(stream).await?,
             };
-            answer.whole().await
+            answer.within(longest).await
         };
         timeout(DEADLINE, answer).await.map_err(|_| SupervisorError::Timeout)?
     }
@@ -194,7 +213,11 @@ impl HttpResponse {
     ///
     /// Fails if the response is incomplete or longer than the size limit.
     pub async fn whole(self) -> Result<Bytes, SupervisorError> {
-        let body = Limited::new(self.body, MAX_ANSWER).collect().await;
+        self.within(MAX_ANSWER).await
+    }
+
+    async fn within(self, longest: usize) -> Result<Bytes, SupervisorError> {
+        let body = Limited::new(self.body, longest).collect().await;
         Ok(body.map_err(SupervisorError::Body)?.to_bytes())
     }
 

@@ -501,7 +501,7 @@ async fn delete_claim(
     let claims: Api<PersistentVolumeClaim> =
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
     let Some(there) = find_by_name(&claims, claim).await? else { return Ok(()) };
-    if !object_cache::is_claim_of(&there, pod, federation) {
+    if !object_cache::is_claim_of(&there, pod) {
         return Err(ApplyError::ForeignClaim(claim.to_owned()));
     }
     ignore_missing(claims.delete(claim, &exactly(there.uid())).await)

@@ -22,7 +22,7 @@ const MAX_EVENTS: u64 = 300;
 /// Number of events reported at the end of each run.
 const LAST_EVENTS: u64 = 3;
 /// Maximum number of a supervisor's events that are reported in one reconciliation. The rest is reported in the next.
-const EVENTS_AT_ONCE: usize = 50;
+const EVENTS_AT_ONCE: usize = 20;
 /// Maximum length of an event's note, in bytes.
 const MAX_NOTE: usize = 1024;
 /// Maximum length of an event's reason, in bytes.
@@ -164,7 +164,7 @@ impl Report<'_> {
         }
         self.repaired(applied);
         if self.status.phase == Phase::Completed {
-            if self.has_lost_kept_record(observed) {
+            if observed.has_lost_kept_record() {
                 self.record_lost();
             }
             return self.over();
@@ -263,12 +263,6 @@ impl Report<'_> {
         let kubernetes = validated.federation.spec.kubernetes.as_ref();
         let is_on_volume = kubernetes.is_some_and(|it| it.results.is_some());
         self.status.record_in = observed.supervisor().and_then(|it| it.uid()).filter(|_| !is_on_volume);
-    }
-
-    /// Returns whether another pod has replaced the one that keeps the record.
-    fn has_lost_kept_record(&self, observed: &Observed) -> bool {
-        let there = observed.supervisor().and_then(|it| it.uid());
-        self.status.record_in.as_ref().is_some_and(|keeper| there.is_some_and(|it| it != *keeper))
     }
 
     /// Reports the state of the pods: how many run, and what prevents the others from running.

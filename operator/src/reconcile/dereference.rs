@@ -100,6 +100,13 @@ impl Observed {
         completed.is_some_and(|it| it.reason != RECORD_LOST)
     }
 
+    /// Returns whether another pod has replaced the one that kept the record of the completed run.
+    pub fn has_lost_kept_record(&self) -> bool {
+        let keeper = self.federation.status.as_ref().and_then(|it| it.record_in.as_ref());
+        let there = self.supervisor().and_then(|it| it.uid());
+        keeper.is_some_and(|keeper| there.is_some_and(|it| it != *keeper))
+    }
+
     /// Returns the supervisor's pod.
     pub fn supervisor(&self) -> Option<&Arc<Pod>> {
         self.pods.get(&format!("{}-0", naming::supervisor(&self.federation)))
@@ -157,11 +164,12 @@ pub async fn dereference(
 /// Returns a supervisor's status, with the events that have not been reported yet.
 async fn ask(supervisor: &Supervisor, federation: &Federation) -> Result<RunStatus, SupervisorError> {
     let told = federation.status.as_ref().and_then(|it| it.last_event).unwrap_or(0);
-    let status = supervisor.status(told.unsigned_abs()).await?;
+    let clusters = federation.spec.clusters.len();
+    let status = supervisor.status(told.unsigned_abs(), clusters).await?;
     if told == 0 || is_known(federation, &status.supervisor) {
         Ok(status)
     } else {
-        supervisor.status(0).await
+        supervisor.status(0, clusters).await
     }
 }
 

@@ -154,7 +154,7 @@ async fn reconcile_steps(federation: Arc<Federation>, context: &Context) -> Resu
     };
     let desired = build::build(&validated, &observed, &context.settings, context.client.default_namespace());
     let mut applied = apply::apply(&validated, &observed, desired, context).await?;
-    if observed.keeps_record() {
+    if observed.keeps_record() && !observed.has_lost_kept_record() {
         applied.restored.extend(apply::restore_access(&federation, context).await?);
     }
     let next = next_reconciliation(&observed, &applied);

@@ -30,6 +30,8 @@ const FAULTS: &str = "  faults:
 ";
 /// Protocols under which the quick start runs.
 const PROTOCOLS: [&str; 3] = ["hc3i", "hydee", "coordinated"];
+/// Maximum number of clusters in a run.
+const MOST_CLUSTERS: usize = 8;
 /// The time limit of a run.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -147,7 +149,7 @@ impl Programs {
 fn judged(runtime: &tokio::runtime::Runtime, api: &Supervisor, log: &Path) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     while begun.elapsed() < TIMEOUT {
-        let status = runtime.block_on(api.status(u64::MAX))?;
+        let status = runtime.block_on(api.status(u64::MAX, MOST_CLUSTERS))?;
         match status.phase {
             RunPhase::Completed => return Ok(()),
             RunPhase::Failed => {
