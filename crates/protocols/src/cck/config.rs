@@ -7,7 +7,7 @@
 use faultline_core::Span;
 use faultline_dataflow::partition::RerunOptions;
 
-use crate::machines::rules;
+use crate::machines::{rule_queries, rules};
 use crate::placement::ReplicateTo;
 
 /// Parameters of CCK.
@@ -142,21 +142,4 @@ rules! {
     CheckpointsHalfAsOften,
 }
 
-impl Config {
-    pub(super) fn obeys(&self, rule: Rule) -> bool {
-        self.defects.obeys(rule)
-    }
-
-    pub(super) fn is_mutated(&self, mutation: Defect) -> bool {
-        self.defects.has(mutation)
-    }
-
-    pub(super) fn is_unchanged(&self, mutation: Defect) -> bool {
-        !self.is_mutated(mutation)
-    }
-
-    /// Returns whether the protocol obeys all its rules, and therefore keeps its invariants.
-    pub(super) fn is_sound(&self) -> bool {
-        self.defects.is_empty()
-    }
-}
+rule_queries!(Config);

@@ -67,7 +67,7 @@ pub(crate) use reads::Reads;
 pub use received::Received;
 pub(crate) use refill::Refill;
 pub(crate) use replication::{Replication, Requires};
-pub(crate) use rule::rules;
+pub(crate) use rule::{rule_queries, rules};
 pub(crate) use schedule::Schedule;
 pub use sender_log::{Log, LogEntry};
 pub(crate) use solo::Solo;

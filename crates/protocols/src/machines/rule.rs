@@ -40,3 +40,29 @@ macro_rules! rules {
 }
 
 pub(crate) use rules;
+
+/// Implements, for a configuration with a field `defects`, the questions that the code of its protocol asks.
+macro_rules! rule_queries {
+    ($config:ident) => {
+        impl $config {
+            pub(super) fn obeys(&self, rule: Rule) -> bool {
+                self.defects.obeys(rule)
+            }
+
+            pub(super) fn is_mutated(&self, mutation: Defect) -> bool {
+                self.defects.has(mutation)
+            }
+
+            pub(super) fn is_unchanged(&self, mutation: Defect) -> bool {
+                !self.is_mutated(mutation)
+            }
+
+            /// Returns whether the protocol obeys all its rules, and therefore keeps its invariants.
+            pub(super) fn is_sound(&self) -> bool {
+                self.defects.is_empty()
+            }
+        }
+    };
+}
+
+pub(crate) use rule_queries;

@@ -5,7 +5,7 @@
 
 use faultline_core::Span;
 
-use crate::machines::rules;
+use crate::machines::{rule_queries, rules};
 use crate::placement::ReplicateTo;
 
 /// Parameters of TIC and SEL.
@@ -141,24 +141,7 @@ rules! {
     CheckpointsHalfAsOften,
 }
 
-impl Config {
-    pub(super) fn obeys(&self, rule: Rule) -> bool {
-        self.defects.obeys(rule)
-    }
-
-    pub(super) fn is_mutated(&self, mutation: Defect) -> bool {
-        self.defects.has(mutation)
-    }
-
-    pub(super) fn is_unchanged(&self, mutation: Defect) -> bool {
-        !self.is_mutated(mutation)
-    }
-
-    /// Returns whether the protocol obeys all its rules, and therefore keeps its invariants.
-    pub(super) fn is_sound(&self) -> bool {
-        self.defects.is_empty()
-    }
-}
+rule_queries!(Config);
 
 impl Defect {
     /// Returns whether the defect violates a rule about logs, which TIC does not have.

@@ -224,6 +224,9 @@ fn processes(validated: &Validated) -> BTreeSet<String> {
 /// Returns whether a supervisor has more requests than its federation has processes, or requests for processes that do
 /// not exist. The supervisor in the node image never does.
 pub(super) fn has_excess_requests(validated: &Validated, status: &RunStatus) -> bool {
+    if status.requests.is_empty() {
+        return false;
+    }
     let processes = processes(validated);
     status.requests.len() > processes.len()
         || status.requests.iter().any(|it| !processes.contains(&it.process))
@@ -233,6 +236,9 @@ pub(super) fn has_excess_requests(validated: &Validated, status: &RunStatus) -> 
 /// until the first is done. Requests for unknown processes are ignored.
 fn orders(validated: &Validated, observed: &Observed) -> Vec<SupervisorRequest> {
     let Supervision::Known(status) = &observed.supervision else { return Vec::new() };
+    if status.requests.is_empty() {
+        return Vec::new();
+    }
     let hosts: BTreeMap<String, &Pod> = hosts(validated, observed).into_iter().collect();
     let mut without_request = processes(validated);
     let has_volume = validated.federation.spec.kubernetes.as_ref().is_some_and(|it| it.volumes.is_some());
