@@ -24,7 +24,6 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::election::GRACE;
@@ -33,20 +32,22 @@ use crate::naming;
 use crate::object_cache::{self, ObjectCache};
 use crate::reconcile::keys::KnownKey;
 use crate::reconcile::unreadable::unreadable;
-use crate::reconcile::update_status::Pace;
+use crate::reconcile::update_status::{EventAllowance, Pace};
 use crate::reconcile::validate::Refusal;
 use crate::reconcile::{ReconcileError, reconcile};
 use crate::settings::Settings;
+use crate::shares::Shares;
 
 /// Changes within this time are handled together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Maximum number of federations reconciled in parallel.
 const CONCURRENCY: u16 = 32;
-/// Maximum number of federations of one namespace reconciled in parallel, so that slow supervisors of one namespace do
-/// not delay the others.
-const SHARE: usize = CONCURRENCY as usize / 2;
-/// Delay of a reconciliation whose namespace has used up its share.
+/// Delay of a reconciliation whose federation has used up its [share](Shares).
 const DEFERRED: Duration = Duration::from_millis(50);
+/// Duration of a reconciliation from which a federation counts as slow.
+const SLOW: Duration = Duration::from_secs(2);
+/// How long a federation counts as slow after a slow reconciliation.
+const REMEMBERED: Duration = Duration::from_secs(300);
 /// Maximum duration of a reconciliation. A reconciliation that takes longer is a failure, and is repeated.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Delay before the next attempt after a failure: initial and maximum.
@@ -72,8 +73,7 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Maximum duration of a reconciliation.
     pub deadline: Duration,
-    /// The shares of the namespaces with reconciliations in progress.
-    shares: Mutex<HashMap<String, Arc<Semaphore>>>,
+    shares: Shares,
     sessions: Mutex<HashMap<String, FederationCache>>,
 }
 
@@ -89,6 +89,8 @@ pub struct FederationCache {
     pub pushed: Option<Places>,
     /// Limits how often the status of the federation is written.
     pub statuses: Pace,
+    /// Limits how many events of the federation are reported.
+    pub events: EventAllowance,
     /// Time of the last query for the reason why pods are missing, and the reason if it is known.
     pub refused: Option<(Instant, Option<String>)>,
     /// Time at which the operator last checked for deleted objects, or first found that pods are missing.
@@ -101,6 +103,8 @@ pub struct FederationCache {
     pub checked: Option<(i64, Result<(), Refusal>)>,
     /// Number of consecutive failures.
     pub failures: u32,
+    /// End of the last slow reconciliation.
+    slow: Option<Instant>,
 }
 
 impl Context {
@@ -114,7 +118,7 @@ impl Context {
             pods: ObjectCache::default(),
             metrics,
             deadline: DEADLINE,
-            shares: Mutex::default(),
+            shares: Shares::of(CONCURRENCY),
             sessions: Mutex::default(),
         }
     }
@@ -125,12 +129,10 @@ impl Context {
         look(sessions.entry(uid.to_owned()).or_default())
     }
 
-    /// Returns a permit to reconcile a federation of this namespace; `None` if the namespace has used up its share.
-    fn admit(&self, namespace: &str) -> Option<OwnedSemaphorePermit> {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        shares.retain(|_, it| it.available_permits() < SHARE);
-        let share = shares.entry(namespace.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(SHARE)));
-        Arc::clone(share).try_acquire_owned().ok()
+    /// Changes the state of the federation with this UID, unless it has been [dropped](Context::forget).
+    fn update_session(&self, uid: &str, change: impl FnOnce(&mut FederationCache)) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.get_mut(uid).map(change);
     }
 
     /// Returns the number of known federations.
@@ -295,10 +297,13 @@ async fn reconcile_guarded(
     context: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
     let namespace = federation.namespace().unwrap_or_default();
-    let Some(_permit) = context.admit(&namespace) else { return Ok(Action::requeue(DEFERRED)) };
+    let uid = federation.uid().unwrap_or_default();
+    let is_slow = context.session(&uid, |it| it.slow.is_some_and(|it| it.elapsed() < REMEMBERED));
+    let Some(_permit) = context.shares.admit(&namespace, is_slow) else {
+        return Ok(Action::requeue(DEFERRED));
+    };
     let begun = Instant::now();
     let name = format!("{namespace}/{}", federation.name_any());
-    let uid = federation.uid().unwrap_or_default();
     context.forget_others(&name, Some(&uid));
     let result = match &federation.0 {
         Ok(readable) => reconcile(Arc::new(readable.clone()), Arc::clone(&context)).await,
@@ -308,12 +313,13 @@ async fn reconcile_guarded(
         }
     };
     context.metrics.reconciled(begun.elapsed(), result.is_ok());
-    match &result {
-        Ok(_) => context.session(&uid, |it| it.failures = 0),
-        Err(error) => {
-            context.session(&uid, |it| it.failures += 1);
-            tracing::warn!(federation = name, %error, "a reconciliation failed");
-        }
+    // The reconciliation may have completed the deletion.
+    context.update_session(&uid, |it| {
+        it.failures = if result.is_ok() { 0 } else { it.failures + 1 };
+        it.slow = Some(Instant::now()).filter(|_| begun.elapsed() >= SLOW).or(it.slow);
+    });
+    if let Err(error) = &result {
+        tracing::warn!(federation = name, %error, "a reconciliation failed");
     }
     result
 }

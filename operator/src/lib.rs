@@ -8,6 +8,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | [`controller`] | watched objects, and when a federation is reconciled |
+//! | [`shares`] | how federations share the parallel reconciliations |
 //! | [`reconcile`] | reconciling a federation: dereference, validate, build, apply, update the status |
 //! | [`object_cache`] | the known pods and sets of each federation |
 //! | [`client`] | the client of the API server |
@@ -23,6 +24,7 @@ pub mod metrics;
 pub mod object_cache;
 pub mod reconcile;
 pub mod settings;
+pub mod shares;
 
 use faultline_client::{naming, supervisor};
 

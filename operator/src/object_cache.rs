@@ -150,7 +150,8 @@ pub fn is_deleted_with_set<F: Resource>(claim: &PersistentVolumeClaim, federatio
     claim.owner_references().iter().any(is_set)
 }
 
-fn is_controlled<K: Resource>(object: &K, by: Option<&str>) -> bool {
+/// Returns whether the controller of an object has this UID.
+pub fn is_controlled<K: Resource>(object: &K, by: Option<&str>) -> bool {
     by.is_some() && controller(object).map(|it| it.uid.as_str()) == by
 }
 

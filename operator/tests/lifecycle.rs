@@ -722,6 +722,16 @@ async fn a_quota_that_blocks_a_replacement_pod_is_reported_and_an_outdated_event
     assert_eq!(world.condition("PodsReady"), "False Starting");
     assert_eq!(world.status().phase, Phase::Running);
 
+    // Kubernetes has dropped the event that a pod was created later.
+    world.server.remove("/api/v1/namespaces/experiments/events/SuccessfulCreate");
+    let of_other = format!("{PODS}/quickstart-paris-1");
+    let mut pod = world.server.get(&of_other).unwrap();
+    pod["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:03Z");
+    world.server.put(&of_other, pod);
+    world.context.session(UID, |it| it.refused = None);
+    world.look().await.unwrap();
+    assert_eq!(world.condition("PodsReady"), "False Starting");
+
     happened("FailedCreate", "exceeded quota: small", 30);
     world.context.session(UID, |it| it.refused = None);
     world.look().await.unwrap();
@@ -862,6 +872,26 @@ async fn a_reconciliation_that_takes_too_long_is_reported_as_a_failure() {
     let error = world.look().await.unwrap_err();
     assert!(error.to_string().contains("did not finish within 50ms"), "{error}");
     assert_eq!(world.condition("Reconciled"), "False DeadlineExceeded");
+}
+
+#[tokio::test]
+async fn a_deleted_federation_leaves_no_state_in_the_controller() {
+    let world = World::new().await;
+    world.look().await.unwrap();
+    let mut federation = world.server.get(FEDERATION).unwrap();
+    federation["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    world.server.put(FEDERATION, federation);
+    let (server, context) = (world.server.clone(), Arc::clone(&world.context));
+    let gone = async move {
+        let has_finalizer =
+            |it: Option<Value>| it.is_some_and(|it| it["metadata"]["finalizers"] != json!([]));
+        while has_finalizer(server.get(FEDERATION)) || context.federations() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let run = controller::run(Arc::clone(&world.context), None, gone);
+    tokio::time::timeout(Duration::from_secs(20), run).await.expect("the federation is forgotten");
+    assert_eq!(world.context.federations(), 0);
 }
 
 #[tokio::test]

@@ -342,7 +342,7 @@ impl Report<'_> {
             }
             Supervision::Known(status) => {
                 self.responds(validated, status);
-                self.supervised(validated, status);
+                self.supervised(validated, status, observed.event_allowance);
             }
         }
         self.status.phase = match self.status.phase {
@@ -377,10 +377,10 @@ impl Report<'_> {
         }
     }
 
-    /// Reports the supervisor's status.
-    fn supervised(&mut self, validated: &Validated, said: &RunStatus) {
+    /// Reports the supervisor's status, with up to `allowance` events.
+    fn supervised(&mut self, validated: &Validated, said: &RunStatus, allowance: usize) {
         use supervision::RunPhase;
-        let has_backlog = self.report_events(said);
+        let has_backlog = self.report_events(said, allowance);
         // The supervisor of a completed federation is not asked for further events.
         let phase = match said.phase {
             RunPhase::Completed | RunPhase::Failed if has_backlog => RunPhase::Judging,
@@ -520,9 +520,9 @@ impl Report<'_> {
         self.condition(condition::COMPLETED, "True", reason, &message);
     }
 
-    /// Reports the supervisor's events that have not been reported yet, up to [`EVENTS_AT_ONCE`]. Returns whether more
-    /// events remain to be reported.
-    fn report_events(&mut self, said: &RunStatus) -> bool {
+    /// Reports the supervisor's events that have not been reported yet, up to [`EVENTS_AT_ONCE`]. Skips those beyond
+    /// `allowance`. Returns whether more events remain to be reported.
+    fn report_events(&mut self, said: &RunStatus, allowance: usize) -> bool {
         use supervision::RunPhase;
         let same = is_known(self.federation, &said.supervisor);
         let told = if same { self.status.last_event.unwrap_or(0).unsigned_abs() } else { 0 };
@@ -531,7 +531,7 @@ impl Report<'_> {
         let over = matches!(said.phase, RunPhase::Completed | RunPhase::Failed);
         let is_last = |it: &RunEvent| over && it.number.saturating_add(LAST_EVENTS) > newest.number;
         let untold = |it: &&RunEvent| it.number > told && (it.number <= MAX_EVENTS || is_last(it));
-        let untold: Vec<&RunEvent> = said.events.iter().filter(untold).collect();
+        let untold: Vec<&RunEvent> = said.events.iter().filter(untold).take(allowance).collect();
         let has_backlog = untold.len() > EVENTS_AT_ONCE;
         let newest = if has_backlog { untold[EVENTS_AT_ONCE - 1] } else { newest };
         for event in untold.into_iter().take(EVENTS_AT_ONCE) {

@@ -18,9 +18,10 @@ use thiserror::Error;
 
 use super::build;
 use super::keys::{self, KeyError, KnownKey};
+use super::update_status::EventAllowance;
 use crate::controller::Context;
 use crate::naming;
-use crate::object_cache::OwnedObjects;
+use crate::object_cache::{OwnedObjects, is_controlled};
 use crate::supervisor::{Supervisor, SupervisorError};
 
 /// Minimum time between two queries for the reason why pods are missing. If many federations are created at once,
@@ -44,6 +45,8 @@ pub struct Observed {
     pub pushed: Option<Places>,
     /// Reason why a set could not create its pods, in the words of the API server.
     pub refused: Option<String>,
+    /// Number of the supervisor's events that may still become Kubernetes events.
+    pub event_allowance: usize,
 }
 
 /// Status of a supervisor.
@@ -79,6 +82,7 @@ impl Observed {
             supervision: Supervision::Absent,
             pushed: None,
             refused: None,
+            event_allowance: EventAllowance::default().left(Instant::now()),
         }
     }
 
@@ -157,6 +161,7 @@ pub async fn dereference(
         };
     }
     observed.pushed = context.session(&uid, |it| it.pushed.clone());
+    observed.event_allowance = context.session(&uid, |it| it.events.left(Instant::now()));
     observed.refused = refused(&observed, context).await?;
     Ok(observed)
 }
@@ -190,7 +195,8 @@ pub(super) async fn find_supervisor(
 }
 
 /// Finds the first set that lacks pods, and returns the reason according to its events. Events outlive their cause: a
-/// failure to create a pod no longer counts once the set has created another pod.
+/// failure to create a pod no longer counts once the set has created another pod. Kubernetes drops events of a set that
+/// creates many pods, so the pods are considered as well.
 async fn refused(observed: &Observed, context: &Context) -> Result<Option<String>, DereferenceError> {
     let lacking = observed.sets.values().find(|set| {
         let wanted = set.spec.as_ref().and_then(|it| it.replicas).unwrap_or(1);
@@ -214,7 +220,9 @@ async fn refused(observed: &Observed, context: &Context) -> Result<Option<String
         events.max_by_key(|it| at(it))
     };
     // The times are in whole seconds.
-    let created = newest("SuccessfulCreate").and_then(at);
+    let pods = observed.pods.values().filter(|it| is_controlled(&***it, set.uid().as_deref()));
+    let created = pods.filter_map(|it| it.creation_timestamp()).map(|it| it.0).max();
+    let created = created.max(newest("SuccessfulCreate").and_then(at));
     let found = newest("FailedCreate").filter(|it| at(it) >= created).and_then(|it| it.message.clone());
     context.session(&uid, |it| it.refused = Some((Instant::now(), found.clone())));
     Ok(found)

@@ -31,6 +31,11 @@ const SHARE: Duration = Duration::from_millis(50);
 /// How much earlier a write may happen if a user may be waiting for it: the few steps of a startup follow in
 /// quick succession.
 const CREDIT: Duration = Duration::from_secs(3);
+/// Maximum number of events of a federation that are reported in each [`PERIOD`]. A run has at most a third of this
+/// number, unless a foreign program runs in the supervisor's pod.
+const MAX_EVENTS: usize = 1000;
+/// See [`MAX_EVENTS`]. By default, the API server keeps events for this time.
+const PERIOD: Duration = Duration::from_secs(3600);
 
 /// The reason why the state of a federation could not be reported.
 #[derive(Debug, Error)]
@@ -76,8 +81,35 @@ pub async fn update_status(
         publish(federation, it, at, context).await.map_err(UpdateStatusError::Event)?;
     }
     write(federation, &status, context).await.map_err(UpdateStatusError::Status)?;
-    context.session(&uid, |it| it.statuses.written(Instant::now()));
+    context.session(&uid, |it| {
+        it.statuses.written(Instant::now());
+        it.events.spend(new_events.len(), Instant::now());
+    });
     Ok(None)
+}
+
+/// Limits how many events of a federation are reported, because a supervisor's pod may run a foreign program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EventAllowance {
+    /// Beginning of the current period.
+    since: Option<Instant>,
+    /// Number of events reported in the current period.
+    spent: usize,
+}
+
+impl EventAllowance {
+    /// Returns how many more events may be reported.
+    pub fn left(self, now: Instant) -> usize {
+        let is_over = self.since.is_none_or(|it| now.saturating_duration_since(it) >= PERIOD);
+        if is_over { MAX_EVENTS } else { MAX_EVENTS.saturating_sub(self.spent) }
+    }
+
+    fn spend(&mut self, events: usize, now: Instant) {
+        if events > 0 && self.left(now) == MAX_EVENTS {
+            *self = EventAllowance { since: Some(now), spent: 0 };
+        }
+        self.spent += events;
+    }
 }
 
 /// Limits how often the status of a federation is written.
@@ -205,5 +237,19 @@ mod tests {
         pace.written(later);
         assert_eq!(pace.wait(false, PAUSE * 5, later), PAUSE * 5);
         assert_eq!(pace.wait(true, PAUSE * 5, later), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_number_of_events_is_limited_in_each_period() {
+        let begun = Instant::now();
+        let mut allowance = EventAllowance::default();
+        assert_eq!(allowance.left(begun), MAX_EVENTS);
+        allowance.spend(MAX_EVENTS - 1, begun);
+        assert_eq!(allowance.left(begun + PERIOD / 2), 1);
+        allowance.spend(20, begun + PERIOD / 2);
+        assert_eq!(allowance.left(begun + PERIOD / 2), 0);
+        assert_eq!(allowance.left(begun + PERIOD), MAX_EVENTS);
+        allowance.spend(1, begun + PERIOD);
+        assert_eq!(allowance.left(begun + PERIOD), MAX_EVENTS - 1);
     }
 }

@@ -182,10 +182,13 @@ impl<'a> Search<'a> {
         Ok(Some(format!("interrupted: the coverage is kept in {}; {text}", path.display())))
     }
 
-    /// Returns the file of an interrupted search.
+    /// Returns the file of an interrupted search. Searches with different parameters have different files.
     fn kept(&self) -> PathBuf {
-        let Searched { protocol, defect, first_seed, .. } = self.searched();
-        let of = [protocol, defect].into_iter().flatten().map(|it| format!("{it}-")).collect::<String>();
+        let Searched { protocol, defect, set, first_seed, .. } = self.searched();
+        let set = set
+            .iter()
+            .map(|(name, value)| format!("{name}-{value}").replace(|it: char| !it.is_alphanumeric(), "-"));
+        let of = protocol.into_iter().chain(defect).chain(set).map(|it| it + "-").collect::<String>();
         Path::new(RUNS).join(format!("fuzz-{of}{first_seed}.interrupted"))
     }
 

@@ -425,6 +425,21 @@ fn a_long_list_of_events_is_shortened_in_the_middle() {
 }
 
 #[test]
+fn a_supervisor_that_always_claims_to_be_another_one_reports_a_limited_number_of_events() {
+    let events: Vec<RunEvent> = (1..=100).map(|it| event(it, "RolledBack")).collect();
+    let said = RunStatus { phase: RunPhase::Completed, events, ..RunStatus::default() };
+    for (allowance, expected) in [(30, 20), (7, 7), (0, 0)] {
+        let mut observed = running(said.clone());
+        observed.event_allowance = allowance;
+        let (status, new_events) = look(&mut observed, &accepted(None), 1);
+        let reported = new_events.iter().filter(|it| it.reason == "RolledBack").count();
+        assert_eq!(reported, expected, "{allowance}");
+        // The run ends even if events are skipped.
+        assert_eq!(status.phase == Phase::Completed, allowance < EVENTS_AT_ONCE, "{allowance}");
+    }
+}
+
+#[test]
 fn an_event_is_no_longer_than_the_api_server_admits() {
     let event = RunEvent { number: u64::MAX, text: "é".repeat(5000), ..event(1, &"é".repeat(5000)) };
     let said = RunStatus { phase: RunPhase::Completed, events: vec![event], ..RunStatus::default() };
