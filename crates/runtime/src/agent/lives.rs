@@ -10,9 +10,10 @@ use std::process::{Command, Stdio};
 use faultline_core::Life;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
+use super::strike::Strike;
 use crate::clock::monotonic;
 use crate::node::NodeOptions;
 use crate::secret::Secret;
@@ -24,6 +25,8 @@ pub(super) const ORDERLY: &str = "exit status: 0";
 pub(super) struct Running {
     pub(super) life: Life,
     pid: Pid,
+    /// What stops the process before it is killed at a given instant.
+    strike: Option<Strike>,
 }
 
 impl Running {
@@ -47,22 +50,36 @@ impl Running {
         let mut stdin = child.stdin.take().expect("standard input is piped");
         // The line fits into a pipe's buffer. If the process exits before it reads the line, its exit is reported.
         drop(stdin.write_all(secret.to_line().as_bytes()));
-        Ok(Running { life: options.life, pid: Pid::from_raw(child.id() as i32) })
+        Ok(Running { life: options.life, pid: Pid::from_raw(child.id() as i32), strike: None })
     }
 
     /// Pauses or resumes the process. Returns the time of the signal by the monotonic clock, in nanoseconds. Succeeds
-    /// even if the process has just exited.
+    /// even if the process has just exited. A process that is about to be killed is not resumed.
     pub(super) fn pause(&self, paused: bool) -> nix::Result<u64> {
-        self.signal(if paused { Signal::SIGSTOP } else { Signal::SIGCONT })?;
+        match paused {
+            true => self.signal(Signal::SIGSTOP)?,
+            false if self.strike.is_none() => self.signal(Signal::SIGCONT)?,
+            false => {}
+        }
         Ok(monotonic())
     }
 
-    /// Kills the process, and waits until it has exited. Returns the time of the kill by the monotonic clock, in
-    /// nanoseconds. A killed process executes nothing afterwards, however long a busy machine takes to remove
-    /// it.
-    pub(super) fn end(self) -> nix::Result<u64> {
+    /// Stops the process once the monotonic clock shows `at`, in nanoseconds. [`Running::end`] must follow.
+    pub(super) fn stop_at(&mut self, at: u64) {
+        self.strike.get_or_insert_with(|| Strike::at(at, self.pid));
+    }
+
+    /// Cancels [`Running::stop_at`]. Returns whether it is too late for that.
+    pub(super) fn is_stopped(&mut self) -> bool {
+        self.strike.take().and_then(Strike::finish).is_some()
+    }
+
+    /// Kills the process, and waits until it has exited. Returns the time at which it stopped or was killed, by the
+    /// monotonic clock, in nanoseconds. It executes nothing afterwards, however long a busy machine takes to remove it.
+    pub(super) fn end(mut self) -> nix::Result<u64> {
+        let stopped = self.strike.take().and_then(Strike::finish);
         self.signal(Signal::SIGKILL)?;
-        let at = monotonic();
+        let at = stopped.unwrap_or_else(monotonic);
         loop {
             match waitpid(self.pid, None) {
                 Err(Errno::EINTR) => {}
@@ -88,20 +105,24 @@ impl Running {
 pub(super) fn reap(running: &mut Option<Running>) -> Option<(Life, String)> {
     let mut ended = None;
     loop {
-        let status = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return ended,
-            Ok(status) => status,
+        let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        let pid = match waitid(Id::All, peek) {
+            Ok(status) => status.pid(),
             Err(Errno::EINTR) => continue,
+            Err(Errno::ECHILD) => None,
             Err(error) => unreachable!("any child can be waited for: {error}"),
         };
-        let how = match status {
-            WaitStatus::Exited(_, code) => format!("exit status: {code}"),
-            WaitStatus::Signaled(_, signal, _) => format!("signal: {signal}"),
-            // Stopped or continued.
-            _ => continue,
+        let Some(pid) = pid else { return ended };
+        // After the child has been reaped, another process may get its number.
+        let life = running.take_if(|it| it.pid == pid).map(|mut it| {
+            it.is_stopped();
+            it.life
+        });
+        let how = match waitpid(pid, None) {
+            Ok(WaitStatus::Exited(_, code)) => format!("exit status: {code}"),
+            Ok(WaitStatus::Signaled(_, signal, _)) => format!("signal: {signal}"),
+            other => unreachable!("this child has ended: {other:?}"),
         };
-        if let Some(dead) = running.take_if(|it| status.pid() == Some(it.pid)) {
-            ended = Some((dead.life, how));
-        }
+        ended = life.map(|it| (it, how)).or(ended);
     }
 }

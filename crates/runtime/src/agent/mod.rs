@@ -8,6 +8,7 @@
 mod facts;
 mod lives;
 mod metrics;
+mod strike;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::Router;
-use faultline_core::{Life, ProcessId, Time};
+use faultline_core::{Life, ProcessId, Span, Time};
 use faultline_trace::{Bundle, BundleError};
 use nix::sys::prctl::set_child_subreaper;
 use thiserror::Error;
@@ -41,6 +42,7 @@ use crate::shaper::{Abilities, Shaper, ShaperError};
 use facts::Facts;
 use lives::{ORDERLY, Running, reap};
 use metrics::Counters;
+use strike::PAUSE;
 
 /// Time between two checks for new facts of the process.
 const LOOK: Duration = Duration::from_millis(20);
@@ -162,8 +164,8 @@ struct Agent {
     hosted: Option<Hosted>,
     running: Option<Running>,
     armed: BTreeMap<OrderNo, Life>,
-    /// Orders to end armed lives, by the time at which they are due. The value indicates whether to remove the
-    /// storage.
+    /// Orders to end armed lives that stop at a given instant, by the time of the kill that follows. The value indicates
+    /// whether to remove the storage.
     due: BTreeMap<(Time, OrderNo), bool>,
 }
 
@@ -262,6 +264,11 @@ impl Agent {
         self.calls += 1;
         self.armed.clear();
         self.due.clear();
+        if self.running.as_mut().is_some_and(Running::is_stopped)
+            && let Err(error) = self.end_running()
+        {
+            warn!(%error, "cannot kill the stopped process");
+        }
         let call = self.calls;
         self.here = stream.local_addr().ok().map(|it| it.ip());
         self.counters.at(self.here);
@@ -312,7 +319,11 @@ impl Agent {
             }
             ToAgent::Fire { order, wipe, at: None } => self.fire_now(order, wipe),
             ToAgent::Fire { order, wipe, at: Some(at) } => {
-                self.due.insert((Clock::MACHINE.at(at), order), wipe);
+                let armed = self.armed.get(&order).copied();
+                if let Some(it) = self.running.as_mut().filter(|it| Some(it.life) == armed) {
+                    it.stop_at(at);
+                }
+                self.due.insert((Clock::MACHINE.at(at) + Span::from(PAUSE), order), wipe);
             }
             ToAgent::Pause { order, life, paused } => {
                 let it = self.running.as_ref().filter(|it| it.life == life);
@@ -419,8 +430,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends an armed life, sends its facts, and removes its storage if `wipe` is set. Returns the time of the
-    /// kill; `None` if the life was not running.
+    /// Ends an armed life, sends its facts, and removes its storage if `wipe` is set. Returns the time at which the life
+    /// stopped; `None` if it was not running.
     fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<u64>, OrderError> {
         let life = self.armed.remove(&order);
         let ended_at = match self.running.take_if(|it| Some(it.life) == life) {

@@ -28,8 +28,8 @@ const ARMED_WITHIN: Duration = Duration::from_millis(800);
 /// Time within which a ready agent must carry out an order.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bounds on the notice that agents receive before they end several lives at the same time. The notice is twice the
-/// time that the slowest agent took to prepare.
-const LEAST_NOTICE: Span = Span::from_millis(2);
+/// time that the slowest agent took to prepare. Agents start threads in the meantime.
+const LEAST_NOTICE: Span = Span::from_millis(5);
 const MOST_NOTICE: Span = Span::from_millis(250);
 
 /// Longest time to wait, at the end of the run, for agents with facts of lives that a previous supervisor started.

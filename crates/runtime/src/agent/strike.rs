@@ -1,0 +1,180 @@
+//! Stops a process at a given instant, as precisely as a busy machine allows.
+//!
+//! A fault that ends a whole cluster ends many processes, perhaps several on one machine. Two effects would spread their
+//! ends over several milliseconds. First, the kernel frees the memory and the connections of a killed process, and other
+//! agents on the same processor wait for that. Each agent therefore stops its process (`SIGSTOP`), and kills it after
+//! the [`PAUSE`], when the others have stopped theirs. Second, a thread that wakes up waits while its processor is in
+//! the kernel. Two threads on different processors therefore wait for the instant, and the first one that wakes up sends
+//! the signal.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+use nix::unistd::Pid;
+use tracing::debug;
+
+use crate::clock::monotonic;
+
+/// Time from the stop of a process until it is killed.
+pub(super) const PAUSE: Duration = Duration::from_millis(5);
+/// Number of threads that wait for the instant.
+const THREADS: usize = 2;
+
+/// Threads that stop a process at an instant. Dropping them prevents the stop if it has not happened yet.
+#[derive(Debug)]
+pub(super) struct Strike(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether a thread is about to stop the process, or may no longer do so.
+    is_claimed: AtomicBool,
+    /// Time at which the process stopped, by the monotonic clock.
+    stopped: OnceLock<u64>,
+}
+
+impl Strike {
+    /// Stops the process once the monotonic clock shows `at`, in nanoseconds. The caller must not reap the process before
+    /// it has called [`finish`](Strike::finish), because another process could then get its number.
+    pub(super) fn at(at: u64, process: Pid) -> Strike {
+        let state = Arc::new(State::default());
+        for processor in processors(process) {
+            let state = Arc::clone(&state);
+            let wait_and_stop = move || {
+                if let Some(it) = processor
+                    && let Err(error) = sched_setaffinity(Pid::from_raw(0), &it)
+                {
+                    debug!(%error, "cannot choose a processor");
+                }
+                let instant = TimeSpec::from_duration(Duration::from_nanos(at));
+                // A signal handler may interrupt the wait.
+                while monotonic() < at {
+                    let absolute = ClockNanosleepFlags::TIMER_ABSTIME;
+                    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, absolute, &instant);
+                }
+                state.stop(process);
+            };
+            // If no thread starts, the process is killed without having been stopped.
+            if let Err(error) = thread::Builder::new().name("strike".to_owned()).spawn(wait_and_stop) {
+                debug!(%error, "cannot start a thread");
+            }
+        }
+        Strike(state)
+    }
+
+    /// Prevents the stop if it has not happened yet. Otherwise, returns the time at which the process stopped, by the
+    /// monotonic clock.
+    pub(super) fn finish(self) -> Option<u64> {
+        let is_too_late = self.0.is_claimed.swap(true, Ordering::AcqRel);
+        is_too_late.then(|| *self.0.stopped.wait())
+    }
+}
+
+impl Drop for Strike {
+    fn drop(&mut self) {
+        self.0.is_claimed.store(true, Ordering::Release);
+    }
+}
+
+impl State {
+    fn stop(&self, process: Pid) {
+        if !self.is_claimed.swap(true, Ordering::AcqRel) {
+            // Fails only if the process has exited.
+            let _ = kill(process, Signal::SIGSTOP);
+            self.stopped.get_or_init(monotonic);
+        }
+    }
+}
+
+/// Returns the processor of each thread; `None` if any will do. Threads of different agents should use different
+/// processors, so the choice depends on the number of the process.
+fn processors(process: Pid) -> Vec<Option<CpuSet>> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    let allowed: Vec<usize> = (0..CpuSet::count()).filter(|&it| allowed.is_set(it) == Ok(true)).collect();
+    let only = |processor: usize| {
+        let mut set = CpuSet::new();
+        set.set(processor).ok().map(|()| set)
+    };
+    let threads = THREADS.min(allowed.len().max(1));
+    let chosen = |thread: usize| {
+        let first = process.as_raw().unsigned_abs() as usize;
+        allowed.get((first + thread * allowed.len() / threads) % allowed.len().max(1)).copied()
+    };
+    (0..threads).map(|it| chosen(it).and_then(only)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+    use super::*;
+
+    struct Victim(Child);
+
+    impl Victim {
+        fn new() -> Victim {
+            Victim(Command::new("sleep").arg("60").spawn().unwrap())
+        }
+
+        fn pid(&self) -> Pid {
+            Pid::from_raw(self.0.id() as i32)
+        }
+
+        fn is_stopped(&self, flags: WaitPidFlag) -> bool {
+            let status = waitpid(self.pid(), Some(WaitPidFlag::WUNTRACED | flags)).unwrap();
+            matches!(status, WaitStatus::Stopped(..))
+        }
+    }
+
+    impl Drop for Victim {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
+    }
+
+    fn soon() -> u64 {
+        monotonic() + 20_000_000
+    }
+
+    #[test]
+    fn a_process_stops_at_the_instant() {
+        let victim = Victim::new();
+        let at = soon();
+        let strike = Strike::at(at, victim.pid());
+        assert!(victim.is_stopped(WaitPidFlag::empty()));
+        assert!(strike.finish().is_some_and(|it| it >= at));
+    }
+
+    #[test]
+    fn a_cancelled_strike_stops_nothing() {
+        for finishes in [true, false] {
+            let victim = Victim::new();
+            let at = soon();
+            let strike = Strike::at(at, victim.pid());
+            if finishes {
+                assert_eq!(strike.finish(), None);
+            } else {
+                drop(strike);
+            }
+            thread::sleep(Duration::from_millis(60));
+            assert!(!victim.is_stopped(WaitPidFlag::WNOHANG));
+        }
+    }
+
+    #[test]
+    fn threads_wait_on_different_processors() {
+        let chosen = processors(Pid::from_raw(7));
+        let allowed = thread::available_parallelism().unwrap().get();
+        assert_eq!(chosen.len(), THREADS.min(allowed));
+        assert!(chosen.iter().all(Option::is_some));
+        assert!(chosen.windows(2).all(|it| it[0] != it[1]));
+    }
+}
