@@ -160,8 +160,8 @@ pub async fn dereference(
             }
         };
     }
-    observed.pushed = context.session(&uid, |it| it.pushed.clone());
-    observed.event_allowance = context.session(&uid, |it| it.events.left(Instant::now()));
+    (observed.pushed, observed.event_allowance) =
+        context.session(&uid, |it| (it.pushed.clone(), it.events.left(Instant::now())));
     observed.refused = refused(&observed, context).await?;
     Ok(observed)
 }

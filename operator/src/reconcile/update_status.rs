@@ -33,8 +33,8 @@ const SHARE: Duration = Duration::from_millis(50);
 const CREDIT: Duration = Duration::from_secs(3);
 /// Maximum number of events of a federation that are reported in each [`PERIOD`]. A run has at most a third of this
 /// number, unless a foreign program runs in the supervisor's pod.
-const MAX_EVENTS: usize = 1000;
-/// See [`MAX_EVENTS`]. By default, the API server keeps events for this time.
+const MAX_EVENTS_PER_PERIOD: usize = 1000;
+/// See [`MAX_EVENTS_PER_PERIOD`]. By default, the API server keeps events for this time.
 const PERIOD: Duration = Duration::from_secs(3600);
 
 /// The reason why the state of a federation could not be reported.
@@ -101,11 +101,11 @@ impl EventAllowance {
     /// Returns how many more events may be reported.
     pub fn left(self, now: Instant) -> usize {
         let is_over = self.since.is_none_or(|it| now.saturating_duration_since(it) >= PERIOD);
-        if is_over { MAX_EVENTS } else { MAX_EVENTS.saturating_sub(self.spent) }
+        if is_over { MAX_EVENTS_PER_PERIOD } else { MAX_EVENTS_PER_PERIOD.saturating_sub(self.spent) }
     }
 
     fn spend(&mut self, events: usize, now: Instant) {
-        if events > 0 && self.left(now) == MAX_EVENTS {
+        if events > 0 && self.left(now) == MAX_EVENTS_PER_PERIOD {
             *self = EventAllowance { since: Some(now), spent: 0 };
         }
         self.spent += events;
@@ -243,13 +243,13 @@ mod tests {
     fn the_number_of_events_is_limited_in_each_period() {
         let begun = Instant::now();
         let mut allowance = EventAllowance::default();
-        assert_eq!(allowance.left(begun), MAX_EVENTS);
-        allowance.spend(MAX_EVENTS - 1, begun);
+        assert_eq!(allowance.left(begun), MAX_EVENTS_PER_PERIOD);
+        allowance.spend(MAX_EVENTS_PER_PERIOD - 1, begun);
         assert_eq!(allowance.left(begun + PERIOD / 2), 1);
         allowance.spend(20, begun + PERIOD / 2);
         assert_eq!(allowance.left(begun + PERIOD / 2), 0);
-        assert_eq!(allowance.left(begun + PERIOD), MAX_EVENTS);
+        assert_eq!(allowance.left(begun + PERIOD), MAX_EVENTS_PER_PERIOD);
         allowance.spend(1, begun + PERIOD);
-        assert_eq!(allowance.left(begun + PERIOD), MAX_EVENTS - 1);
+        assert_eq!(allowance.left(begun + PERIOD), MAX_EVENTS_PER_PERIOD - 1);
     }
 }

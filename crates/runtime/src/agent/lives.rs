@@ -69,15 +69,16 @@ impl Running {
         self.strike.get_or_insert_with(|| Strike::at(at, self.pid));
     }
 
-    /// Cancels [`Running::stop_at`]. Returns whether it is too late for that.
-    pub(super) fn is_stopped(&mut self) -> bool {
-        self.strike.take().and_then(Strike::finish).is_some()
+    /// Cancels [`Running::stop_at`]. If it is too late for that, returns the time at which the process stopped, by the
+    /// monotonic clock, in nanoseconds.
+    pub(super) fn cancel_stop(&mut self) -> Option<u64> {
+        self.strike.take().and_then(Strike::finish)
     }
 
     /// Kills the process, and waits until it has exited. Returns the time at which it stopped or was killed, by the
     /// monotonic clock, in nanoseconds. It executes nothing afterwards, however long a busy machine takes to remove it.
     pub(super) fn end(mut self) -> nix::Result<u64> {
-        let stopped = self.strike.take().and_then(Strike::finish);
+        let stopped = self.cancel_stop();
         self.signal(Signal::SIGKILL)?;
         let at = stopped.unwrap_or_else(monotonic);
         loop {
@@ -115,7 +116,7 @@ pub(super) fn reap(running: &mut Option<Running>) -> Option<(Life, String)> {
         let Some(pid) = pid else { return ended };
         // After the child has been reaped, another process may get its number.
         let life = running.take_if(|it| it.pid == pid).map(|mut it| {
-            it.is_stopped();
+            it.cancel_stop();
             it.life
         });
         let how = match waitpid(pid, None) {

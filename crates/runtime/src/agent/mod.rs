@@ -42,7 +42,7 @@ use crate::shaper::{Abilities, Shaper, ShaperError};
 use facts::Facts;
 use lives::{ORDERLY, Running, reap};
 use metrics::Counters;
-use strike::PAUSE;
+use strike::KILL_AFTER;
 
 /// Time between two checks for new facts of the process.
 const LOOK: Duration = Duration::from_millis(20);
@@ -164,8 +164,8 @@ struct Agent {
     hosted: Option<Hosted>,
     running: Option<Running>,
     armed: BTreeMap<OrderNo, Life>,
-    /// Orders to end armed lives that stop at a given instant, by the time of the kill that follows. The value indicates
-    /// whether to remove the storage.
+    /// Orders to end armed lives that stop at a given instant, by the time of the kill that follows. The value
+    /// indicates whether to remove the storage.
     due: BTreeMap<(Time, OrderNo), bool>,
 }
 
@@ -264,7 +264,7 @@ impl Agent {
         self.calls += 1;
         self.armed.clear();
         self.due.clear();
-        if self.running.as_mut().is_some_and(Running::is_stopped)
+        if self.running.as_mut().and_then(Running::cancel_stop).is_some()
             && let Err(error) = self.end_running()
         {
             warn!(%error, "cannot kill the stopped process");
@@ -323,7 +323,7 @@ impl Agent {
                 if let Some(it) = self.running.as_mut().filter(|it| Some(it.life) == armed) {
                     it.stop_at(at);
                 }
-                self.due.insert((Clock::MACHINE.at(at) + Span::from(PAUSE), order), wipe);
+                self.due.insert((Clock::MACHINE.at(at) + Span::from(KILL_AFTER), order), wipe);
             }
             ToAgent::Pause { order, life, paused } => {
                 let it = self.running.as_ref().filter(|it| it.life == life);
@@ -430,8 +430,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends an armed life, sends its facts, and removes its storage if `wipe` is set. Returns the time at which the life
-    /// stopped; `None` if it was not running.
+    /// Ends an armed life, sends its facts, and removes its storage if `wipe` is set. Returns the time at which the
+    /// life stopped; `None` if it was not running.
     fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<u64>, OrderError> {
         let life = self.armed.remove(&order);
         let ended_at = match self.running.take_if(|it| Some(it.life) == life) {

@@ -1,11 +1,11 @@
 //! Stops a process at a given instant, as precisely as a busy machine allows.
 //!
-//! A fault that ends a whole cluster ends many processes, perhaps several on one machine. Two effects would spread their
-//! ends over several milliseconds. First, the kernel frees the memory and the connections of a killed process, and other
-//! agents on the same processor wait for that. Each agent therefore stops its process (`SIGSTOP`), and kills it after
-//! the [`PAUSE`], when the others have stopped theirs. Second, a thread that wakes up waits while its processor is in
-//! the kernel. Two threads on different processors therefore wait for the instant, and the first one that wakes up sends
-//! the signal.
+//! A fault that ends a whole cluster ends many processes, perhaps several on one machine. Two effects would spread
+//! their ends over several milliseconds. First, the kernel frees the memory and the connections of a killed process,
+//! and other agents on the same processor wait for that. Each agent therefore stops its process (`SIGSTOP`), and kills
+//! it [later](KILL_AFTER), when the others have stopped theirs. Second, a thread that wakes up waits while its
+//! processor is in the kernel. Two threads on different processors therefore wait for the instant, and the first one
+//! that wakes up sends the signal.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,7 +22,7 @@ use tracing::debug;
 use crate::clock::monotonic;
 
 /// Time from the stop of a process until it is killed.
-pub(super) const PAUSE: Duration = Duration::from_millis(5);
+pub(super) const KILL_AFTER: Duration = Duration::from_millis(5);
 /// Number of threads that wait for the instant.
 const THREADS: usize = 2;
 
@@ -39,8 +39,8 @@ struct State {
 }
 
 impl Strike {
-    /// Stops the process once the monotonic clock shows `at`, in nanoseconds. The caller must not reap the process before
-    /// it has called [`finish`](Strike::finish), because another process could then get its number.
+    /// Stops the process once the monotonic clock shows `at`, in nanoseconds. The caller must not reap the process
+    /// before it has called [`finish`](Strike::finish), because another process could then get its number.
     pub(super) fn at(at: u64, process: Pid) -> Strike {
         let state = Arc::new(State::default());
         for processor in processors(process) {
@@ -96,16 +96,16 @@ impl State {
 fn processors(process: Pid) -> Vec<Option<CpuSet>> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     let allowed: Vec<usize> = (0..CpuSet::count()).filter(|&it| allowed.is_set(it) == Ok(true)).collect();
-    let only = |processor: usize| {
+    if allowed.is_empty() {
+        return vec![None];
+    }
+    let (first, threads) = (process.as_raw().unsigned_abs() as usize, THREADS.min(allowed.len()));
+    let only = |thread: usize| {
         let mut set = CpuSet::new();
+        let processor = allowed[(first + thread * allowed.len() / threads) % allowed.len()];
         set.set(processor).ok().map(|()| set)
     };
-    let threads = THREADS.min(allowed.len().max(1));
-    let chosen = |thread: usize| {
-        let first = process.as_raw().unsigned_abs() as usize;
-        allowed.get((first + thread * allowed.len() / threads) % allowed.len().max(1)).copied()
-    };
-    (0..threads).map(|it| chosen(it).and_then(only)).collect()
+    (0..threads).map(only).collect()
 }
 
 #[cfg(test)]
