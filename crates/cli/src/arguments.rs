@@ -94,7 +94,7 @@ pub(crate) enum Command {
 /// Run a federation, judge the run, and explain what happened.
 ///
 /// Expands the faults from the seed, runs the federation until its application has finished, records every fact, and
-/// judges the record. Nothing is retried.
+/// judges the record. Never repeats a run to get a better verdict.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -280,9 +280,9 @@ pub(crate) struct ReproduceArguments {
 /// of a federation file (clusters.yaml), and the output of `--format json` (clusters.json).
 ///
 /// To choose clusters for the traffic of one application in successive intervals of equal length, pass several graphs,
-/// or a recorded run with `--intervals`. The command then also says whether changing the clusters between intervals, at
-/// a checkpoint, pays off. It prints the clusters of each interval, and one division for all intervals. With `--out`,
-/// writes the costs by interval (intervals.svg, intervals.csv), the cluster of each process in each interval
+/// or a recorded run with `--intervals`. The command then also reports whether changing the clusters between intervals,
+/// at a checkpoint, pays off. It prints the clusters of each interval, and one division for all intervals. With
+/// `--out`, writes the costs by interval (intervals.svg, intervals.csv), the cluster of each process in each interval
 /// (clusters.csv), the division for all intervals in the form of a federation file (clusters.yaml), and clusters.json.
 ///
 /// To assign the pieces of a task-based program to processes in advance, pass its federation file. The command then
@@ -394,7 +394,7 @@ pub(crate) enum Paper {
 /// If interrupted, shows the completed runs; to continue, run the same command with `--resume`.
 ///
 /// Exits with 1 if a run violates a property, and with 3 if the comparison was interrupted or ran out of memory. A
-/// protocol that does not survive a fault gets a row in the table; this is not a failure.
+/// protocol that does not survive a fault still appears in the table; this is not a failure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -607,7 +607,7 @@ pub(crate) struct DoctorArguments {
 
 /// Judge a recorded run again.
 ///
-/// Uses only the facts, not the conclusions of the run itself. Has the same exit statuses as `run`.
+/// Judges the record itself, regardless of the verdict that the run reported. Has the same exit statuses as `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

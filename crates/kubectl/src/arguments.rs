@@ -61,9 +61,9 @@ impl Command {
 
 /// Run a federation in pods, fetch its record, judge it, and delete the federation.
 ///
-/// Expands the faults from the seed. Judges the record on this machine, as `faultline check` does. If
-/// interrupted, deletes the federation; if the end of the run is not observed, the federation stays in the
-/// cluster.
+/// Expands the faults from the seed. Judges the record on this machine, as `faultline check` does. If interrupted
+/// before the run ends, deletes the federation. If it stops waiting (`--timeout`) or cannot fetch the record, the
+/// federation stays in the cluster.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
