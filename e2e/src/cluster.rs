@@ -203,6 +203,19 @@ impl TestNamespace {
         Ok(told.filter_map(|it| it.message).collect())
     }
 
+    /// Checks that every process that was declared failed was the target of a planned fault.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] if a process was declared failed without a planned fault: the machine was too busy for its heartbeats.
+    pub async fn heartbeats_were_on_time(&self) -> Result<(), Failure> {
+        let declared = self.event_messages("DeclaredFailed").await?;
+        match declared.into_iter().find(|it| it.contains("without a planned fault")) {
+            Some(message) => Err(Busy(message).into()),
+            None => Ok(()),
+        }
+    }
+
     /// Waits until a federation has reached a phase.
     pub async fn reach(&self, name: &str, phase: Phase) -> Result<FederationStatus, Failure> {
         self.wait(name, &format!("the phase {phase:?}"), STARTS, |it| it.phase >= phase).await

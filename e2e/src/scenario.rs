@@ -31,7 +31,7 @@ pub struct Scenario {
 /// The machine was too busy for a verdict; the scenario found no defect.
 #[derive(Debug, Error)]
 #[error("the machine is too busy: {0}")]
-pub struct Busy(String);
+pub struct Busy(pub(crate) String);
 
 impl Busy {
     /// Returns this error if a verdict is `unknown` only because of a busy machine.

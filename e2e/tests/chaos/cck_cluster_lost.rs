@@ -6,6 +6,7 @@ use faultline_e2e::{Failure, Program, TestNamespace};
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply_over_slow_links("cck").await?;
     let status = ns.passes("cck").await?;
+    ns.heartbeats_were_on_time().await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"), "{status:#?}");
     assert!(status.worst_skew_micros.is_some_and(|it| it < 50_000), "{:?}", status.worst_skew_micros);
     assert!(status.clusters.iter().any(|it| it.name == "rennes" && it.rollbacks >= 1), "{status:#?}");

@@ -32,6 +32,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     })
     .await?;
     let status = ns.passes(QUICK_START).await?;
+    ns.heartbeats_were_on_time().await?;
     assert_eq!(status.faults_done.as_deref(), Some("3/3"));
     assert_eq!(status.rollbacks, Some(0), "{status:#?}");
     Ok(())

@@ -54,6 +54,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     assert_eq!(before, progress().await?, "no process computes during the pause");
     pause(false).await?;
     let status = ns.passes(QUICK_START).await?;
+    ns.heartbeats_were_on_time().await?;
     assert_eq!(status.rollbacks, Some(0), "{status:#?}");
     Ok(())
 }
