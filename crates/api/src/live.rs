@@ -26,7 +26,8 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
     let links_before = old.spec.links().expand(&old.spec.clusters);
     let links = new.spec.links().expand(&new.spec.clusters);
     // Links to and from processes outside the clusters matter only if the protocol needs such processes.
-    let is_outside = |it: ClusterId| it == ClusterId::OUTSIDE && Names::of(&new.spec).extra().is_empty();
+    let has_no_outside = Names::of(&new.spec).extra().is_empty();
+    let is_outside = |it: ClusterId| it == ClusterId::OUTSIDE && has_no_outside;
     let changed = links.into_iter().filter(|((from, to), properties)| {
         links_before[&(*from, *to)] != *properties && !is_outside(*from) && !is_outside(*to)
     });

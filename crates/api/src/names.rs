@@ -16,6 +16,10 @@ use crate::resource::FederationSpec;
 pub struct Names {
     clusters: Vec<(String, Range<u32>)>,
     extra: Vec<String>,
+    /// Indices in `clusters`, by name.
+    clusters_by_name: BTreeMap<String, usize>,
+    /// Indices in `extra`, by name.
+    extra_by_name: BTreeMap<String, usize>,
 }
 
 impl Names {
@@ -27,17 +31,21 @@ impl Names {
     /// Works like [`Names::of`], but with processes of these roles outside the clusters, instead of those that the
     /// protocol needs.
     pub fn with_extra(spec: &FederationSpec, roles: &[Role]) -> Names {
-        let mut first = 0;
-        let clusters = spec
+        let mut first: u32 = 0;
+        let clusters: Vec<(String, Range<u32>)> = spec
             .clusters
             .iter()
             .map(|cluster| {
-                let processes = first..first + cluster.nodes;
+                // Only an invalid federation has more nodes than numbers.
+                let processes = first..first.saturating_add(cluster.nodes);
                 first = processes.end;
                 (cluster.name.clone(), processes)
             })
             .collect();
-        Names { clusters, extra: Names::extra_of(roles) }
+        let extra = Names::extra_of(roles);
+        let clusters_by_name = by_name(clusters.iter().map(|(name, _)| name));
+        let extra_by_name = by_name(&extra);
+        Names { clusters, extra, clusters_by_name, extra_by_name }
     }
 
     /// Returns the names of processes that are not ranks. Unlike the names of ranks, they do not end in a hyphen and a
@@ -123,14 +131,13 @@ impl Names {
 
     /// Returns the cluster with this name.
     pub fn cluster_id(&self, name: &str) -> Option<ClusterId> {
-        let index = self.clusters.iter().position(|(it, _)| it == name)?;
-        Some(ClusterId(index as u16))
+        self.clusters_by_name.get(name).map(|index| ClusterId(*index as u16))
     }
 
     /// Returns the process with this name.
     pub fn process_id(&self, name: &str) -> Option<ProcessId> {
-        if let Some(index) = self.extra.iter().position(|it| it == name) {
-            return Some(ProcessId(self.ranks() + index as u32));
+        if let Some(index) = self.extra_by_name.get(name) {
+            return Some(ProcessId(self.ranks() + *index as u32));
         }
         let (cluster, node) = name.rsplit_once('-')?;
         let process = self.node(self.cluster_id(cluster)?, node.parse().ok()?)?;
@@ -143,6 +150,21 @@ impl Names {
         let processes = self.processes_of(cluster);
         (node < processes.end - processes.start).then(|| ProcessId(processes.start + node))
     }
+}
+
+/// Returns the index of the first occurrence of each name.
+fn by_name<'a>(names: impl IntoIterator<Item = &'a String>) -> BTreeMap<String, usize> {
+    let mut indices = BTreeMap::new();
+    for (index, name) in names.into_iter().enumerate() {
+        indices.entry(name.clone()).or_insert(index);
+    }
+    indices
+}
+
+/// Returns the part of the names of Kubernetes objects that stands for a cluster, or for a process outside all clusters.
+/// Such names cannot contain dots. No cluster may have the name that this function returns for a process.
+pub fn in_objects(group: &str) -> String {
+    group.replace('.', "-")
 }
 
 #[cfg(test)]

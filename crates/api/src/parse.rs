@@ -13,7 +13,7 @@ use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 use crate::document::{ApiVersion, Document, Kind};
 use crate::locate::Locations;
 use crate::resource::{Federation, ProtocolSpec};
-use crate::validate::{Problem, similar, validate};
+use crate::validate::{MAX_PROBLEMS, Problem, similar, validate};
 
 /// Maximum size of a file in bytes. Federations written by hand are far smaller.
 const MAX_BYTES: usize = 1 << 20;
@@ -150,6 +150,9 @@ impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.errors[..] {
             [only] => f.write_str(&only.message),
+            many if many.len() == MAX_PROBLEMS => {
+                write!(f, "{} has at least {MAX_PROBLEMS} problems", self.file)
+            }
             many => write!(f, "{} has {} problems", self.file, many.len()),
         }
     }

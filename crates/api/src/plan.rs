@@ -14,14 +14,14 @@
 
 use faultline_core::fault::StorageFault;
 use faultline_core::{ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Time, Trigger};
-use rand::RngExt;
 use rand::distr::Distribution;
+use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Exp, Weibull};
 
 use crate::names::Names;
-use crate::resource::{self, ANY, ActionRef, Federation, FederationSpec, Mtbf, TriggerRef, When};
+use crate::resource::{self, ANY, ActionRef, Federation, FederationSpec, Links, Mtbf, TriggerRef, When};
 
 /// First random stream for faults. Lower ones are free for other uses.
 const FIRST_STREAM: u64 = 1 << 32;
@@ -39,29 +39,93 @@ pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
 /// Works like [`plan`], but for the processes in `names`. Outside the clusters, these may differ from the processes
 /// that the protocol needs.
 pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<PlannedFault> {
-    plan_by_entry(&federation.spec, names, seed).into_iter().map(|(_, planned)| planned).collect()
+    let spec = &federation.spec;
+    let faults = (0..spec.faults.len()).flat_map(|entry| faults_of(spec, names, seed, entry));
+    let planned = |(no, (trigger, fault))| PlannedFault { no: FaultNo(no), trigger, fault };
+    (0..).zip(faults).map(planned).collect()
 }
 
-/// Returns the plan, with the index of each fault's entry in the list of faults.
-pub(crate) fn plan_by_entry(spec: &FederationSpec, names: &Names, seed: u64) -> Vec<(usize, PlannedFault)> {
-    let mut plan = Vec::new();
-    for (entry, fault) in spec.faults.iter().enumerate() {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(FIRST_STREAM + entry as u64);
-        let [(_, trigger)] = fault.triggers()[..] else { panic!("a valid fault has one trigger") };
-        let [(_, action)] = fault.actions()[..] else { panic!("a valid fault has one action") };
-        let mut draw = Draw { spec, names, rng };
-        for trigger in draw.triggers(trigger) {
-            let no = FaultNo(plan.len() as u32);
-            plan.push((entry, PlannedFault { no, trigger, fault: draw.fault(action) }));
+/// Returns the faults of one entry in the list of faults, with their triggers.
+pub(crate) fn faults_of<'a>(
+    spec: &'a FederationSpec,
+    names: &'a Names,
+    seed: u64,
+    entry: usize,
+) -> impl Iterator<Item = (Trigger, Fault)> + 'a {
+    let fault = &spec.faults[entry];
+    let [(_, trigger)] = fault.triggers()[..] else { panic!("a valid fault has one trigger") };
+    let [(_, action)] = fault.actions()[..] else { panic!("a valid fault has one action") };
+    let mut draw = Draw { spec, links: spec.links(), names, rng: stream(seed, entry) };
+    draw.triggers(trigger).into_iter().map(move |trigger| (trigger, draw.fault(action)))
+}
+
+/// Returns the times of the faults of the `mtbf` entry with this index, until the deadline of the federation. Draws
+/// each time only when it is requested.
+///
+/// # Panics
+///
+/// Panics if a parameter of the distribution is not above zero.
+pub(crate) fn times_of(
+    spec: &FederationSpec,
+    seed: u64,
+    entry: usize,
+    mtbf: &Mtbf,
+) -> impl Iterator<Item = Time> {
+    times(Between::new(mtbf), spec.deadline(), stream(seed, entry))
+}
+
+/// Returns the random stream of an entry.
+fn stream(seed: u64, entry: usize) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(FIRST_STREAM + entry as u64);
+    rng
+}
+
+/// Distribution of the time between two faults, in nanoseconds.
+enum Between {
+    Exponential(Exp<f64>),
+    Weibull(Weibull<f64>),
+}
+
+impl Between {
+    fn new(mtbf: &Mtbf) -> Between {
+        match mtbf {
+            Mtbf::Exponential(mean) => {
+                let rate = 1.0 / mean.0.0 as f64;
+                Between::Exponential(Exp::new(rate).expect("a valid mean is above zero"))
+            }
+            Mtbf::Weibull(resource::Weibull { scale, shape }) => {
+                let weibull = Weibull::new(scale.0.0 as f64, *shape);
+                Between::Weibull(weibull.expect("valid parameters are above zero"))
+            }
         }
     }
-    plan
+}
+
+impl Distribution<f64> for Between {
+    fn sample<R: Rng + ?Sized>(&self, rng: &mut R) -> f64 {
+        match self {
+            Between::Exponential(it) => it.sample(rng),
+            Between::Weibull(it) => it.sample(rng),
+        }
+    }
+}
+
+/// Draws times until the deadline, with the time between two of them drawn from `between`.
+fn times(between: Between, deadline: Span, mut rng: impl Rng) -> impl Iterator<Item = Time> {
+    let end = Time::ZERO + deadline;
+    let mut now = Time::ZERO;
+    std::iter::from_fn(move || {
+        // Faults of one entry are never simultaneous.
+        now += Span((between.sample(&mut rng) as u64).max(1));
+        (now < end).then_some(now)
+    })
 }
 
 /// State of the expansion of one entry.
 struct Draw<'a> {
     spec: &'a FederationSpec,
+    links: Links,
     names: &'a Names,
     rng: ChaCha8Rng,
 }
@@ -75,27 +139,10 @@ impl Draw<'_> {
                 let process = cluster.and_then(|cluster| node.map(|node| self.node(cluster, node)));
                 vec![Trigger::When { fact: *fact, cluster, process, occurrence: occurrence.unwrap_or(1) }]
             }
-            TriggerRef::Mtbf(Mtbf::Exponential(mean)) => {
-                let rate = 1.0 / mean.0.0 as f64;
-                self.times(Exp::new(rate).expect("a valid mean is above zero"))
-            }
-            TriggerRef::Mtbf(Mtbf::Weibull(resource::Weibull { scale, shape })) => {
-                let weibull = Weibull::new(scale.0.0 as f64, *shape);
-                self.times(weibull.expect("valid parameters are above zero"))
+            TriggerRef::Mtbf(mtbf) => {
+                times(Between::new(mtbf), self.spec.deadline(), &mut self.rng).map(Trigger::At).collect()
             }
         }
-    }
-
-    /// Draws the times of faults until the deadline, with the time between two faults drawn from `between`.
-    fn times(&mut self, between: impl Distribution<f64>) -> Vec<Trigger> {
-        let end = Time::ZERO + self.spec.deadline();
-        let mut now = Time::ZERO;
-        let next = || {
-            // Faults of one entry are never simultaneous.
-            now += Span((between.sample(&mut self.rng) as u64).max(1));
-            (now < end).then_some(Trigger::At(now))
-        };
-        std::iter::from_fn(next).collect()
     }
 
     fn fault(&mut self, action: ActionRef<'_>) -> Fault {
@@ -115,8 +162,7 @@ impl Draw<'_> {
             },
             ActionRef::Link(it) => {
                 let (from, to) = self.pair(&it.from, &it.to);
-                let links = self.spec.links();
-                let base = links.properties(self.names.cluster(from), self.names.cluster(to));
+                let base = self.links.properties(self.names.cluster(from), self.names.cluster(to));
                 Fault::Link { from, to, properties: Some(it.link().over(base)), span: it.span.map(|it| it.0) }
             }
             ActionRef::Partition(it) => {

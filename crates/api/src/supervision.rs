@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | `PUT /v1/places` | [`Places`] | 200; a [`Refusal`] with 409 for an outdated generation, 422 for an invalid entry |
 //! | `PUT /v1/spec` | [`Amended`] | 200 once the run has accepted it, even if it takes effect later; 422 with a [`Refusal`] |
-//! | `GET /v1/status?after=N` | | [`RunStatus`], with the events after number `N` (all events if `after` is omitted) |
+//! | `GET /v1/status?after=N` | | [`RunStatus`], with the first events after number `N` (0 if `after` is omitted), at most [`EVENTS_PER_STATUS`] |
 //! | `POST /v1/requests/{id}/done` | | 204; 404 if there is no such request, or if it no longer needs an answer |
 //! | `GET /v1/bundle` | | the record as a tar stream; 409 until the record is complete |
 //! | `GET /metrics`, `GET /healthz` | | no authorization needed |
@@ -17,12 +17,15 @@
 //! even if the token is valid. Only the supervisor and its client have the federation's key. Programs that fetch the
 //! record have the [`reader_token`], and each process has a [`process_key`], which gives no access to this API.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
 
-use crate::resource::FederationSpec;
+use crate::resource::{FederationSpec, MAX_CLUSTERS};
 
 /// Path of the places.
 pub const PLACES: &str = "/v1/places";
@@ -32,6 +35,15 @@ pub const SPEC: &str = "/v1/spec";
 pub const STATUS: &str = "/v1/status";
 /// Path of the record.
 pub const BUNDLE: &str = "/v1/bundle";
+
+/// Maximum number of events in a status. A client finds the others in the next ones.
+pub const EVENTS_PER_STATUS: usize = 1000;
+/// Maximum number of processes in a status that are missing, or that a request concerns.
+pub const MAX_PROCESSES: usize = 10_000;
+/// Maximum number of reasons in a status, of each kind.
+const MAX_REASONS: usize = 1000;
+/// Maximum number of links in a status.
+const MAX_LINKS: usize = MAX_CLUSTERS * MAX_CLUSTERS;
 
 /// Length of a federation's key in hexadecimal digits.
 pub const KEY_DIGITS: usize = 64;
@@ -154,6 +166,9 @@ pub struct Amendment {
 }
 
 /// Status of a federation.
+///
+/// Deserialising skips the elements of a list that are beyond its limit. Otherwise, a list of empty elements from a
+/// foreign program would occupy many times the memory of its text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
@@ -171,12 +186,15 @@ pub struct RunStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_seconds: Option<f64>,
     /// Names of the processes whose agents are not ready.
+    #[serde(deserialize_with = "first::<MAX_PROCESSES, _, _>")]
     pub missing: Vec<String>,
     /// One entry per cluster, in the order of the federation.
+    #[serde(deserialize_with = "first::<MAX_CLUSTERS, _, _>")]
     pub clusters: Vec<ClusterReport>,
     /// Counts of faults.
     pub faults: Faults,
     /// One entry for each link within a cluster, and for each direction of each link between clusters.
+    #[serde(deserialize_with = "first::<MAX_LINKS, _, _>")]
     pub links: Vec<LinkReport>,
     /// Features that traffic control supports; absent if no place has a shaper, in which case delay lines in the nodes
     /// emulate all links.
@@ -188,10 +206,17 @@ pub struct RunStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<RunVerdict>,
     /// Reasons why the verdict is not `pass`.
+    #[serde(deserialize_with = "first::<MAX_REASONS, _, _>")]
     pub reasons: Vec<String>,
-    /// Events in order.
+    /// Events in order, beginning with the oldest one that was requested.
+    #[serde(deserialize_with = "first::<EVENTS_PER_STATUS, _, _>")]
     pub events: Vec<RunEvent>,
+    /// Number of the newest event, which `events` may not contain; 0 if there is none, or if the supervisor always sends
+    /// all events.
+    #[serde(default)]
+    pub newest_event: u64,
     /// Pending requests, which only the client can carry out.
+    #[serde(deserialize_with = "first::<MAX_PROCESSES, _, _>")]
     pub requests: Vec<Request>,
 }
 
@@ -309,6 +334,7 @@ pub struct Shaping {
     /// Number of places where the kernel also delays and drops packets.
     pub delays: u32,
     /// Features that are not available at some place, each with the reason.
+    #[serde(deserialize_with = "first::<MAX_REASONS, _, _>")]
     pub lacks: Vec<String>,
 }
 
@@ -363,6 +389,37 @@ pub enum RequestedAction {
     DeletePod,
     /// Delete the pod's volume, and the pod with it. Done once both are gone.
     DeleteVolume,
+}
+
+/// Deserialises the first `N` elements of a list, and skips the others.
+fn first<'de, const N: usize, T, D>(list: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    struct First<const N: usize, T>(PhantomData<T>);
+
+    impl<'de, const N: usize, T: Deserialize<'de>> Visitor<'de> for First<N, T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+            let mut kept = Vec::new();
+            while kept.len() < N {
+                match elements.next_element()? {
+                    Some(it) => kept.push(it),
+                    None => return Ok(kept),
+                }
+            }
+            while elements.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(kept)
+        }
+    }
+
+    list.deserialize_seq(First::<N, T>(PhantomData))
 }
 
 /// The reason why a request was rejected.
@@ -434,5 +491,33 @@ mod tests {
         assert!(json.contains(r#""action":"deletePod","process":"paris-0","uid":"u""#), "{json}");
         assert!(!json.contains("elapsedSeconds"), "{json}");
         assert_eq!(serde_json::from_str::<RunStatus>(&json).unwrap(), status);
+    }
+
+    #[test]
+    fn a_list_in_a_status_keeps_its_first_elements_up_to_a_limit() {
+        let event = |number| RunEvent {
+            number,
+            at_seconds: None,
+            reason: String::new(),
+            warning: false,
+            text: String::new(),
+        };
+        let status = RunStatus {
+            missing: vec![String::new(); 2 * MAX_PROCESSES],
+            reasons: vec!["reason".into(); MAX_REASONS],
+            events: (1..=EVENTS_PER_STATUS as u64 + 1).map(event).collect(),
+            ..RunStatus::default()
+        };
+        let json = serde_json::to_string(&status).unwrap();
+        let read: RunStatus = serde_json::from_str(&json).unwrap();
+        assert_eq!((read.missing.len(), read.reasons.len()), (MAX_PROCESSES, MAX_REASONS));
+        assert_eq!(read.events, status.events[..EVENTS_PER_STATUS]);
+    }
+
+    #[test]
+    fn a_status_may_omit_the_number_of_the_newest_event() {
+        let mut json = serde_json::to_value(RunStatus::default()).unwrap();
+        json.as_object_mut().unwrap().remove("newestEvent").expect("newer supervisors send it");
+        assert_eq!(serde_json::from_value::<RunStatus>(json).unwrap(), RunStatus::default());
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use faultline_api::Federation;
+use faultline_api::names::in_objects;
 use kube::ResourceExt;
 
 /// Label of a federation's objects: the federation's UID.
@@ -62,7 +63,7 @@ impl Component {
 
 /// Returns the name of the stateful set for the pods of a cluster, or of a process outside all clusters.
 pub fn set(federation: &Federation, group: &str) -> String {
-    format!("{}-{group}", federation.name_any())
+    format!("{}-{}", federation.name_any(), in_objects(group))
 }
 
 /// Returns the name of the stateful set for the supervisor's pod.
@@ -116,4 +117,33 @@ pub fn labels(federation: &Federation) -> BTreeMap<String, String> {
 /// Returns the selector with which to watch all objects that the operator creates.
 pub fn selector() -> String {
     format!("app.kubernetes.io/managed-by={FIELD_MANAGER},{UID}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use faultline_api::Names;
+    use faultline_api::resource::{ProtocolSpec, ReplicateTo};
+
+    use super::*;
+
+    /// Every name is a DNS label, as required of a pod's name, and no two sets have the same name.
+    #[test]
+    fn every_group_has_a_set_of_its_own() {
+        let sample = faultline_api::samples::sample("cck").expect("the sample exists");
+        let mut federation =
+            faultline_api::parse("cck", sample.text.as_bytes()).expect("the sample is valid");
+        let ProtocolSpec::Cck(cck) = &mut federation.spec.protocol else { panic!("the sample uses CCK") };
+        (cck.replicate_to, cck.servers) = (Some(ReplicateTo::SharedStorage), Some(3));
+        assert_eq!(faultline_api::validate(&federation), []);
+        let names = Names::of(&federation.spec);
+        let clusters = federation.spec.clusters.iter().map(|it| &it.name);
+        let groups: Vec<&String> = clusters.chain(names.extra()).collect();
+        let sets: BTreeSet<String> = groups.iter().map(|it| set(&federation, it)).collect();
+        assert_eq!(sets.len(), groups.len());
+        assert!(sets.contains("cck-storage-server") && sets.contains("cck-storage-server-2"), "{sets:?}");
+        let is_allowed = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
+        assert!(sets.iter().all(|it| it.chars().all(is_allowed)), "{sets:?}");
+    }
 }

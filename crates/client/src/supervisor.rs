@@ -26,7 +26,13 @@ const MAX_ANSWER: usize = 16 << 20;
 /// Size limit of a status without its links, in bytes.
 const MAX_STATUS: usize = 1 << 20;
 /// Size limit of one link in a status, in bytes.
-const MAX_LINK: usize = 512;
+const MAX_LINK: usize = 256;
+/// Size limit of a refusal, in bytes. The rest is not read.
+const MAX_REFUSAL: usize = 4 << 10;
+/// Size limit of the text that an error quotes from a response, in bytes.
+const MAX_QUOTE: usize = 1 << 10;
+/// Size limit of the head of a response, in bytes, and of the pieces in which its body is read.
+const MAX_HEAD: usize = 64 << 10;
 
 /// A supervisor at a known address.
 #[derive(Clone, Debug)]
@@ -54,12 +60,39 @@ pub enum SupervisorError {
     /// The response is too long or incomplete.
     #[error("cannot read the response: {0}")]
     Body(Box<dyn std::error::Error + Send + Sync>),
-    /// The supervisor refused the request.
+    /// The supervisor refused the request. The text is shortened, and control characters in it are escaped.
     #[error("the supervisor answered {0}: {1}")]
     Refused(StatusCode, String),
-    /// The response has an unexpected form.
+    /// The response has an unexpected form. The text is shortened, because it may quote the response.
     #[error("cannot parse the response: {0}")]
-    Answer(#[from] serde_json::Error),
+    Answer(String),
+}
+
+impl From<serde_json::Error> for SupervisorError {
+    fn from(error: serde_json::Error) -> SupervisorError {
+        SupervisorError::Answer(quoted(&error.to_string()))
+    }
+}
+
+/// Returns the beginning of a text that may come from a foreign program, without control characters.
+fn quoted(text: &str) -> String {
+    let mut quote = String::new();
+    for it in text.chars() {
+        if quote.len() >= MAX_QUOTE {
+            quote.push('…');
+            break;
+        }
+        match it {
+            '"' | '\'' | '\\' => quote.push(it),
+            _ => quote.extend(it.escape_debug()),
+        }
+    }
+    quote
+}
+
+/// Returns the size limit of the status of a federation with this many clusters, in bytes.
+pub fn max_status(clusters: usize) -> usize {
+    (MAX_STATUS + MAX_LINK * clusters * clusters).min(MAX_ANSWER)
 }
 
 impl Supervisor {
@@ -76,18 +109,17 @@ impl Supervisor {
         })
     }
 
-    /// Returns the status of the federation, which has this many clusters, with the events after `event`. The size of the
-    /// response is limited accordingly, because a foreign program may run in the supervisor's pod, and a caller may ask
-    /// many supervisors at the same time.
+    /// Returns the status of the federation, which has this many clusters, with the first events after `event`. The size
+    /// of the response is [limited accordingly](max_status), because a foreign program may run in the supervisor's pod,
+    /// and a caller may ask many supervisors at the same time.
     ///
     /// # Errors
     ///
     /// Fails if the supervisor cannot be reached, does not respond in time, or refuses the request, or if its response
     /// is too long or not a status.
     pub async fn status(&self, event: u64, clusters: usize) -> Result<RunStatus, SupervisorError> {
-        let longest = (MAX_STATUS + MAX_LINK * clusters * clusters).min(MAX_ANSWER);
         let path = format!("{STATUS}?after={event}");
-        let body = self.ask_within(longest, Method::GET, &path, Bytes::new()).await?;
+        let body = self.ask_within(max_status(clusters), Method::GET, &path, Bytes::new()).await?;
         Ok(serde_json::from_slice(&body)?)
     }
 
@@ -183,7 +215,8 @@ impl HttpRequest<'_> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let (mut sender, connection) =
+            http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await?;
         // The request and the response body report failures of the connection.
         let connection = AbortOnDropHandle::new(tokio::spawn(connection.map(drop)));
         let request = Request::builder()
@@ -200,8 +233,8 @@ impl HttpRequest<'_> {
         if status.is_success() {
             Ok(answer)
         } else {
-            let said = answer.whole().await?;
-            Err(SupervisorError::Refused(status, String::from_utf8_lossy(&said).into_owned()))
+            let said = answer.beginning(MAX_REFUSAL).await;
+            Err(SupervisorError::Refused(status, quoted(&String::from_utf8_lossy(&said))))
         }
     }
 }
@@ -221,6 +254,17 @@ impl HttpResponse {
         Ok(body.map_err(SupervisorError::Body)?.to_bytes())
     }
 
+    /// Returns the first `most` bytes of the response, or as many as arrive.
+    async fn beginning(mut self, most: usize) -> Vec<u8> {
+        let mut said = Vec::new();
+        while said.len() < most
+            && let Some(Ok(piece)) = self.piece().await
+        {
+            said.extend_from_slice(&piece[..piece.len().min(most - said.len())]);
+        }
+        said
+    }
+
     /// Returns the next piece of the response, or an error if the connection fails; `None` at the end.
     pub async fn piece(&mut self) -> Option<Result<Bytes, SupervisorError>> {
         loop {
@@ -231,5 +275,59 @@ impl HttpResponse {
                 Err(error) => return Some(Err(error.into())),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+    /// Returns the error for a supervisor that gives this answer to a request for its status.
+    async fn error_after(status: &str, body: Vec<u8>) -> SupervisorError {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_exact(&mut [0; 16]).await.unwrap();
+            stream.write_all(head.as_bytes()).await.unwrap();
+            // The client may not read all of it.
+            let _ = stream.write_all(&body).await;
+            std::future::pending::<()>().await;
+        });
+        let supervisor = Supervisor::new(address.ip(), address.port(), KEY).unwrap();
+        supervisor.status(0, 2).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_shortened_whatever_its_length() {
+        let error = error_after("500 Internal Server Error", vec![0xff; MAX_ANSWER]).await;
+        assert!(matches!(error, SupervisorError::Refused(StatusCode::INTERNAL_SERVER_ERROR, _)), "{error}");
+        assert!(error.to_string().len() < 2 * MAX_QUOTE, "{}", error.to_string().len());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_cannot_forge_lines_of_a_log() {
+        let error = error_after("422 Unprocessable Entity", b"no \"x\"\r\n\x1b[2J \xe2\x80\xae".into()).await;
+        assert!(error.to_string().ends_with(r#"no "x"\r\n\u{1b}[2J \u{202e}"#), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_cannot_be_parsed_is_not_quoted_as_a_whole() {
+        let status = format!(r#"{{"supervisor":"a","phase":"{}"}}"#, "x".repeat(MAX_STATUS / 2));
+        let error = error_after("200 OK", status.into_bytes()).await;
+        assert!(matches!(error, SupervisorError::Answer(_)), "{error}");
+        assert!(error.to_string().len() < 2 * MAX_QUOTE, "{}", error.to_string().len());
+    }
+
+    #[tokio::test]
+    async fn a_status_that_is_longer_than_that_of_the_federation_could_be_is_rejected() {
+        let error = error_after("200 OK", vec![b' '; max_status(2) + 1]).await;
+        assert!(matches!(error, SupervisorError::Body(_)), "{error}");
     }
 }

@@ -30,7 +30,8 @@ pub struct FaultSpec {
     /// Trigger: when a process reports a given fact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
-    /// Trigger: repeatedly until the deadline, at intervals drawn from the seed.
+    /// Trigger: repeatedly until the deadline, at intervals drawn from the seed. All entries of a federation together may
+    /// draw at most 10,000 faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtbf: Option<Mtbf>,
 

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use faultline_core::{Role, Scope, Span};
 use serde::{Deserialize, Serialize};
 
-use super::FederationSpec;
 use super::application::{ApplicationSpec, Family};
 use super::custom::{self, Custom};
 use super::protocol::{
     Cck, Checkpointing, Coordinated, Coordination, Forcing, Hc3i, Hydee, Independent, ProtocolSpec,
     ReplicateTo, Satin, Sel, Tic, Unprotected,
 };
+use super::{FederationSpec, MAX_SERVERS};
 use crate::quantity::{Duration, Period, Size};
 
 /// What a re-execution must repeat so that a protocol can protect the program.
@@ -205,6 +205,16 @@ impl ProtocolSpec {
         KNOWN.iter().map(|it| it.name).chain(custom::protocols().into_iter().map(|it| it.name))
     }
 
+    /// Returns the names of the built-in protocols that need a process with this role, whatever their options.
+    pub(super) fn that_need(role: Role) -> impl Iterator<Item = &'static str> {
+        KNOWN.iter().filter(move |it| it.helper == Some(role)).map(|it| it.name)
+    }
+
+    /// Returns the names of the built-in protocols that can store replicas on storage servers.
+    pub(super) fn that_replicate() -> impl Iterator<Item = &'static str> {
+        KNOWN.iter().filter(|it| (it.with_defaults)().checkpointing().is_some()).map(|it| it.name)
+    }
+
     /// Returns the field of `spec.protocol` that contains the options.
     pub fn field(&self) -> &str {
         match self {
@@ -320,13 +330,14 @@ impl ProtocolSpec {
         self.known().map(|it| it.collection).or_else(custom).unwrap_or(Collection::Unspecified)
     }
 
-    /// Returns the processes that a built-in protocol needs in addition to the ranks, in order.
+    /// Returns the processes that a built-in protocol needs in addition to the ranks, in order. If the numbers in its
+    /// options are too large, the list contains only the first [`MAX_SERVERS`] storage servers.
     fn extra_processes(&self) -> Vec<Role> {
         let shared = self.checkpointing().filter(|it| it.replicate_to == ReplicateTo::SharedStorage);
         let servers = match (shared, self) {
             (None, _) => 0,
             (Some(it), ProtocolSpec::Cck(cck)) => {
-                it.replicas.max(cck.servers.unwrap_or(it.replicas)) as usize
+                it.replicas.max(cck.servers.unwrap_or(it.replicas)).min(MAX_SERVERS) as usize
             }
             (Some(it), _) => usize::from(it.replicas > 0),
         };

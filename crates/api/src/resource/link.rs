@@ -145,13 +145,18 @@ impl Links {
     /// between processes outside the clusters. The latter have the properties of links between clusters; no
     /// exceptions apply to them.
     pub fn expand(&self, clusters: &[ClusterSpec]) -> BTreeMap<(ClusterId, ClusterId), LinkProperties> {
-        let clusters = || (0..).zip(clusters).map(|(id, cluster)| (ClusterId(id), cluster.name.as_str()));
-        let mut properties = BTreeMap::from([((ClusterId::OUTSIDE, ClusterId::OUTSIDE), self.between())]);
-        for (from, sender) in clusters() {
-            properties.insert((from, ClusterId::OUTSIDE), self.between());
-            properties.insert((ClusterId::OUTSIDE, from), self.between());
-            for (to, receiver) in clusters() {
-                properties.insert((from, to), self.properties(sender, receiver));
+        let ids = || (0..clusters.len() as u16).map(ClusterId);
+        let class =
+            |from, to| if from == to && from != ClusterId::OUTSIDE { self.within() } else { self.between() };
+        let ends = || ids().chain([ClusterId::OUTSIDE]);
+        let mut properties: BTreeMap<_, _> =
+            ends().flat_map(|from| ends().map(move |to| ((from, to), class(from, to)))).collect();
+        let by_name: BTreeMap<&str, ClusterId> =
+            clusters.iter().map(|it| it.name.as_str()).zip(ids()).collect();
+        for pair in &self.pairs {
+            let id = |name: &String| by_name.get(name.as_str()).copied();
+            if let (Some(from), Some(to)) = (id(&pair.from), id(&pair.to)) {
+                properties.insert((from, to), pair.link().over(class(from, to)));
             }
         }
         properties

@@ -33,7 +33,7 @@ pub use simulator::*;
 pub use status::*;
 pub use tasks::*;
 
-use faultline_core::Span;
+use faultline_core::{Role, Span};
 use kube_derive::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,8 @@ pub const MAX_NODES: u32 = 1_000_000;
 /// Maximum number of nodes in a federation whose processes roll back individually, each as a group of its
 /// own.
 pub const MAX_NODES_ALONE: u32 = u16::MAX as u32;
+/// Maximum number of storage servers.
+pub const MAX_SERVERS: u32 = 1024;
 /// Maximum number of exceptions in `links.pairs`.
 pub const MAX_PAIRS: usize = 512;
 /// Maximum number of entries in the `messages` of `exact` traffic.
@@ -91,6 +93,12 @@ pub const ANY: &str = "any";
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
     validation = rules::is_named(),
     validation = rules::short_names(),
+    validation = rules::short_name_for(Role::RECOVERY_PROCESS),
+    validation = rules::short_name_for(Role::EVENT_LOGGER),
+    validation = rules::short_name_for_server(),
+    validation = rules::short_name_for_servers(10),
+    validation = rules::short_name_for_servers(100),
+    validation = rules::short_name_for_servers(1000),
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(

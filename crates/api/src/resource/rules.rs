@@ -4,14 +4,16 @@
 //! cost of a rule, and assume that a string of unknown length is very long. Messages therefore name the value but not
 //! the entry of a list, and are built in the loop that finds the value.
 
+use faultline_core::Role;
 use kube_core::{Message, Rule};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use super::{ANY, MAX_FAULTS, MAX_NODES};
+use super::{ANY, MAX_FAULTS, MAX_NODES, ProtocolSpec};
+use crate::names::Names;
 use crate::quantity::{Cores, Duration, Period, Size};
-use crate::validate::{NAME_HELP, RESERVED};
+use crate::validate::{MAX_STATEFUL_SET, NAME_HELP, RESERVED, SERVER};
 
 /// Rule for a federation: its name can be part of the names of other objects.
 pub(super) fn is_named() -> Rule {
@@ -22,9 +24,59 @@ pub(super) fn is_named() -> Rule {
 
 /// Rule for a federation: the names of its StatefulSets are short enough.
 pub(super) fn short_names() -> Rule {
-    Rule::new("self.spec.clusters.all(c, size(self.metadata.name) + size(c.name) <= 51)").message(
-        "the name of the federation and the name of each cluster must have at most 51 characters in total",
-    )
+    let most = MAX_STATEFUL_SET - 1;
+    let message = format!(
+        "the name of the federation and the name of each cluster must have at most {most} characters in total"
+    );
+    Rule::new(format!("self.spec.clusters.all(c, size(self.metadata.name) + size(c.name) <= {most})"))
+        .message(Message::Message(message))
+}
+
+/// Rule for a federation: if its protocol always needs a process with this role, the name of the process's StatefulSet
+/// is short enough.
+pub(super) fn short_name_for(role: Role) -> Rule {
+    let conditions = ProtocolSpec::that_need(role).map(|it| format!("has(self.spec.protocol.{it})"));
+    short_set(&Names::extra_of(&[role])[0], conditions.collect())
+}
+
+/// Rule for a federation: if it has a storage server, the name of the server's StatefulSet is short enough.
+pub(super) fn short_name_for_server() -> Rule {
+    let conditions = ProtocolSpec::that_replicate().map(|it| {
+        let replicas = format!("self.spec.protocol.{it}.replicas");
+        format!("({} && (!has({replicas}) || {replicas} > 0))", shares_storage(it))
+    });
+    short_set(SERVER, conditions.collect())
+}
+
+/// Rule for a federation: if it has more than `number` storage servers, which only `cck` supports, the name of the
+/// StatefulSet for the server with this number is short enough.
+pub(super) fn short_name_for_servers(number: u32) -> Rule {
+    let exceeds = |field: &str| {
+        let field = format!("self.spec.protocol.cck.{field}");
+        format!("has({field}) && {field} > {number}")
+    };
+    let condition =
+        format!("{} && ({} || {})", shares_storage("cck"), exceeds("servers"), exceeds("replicas"));
+    short_set(&format!("{SERVER}-{number}"), vec![condition])
+}
+
+/// Rule for a federation: the name of a StatefulSet that ends with `name` is short enough, if the set exists, which is
+/// the case under any of the conditions. The message contains no number that the rule computes, because API servers
+/// would assume that its text is very long.
+fn short_set(name: &str, conditions: Vec<String>) -> Rule {
+    let most = MAX_STATEFUL_SET - 1 - name.len();
+    let message = format!(
+        "'`' + self.metadata.name + '-{name}` is too long for the names of pods: shorten the name of the federation to \
+         at most {most} characters'"
+    );
+    Rule::new(format!("size(self.metadata.name) <= {most} || !({})", conditions.join(" || ")))
+        .message(Message::Expression(message))
+}
+
+/// Returns the condition that a federation has this protocol, with shared storage.
+fn shares_storage(protocol: &str) -> String {
+    let options = format!("self.spec.protocol.{protocol}");
+    format!("has({options}) && has({options}.replicateTo) && {options}.replicateTo == 'sharedStorage'")
 }
 
 /// Rule for a cluster: its name is not reserved.
@@ -32,7 +84,7 @@ pub(super) fn is_not_reserved() -> Rule {
     let reserved: Vec<String> = RESERVED.iter().map(|it| format!("'{it}'")).collect();
     let message =
         "'a cluster must not be named `' + self.name + '`: choose another name; this one is reserved'";
-    Rule::new(format!("!(self.name in [{}])", reserved.join(", ")))
+    Rule::new(format!("!(self.name in [{}]) && !self.name.matches('^{SERVER}-[0-9]+$')", reserved.join(", ")))
         .message(Message::Expression(message.into()))
         .field_path(".name")
 }

@@ -23,7 +23,7 @@ const MAX_MESSAGE: u64 = 1 << 28;
 /// must carry a value.
 const LEAST_NAS_MESSAGE: u64 = 512;
 /// Numbers of processes that all NAS patterns support: the squares of powers of two from 16 to 4096.
-const NAS_PROCESSES: [u32; 5] = [16, 64, 256, 1024, 4096];
+const NAS_PROCESSES: [u64; 5] = [16, 64, 256, 1024, 4096];
 /// Maximum number of round trips of a ping-pong.
 const MAX_ROUND_TRIPS: u64 = 1 << 24;
 /// Maximum number of pieces of work in a farm.
@@ -180,7 +180,7 @@ impl Check<'_> {
             );
         }
         self.at_most(&format!("{path}.state"), nas.state(), MAX_STATE);
-        let processes: u32 = self.nodes.values().sum();
+        let processes = self.total;
         if !self.sized {
             return;
         }
@@ -196,7 +196,7 @@ impl Check<'_> {
         } else if let Some(order) = &nas.order {
             let mut sorted = order.clone();
             sorted.sort_unstable();
-            if !sorted.iter().copied().eq(0..processes) {
+            if !sorted.iter().copied().map(u64::from).eq(0..processes) {
                 self.problem(
                     format!("{path}.order"),
                     format!("`order` must contain each of the {processes} ranks exactly once"),
@@ -282,7 +282,7 @@ impl Check<'_> {
 
     /// Checks that the federation has more than one process.
     fn require_two_processes(&mut self, path: &str) {
-        if self.sized && self.nodes.values().sum::<u32>() == 1 {
+        if self.sized && self.total == 1 {
             self.problem(
                 path,
                 "the application exchanges messages, but the federation has only one process",

@@ -2,13 +2,13 @@
 
 use faultline_core::{FactKind, Span};
 
-use super::Check;
-use crate::names::Names;
+use super::{Check, listed};
+use crate::plan::times_of;
 use crate::quantity::Duration;
 use crate::resource::{ANY, ActionRef, Family, FaultSpec, MAX_FAULTS, Mtbf, ProtocolSpec, TriggerRef, When};
 
-/// Maximum number of faults of one `mtbf` entry, estimated as the deadline divided by the mean or scale.
-const MAX_DRAWN: u64 = 10_000;
+/// Maximum number of faults that all `mtbf` entries together draw with the seed of the federation.
+const MAX_DRAWN: usize = 10_000;
 
 /// Facts reported without a protocol by processes that exchange messages.
 const UNPROTECTED_FACTS: [FactKind; 5] =
@@ -99,18 +99,18 @@ impl Check<'_> {
     pub(super) fn faults(&mut self) {
         self.at_most_entries("spec.faults", self.spec.faults.len(), MAX_FAULTS);
         for (index, fault) in self.spec.faults.iter().enumerate() {
-            self.fault(&format!("spec.faults[{index}]"), fault);
+            self.fault(&format!("spec.faults[{index}]"), index, fault);
         }
     }
 
-    fn fault(&mut self, path: &str, fault: &FaultSpec) {
+    fn fault(&mut self, path: &str, entry: usize, fault: &FaultSpec) {
         match fault.triggers()[..] {
             [] => self.problem(
                 path,
                 "the fault has no trigger",
                 "add one: `at: 4s`, `when: { fact: … }` or `mtbf: { exponential: 30s }`",
             ),
-            [(name, trigger)] => self.trigger(&format!("{path}.{name}"), trigger),
+            [(name, trigger)] => self.trigger(&format!("{path}.{name}"), entry, trigger),
             [(first, _), (second, _), ..] => self.problem(
                 format!("{path}.{second}"),
                 format!("the fault has two triggers, `{first}` and `{second}`"),
@@ -133,7 +133,7 @@ impl Check<'_> {
         }
     }
 
-    fn trigger(&mut self, path: &str, trigger: TriggerRef<'_>) {
+    fn trigger(&mut self, path: &str, entry: usize, trigger: TriggerRef<'_>) {
         match trigger {
             TriggerRef::At(at) if at.0 >= self.spec.deadline() => self.problem(
                 path,
@@ -145,7 +145,7 @@ impl Check<'_> {
             ),
             TriggerRef::At(_) => {}
             TriggerRef::When(when) => self.when(path, when),
-            TriggerRef::Mtbf(mtbf) => self.mtbf(path, mtbf),
+            TriggerRef::Mtbf(mtbf) => self.mtbf(path, entry, mtbf),
         }
     }
 
@@ -239,12 +239,12 @@ impl Check<'_> {
         self.problem(format!("{path}.fact"), message, help);
     }
 
-    fn mtbf(&mut self, path: &str, mtbf: &Mtbf) {
+    fn mtbf(&mut self, path: &str, entry: usize, mtbf: &Mtbf) {
         let (path, scale) = match mtbf {
             Mtbf::Exponential(mean) => (format!("{path}.exponential"), mean.0),
             Mtbf::Weibull(weibull) => {
                 if !(0.1..=10.0).contains(&weibull.shape) {
-                    self.problem(
+                    return self.problem(
                         format!("{path}.weibull.shape"),
                         format!("the shape {} is out of range", weibull.shape),
                         "write a number between 0.1 and 10; 1 is the exponential distribution",
@@ -254,12 +254,28 @@ impl Check<'_> {
             }
         };
         if scale == Span::ZERO {
-            self.problem(path, "the time between failures must not be 0", "write a duration above zero");
-        } else if self.spec.deadline().0 / scale.0 > MAX_DRAWN {
+            return self.problem(
+                path,
+                "the time between failures must not be 0",
+                "write a duration above zero",
+            );
+        }
+        let before = self.drawn;
+        // Once the limit is exceeded, no further times are drawn.
+        let left = (MAX_DRAWN + 1).saturating_sub(before);
+        self.drawn += times_of(self.spec, self.spec.seed(), entry, mtbf).take(left).count();
+        if before <= MAX_DRAWN && self.drawn > MAX_DRAWN {
+            let (entries, help) = match before {
+                0 => ("this entry", "choose a longer time between failures, or a shorter `deadline`"),
+                _ => (
+                    "this entry and those before it",
+                    "choose longer times between failures, fewer entries with `mtbf`, or a shorter `deadline`",
+                ),
+            };
             self.problem(
                 path,
-                format!("this entry would inject more than {MAX_DRAWN} faults before the deadline"),
-                "choose a longer time between failures, or a shorter `deadline`",
+                format!("{entries} would inject more than {MAX_DRAWN} faults before the deadline"),
+                help,
             );
         }
     }
@@ -285,7 +301,7 @@ impl Check<'_> {
                         "set `latency`, `jitter`, `bandwidth`, `loss` or `preset`",
                     );
                 }
-                let properties = it.link().over(self.spec.links().properties(&it.from, &it.to));
+                let properties = it.link().over(self.links.properties(&it.from, &it.to));
                 self.jitter(path, &it.link(), properties);
                 self.lasts(path, it.span);
             }
@@ -330,18 +346,15 @@ impl Check<'_> {
                 "`process` cannot be combined with `cluster` or `node`",
                 "use either `process`, or `cluster` and `node`",
             );
-        } else if self.sized {
-            let names = Names::of(self.spec);
-            let help = match names.extra() {
+        } else if self.sized && self.names().process_id(name).is_none() {
+            let help = match self.names().extra() {
                 [] => "use the cluster and the number of the node, such as `paris-1`; there are no processes outside the clusters".into(),
                 [only] => format!("use the cluster and the number of the node, such as `paris-1`, or `{only}`"),
                 extra => {
-                    format!("use the cluster and the number of the node, such as `paris-1`, or one of: {}", extra.join(", "))
+                    format!("use the cluster and the number of the node, such as `paris-1`, or one of: {}", listed(extra))
                 }
             };
-            if names.process_id(name).is_none() {
-                self.problem(format!("{path}.process"), format!("there is no process `{name}`"), help);
-            }
+            self.problem(format!("{path}.process"), format!("there is no process `{name}`"), help);
         }
     }
 
@@ -383,5 +396,27 @@ impl Check<'_> {
                 "write a duration above zero",
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::Mtbf;
+    use crate::samples::SAMPLES;
+
+    #[test]
+    fn the_number_of_draws_is_limited() {
+        let sample = SAMPLES[0];
+        let mut federation = crate::parse(sample.name, sample.text.as_bytes()).expect("samples are valid");
+        let often = FaultSpec {
+            mtbf: Some(Mtbf::Exponential(Duration(Span(1)))),
+            crash: Some(serde_json::from_value(serde_json::json!({})).expect("a valid crash")),
+            ..FaultSpec::default()
+        };
+        federation.spec.faults = vec![often; MAX_FAULTS];
+        let mut check = Check::new(&federation.spec);
+        check.everything(&federation);
+        assert_eq!((check.problems.len(), check.drawn), (1, MAX_DRAWN + 1));
     }
 }

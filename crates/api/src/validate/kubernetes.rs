@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::Check;
+use super::{Check, is_name};
+use crate::names::in_objects;
 use crate::quantity::Size;
 use crate::resource::{Comparison, Toleration};
 
 /// Maximum length of a StatefulSet's name that keeps its pods' labels within 63 characters.
-const MAX_STATEFUL_SET: usize = 52;
+pub(crate) const MAX_STATEFUL_SET: usize = 52;
 /// Minimum size of a volume, in bytes.
 const SMALLEST_VOLUME: u64 = 1 << 20;
 /// Maximum length of a label's value.
@@ -17,18 +18,9 @@ const POOL: &str = "faultline.dev/pool";
 
 impl Check<'_> {
     pub(super) fn kubernetes(&mut self, federation: Option<&str>) {
-        for (index, cluster) in self.spec.clusters.iter().enumerate() {
-            let federation = federation.unwrap_or_default();
-            if federation.len() + 1 + cluster.name.len() > MAX_STATEFUL_SET {
-                self.problem(
-                    format!("spec.clusters[{index}].name"),
-                    format!("`{federation}-{}` is too long for the names of pods", cluster.name),
-                    format!(
-                        "shorten one of the two names: together, they may have at most {} characters",
-                        MAX_STATEFUL_SET - 1
-                    ),
-                );
-            }
+        if let Some(federation) = federation.filter(|it| is_name(it)) {
+            self.sets_of_clusters(federation);
+            self.sets_outside(federation);
         }
         let Some(kubernetes) = &self.spec.kubernetes else { return };
         for (cluster, pool) in &kubernetes.pools {
@@ -79,6 +71,43 @@ impl Check<'_> {
                     "write at least 1MiB",
                 );
             }
+        }
+    }
+
+    /// Checks the length of the names of the clusters' StatefulSets.
+    fn sets_of_clusters(&mut self, federation: &str) {
+        for (index, cluster) in self.spec.clusters.iter().enumerate() {
+            if federation.len() + 1 + cluster.name.len() > MAX_STATEFUL_SET {
+                self.problem(
+                    format!("spec.clusters[{index}].name"),
+                    format!("`{federation}-{}` is too long for the names of pods", cluster.name),
+                    format!(
+                        "shorten one of the two names: together, they may have at most {} characters",
+                        MAX_STATEFUL_SET - 1
+                    ),
+                );
+            }
+        }
+    }
+
+    /// Checks the length of the names of the StatefulSets for the processes outside the clusters.
+    fn sets_outside(&mut self, federation: &str) {
+        if !self.sized {
+            return;
+        }
+        // The first of the longest names.
+        let extra = self.names().extra().iter().rev();
+        let Some(longest) = extra.max_by_key(|it| it.len()) else { return };
+        let set = format!("{federation}-{}", in_objects(longest));
+        if let Some(excess @ 1..) = set.len().checked_sub(MAX_STATEFUL_SET) {
+            self.problem(
+                "metadata.name",
+                format!("`{set}` is too long for the names of pods"),
+                format!(
+                    "shorten the name of the federation to at most {} characters",
+                    federation.len().saturating_sub(excess)
+                ),
+            );
         }
     }
 

@@ -1,9 +1,12 @@
 //! Checks values, alone and in combination.
 //!
 //! Works on values, not on text: a problem names the path of the value, and [`crate::parse()`] turns paths into
-//! locations. All problems are reported at once,
-//! except that a task-based program's faults with `returns: false` are checked only if the checks before them find no
-//! problems.
+//! locations. All problems are reported at once, up to [`MAX_PROBLEMS`], except that a task-based program's faults with
+//! `returns: false` are checked only if the checks before them find no problems.
+//!
+//! Operators check federations that any user may create, so no check may take long or need much memory. The cost does
+//! not depend on the numbers in a federation, such as the number of nodes. Apart from a limited number of drawn faults
+//! and unrolled tasks, it depends only on the length of the file.
 
 mod application;
 mod faults;
@@ -11,20 +14,29 @@ mod kubernetes;
 mod presence;
 mod tasks;
 
+pub(crate) use kubernetes::MAX_STATEFUL_SET;
+
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use faultline_core::fault::LinkProperties;
 use faultline_core::{Role, Scope, Span};
 
+use crate::names::Names;
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, ApplicationSpec, Demand, Federation, FederationSpec, Link, MAX_CLUSTERS, MAX_NODES, MAX_NODES_ALONE,
-    MAX_NODES_PER_CLUSTER, MAX_PAIRS, MIN_DETECT_AFTER, ProtocolSpec, ReplicateTo,
+    ANY, ApplicationSpec, Demand, Federation, FederationSpec, Link, Links, MAX_CLUSTERS, MAX_NODES,
+    MAX_NODES_ALONE, MAX_NODES_PER_CLUSTER, MAX_PAIRS, MAX_SERVERS, MIN_DETECT_AFTER, ProtocolSpec,
+    ReplicateTo,
 };
 
+/// Maximum number of problems that [`validate()`] returns.
+pub const MAX_PROBLEMS: usize = 100;
 /// Permitted numbers of storage servers.
-const SERVERS: RangeInclusive<u32> = 1..=1024;
+const SERVERS: RangeInclusive<u32> = 1..=MAX_SERVERS;
+/// Maximum number of names that a suggested fix lists.
+const MAX_LISTED: usize = 16;
 
 /// An error in a federation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +49,7 @@ pub struct Problem {
     pub help: String,
 }
 
-/// Returns the problems with `federation`. If there are none, the federation can be run.
+/// Returns the problems with `federation`, at most [`MAX_PROBLEMS`]. If there are none, the federation can be run.
 ///
 /// Rejects everything that the CEL rules of the custom resource definition reject, so API servers admit every
 /// federation that this function accepts.
@@ -47,10 +59,15 @@ pub fn validate(federation: &Federation) -> Vec<Problem> {
     check.problems
 }
 
-/// Returns the word in `known` that is most similar to `word`; `None` if none is similar.
+/// Returns the word in `known` that is most similar to `word`; `None` if none is similar. Ignores words of more than 64
+/// bytes, because a comparison takes time proportional to the product of the lengths.
 pub fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let scored =
-        known.into_iter().map(|it| (strsim::jaro_winkler(&word.to_lowercase(), &it.to_lowercase()), it));
+    const LONGEST: usize = 64;
+    if word.len() > LONGEST {
+        return None;
+    }
+    let known = known.into_iter().filter(|it| it.len() <= LONGEST);
+    let scored = known.map(|it| (strsim::jaro_winkler(&word.to_lowercase(), &it.to_lowercase()), it));
     scored.filter(|(score, _)| *score > 0.8).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, it)| it)
 }
 
@@ -59,15 +76,30 @@ struct Check<'a> {
     spec: &'a FederationSpec,
     /// Number of nodes by cluster.
     nodes: BTreeMap<&'a str, u32>,
+    /// Number of nodes in total.
+    total: u64,
+    links: Links,
     /// Whether the numbers of nodes and storage servers are valid, so that other values may be compared with them.
     sized: bool,
+    /// Names of the processes, once a check has needed them. Valid only if `sized`.
+    names: OnceCell<Names>,
+    /// Number of faults drawn for `mtbf` entries so far.
+    drawn: usize,
     problems: Vec<Problem>,
 }
 
 impl<'a> Check<'a> {
     fn new(spec: &'a FederationSpec) -> Check<'a> {
-        let nodes = spec.clusters.iter().map(|it| (it.name.as_str(), it.nodes)).collect();
-        Check { spec, nodes, sized: true, problems: Vec::new() }
+        Check {
+            spec,
+            nodes: spec.clusters.iter().map(|it| (it.name.as_str(), it.nodes)).collect(),
+            total: spec.clusters.iter().map(|it| u64::from(it.nodes)).sum(),
+            links: spec.links(),
+            sized: true,
+            names: OnceCell::new(),
+            drawn: 0,
+            problems: Vec::new(),
+        }
     }
 
     fn everything(&mut self, federation: &Federation) {
@@ -87,7 +119,21 @@ impl<'a> Check<'a> {
     }
 
     fn problem(&mut self, path: impl Into<String>, message: impl Into<String>, help: impl Into<String>) {
-        self.problems.push(Problem { path: path.into(), message: message.into(), help: help.into() });
+        self.add(Problem { path: path.into(), message: message.into(), help: help.into() });
+    }
+
+    fn add(&mut self, problem: Problem) {
+        if !self.has_max_problems() {
+            self.problems.push(problem);
+        }
+    }
+
+    fn has_max_problems(&self) -> bool {
+        self.problems.len() >= MAX_PROBLEMS
+    }
+
+    fn names(&self) -> &Names {
+        self.names.get_or_init(|| Names::of(self.spec))
     }
 
     fn name(&mut self, name: Option<&str>) {
@@ -124,7 +170,7 @@ impl<'a> Check<'a> {
                     format!("`{name}` is not a valid name for a cluster"),
                     NAME_HELP,
                 );
-            } else if RESERVED.contains(&name.as_str()) {
+            } else if is_reserved(name) {
                 self.problem(
                     format!("{path}.name"),
                     format!("a cluster must not be named `{name}`"),
@@ -169,7 +215,7 @@ impl<'a> Check<'a> {
     }
 
     fn links(&mut self) {
-        let links = self.spec.links();
+        let links = self.links.clone();
         self.jitter("spec.links.within", &links.within.unwrap_or_default(), links.within());
         self.jitter("spec.links.between", &links.between.unwrap_or_default(), links.between());
         self.at_most_entries("spec.links.pairs", links.pairs.len(), MAX_PAIRS);
@@ -216,13 +262,13 @@ impl<'a> Check<'a> {
     /// Returns whether `name` is the name of a cluster; reports a problem if it is not.
     fn cluster(&mut self, path: &str, name: &str) -> bool {
         let exists = self.nodes.contains_key(name);
-        if !exists {
+        if !exists && !self.has_max_problems() {
             let known: Vec<&str> = self.nodes.keys().copied().collect();
-            let help = match similar(name, known.iter().copied()) {
+            let help = match similar(name, known.iter().copied().take(MAX_CLUSTERS)) {
                 Some(similar) => format!("did you mean `{similar}`?"),
                 None => match known[..] {
                     [only] => format!("the only cluster is `{only}`"),
-                    _ => format!("the clusters are: {}", known.join(", ")),
+                    _ => format!("the clusters are: {}", listed(&known)),
                 },
             };
             self.problem(path, format!("there is no cluster `{name}`"), help);
@@ -447,9 +493,27 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Names that no cluster may have: they are keywords, or names of other pods.
+/// Names that no cluster may have: they are keywords, or names of other pods. The pods of the processes
+/// `storage-server.1` and so on have names with [`SERVER`] and a number, which no cluster may have either.
 pub(crate) const RESERVED: &[&str] =
-    &[ANY, "outside", "supervisor", "storage-server", "recovery-process", "event-logger"];
+    &[ANY, "outside", "supervisor", SERVER, "recovery-process", "event-logger"];
+/// Name of the first storage server.
+pub(crate) const SERVER: &str = "storage-server";
+
+/// Returns whether no cluster may have this name.
+fn is_reserved(name: &str) -> bool {
+    let number = name.strip_prefix(SERVER).and_then(|it| it.strip_prefix('-'));
+    RESERVED.contains(&name) || number.is_some_and(|it| it.bytes().all(|it| it.is_ascii_digit()))
+}
+
+/// Returns the names as text. If there are many, lists only the first ones.
+fn listed<T: AsRef<str>>(names: &[T]) -> String {
+    let first: Vec<&str> = names.iter().take(MAX_LISTED).map(AsRef::as_ref).collect();
+    match names.len() - first.len() {
+        0 => first.join(", "),
+        others => format!("{} and {others} more", first.join(", ")),
+    }
+}
 
 pub(crate) const NAME_HELP: &str =
     "use at most 40 lower-case letters, digits and hyphens; start with a letter and do not end with a hyphen";

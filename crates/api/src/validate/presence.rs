@@ -1,5 +1,7 @@
 //! Checks clusters that join or leave during the run.
 
+use std::collections::BTreeMap;
+
 use faultline_core::Span;
 
 use super::Check;
@@ -185,14 +187,15 @@ impl Check<'_> {
     fn exact_pairs_overlap(&mut self, duration: Span) {
         let ApplicationSpec::Synthetic(synthetic) = &self.spec.application else { return };
         let Traffic::Exact(exact) = &synthetic.traffic else { return };
-        let term = |name: &str| {
-            let cluster = self.spec.clusters.iter().find(|it| it.name == name)?;
+        let term = |cluster: &ClusterSpec| {
             let joins = cluster.joins_after.map_or(Span::ZERO, |it| it.0);
-            Some((joins, cluster.leaves_after.map_or(duration, |it| it.0)))
+            (joins, cluster.leaves_after.map_or(duration, |it| it.0))
         };
+        let terms: BTreeMap<&str, _> =
+            self.spec.clusters.iter().map(|it| (it.name.as_str(), term(it))).collect();
         let mut apart = Vec::new();
         for (index, count) in exact.messages.iter().enumerate().filter(|(_, it)| it.count > 0) {
-            if let (Some(from), Some(to)) = (term(&count.from), term(&count.to))
+            if let (Some(from), Some(to)) = (terms.get(&*count.from), terms.get(&*count.to))
                 && from.0.max(to.0) + Span(1) >= from.1.min(to.1)
             {
                 apart.push((index, count.from.clone(), count.to.clone()));
@@ -211,12 +214,13 @@ impl Check<'_> {
     pub(super) fn enough_holders_stay(&mut self, path: String, replicas: u32) {
         let spec = self.spec;
         let clusters = &spec.clusters;
-        let stay = |but: &str| clusters.iter().filter(|it| it.is_permanent() && it.name != but).count();
-        let short = clusters.iter().find(|it| stay(&it.name) < replicas as usize);
-        if clusters.iter().any(|it| !it.is_permanent())
+        let permanent = clusters.iter().filter(|it| it.is_permanent()).count();
+        let others = |owner: &ClusterSpec| permanent - usize::from(owner.is_permanent());
+        let short = clusters.iter().find(|it| others(it) < replicas as usize);
+        if permanent < clusters.len()
             && let Some(owner) = short
         {
-            let (name, others) = (owner.name.clone(), stay(&owner.name));
+            let (name, others) = (owner.name.clone(), others(owner));
             let clusters = if replicas == 1 { "cluster that is" } else { "clusters that are" };
             self.problem(
                 path,

@@ -1,14 +1,14 @@
 //! Checks task-based programs together with their protocols and clusters.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use faultline_core::{ProcessId, Role, Span};
+use faultline_core::{ClusterId, Fault, ProcessId, Role, Span};
 
 use super::Check;
 use crate::flow::flow;
 use crate::names::Names;
-use crate::plan::plan_by_entry;
+use crate::plan::faults_of;
 use crate::quantity::Duration;
 use crate::resource::{ApplicationSpec, Family, FaultSpec, Qap};
 
@@ -94,7 +94,11 @@ impl Check<'_> {
             );
         }
         let Some(Ok(flow)) = flow(&spec.application) else { return };
-        let (pieces, ranks) = (flow.planned().pieces(), Names::of(spec).ranks());
+        let ranks = match u32::try_from(self.total) {
+            Ok(ranks @ 1..) if self.sized => ranks,
+            _ => return,
+        };
+        let pieces = flow.planned().pieces();
         if pieces < ranks {
             self.problem(
                 format!("spec.application.{application}"),
@@ -210,32 +214,44 @@ impl Check<'_> {
             return;
         }
         let names = Names::of(spec);
-        // A process whose cluster joins or leaves during the run may not be present when work has to be taken over.
-        let permanent = (0u16..).zip(&spec.clusters).filter(|(_, it)| it.is_permanent());
-        let mut stay: BTreeSet<u32> =
-            permanent.flat_map(|(id, _)| names.processes_of(faultline_core::ClusterId(id))).collect();
+        // Number of processes that stay, by cluster. A process whose cluster joins or leaves during the run may not be
+        // present when work has to be taken over.
+        let permanent = (0..).zip(&spec.clusters).filter(|(_, it)| it.is_permanent());
+        let mut stay: BTreeMap<ClusterId, u32> =
+            permanent.map(|(id, cluster)| (ClusterId(id), cluster.nodes)).collect();
+        let mut gone = BTreeSet::new();
         let helpers = spec.extra_processes();
         // Other storage servers or, if there are too few, ranks take over the replicas of a storage server.
         let is_unique = |it: ProcessId| {
             let helper = it.0.checked_sub(names.ranks()).and_then(|index| helpers.get(index as usize));
             helper.is_some_and(|role| *role != Role::STORAGE_SERVER)
         };
-        for (entry, planned) in plan_by_entry(spec, &names, spec.seed()) {
-            match planned.fault {
-                faultline_core::Fault::Crash { process, returns: false, .. } if is_unique(process) => {
+        let entries = (0..spec.faults.len()).filter(|entry| spec.faults[*entry].never_returns());
+        let faults = entries.flat_map(|entry| {
+            faults_of(spec, &names, spec.seed(), entry).map(move |(_, fault)| (entry, fault))
+        });
+        for (entry, fault) in faults {
+            match fault {
+                Fault::Crash { process, .. } if is_unique(process) => {
                     return self.problem(
                         path(entry),
                         format!("no process can take over from `{}`", names.process(process)),
                         "omit `returns`, so that the process is restarted",
                     );
                 }
-                faultline_core::Fault::Crash { process, returns: false, .. } => {
-                    stay.remove(&process.0);
+                Fault::Crash { process, .. } => {
+                    let cluster = names.cluster_of(process);
+                    if let Some(left) = stay.get_mut(&cluster).filter(|_| gone.insert(process)) {
+                        *left -= 1;
+                        if *left == 0 {
+                            stay.remove(&cluster);
+                        }
+                    }
                 }
-                faultline_core::Fault::LoseCluster { cluster, returns: false, .. } => {
-                    stay.retain(|it| !names.processes_of(cluster).contains(it));
+                Fault::LoseCluster { cluster, .. } => {
+                    stay.remove(&cluster);
                 }
-                _ => {}
+                _ => unreachable!("processes return after any other fault"),
             }
             if stay.is_empty() {
                 let (message, help) = self.no_successor();
@@ -287,7 +303,37 @@ impl Check<'_> {
             }
         }
         if let Some(Err(problem)) = flow(&self.spec.application) {
-            self.problems.push(problem);
+            self.add(problem);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Federation;
+    use serde_json::json;
+
+    #[test]
+    fn only_faults_whose_processes_never_return_are_drawn() {
+        let federation: Federation = serde_json::from_value(json!({
+            "apiVersion": "faultline.dev/v1alpha1",
+            "kind": "Federation",
+            "metadata": { "name": "example" },
+            "spec": {
+                "clusters": [{ "name": "a", "nodes": 1 }],
+                "protocol": { "tic": {} },
+                "application": { "fibonacci": {} },
+                "faults": [
+                    // To draw from this distribution would panic.
+                    { "mtbf": { "weibull": { "scale": "1s", "shape": -1.0 } }, "crash": {} },
+                    { "at": "1s", "crash": { "returns": false } },
+                ],
+            },
+        }))
+        .unwrap();
+        let mut check = Check::new(&federation.spec);
+        check.processes_that_never_return();
+        assert_eq!(check.problems[0].path, "spec.faults[1].crash.returns");
     }
 }

@@ -198,11 +198,24 @@ fn every_mistake_is_explained() {
         ("node out of range", with("node: 1", "node: 3")),
         ("too frequent", with("exponential: 30s", "exponential: 1us")),
         (
+            "too frequent together",
+            with(
+                "    - { mtbf: { exponential: 30s }, crash: { cluster: any } }\n",
+                &"    - { mtbf: { exponential: 10ms }, crash: { cluster: any } }\n".repeat(2),
+            ),
+        ),
+        (
             "names too long in total",
             with("name: example", "name: example-with-quite-a-name")
                 .replace("rennes", "rennes-the-capital-of-brittany"),
         ),
+        (
+            "name too long for a process outside the clusters",
+            with("name: example", "name: an-example-with-a-name-of-39-characters")
+                .replace("otherCluster", "sharedStorage"),
+        ),
         ("name of another pod", GOOD.replace("rennes", "supervisor")),
+        ("name of the pod of a storage server", GOOD.replace("rennes", "storage-server-12")),
         ("unknown cluster in a pool", pods("pools: { pari: east }")),
         ("bad pool", pods("pools: { paris: east/west }")),
         ("too little memory", pods("resources: { memory: 1MiB }")),

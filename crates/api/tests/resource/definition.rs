@@ -1,6 +1,8 @@
 //! The custom resource definition: a snapshot for review, the requirements of API servers, and rules that reject what
 //! the validation rejects.
 
+use std::collections::BTreeSet;
+
 use faultline_api::resource::*;
 use faultline_api::samples::SAMPLES;
 use faultline_api::{Federation, definition, parse, schema};
@@ -202,6 +204,16 @@ fn the_rules_refuse_invalid_names() {
             && reserved.contains("a cluster must not be named `supervisor`: choose another name"),
         "{reserved}"
     );
+    for (name, is_reserved) in
+        [("storage-server-1023", true), ("storage-server-east", false), ("a-storage-server-1", false)]
+    {
+        let mut federation = good();
+        federation.spec.clusters.push(ClusterSpec::new(name, 1));
+        let message = format!("a cluster must not be named `{name}`: choose another name");
+        let errors = validate_cel(&federation).map_err(|it| it.to_string());
+        assert_eq!(errors.as_ref().err().is_some_and(|it| it.contains(&message)), is_reserved, "{errors:?}");
+        assert_eq!(!faultline_api::validate(&federation).is_empty(), is_reserved, "{name}");
+    }
     let placed = |kubernetes: Value| {
         move |spec: &mut FederationSpec| {
             spec.kubernetes = Some(serde_json::from_value(kubernetes).expect("a valid placement"));
@@ -292,4 +304,68 @@ fn names_that_pods_cannot_have_are_refused_at_admission() {
     assert!(!faultline_api::validate(&federation).is_empty(), "the validation accepts what the rules refuse");
     let errors = validate_cel(&federation).expect_err("52 characters are too many");
     assert!(errors.to_string().contains("at most 51 characters"), "{errors}");
+}
+
+/// Checks federations whose names are as long as possible, and one character longer.
+#[test]
+fn names_that_pods_outside_the_clusters_cannot_have_are_refused_at_admission() {
+    let shared = json!({ "replicateTo": "sharedStorage" });
+    let with = |protocol: &str, options: Value| {
+        let mut all = shared.clone();
+        all.as_object_mut()
+            .expect("a JSON object")
+            .extend(options.as_object().expect("a JSON object").clone());
+        json!({ protocol: all })
+    };
+    let each = ProtocolSpec::names().flat_map(|it| [json!({ it: {} }), with(it, json!({}))]);
+    let numbers = [
+        with("hc3i", json!({ "replicas": 0 })),
+        with("cck", json!({ "replicas": 2 })),
+        with("cck", json!({ "replicas": 16, "servers": 2 })),
+        with("cck", json!({ "servers": 10 })),
+        with("cck", json!({ "servers": 11 })),
+        with("cck", json!({ "replicas": 0, "servers": 101 })),
+        with("cck", json!({ "servers": 1001 })),
+    ];
+    // The rules for names, without those for specs.
+    let schema = json!({
+        "type": "object",
+        "x-kubernetes-validations": open_api_schema()["x-kubernetes-validations"],
+    });
+    let mut found = BTreeSet::new();
+    for protocol in each.chain(numbers) {
+        // Not all protocols store replicas.
+        let Ok(protocol) = serde_json::from_value::<ProtocolSpec>(protocol) else { continue };
+        let mut federation = good();
+        federation.spec.protocol = protocol;
+        let names = faultline_api::Names::of(&federation.spec);
+        let longest = names.extra().iter().rev().max_by_key(|it| it.len()).cloned().unwrap_or_default();
+        let most = 51 - longest.len();
+        for length in [most, most + 1].map(|it| it.min(40)) {
+            federation.metadata.name = Some("n".repeat(length));
+            let problems = faultline_api::validate(&federation);
+            let problem = problems.iter().find(|it| it.path == "metadata.name");
+            let value = serde_json::to_value(&federation).expect("a federation serialises");
+            let errors = Validator::new().validate(&schema, &value, None).map_err(|it| it.to_string());
+            match problem {
+                None => assert!(length <= most && errors == Ok(()), "{longest}: {errors:?}"),
+                Some(it) => {
+                    assert!(length > most, "{longest}: {it:?}");
+                    let errors = errors.expect_err("the rules must refuse this");
+                    assert!(errors.contains(&format!("{}: {}", it.message, it.help)), "{errors}");
+                }
+            }
+        }
+        found.insert(longest);
+    }
+    let expected = [
+        "",
+        "event-logger",
+        "recovery-process",
+        "storage-server",
+        "storage-server.10",
+        "storage-server.100",
+        "storage-server.1000",
+    ];
+    assert_eq!(found, expected.map(str::to_owned).into());
 }

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod definition;
+mod limits;
 mod plan;
 mod samples;
 mod tasks;

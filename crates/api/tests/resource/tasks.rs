@@ -222,6 +222,20 @@ fn permanent_failures_must_leave_a_process() {
 }
 
 #[test]
+fn each_process_is_lost_only_once() {
+    let is_good = |faults: &str| parse("federation.yaml", faulty(faults).as_bytes()).is_ok();
+    let lost = |cluster: &str| format!("{{ at: 1s, loseCluster: {{ cluster: {cluster}, returns: false }} }}");
+    let crash = |process: &str| format!("{{ at: 2s, crash: {{ process: {process}, returns: false }} }}");
+    let (paris, rennes) = (lost("paris"), lost("rennes"));
+    let (first, second) = (crash("rennes-0"), crash("rennes-1"));
+    assert!(is_good(&format!("{paris}, {first}, {first}")));
+    assert!(is_good(&format!("{rennes}, {rennes}, {first}, {second}")));
+    assert!(!is_good(&format!("{paris}, {first}, {second}")));
+    assert!(!is_good(&format!("{first}, {rennes}, {paris}")));
+    assert!(!is_good(&format!("{rennes}, {first}, {paris}")));
+}
+
+#[test]
 fn the_recovery_process_returns() {
     let jacobi = "jacobi: { rows: 4, columns: 4, size: 8, iterations: 10 }";
     let with = |process: &str| {
