@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultline_api::Names;
 use faultline_api::supervision::{
-    Amendment, ClusterReport, ClusterState, Faults, LinkReport, Request, RequestedAction, RunEvent, RunPhase,
-    RunStatus, RunVerdict, Shaping,
+    Amendment, ClusterReport, ClusterState, EVENTS_PER_STATUS, Faults, LinkReport, Request, RequestedAction,
+    RunEvent, RunPhase, RunStatus, RunVerdict, Shaping,
 };
 use faultline_core::fault::{Change, FaultAccount, FaultState};
 use faultline_core::{ClusterId, Fact, Life, Presence, ProcessId, Span, Time};
@@ -20,6 +20,10 @@ use faultline_shaper::Kernel;
 use faultline_supervisor as supervisor;
 use faultline_trace::Manifest;
 use faultline_trace::manifest::{ClusterEntry, EffectEntry, LinkEntry};
+
+/// Size limit of the texts of all events in a status, in bytes, unless there is only one event. As JSON, they are up to
+/// six times as long, and clients read no more than a megabyte.
+const EVENT_TEXTS: usize = 128 << 10;
 
 /// The state of a run, shared between threads.
 #[derive(Clone)]
@@ -53,12 +57,12 @@ impl RunState {
         run_state
     }
 
-    /// Returns the current status, with the events whose numbers are greater than `after`.
+    /// Returns the current status, with the first events whose numbers are greater than `after`.
     pub(crate) fn status(&self, after: u64) -> RunStatus {
         let registry_state = self.place_registry.state();
         let data = self.lock();
-        let skipped = data.events.len().min(after as usize);
-        let mut shown = RunStatus { events: data.events[skipped..].to_vec(), ..data.status.clone() };
+        let newest_event = data.events.len() as u64;
+        let mut shown = RunStatus { events: data.events_after(after), newest_event, ..data.status.clone() };
         drop(data);
         shown.generation = registry_state.generation;
         shown.shaping = shaping(&registry_state.abilities);
@@ -170,6 +174,19 @@ impl RunState {
 }
 
 impl RunData {
+    /// Returns as many of the events whose numbers are greater than `after` as fit in a status, but at least one if there
+    /// is one.
+    fn events_after(&self, after: u64) -> Vec<RunEvent> {
+        let skipped = usize::try_from(after).map_or(self.events.len(), |it| it.min(self.events.len()));
+        let mut size = 0;
+        let fits = |(place, event): &(usize, &RunEvent)| {
+            size += event.text.len();
+            *place == 0 || size <= EVENT_TEXTS
+        };
+        let events = self.events[skipped..].iter().take(EVENTS_PER_STATUS).enumerate();
+        events.take_while(fits).map(|(_, event)| event.clone()).collect()
+    }
+
     fn note(&mut self, at_seconds: Option<f64>, event: events::ReportedEvent) {
         let events::ReportedEvent { reason, warning, text } = event;
         let number = self.events.len() as u64 + 1;
@@ -328,4 +345,40 @@ fn faults(accounts: &[FaultAccount]) -> Faults {
 
 fn is_over(phase: RunPhase) -> bool {
     matches!(phase, RunPhase::Judging | RunPhase::Completed | RunPhase::Failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_events(texts: impl Iterator<Item = String>) -> RunData {
+        let mut data = RunData::default();
+        for text in texts {
+            data.note(None, events::ReportedEvent { reason: "RolledBack", warning: true, text });
+        }
+        data
+    }
+
+    fn numbers(data: &RunData, after: u64) -> Vec<u64> {
+        data.events_after(after).iter().map(|it| it.number).collect()
+    }
+
+    #[test]
+    fn a_status_contains_a_limited_number_of_events_the_oldest_first() {
+        let data = with_events((1..=2500).map(|it| format!("event {it}")));
+        assert_eq!(numbers(&data, 0), (1..=1000).collect::<Vec<_>>());
+        assert_eq!(numbers(&data, 1000), (1001..=2000).collect::<Vec<_>>());
+        assert_eq!(numbers(&data, 2000), (2001..=2500).collect::<Vec<_>>());
+        assert_eq!((numbers(&data, 2500), numbers(&data, u64::MAX)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn long_events_are_sent_a_few_at_a_time() {
+        let length = [EVENT_TEXTS + 1, EVENT_TEXTS / 2, EVENT_TEXTS / 2, 1];
+        let data = with_events(length.into_iter().map(|it| "\u{1b}".repeat(it)));
+        let answers = [0, 1, 3].map(|after| numbers(&data, after));
+        assert_eq!(answers, [vec![1], vec![2, 3], vec![4]]);
+        let json = serde_json::to_vec(&data.events_after(1)).unwrap();
+        assert!(json.len() < 1 << 20, "{}", json.len());
+    }
 }

@@ -83,6 +83,7 @@ fn a_federation_at_places_survives_a_crash_and_a_lost_cluster_with_the_result_of
         assert!(reasons.contains(&reason), "{reason} in {reasons:?}");
     }
     assert!(status.events.iter().map(|it| it.number).eq(1..=reasons.len() as u64));
+    assert_eq!(status.newest_event, reasons.len() as u64);
 
     let (code, tar) = setting.ask("GET", "/v1/bundle", &[]);
     assert_eq!(code, 200);

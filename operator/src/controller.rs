@@ -6,8 +6,8 @@
 //! would need a second watch for the same objects. Finally, these watches trim objects before they are stored, because
 //! there may be thousands of pods.
 
-use std::collections::HashMap;
-use std::fmt::Debug;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::{Debug, Display};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::sync;
 use tokio::time::timeout;
 
 use crate::election::GRACE;
@@ -32,7 +33,7 @@ use crate::naming;
 use crate::object_cache::{self, ObjectCache};
 use crate::reconcile::keys::KnownKey;
 use crate::reconcile::unreadable::unreadable;
-use crate::reconcile::update_status::{EventAllowance, Pace};
+use crate::reconcile::update_status::{EventAllowance, Pace, UnreportedEvents};
 use crate::reconcile::validate::Refusal;
 use crate::reconcile::{ReconcileError, reconcile};
 use crate::settings::Settings;
@@ -50,6 +51,8 @@ const SLOW: Duration = Duration::from_secs(2);
 const REMEMBERED: Duration = Duration::from_secs(300);
 /// Maximum duration of a reconciliation. A reconciliation that takes longer is a failure, and is repeated.
 const DEADLINE: Duration = Duration::from_secs(30);
+/// Minimum time between two equal warnings about a federation.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Delay before the next attempt after a failure: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -73,6 +76,8 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Maximum duration of a reconciliation.
     pub deadline: Duration,
+    /// Held while a large status of a supervisor is read: several at once could exhaust the operator's memory.
+    pub large_status: sync::Mutex<()>,
     shares: Shares,
     sessions: Mutex<HashMap<String, FederationCache>>,
 }
@@ -91,6 +96,8 @@ pub struct FederationCache {
     pub statuses: Pace,
     /// Limits how many events of the federation are reported.
     pub events: EventAllowance,
+    /// Events that the API server has refused so far.
+    pub unreported: UnreportedEvents,
     /// Time of the last query for the reason why pods are missing, and the reason if it is known.
     pub refused: Option<(Instant, Option<String>)>,
     /// Time at which the operator last checked for deleted objects, or first found that pods are missing.
@@ -103,8 +110,22 @@ pub struct FederationCache {
     pub checked: Option<(i64, Result<(), Refusal>)>,
     /// Number of consecutive failures.
     pub failures: u32,
+    /// Warnings that were logged, with the time of the last one.
+    warned: BTreeMap<&'static str, Instant>,
     /// End of the last slow reconciliation.
     slow: Option<Instant>,
+}
+
+impl FederationCache {
+    /// Returns whether to log a warning now, which is logged at most once per [`WARN_EVERY`].
+    fn may_warn(&mut self, warning: &'static str, now: Instant) -> bool {
+        let is_due =
+            self.warned.get(warning).is_none_or(|it| now.saturating_duration_since(*it) >= WARN_EVERY);
+        if is_due {
+            self.warned.insert(warning, now);
+        }
+        is_due
+    }
 }
 
 impl Context {
@@ -118,6 +139,7 @@ impl Context {
             pods: ObjectCache::default(),
             metrics,
             deadline: DEADLINE,
+            large_status: sync::Mutex::default(),
             shares: Shares::of(CONCURRENCY),
             sessions: Mutex::default(),
         }
@@ -133,6 +155,16 @@ impl Context {
     fn update_session(&self, uid: &str, change: impl FnOnce(&mut FederationCache)) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.get_mut(uid).map(change);
+    }
+
+    /// Logs a warning about a federation, at most once per minute: its cause may persist for many reconciliations.
+    pub fn warn(&self, federation: &Federation, warning: &'static str, error: &dyn Display) {
+        let uid = federation.uid().unwrap_or_default();
+        if self.session(&uid, |it| it.may_warn(warning, Instant::now())) {
+            let namespace = federation.namespace().unwrap_or_default();
+            let name = format!("{namespace}/{}", federation.name_any());
+            tracing::warn!(federation = name, %error, "{warning}");
+        }
     }
 
     /// Returns the number of known federations.
@@ -338,6 +370,14 @@ fn pause_after(failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_warning_is_logged_once_per_minute() {
+        let (mut session, begun) = (FederationCache::default(), Instant::now());
+        let mut may_warn = |warning, seconds| session.may_warn(warning, begun + Duration::from_secs(seconds));
+        assert!(may_warn("a", 0) && may_warn("b", 0));
+        assert!(!may_warn("a", 59) && may_warn("a", 60) && !may_warn("a", 61));
+    }
 
     #[test]
     fn failures_are_retried_with_increasing_delays() {

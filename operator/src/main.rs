@@ -1,7 +1,7 @@
 //! `faultline-operator`: manages the federations of a Kubernetes cluster.
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ struct Arguments {
     /// Manage only the federations in this namespace. Default: all namespaces.
     #[arg(long, env = "FAULTLINE_NAMESPACE", value_name = "NAME")]
     namespace: Option<String>,
-    /// Serve /metrics and /healthz at this address.
-    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([0, 0, 0, 0], METRICS_PORT)))]
+    /// Serve /metrics and /healthz at this address. [::] stands for all addresses, including those of IPv4.
+    #[arg(long, value_name = "ADDR", default_value_t = (Ipv6Addr::UNSPECIFIED, METRICS_PORT).into())]
     metrics: SocketAddr,
     /// Hold the lease under this name.
     #[arg(long, env = "POD_NAME", value_name = "NAME", default_value = "faultline-operator")]

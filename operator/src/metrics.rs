@@ -2,17 +2,20 @@
 
 mod federations;
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use faultline_api::Federation;
 use faultline_api::resource::FederationStatus;
+use faultline_runtime::callers::{self, UntrustedConnections};
 use federations::Federations;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -22,6 +25,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use tokio::net::TcpListener;
+
+/// Time for which a page is served without counting anew. Slow callers then share one page, which may be large.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// Metrics of the operator, and of the federations that it manages.
 #[derive(Debug)]
@@ -102,39 +108,135 @@ impl Metrics {
     }
 }
 
-/// Serves `/metrics` and `/healthz` until the future is dropped.
+/// Serves `/metrics` and `/healthz` until the future is dropped. With the address `[::]`, also accepts connections over
+/// IPv4, and only those if the kernel does not support IPv6.
 ///
 /// # Errors
 ///
-/// Fails if the address cannot be used, or if the listener fails.
-pub async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
-    serve_on(TcpListener::bind(address).await?, metrics).await
+/// Fails if the address cannot be used.
+pub async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> io::Result<()> {
+    let bound = match TcpListener::bind(address).await {
+        Err(_) if address.ip() == Ipv6Addr::UNSPECIFIED => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    };
+    serve_on(bound?, metrics).await;
+    Ok(())
 }
 
 /// Serves the same pages on an existing listener.
-///
-/// # Errors
-///
-/// Fails if the listener does.
-pub async fn serve_on(listener: TcpListener, metrics: Arc<Metrics>) -> std::io::Result<()> {
+pub async fn serve_on(listener: TcpListener, metrics: Arc<Metrics>) {
+    let page = Arc::new(Page { metrics, last: Mutex::default() });
     let app = Router::new()
-        .route("/metrics", get(page))
+        .route("/metrics", get(async |State(page): State<Arc<Page>>| page.response()))
         .route("/healthz", get(async || "ok\n"))
-        .with_state(metrics);
-    axum::serve(listener, app).await
+        .with_state(page);
+    callers::answer_all(listener, UntrustedConnections::besides(0), app).await;
 }
 
-async fn page(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
-    let mut text = String::new();
-    encode(&mut text, &metrics.registry).expect("writing to a string never fails");
-    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+/// The page with the metrics.
+struct Page {
+    metrics: Arc<Metrics>,
+    /// The last page, and the time at which it was written.
+    last: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl Page {
+    fn response(&self) -> impl IntoResponse + use<> {
+        ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], self.text())
+    }
+
+    fn text(&self) -> Bytes {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return text.clone();
+        }
+        let mut text = String::new();
+        encode(&mut text, &self.metrics.registry).expect("writing to a string never fails");
+        last.insert((Instant::now(), text.into())).1.clone()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use faultline_api::resource::Phase;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpSocket, TcpStream};
+    use tokio::time::timeout;
 
     use super::*;
+
+    const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n";
+
+    /// Serves the pages, and returns their address.
+    async fn served() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve_on(listener, Arc::new(Metrics::default())));
+        address
+    }
+
+    /// Connects from the address 127.0.0.`number`, and sends `text`.
+    async fn say(number: u8, text: &[u8], to: SocketAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((Ipv4Addr::new(127, 0, 0, number), 0))).unwrap();
+        let mut stream = socket.connect(to).await.unwrap();
+        // The operator may close the connection, or read only a part.
+        let _ = timeout(Duration::from_millis(10), stream.write_all(text)).await;
+        stream
+    }
+
+    /// Returns what the operator answers before it closes a connection.
+    async fn answer(mut stream: TcpStream) -> String {
+        let mut answer = Vec::new();
+        // The operator closes a connection without reading the rest of a large request.
+        let end = timeout(Duration::from_secs(8), stream.read_to_end(&mut answer)).await;
+        let _ = end.expect("the operator closes the connection");
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[tokio::test]
+    async fn silent_callers_lose_their_connections_to_others() {
+        let address = served().await;
+        let mut silent = Vec::new();
+        for number in 0..80 {
+            silent.push(say(2 + number % 4, b"GET /metrics HTTP/1.1\r\nx: ", address).await);
+        }
+        assert!(answer(say(9, REQUEST, address).await).await.contains("ok"));
+        // 64 connections may be open.
+        for closed in silent.into_iter().take(16) {
+            assert_eq!(answer(closed).await, "");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_with_a_large_head_is_not_read_to_its_end() {
+        let address = served().await;
+        let mut head = b"GET /metrics HTTP/1.1\r\nx: ".to_vec();
+        head.resize(20 << 10, b'a');
+        assert!(!answer(say(2, &head, address).await).await.contains("200 OK"));
+    }
+
+    #[tokio::test]
+    async fn a_connection_serves_one_request() {
+        let address = served().await;
+        assert_eq!(answer(say(2, &REQUEST.repeat(2), address).await).await.matches("200 OK").count(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_pages_are_served_over_ipv4_too() {
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        tokio::spawn(serve((Ipv6Addr::UNSPECIFIED, port).into(), Arc::new(Metrics::default())));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let connected = async {
+            while TcpStream::connect(address).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(8), connected).await.expect("the operator listens");
+        assert!(answer(say(2, REQUEST, address).await).await.contains("ok"));
+    }
 
     #[test]
     fn the_page_shows_what_was_counted() {

@@ -1,6 +1,7 @@
 //! Settings of the operator.
 
 use clap::Args;
+use faultline_api::supervision::MAX_PROCESSES;
 use faultline_client::naming::NODE_IMAGE;
 use faultline_client::ports;
 
@@ -18,7 +19,8 @@ pub struct Settings {
     #[arg(long, env = "FAULTLINE_NODE_PULL_SECRETS", value_name = "NAMES", value_delimiter = ',')]
     pub node_pull_secrets: Vec<String>,
     /// Reject federations with more pods than this, including the supervisor's pod.
-    #[arg(long, env = "FAULTLINE_MAX_PODS", value_name = "N", default_value_t = MAX_PODS)]
+    #[arg(long, env = "FAULTLINE_MAX_PODS", value_name = "N", default_value_t = MAX_PODS,
+        value_parser = clap::value_parser!(u32).range(2..=MAX_PROCESSES as i64))]
     pub max_pods: u32,
     /// Port of the supervisors' API.
     #[arg(skip = ports::SUPERVISOR_API)]

@@ -9,12 +9,14 @@ use faultline_operator::install;
 use serde_json::{Value, json};
 
 fn helm(arguments: &[&str]) -> Result<String, String> {
+    helm_for("faultline", arguments)
+}
+
+/// Runs a command of Helm for a release with this name.
+fn helm_for(release: &str, arguments: &[&str]) -> Result<String, String> {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/faultline");
     let mut command = Command::new("helm");
-    command
-        .arg(arguments[0])
-        .args(if arguments[0] == "template" { &["faultline"][..] } else { &[] })
-        .arg(chart);
+    command.arg(arguments[0]).args((arguments[0] == "template").then_some(release)).arg(chart);
     let output = command.args(&arguments[1..]).output().expect("helm is on the path");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
@@ -89,7 +91,13 @@ fn with_namespace_scope_nothing_is_granted_outside_the_namespace() {
 #[ignore = "needs helm: run by the step `chart` of .ci/run"]
 fn values_are_checked_and_every_option_renders() {
     assert!(helm(&["lint", "--strict"]).is_ok_and(|it| it.contains("0 chart(s) failed")));
-    for bad in ["replicas=-1", "scope=galaxy", "operator.image.tag=latest", "no.such=value"] {
+    for bad in [
+        "replicas=-1",
+        "scope=galaxy",
+        "operator.image.tag=latest",
+        "operator.maxPods=10001",
+        "no.such=value",
+    ] {
         assert!(helm(&["template", "--set", bad]).is_err(), "{bad}");
     }
     let monitored = rendered(&["--set", "metrics.podMonitor=true,metrics.annotations=false"]);
@@ -117,4 +125,46 @@ fn values_are_checked_and_every_option_renders() {
     let container = &ours["Deployment faultline-operator"]["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["image"], format!("registry.example/operator:{}", env!("CARGO_PKG_VERSION")));
     assert_eq!(container["env"][0]["value"], "faultline-node:v2");
+}
+
+/// Returns the paths of all values that are numbers, except those that have to be.
+fn numbers(value: &Value, path: &str) -> Vec<String> {
+    const NUMBERS: &[&str] =
+        &["replicas", "containerPort", "port", "runAsUser", "runAsGroup", "minAvailable"];
+    match value {
+        Value::Number(_) if !NUMBERS.iter().any(|it| path.ends_with(&format!(".{it}"))) => {
+            vec![path.to_owned()]
+        }
+        Value::Array(items) => items.iter().flat_map(|it| numbers(it, path)).collect(),
+        Value::Object(fields) => {
+            fields.iter().flat_map(|(name, it)| numbers(it, &format!("{path}.{name}"))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+#[ignore = "needs helm: run by the step `chart` of .ci/run"]
+fn values_that_look_like_numbers_stay_text() {
+    let options = "replicas=2,scope=namespace,crds.install=false,metrics.podMonitor=true,metrics.alerts=true,\
+        metrics.dashboard=true,operator.maxPods=10000";
+    let text = "operator.priorityClassName=1,operator.image.repository=2,operator.image.tag=3,\
+        node.image.repository=4,node.image.tag=5";
+    let arguments = ["template", "--kube-version", "1.34.0", "--namespace", "2024", "--set", options];
+    let rendered = helm_for("123", &[&arguments[..], &["--set-string", text]].concat()).expect("it renders");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered).expect("it is YAML");
+    assert!(objects.len() > 8, "{rendered}");
+    for object in &objects {
+        let name = format!("{} {}", object["kind"], object["metadata"]["name"]);
+        assert_eq!(numbers(object, ""), [""; 0], "{name}");
+        if object.is_object() {
+            assert_eq!(object["metadata"]["namespace"], "2024", "{name}");
+            assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/instance"], "123", "{name}");
+        }
+    }
+    let env = objects.iter().find(|it| it["kind"] == "Deployment").map(|it| {
+        it["spec"]["template"]["spec"]["containers"][0]["env"].as_array().expect("it has variables").clone()
+    });
+    let limit = env.into_iter().flatten().find(|it| it["name"] == "FAULTLINE_MAX_PODS");
+    assert_eq!(limit.map(|it| it["value"].clone()), Some(json!("10000")));
 }

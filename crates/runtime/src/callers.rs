@@ -80,7 +80,7 @@ impl UntrustedConnections {
 
     /// Allows enough of these connections for `peers` callers that have a key and connect at the same time, in addition
     /// to those of callers without a key.
-    pub(crate) fn besides(peers: usize) -> UntrustedConnections {
+    pub fn besides(peers: usize) -> UntrustedConnections {
         UntrustedConnections::new(peers + STRANGERS)
     }
 
@@ -193,7 +193,7 @@ pub async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, app: Router) {
 }
 
 /// Answers HTTP requests at a port without authenticated callers, until the future is dropped.
-pub(crate) async fn answer_all(listener: TcpListener, connections: UntrustedConnections, app: Router) {
+pub async fn answer_all(listener: TcpListener, connections: UntrustedConnections, app: Router) {
     loop {
         let (stream, connection) = connections.accept(&listener).await;
         let app = app.clone();

@@ -438,17 +438,14 @@ async fn update_supervisor(
                 let uid = federation.uid().unwrap_or_default();
                 context.session(&uid, |it| it.pushed = Some(places.clone()));
             }
-            Err(error) => {
-                tracing::warn!(federation = federation.name_any(), %error, "cannot send places to the \
-                supervisor")
-            }
+            Err(error) => context.warn(federation, "cannot send places to the supervisor", &error),
         }
     }
     if let Some(amended) = &desired.amended
         && let Err(error) = supervisor.amend(amended).await
     {
         // The supervisor reports a refusal in its next status.
-        tracing::warn!(federation = federation.name_any(), %error, "the supervisor did not accept the changed spec");
+        context.warn(federation, "the supervisor did not accept the changed spec", &error);
     }
     let mut accepts_answers = true;
     for order in &desired.orders {
@@ -460,8 +457,7 @@ async fn update_supervisor(
             SupervisorRequest::Done { request } if accepts_answers => {
                 if let Err(error) = supervisor.done(*request).await {
                     accepts_answers = false;
-                    tracing::warn!(federation = federation.name_any(), request, %error, "cannot report a request as \
-                        done");
+                    context.warn(federation, "cannot report a request as done", &error);
                 }
             }
             SupervisorRequest::Done { .. } => {}

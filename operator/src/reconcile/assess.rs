@@ -4,7 +4,7 @@ use faultline_api::Federation;
 use faultline_api::resource::{
     ClusterStatus, Condition, Emulation, FederationStatus, MAX_MESSAGE, Phase, condition,
 };
-use faultline_api::supervision::{self, ClusterState, LinkReport, RunEvent, RunStatus, RunVerdict, Shaping};
+use faultline_api::supervision::{self, ClusterState, RunEvent, RunStatus, RunVerdict, Shaping};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use super::apply::{Applied, Obstacle, Restored, exceeds_quota};
 use super::build;
 use super::build::Drift;
-use super::dereference::{Observed, RECORD_LOST, Supervision, is_known};
+use super::dereference::{LinkSummary, Observed, RECORD_LOST, Supervision, is_known};
 use super::validate::{Refusal, Validated};
 use crate::naming;
 
@@ -152,6 +152,7 @@ impl Report<'_> {
             }
             _ => match self.change_refused(validated, observed) {
                 Some(why) => self.refused_change(&why),
+                None if self.awaits_answer(observed) => {}
                 None => {
                     self.condition(
                         condition::ACCEPTED,
@@ -222,6 +223,21 @@ impl Report<'_> {
         let Supervision::Known(said) = &observed.supervision else { return None };
         let newest = said.amendment.as_ref()?;
         newest.refused.clone().filter(|_| Some(newest.generation) == self.federation.metadata.generation)
+    }
+
+    /// Returns whether this generation of the spec was refused, and the supervisor has not repeated its answer: it may
+    /// have restarted, or the run may be over.
+    fn awaits_answer(&self, observed: &Observed) -> bool {
+        let generation = self.federation.metadata.generation;
+        let accepted = self.status.condition(condition::ACCEPTED);
+        let was_refused =
+            accepted.is_some_and(|it| it.reason == CHANGE_REFUSED && it.observed_generation == generation);
+        let answered = match &observed.supervision {
+            Supervision::Known(said) => said.amendment.as_ref().map(|it| it.generation),
+            _ => None,
+        };
+        // The first generation is not sent to the supervisor.
+        was_refused && generation > Some(1) && answered != generation
     }
 
     /// Reports a refused change, once per change.
@@ -342,7 +358,7 @@ impl Report<'_> {
             }
             Supervision::Known(status) => {
                 self.responds(validated, status);
-                self.supervised(validated, status, observed.event_allowance);
+                self.supervised(validated, status, &observed.links, observed.event_allowance);
             }
         }
         self.status.phase = match self.status.phase {
@@ -378,7 +394,7 @@ impl Report<'_> {
     }
 
     /// Reports the supervisor's status, with up to `allowance` events.
-    fn supervised(&mut self, validated: &Validated, said: &RunStatus, allowance: usize) {
+    fn supervised(&mut self, validated: &Validated, said: &RunStatus, links: &LinkSummary, allowance: usize) {
         use supervision::RunPhase;
         let has_backlog = self.report_events(said, allowance);
         // The supervisor of a completed federation is not asked for further events.
@@ -403,27 +419,23 @@ impl Report<'_> {
             cluster.progress = (said.steps > 0).then(|| format!("{}/{}", said.steps_done, said.steps));
         }
         let faults = &said.faults;
-        self.status.faults_done = Some(format!("{}/{}", faults.done + faults.without_effect, faults.planned));
+        let done = faults.done.saturating_add(faults.without_effect);
+        self.status.faults_done = Some(format!("{done}/{}", faults.planned));
         let micros = |it: Option<u64>| it.and_then(|it| i64::try_from(it).ok());
         self.status.worst_skew_micros = micros(faults.worst_skew_micros);
         self.status.worst_latency_micros = micros(faults.worst_latency_micros);
         self.status.rollbacks = Some(said.rollbacks);
-        self.links(said);
+        self.links(said, links);
         self.run(validated, said, phase);
     }
 
-    fn links(&mut self, said: &RunStatus) {
-        let RunStatus { links, phase, .. } = said;
+    fn links(&mut self, said: &RunStatus, links: &LinkSummary) {
+        let LinkSummary { measured, as_requested, unmeasured, worst } = links;
         let Emulated { word, reason, sentence } = emulated(said.shaping.as_ref());
         self.status.shaping = Some(word.into());
-        let judged: Vec<bool> = links.iter().filter_map(|it| it.as_requested).collect();
-        let off =
-            |it: &&LinkReport| it.measured_micros.map(|measured| measured.abs_diff(it.requested_micros));
-        let worst = links.iter().filter(|it| it.as_requested.is_some()).max_by_key(|it| off(it));
-        let fine = judged.iter().filter(|it| **it).count();
         let mut message =
-            format!("{sentence}; the delay is as requested on {fine} of {} measured links", judged.len());
-        if let Some((worst, off)) = worst.and_then(|it| Some((it, off(&it)?))) {
+            format!("{sentence}; the delay is as requested on {as_requested} of {measured} measured links");
+        if let Some((worst, off)) = worst {
             let link = match worst.from == worst.to {
                 true => format!("within {}", worst.from),
                 false => format!("from {} to {}", worst.from, worst.to),
@@ -433,17 +445,17 @@ impl Report<'_> {
                 worst.requested_micros
             );
         }
-        let unmeasured = links.iter().filter(|it| it.measured_micros.is_none()).count();
-        if unmeasured > 0 && !judged.is_empty() {
+        if *unmeasured > 0 && *measured > 0 {
             message += &format!("; links that changed and have not been measured yet: {unmeasured}");
         }
         let (status, reason) = match () {
-            () if judged.is_empty() => ("Unknown", "NotMeasured"),
-            () if fine == judged.len() => ("True", reason),
+            () if *measured == 0 => ("Unknown", "NotMeasured"),
+            () if as_requested == measured => ("True", reason),
             () => ("False", "NotAsRequested"),
         };
         if status == "Unknown" {
-            let early = matches!(phase, supervision::RunPhase::Gathering | supervision::RunPhase::Measuring);
+            use supervision::RunPhase;
+            let early = matches!(said.phase, RunPhase::Gathering | RunPhase::Measuring);
             message = if early {
                 "the links will be measured once all processes are ready"
             } else {
@@ -521,19 +533,29 @@ impl Report<'_> {
     }
 
     /// Reports the supervisor's events that have not been reported yet, up to [`EVENTS_AT_ONCE`]. Skips those beyond
-    /// `allowance`. Returns whether more events remain to be reported.
+    /// `allowance`. Returns whether more events remain to be reported, or to be requested from the supervisor.
     fn report_events(&mut self, said: &RunStatus, allowance: usize) -> bool {
         use supervision::RunPhase;
         let same = is_known(self.federation, &said.supervisor);
-        let told = if same { self.status.last_event.unwrap_or(0).unsigned_abs() } else { 0 };
+        if !same {
+            self.status.last_event = None;
+        }
+        let told = self.status.last_event.unwrap_or(0).unsigned_abs();
         self.status.supervisor = Some(said.supervisor.clone());
-        let Some(newest) = said.events.last() else { return false };
+        let Some(last) = said.events.last() else { return false };
+        let newest = said.newest_event.max(last.number);
         let over = matches!(said.phase, RunPhase::Completed | RunPhase::Failed);
-        let is_last = |it: &RunEvent| over && it.number.saturating_add(LAST_EVENTS) > newest.number;
-        let untold = |it: &&RunEvent| it.number > told && (it.number <= MAX_EVENTS || is_last(it));
+        let is_last = |number: u64| over && number.saturating_add(LAST_EVENTS) > newest;
+        let untold = |it: &&RunEvent| it.number > told && (it.number <= MAX_EVENTS || is_last(it.number));
         let untold: Vec<&RunEvent> = said.events.iter().filter(untold).take(allowance).collect();
-        let has_backlog = untold.len() > EVENTS_AT_ONCE;
-        let newest = if has_backlog { untold[EVENTS_AT_ONCE - 1] } else { newest };
+        let seen = if untold.len() > EVENTS_AT_ONCE {
+            untold[EVENTS_AT_ONCE - 1].number
+        } else if last.number < MAX_EVENTS {
+            last.number
+        } else {
+            // The events up to the last ones are not reported.
+            last.number.max(newest.saturating_sub(LAST_EVENTS))
+        };
         for event in untold.into_iter().take(EVENTS_AT_ONCE) {
             let at = event.at_seconds.map(|it| format!("At {it:.2} s: ")).unwrap_or_default();
             self.new_events.push(NewEvent {
@@ -543,9 +565,9 @@ impl Report<'_> {
                 warning: event.warning,
             });
         }
-        self.status.last_event = i64::try_from(newest.number).ok();
-        self.set_message(&newest.text);
-        has_backlog
+        self.status.last_event = Some(i64::try_from(seen).unwrap_or(i64::MAX));
+        self.set_message(&last.text);
+        seen < newest
     }
 
     /// Sets the status message to what matters most to the user, such as an obstacle or a refused change.
@@ -696,6 +718,11 @@ fn obstacle(pod: &Pod) -> Option<Obstacle> {
         "CrashLoopBackOff",
     ];
     let status = pod.status.as_ref()?;
+    if build::lacks_ipv4(pod) {
+        let message =
+            format!("{} has only IPv6 addresses, but processes communicate over IPv4", pod.name_any());
+        return Some(Obstacle { reason: "NoIPv4Address", message });
+    }
     let unscheduled = status.conditions.iter().flatten().find(|it| {
         it.type_ == "PodScheduled" && it.status == "False" && it.reason.as_deref() == Some("Unschedulable")
     });

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
 use faultline_api::resource::{Phase, condition};
-use faultline_api::supervision::{Places, RunPhase, RunStatus};
+use faultline_api::supervision::{LinkReport, Places, RunPhase, RunStatus};
+use faultline_client::supervisor::max_status;
 use http::StatusCode;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -16,6 +17,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use thiserror::Error;
 
+use super::assess::shortened;
 use super::build;
 use super::keys::{self, KeyError, KnownKey};
 use super::update_status::EventAllowance;
@@ -27,6 +29,10 @@ use crate::supervisor::{Supervisor, SupervisorError};
 /// Minimum time between two queries for the reason why pods are missing. If many federations are created at once,
 /// most pods only wait for their turn.
 const ASKED_EVERY: Duration = Duration::from_secs(3);
+/// Size of a status, in bytes, from which only one is read at a time.
+const LARGE: usize = 2 << 20;
+/// Maximum length of a supervisor's identifier, in bytes.
+const MAX_IDENTIFIER: usize = 40;
 /// Reason of the condition `Completed` if the record of the run is lost.
 pub(super) const RECORD_LOST: &str = "RecordLost";
 
@@ -41,6 +47,8 @@ pub struct Observed {
     pub pods: BTreeMap<String, Arc<Pod>>,
     /// Status of the federation's supervisor.
     pub supervision: Supervision,
+    /// The links in that status.
+    pub links: LinkSummary,
     /// The places that were last sent to the supervisor, as far as is known.
     pub pushed: Option<Places>,
     /// Reason why a set could not create its pods, in the words of the API server.
@@ -57,8 +65,37 @@ pub enum Supervision {
     Absent,
     /// The pod is running, but the supervisor does not respond.
     Silent(String),
-    /// The supervisor's status, with the events that have not become Kubernetes events yet.
+    /// The supervisor's status, with the events that have not become Kubernetes events yet, and without its links.
     Known(Box<RunStatus>),
+}
+
+/// What the operator reports about the links in a supervisor's status, which may list thousands of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkSummary {
+    /// Number of links that have been measured.
+    pub measured: usize,
+    /// Number of links on which the measured latency is as requested.
+    pub as_requested: usize,
+    /// Number of links without a measured latency.
+    pub unmeasured: usize,
+    /// The link that deviates most from its requested latency, and the deviation in microseconds.
+    pub worst: Option<(LinkReport, u64)>,
+}
+
+impl LinkSummary {
+    /// Summarises the links.
+    pub fn of(links: &[LinkReport]) -> LinkSummary {
+        let deviation =
+            |it: &LinkReport| it.measured_micros.map(|measured| measured.abs_diff(it.requested_micros));
+        let judged = || links.iter().filter(|it| it.as_requested.is_some());
+        let worst = judged().max_by_key(|it| deviation(it));
+        LinkSummary {
+            measured: judged().count(),
+            as_requested: judged().filter(|it| it.as_requested == Some(true)).count(),
+            unmeasured: links.iter().filter(|it| it.measured_micros.is_none()).count(),
+            worst: worst.and_then(|it| Some((it.clone(), deviation(it)?))),
+        }
+    }
 }
 
 /// A read that failed.
@@ -80,10 +117,18 @@ impl Observed {
             sets: BTreeMap::new(),
             pods: BTreeMap::new(),
             supervision: Supervision::Absent,
+            links: LinkSummary::default(),
             pushed: None,
             refused: None,
             event_allowance: EventAllowance::default().left(Instant::now()),
         }
+    }
+
+    /// Stores the status of the supervisor.
+    pub fn hear(&mut self, mut status: RunStatus) {
+        self.links = LinkSummary::of(&std::mem::take(&mut status.links));
+        status.supervisor = shortened(&status.supervisor, MAX_IDENTIFIER);
+        self.supervision = Supervision::Known(Box::new(status));
     }
 
     /// Returns the phase in the last status.
@@ -145,8 +190,8 @@ pub async fn dereference(
     }
     if let Some(address) = observed.supervisor().and_then(|pod| build::address(pod)) {
         let supervisor = find_supervisor(federation, address, context).await?;
-        observed.supervision = match ask(&supervisor, federation).await {
-            Ok(status) => Supervision::Known(Box::new(status)),
+        match ask(&supervisor, federation, context).await {
+            Ok(status) => observed.hear(status),
             Err(error) => {
                 // Either error may mean that the supervisor has another key.
                 let is_doubtful = match &error {
@@ -156,9 +201,9 @@ pub async fn dereference(
                 if is_doubtful {
                     context.session(&uid, |it| it.key.iter_mut().for_each(KnownKey::invalidate));
                 }
-                Supervision::Silent(error.to_string())
+                observed.supervision = Supervision::Silent(error.to_string());
             }
-        };
+        }
     }
     (observed.pushed, observed.event_allowance) =
         context.session(&uid, |it| (it.pushed.clone(), it.events.left(Instant::now())));
@@ -167,9 +212,14 @@ pub async fn dereference(
 }
 
 /// Returns a supervisor's status, with the events that have not been reported yet.
-async fn ask(supervisor: &Supervisor, federation: &Federation) -> Result<RunStatus, SupervisorError> {
+async fn ask(
+    supervisor: &Supervisor,
+    federation: &Federation,
+    context: &Context,
+) -> Result<RunStatus, SupervisorError> {
     let told = federation.status.as_ref().and_then(|it| it.last_event).unwrap_or(0);
     let clusters = federation.spec.clusters.len();
+    let _turn = if max_status(clusters) > LARGE { Some(context.large_status.lock().await) } else { None };
     let status = supervisor.status(told.unsigned_abs(), clusters).await?;
     if told == 0 || is_known(federation, &status.supervisor) {
         Ok(status)

@@ -66,7 +66,7 @@ pub enum ReconcileError {
     Made(#[from] made::MadeError),
     /// The status could not be written.
     #[error("cannot write the status: {0}")]
-    UpdateStatus(#[from] update_status::UpdateStatusError),
+    UpdateStatus(#[source] kube::Error),
     /// The steps took too long.
     #[error(
         "the reconciliation did not finish within {0:?}; the API server or the supervisor responds too slowly"
@@ -88,14 +88,14 @@ pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Re
         if error.is_lasting() || context.session(&uid, |it| it.failures) > 0 {
             let situation = Situation::Failed { reason: error.reason(), message: error.to_string() };
             let observed = dereference::Observed::of(federation);
-            match timeout(REPORT, update_status::update_status(&observed, &situation, &context)).await {
+            match timeout(REPORT, update_status(&observed, &situation, &context)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, "cannot write the status after a failed reconciliation")
+                    tracing::warn!(%error, "cannot report a failed reconciliation")
                 }
-                Err(_) => tracing::warn!(
-                    "cannot write the status after a failed reconciliation: the API server does not respond"
-                ),
+                Err(_) => {
+                    tracing::warn!("cannot report a failed reconciliation: the API server does not respond")
+                }
             }
         }
     }
@@ -143,13 +143,13 @@ async fn reconcile_steps(federation: Arc<Federation>, context: &Context) -> Resu
     // change.
     let (made, changed) = made::made(&federation, context).await?;
     let observed = dereference::dereference(&federation, &made, context).await?;
-    let validated = match changed.map_or_else(|| validate(&federation, context), Err) {
+    let validated = match changed.map_or_else(|| validate(&observed, context), Err) {
         Ok(validated) => validated,
         // The processes of the run continue unchanged.
         Err(refusal) if !observed.sets.is_empty() => validate::unchanged(&made, refusal),
         Err(refusal) => {
             let situation = Situation::Rejected(refusal);
-            return Ok(after(update_status::update_status(&observed, &situation, context).await?));
+            return Ok(after(update_status(&observed, &situation, context).await?));
         }
     };
     let desired = build::build(&validated, &observed, &context.settings, context.client.default_namespace());
@@ -159,8 +159,18 @@ async fn reconcile_steps(federation: Arc<Federation>, context: &Context) -> Resu
     }
     let next = next_reconciliation(&observed, &applied);
     let situation = Situation::Accepted { validated: Box::new(validated), applied };
-    let unsaid = update_status::update_status(&observed, &situation, context).await?;
+    let unsaid = update_status(&observed, &situation, context).await?;
     Ok(after(next.into_iter().chain(unsaid).min()))
+}
+
+/// Writes the status, and reports events. Returns how long to wait if some of this must be repeated.
+async fn update_status(
+    observed: &dereference::Observed,
+    situation: &Situation,
+    context: &Context,
+) -> Result<Option<Duration>, ReconcileError> {
+    let updated = update_status::update_status(observed, situation, context).await;
+    updated.map_err(ReconcileError::UpdateStatus)
 }
 
 /// Returns an action that reconciles after this delay, or after a change.
@@ -168,18 +178,34 @@ fn after(delay: Option<Duration>) -> Action {
     delay.map_or_else(Action::await_change, Action::requeue)
 }
 
-/// Validates a federation, unless this generation of it has already been validated.
-fn validate(federation: &Federation, context: &Context) -> Result<Validated, Refusal> {
+/// Validates a federation. The limit on pods applies only to a federation without pods: afterwards, its size cannot
+/// change, but the limit of the operator can.
+fn validate(observed: &dereference::Observed, context: &Context) -> Result<Validated, Refusal> {
+    let federation = &*observed.federation;
+    let is_new = observed.sets.is_empty();
+    let max_pods = context.settings.max_pods;
+    if is_new {
+        // Validating a federation that is far too large would take long.
+        validate::fits(validate::ranks(federation), max_pods)?;
+    }
+    check(federation, context)?;
+    let validated = validate::passed(federation);
+    if is_new {
+        validate::fits(validated.nodes().into(), max_pods)?;
+    }
+    Ok(validated)
+}
+
+/// Checks whether a federation is valid, unless this generation of it has already been checked.
+fn check(federation: &Federation, context: &Context) -> Result<(), Refusal> {
     let uid = federation.uid().unwrap_or_default();
-    let Some(generation) = federation.metadata.generation else { return validate::validate(federation) };
+    let Some(generation) = federation.metadata.generation else { return validate::check(federation) };
     let known = context.session(&uid, |it| it.checked.clone()).filter(|it| it.0 == generation);
-    let checked = known.map(|it| it.1).unwrap_or_else(|| {
+    known.map(|it| it.1).unwrap_or_else(|| {
         let checked = validate::check(federation);
         context.session(&uid, |it| it.checked = Some((generation, checked.clone())));
         checked
-    });
-    checked.and_then(|()| validate::fits(federation, context.settings.max_pods))?;
-    Ok(validate::passed(federation))
+    })
 }
 
 /// Returns the delay until the next reconciliation; `None` if only a change triggers it.
@@ -203,6 +229,6 @@ async fn delete(federation: Arc<Federation>, context: &Context) -> Result<Action
         return Ok(Action::await_change());
     }
     let observed = dereference::Observed::of(federation);
-    update_status::update_status(&observed, &Situation::Deleting { left }, context).await?;
+    update_status(&observed, &Situation::Deleting { left }, context).await?;
     Ok(Action::requeue(SOON))
 }

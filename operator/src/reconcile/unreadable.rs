@@ -14,7 +14,6 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
 use super::assess::shortened;
-use super::update_status::UpdateStatusError;
 use super::{ReconcileError, SOON, apply};
 use crate::controller::Context;
 use crate::naming;
@@ -47,7 +46,7 @@ pub async fn unreadable(
     let generation = federation.meta().generation;
     if context.session(&uid, |it| it.unreadable) != generation.or(Some(0)) {
         tracing::warn!(federation = federation.name_any(), error, "a federation cannot be read");
-        write(federation, error, context).await.map_err(UpdateStatusError::Status)?;
+        write(federation, error, context).await.map_err(ReconcileError::UpdateStatus)?;
         context.session(&uid, |it| it.unreadable = generation.or(Some(0)));
     }
     Ok(Action::await_change())

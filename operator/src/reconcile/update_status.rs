@@ -2,7 +2,10 @@
 //!
 //! A write costs the API server far more than a reconciliation costs the operator. Changes that no user waits
 //! for are therefore written less often.
+//!
+//! Events are less important than the status: an event that cannot be created is logged, and created later if possible.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
@@ -14,7 +17,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Status;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
-use thiserror::Error;
+use tokio::time::timeout;
 
 use super::assess::{self, NewEvent, Situation};
 use super::dereference::Observed;
@@ -36,56 +39,122 @@ const CREDIT: Duration = Duration::from_secs(3);
 const MAX_EVENTS_PER_PERIOD: usize = 1000;
 /// See [`MAX_EVENTS_PER_PERIOD`]. By default, the API server keeps events for this time.
 const PERIOD: Duration = Duration::from_secs(3600);
+/// Time limit of creating events, so that enough time remains for the status.
+const EVENTS_WITHIN: Duration = Duration::from_secs(3);
+/// Time after a failure to create an event until the next attempt.
+const EVENTS_AGAIN: Duration = Duration::from_secs(30);
+/// Maximum number of events of a federation that are kept for the next attempt. If there are more, the oldest are
+/// dropped.
+const MAX_UNREPORTED: usize = 50;
 
-/// The reason why the state of a federation could not be reported.
-#[derive(Debug, Error)]
-pub enum UpdateStatusError {
-    /// An event could not be created.
-    #[error("cannot write an event: {0}")]
-    Event(#[source] kube::Error),
-    /// The status could not be written.
-    #[error("cannot write the status: {0}")]
-    Status(#[source] kube::Error),
-}
-
-/// Writes the status, unless the resource already contains it. Returns how long to wait if it is too early to write;
-/// `None` once the resource is up to date.
+/// Writes the status, unless the resource already contains it, and reports events. Returns how long to wait if it is too
+/// early to write, or if events could not be created; `None` once nothing is left to do.
 ///
 /// # Errors
 ///
-/// Fails if the API server rejects the status or an event.
+/// Fails if the API server rejects the status.
 pub async fn update_status(
     observed: &Observed,
     situation: &Situation,
     context: &Context,
-) -> Result<Option<Duration>, UpdateStatusError> {
+) -> Result<Option<Duration>, kube::Error> {
     let federation = &*observed.federation;
     let uid = federation.uid().unwrap_or_default();
     let now = Timestamp::now();
     let (status, new_events) = assess::assess(observed, situation, Time(now));
     context.metrics.show(federation, &status);
+    let again = report_again(federation, context).await;
     if new_events.is_empty() && federation.status.as_ref() == Some(&status) {
-        return Ok(None);
+        return Ok(again);
     }
     let is_awaited = !new_events.is_empty() || is_awaited(federation.status.as_ref(), &status);
     let progress = PROGRESS + SHARE * context.federations();
     let wait = context.session(&uid, |it| it.statuses.wait(is_awaited, progress, Instant::now()));
     if wait > Duration::ZERO {
-        return Ok(Some(wait));
+        return Ok(Some(again.map_or(wait, |it| it.min(wait))));
     }
+    // Readers order events by their times.
+    let events = new_events.iter().zip(0..);
+    let mut events: VecDeque<Event> = events
+        .map(|(it, place)| event(federation, it, now + Duration::from_micros(place), context))
+        .collect();
+    let count = events.len();
     // Events come first: the status records which of them have been reported, and an event that is reported
     // twice has the same name.
-    for (it, place) in new_events.iter().zip(0..) {
-        // Readers order events by their times.
-        let at = now + Duration::from_micros(place);
-        publish(federation, it, at, context).await.map_err(UpdateStatusError::Event)?;
+    if again.is_none() {
+        report(federation, &mut events, context).await;
     }
-    write(federation, &status, context).await.map_err(UpdateStatusError::Status)?;
+    write(federation, &status, context).await?;
+    Ok(context.session(&uid, |it| {
+        let now = Instant::now();
+        it.statuses.written(now);
+        it.events.spend(count, now);
+        it.unreported.keep(events, now);
+        it.unreported.wait(now)
+    }))
+}
+
+/// Events that could not be created yet. They are lost if the operator stops.
+#[derive(Clone, Debug, Default)]
+pub struct UnreportedEvents {
+    events: VecDeque<Event>,
+    /// Time of the next attempt, if there are events.
+    pub due: Option<Instant>,
+}
+
+impl UnreportedEvents {
+    /// Adds events for the next attempt.
+    fn keep(&mut self, events: VecDeque<Event>, now: Instant) {
+        self.events.extend(events);
+        let excess = self.events.len().saturating_sub(MAX_UNREPORTED);
+        self.events.drain(..excess);
+        self.due = self.due.or(Some(now + EVENTS_AGAIN)).filter(|_| !self.events.is_empty());
+    }
+
+    /// Removes and returns the events if it is time for the next attempt.
+    fn take_due(&mut self, now: Instant) -> VecDeque<Event> {
+        if self.due.take_if(|due| *due <= now).is_some() {
+            std::mem::take(&mut self.events)
+        } else {
+            VecDeque::new()
+        }
+    }
+
+    /// Returns the time until the next attempt; `None` if there are no events.
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        self.due.map(|due| due.saturating_duration_since(now))
+    }
+}
+
+/// Reports the events that could not be created earlier, if it is time for the next attempt. Returns the time until the
+/// next attempt if events are left.
+async fn report_again(federation: &Federation, context: &Context) -> Option<Duration> {
+    let uid = federation.uid().unwrap_or_default();
+    let mut events = context.session(&uid, |it| it.unreported.take_due(Instant::now()));
+    let horizon = Timestamp::now() - PERIOD;
+    events.retain(|it| it.event_time.as_ref().is_some_and(|it| it.0 > horizon));
+    report(federation, &mut events, context).await;
     context.session(&uid, |it| {
-        it.statuses.written(Instant::now());
-        it.events.spend(new_events.len(), Instant::now());
-    });
-    Ok(None)
+        it.unreported.keep(events, Instant::now());
+        it.unreported.wait(Instant::now())
+    })
+}
+
+/// Creates events until one cannot be created, or until this takes too long. Removes those that have been created.
+async fn report(federation: &Federation, events: &mut VecDeque<Event>, context: &Context) {
+    let reported = async {
+        while let Some(event) = events.front() {
+            create(event, context).await?;
+            events.pop_front();
+        }
+        Ok::<_, kube::Error>(())
+    };
+    let problem = match timeout(EVENTS_WITHIN, reported).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("the API server did not respond within {EVENTS_WITHIN:?}"),
+    };
+    context.warn(federation, "cannot create an event", &problem);
 }
 
 /// Limits how many events of a federation are reported, because a supervisor's pod may run a foreign program.
@@ -169,31 +238,29 @@ async fn write(
     }
 }
 
-async fn publish(
-    federation: &Federation,
-    new_events: &NewEvent,
-    at: Timestamp,
-    context: &Context,
-) -> Result<(), kube::Error> {
-    let namespace = federation.namespace().unwrap_or_default();
-    let event = Event {
+fn event(federation: &Federation, new: &NewEvent, at: Timestamp, context: &Context) -> Event {
+    Event {
         metadata: kube::core::ObjectMeta {
-            name: Some(format!("{}.{}", federation.name_any(), new_events.name)),
-            namespace: Some(namespace.clone()),
+            name: Some(format!("{}.{}", federation.name_any(), new.name)),
+            namespace: federation.namespace(),
             ..Default::default()
         },
-        action: Some(new_events.reason.clone()),
-        reason: Some(new_events.reason.clone()),
-        note: Some(new_events.note.clone()),
-        type_: Some(if new_events.warning { "Warning" } else { "Normal" }.into()),
+        action: Some(new.reason.clone()),
+        reason: Some(new.reason.clone()),
+        note: Some(new.note.clone()),
+        type_: Some(if new.warning { "Warning" } else { "Normal" }.into()),
         event_time: Some(MicroTime(at)),
         regarding: Some(federation.object_ref(&())),
         reporting_controller: Some("faultline.dev/operator".into()),
         reporting_instance: Some(context.identity.clone()),
         ..Event::default()
-    };
+    }
+}
+
+async fn create(event: &Event, context: &Context) -> Result<(), kube::Error> {
+    let namespace = event.namespace().unwrap_or_default();
     let events: Api<Event> = Api::namespaced(context.client.clone(), &namespace);
-    match events.create(&PostParams::default(), &event).await {
+    match events.create(&PostParams::default(), event).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_already_exists() || is_ending(&status) => Ok(()),
         Err(error) => Err(error),
@@ -251,5 +318,25 @@ mod tests {
         assert_eq!(allowance.left(begun + PERIOD), MAX_EVENTS_PER_PERIOD);
         allowance.spend(1, begun + PERIOD);
         assert_eq!(allowance.left(begun + PERIOD), MAX_EVENTS_PER_PERIOD - 1);
+    }
+
+    #[test]
+    fn a_limited_number_of_events_waits_for_the_next_attempt() {
+        let begun = Instant::now();
+        let events = |numbers: std::ops::Range<u64>| {
+            numbers
+                .map(|it| Event { note: Some(it.to_string()), ..Event::default() })
+                .collect::<VecDeque<_>>()
+        };
+        let mut unreported = UnreportedEvents::default();
+        unreported.keep(events(0..0), begun);
+        assert_eq!(unreported.wait(begun), None);
+        unreported.keep(events(0..1), begun);
+        let later = begun + EVENTS_AGAIN / 2;
+        unreported.keep(events(1..60), later);
+        assert_eq!(unreported.wait(later), Some(EVENTS_AGAIN / 2), "new events do not delay the attempt");
+        assert_eq!(unreported.take_due(later), events(0..0));
+        assert_eq!(unreported.take_due(begun + EVENTS_AGAIN), events(10..60), "the oldest are dropped");
+        assert_eq!(unreported.wait(later), None);
     }
 }

@@ -79,13 +79,18 @@ pub(super) fn described(problems: &[Problem]) -> String {
     problems.collect::<Vec<_>>().join("; ")
 }
 
-/// Checks that a federation has no more pods than this operator permits.
+/// Returns the number of nodes in the clusters of a federation, which need not be valid. The federation has at least
+/// this many processes.
+pub fn ranks(federation: &Federation) -> u64 {
+    federation.spec.clusters.iter().map(|it| u64::from(it.nodes)).sum()
+}
+
+/// Checks that a federation of this many processes has no more pods than this operator permits.
 ///
 /// # Errors
 ///
-/// Returns how many pods the federation has, and how many this operator permits.
-pub fn fits(federation: &Federation, max_pods: u32) -> Result<(), Refusal> {
-    let processes: u64 = groups(federation).iter().map(|it| u64::from(it.nodes)).sum();
+/// Returns how many pods the federation needs, and how many this operator permits.
+pub fn fits(processes: u64, max_pods: u32) -> Result<(), Refusal> {
     let pods = processes + 1;
     if pods <= u64::from(max_pods) {
         return Ok(());
@@ -158,9 +163,9 @@ mod tests {
 
     #[test]
     fn a_federation_with_more_pods_than_the_operator_creates_is_refused() {
-        let federation = quickstart();
-        assert_eq!(fits(&federation, 7), Ok(()));
-        let message = fits(&federation, 6).unwrap_err().message;
+        let processes = ranks(&quickstart());
+        assert_eq!(fits(processes, 7), Ok(()));
+        let message = fits(processes, 6).unwrap_err().message;
         assert!(message.contains("need 7 pods") && message.contains("--max-pods 7"), "{message}");
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_api::supervision::{self, Amendment, ClusterReport, Faults, RunEvent, RunPhase};
+use faultline_api::supervision::{self, Amendment, ClusterReport, Faults, LinkReport, RunEvent, RunPhase};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -238,6 +238,21 @@ fn a_pod_that_cannot_start_says_why() {
 }
 
 #[test]
+fn a_pod_without_an_ipv4_address_is_reported() {
+    let mut observed = running(RunStatus { phase: RunPhase::Gathering, ..RunStatus::default() });
+    for name in ["quickstart-paris-0", "quickstart-supervisor-0"] {
+        let mut pod = (*observed.pods[name]).clone();
+        pod.status.as_mut().expect("it has a status").pod_ip = Some("fd00::7".into());
+        observed.pods.insert(name.into(), Arc::new(pod));
+    }
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    let ready = condition_of(&status, condition::PODS_READY);
+    assert_eq!((&*ready.status, &*ready.reason), ("False", "NoIPv4Address"));
+    assert!(ready.message.starts_with("5 of 7 pods are running; quickstart-paris-0"), "{}", ready.message);
+    assert_eq!(status.clusters[0].pods, 2);
+}
+
+#[test]
 fn a_federation_whose_object_names_are_taken_is_refused() {
     let mut observed = Observed::of(Arc::new(quickstart()));
     let obstacle = Obstacle { reason: "NameTaken", message: "there is a Secret already".into() };
@@ -264,7 +279,7 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
     let mut said = RunStatus { missing: vec!["paris-0".into()], ..RunStatus::default() };
     let mut observed = running(said.clone());
     let mut next = |said: &RunStatus, seconds| {
-        observed.supervision = Supervision::Known(Box::new(said.clone()));
+        observed.hear(said.clone());
         look(&mut observed, &accepted(None), seconds)
     };
 
@@ -355,7 +370,7 @@ fn a_supervisor_without_the_record_of_a_started_run_ends_it() {
     assert!(!observed.has_lost_record());
     let second =
         RunStatus { supervisor: "second".into(), phase: RunPhase::Gathering, ..RunStatus::default() };
-    observed.supervision = Supervision::Known(Box::new(second));
+    observed.hear(second);
     assert!(observed.has_lost_record());
     let (status, new_events) = look(&mut observed, &accepted(None), 2);
     assert_eq!(status.phase, Phase::Completed);
@@ -376,9 +391,11 @@ fn a_restarted_supervisor_numbers_its_events_anew() {
     let mut observed =
         running(said("first", RunPhase::Running, vec![event(1, "Started"), event(2, "RolledBack")]));
     let (_, told) = look(&mut observed, &accepted(None), 1);
-    let second = said("second", RunPhase::Completed, vec![event(1, "SupervisorRestarted")]);
-    observed.supervision = Supervision::Known(Box::new(second));
-    let (status, new_events) = look(&mut observed, &accepted(None), 2);
+    // It has no events at first.
+    observed.hear(said("second", RunPhase::Judging, vec![]));
+    look(&mut observed, &accepted(None), 2);
+    observed.hear(said("second", RunPhase::Completed, vec![event(1, "SupervisorRestarted")]));
+    let (status, new_events) = look(&mut observed, &accepted(None), 3);
     assert_eq!(reasons(&new_events), ["SupervisorRestarted"]);
     assert_ne!(new_events[0].name, told[0].name, "it is another event 1");
     assert_eq!((status.last_event, status.supervisor.as_deref()), (Some(1), Some("second")));
@@ -424,6 +441,44 @@ fn a_long_list_of_events_is_shortened_in_the_middle() {
     assert!(told.last().is_some_and(|it| it.note.ends_with("event 1000")));
 }
 
+/// Asks a supervisor that has this many events, at most `most` of which fit in an answer, until the federation is
+/// completed. Returns the events that are reported as `RolledBack`.
+fn followed(events: u64, most: usize) -> Vec<NewEvent> {
+    let events: Vec<RunEvent> = (1..=events).map(|it| event(it, "RolledBack")).collect();
+    let mut observed = running(RunStatus::default());
+    let mut told = Vec::new();
+    for seconds in 1..100 {
+        let after = observed.federation.status.as_ref().and_then(|it| it.last_event).unwrap_or(0);
+        let shown = events[usize::try_from(after).unwrap()..].iter().take(most).cloned().collect();
+        observed.hear(RunStatus {
+            phase: RunPhase::Completed,
+            events: shown,
+            newest_event: events.len() as u64,
+            ..RunStatus::default()
+        });
+        let (status, new_events) = look(&mut observed, &accepted(None), seconds);
+        told.extend(new_events.into_iter().filter(|it| it.reason == "RolledBack"));
+        if status.phase == Phase::Completed {
+            assert_eq!(status.last_event, Some(events.len() as i64));
+            return told;
+        }
+    }
+    panic!("the federation is not completed");
+}
+
+#[test]
+fn events_that_do_not_fit_in_an_answer_are_requested_before_the_run_is_completed() {
+    for (events, most) in [(3, 1000), (303, 50), (1000, 1000), (1001, 1000), (100_000, 1000), (500, 10)] {
+        let told = followed(events, most);
+        let first = events.min(MAX_EVENTS);
+        let last = events.saturating_sub(LAST_EVENTS).max(first) + 1..=events;
+        let expected: Vec<String> =
+            (1..=first).chain(last).map(|it| format!("At 1.50 s: event {it}")).collect();
+        let notes: Vec<&String> = told.iter().map(|it| &it.note).collect();
+        assert_eq!(notes, expected.iter().collect::<Vec<_>>(), "{events} events, {most} in an answer");
+    }
+}
+
 #[test]
 fn a_supervisor_that_always_claims_to_be_another_one_reports_a_limited_number_of_events() {
     let events: Vec<RunEvent> = (1..=100).map(|it| event(it, "RolledBack")).collect();
@@ -464,7 +519,7 @@ fn a_refused_change_is_reported_once_and_the_run_continues() {
         ..RunStatus::default()
     };
     let mut observed = Observed::of(Arc::new(quickstart()));
-    observed.supervision = Supervision::Known(Box::new(said.clone()));
+    observed.hear(said.clone());
     let (status, new_events) = look(&mut observed, &accepted(None), 1);
     let condition = condition_of(&status, condition::ACCEPTED);
     assert_eq!((&*condition.status, &*condition.reason), ("False", "ChangeRefused"));
@@ -489,16 +544,58 @@ fn a_refused_change_is_reported_once_and_the_run_continues() {
 }
 
 #[test]
+fn a_refusal_stands_until_the_supervisor_answers_again() {
+    let answer = |refused: Option<&str>| {
+        let amendment = Amendment { generation: 2, refused: refused.map(str::to_owned) };
+        RunStatus { phase: RunPhase::Running, amendment: Some(amendment), ..RunStatus::default() }
+    };
+    let mut observed = running(answer(Some("spec.faults: gone")));
+    let mut federation = (*observed.federation).clone();
+    federation.metadata.generation = Some(2);
+    observed.federation = Arc::new(federation);
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    let refused = condition_of(&status, condition::ACCEPTED).clone();
+    assert_eq!((&*refused.status, &*refused.reason), ("False", "ChangeRefused"));
+
+    let without_answer = |phase| {
+        let mut observed = observed.clone();
+        observed.hear(RunStatus { phase, ..RunStatus::default() });
+        observed
+    };
+    let with = |supervision| Observed { supervision, ..observed.clone() };
+    for mut observed in [
+        with(Supervision::Absent),
+        with(Supervision::Silent("no response within 2s".into())),
+        without_answer(RunPhase::Running),
+        without_answer(RunPhase::Completed),
+    ] {
+        for seconds in [2, 3] {
+            let (status, new_events) = look(&mut observed, &accepted(None), seconds);
+            assert_eq!(condition_of(&status, condition::ACCEPTED), &refused, "{:?}", observed.supervision);
+            assert!(!reasons(&new_events).contains(&"ChangeRefused"), "{new_events:?}");
+        }
+    }
+
+    observed.hear(answer(None));
+    let (status, _) = look(&mut observed, &accepted(None), 4);
+    assert_eq!(
+        condition_of(&status, condition::ACCEPTED).status,
+        "True",
+        "the supervisor has changed its mind"
+    );
+}
+
+#[test]
 fn a_paused_federation_is_reported_as_paused() {
     let mut observed = Observed::of(Arc::new(quickstart()));
     let mut said = RunStatus { phase: RunPhase::Paused, ..RunStatus::default() };
-    observed.supervision = Supervision::Known(Box::new(said.clone()));
+    observed.hear(said.clone());
     let (status, _) = look(&mut observed, &accepted(None), 1);
     assert_eq!(status.phase, Phase::Paused);
     let running = condition_of(&status, condition::RUNNING);
     assert_eq!((&*running.status, &*running.reason), ("False", "Paused"));
     said.phase = RunPhase::Running;
-    observed.supervision = Supervision::Known(Box::new(said));
+    observed.hear(said);
     let (status, _) = look(&mut observed, &accepted(None), 2);
     assert_eq!((status.phase, &*condition_of(&status, condition::RUNNING).status), (Phase::Running, "True"));
 }

@@ -262,7 +262,7 @@ fn orders(validated: &Validated, observed: &Observed) -> Vec<SupervisorRequest> 
     first.filter_map(order).collect()
 }
 
-pub(super) use pod::{address, is_complete};
+pub(super) use pod::{address, is_complete, lacks_ipv4};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,6 +1,6 @@
 //! Properties that the pods of a federation have in common, such as labels and volumes, and the placement of clusters.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use faultline_api::Federation;
 use faultline_api::quantity::Size;
@@ -15,18 +15,26 @@ use crate::settings::Settings;
 /// volume.
 pub(super) const MAX_DATA: &str = "4Gi";
 
-/// Returns the address of a pod that runs and is not being deleted.
+/// Returns the address of a pod that runs and is not being deleted. The programs in the pods use only IPv4.
 pub(crate) fn address(pod: &Pod) -> Option<IpAddr> {
-    if !runs(pod) {
-        return None;
-    }
-    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
+    let addresses = || addresses(pod).find_map(|it| it.parse::<Ipv4Addr>().ok());
+    runs(pod).then(addresses)?.map(IpAddr::V4)
 }
 
-/// Returns whether all containers of a pod are running and the pod is not being deleted.
+/// Returns whether all containers of a pod are running and can be reached, and the pod is not being deleted.
 pub(crate) fn is_complete(pod: &Pod) -> bool {
     let mut statuses = pod.status.iter().flat_map(|it| it.container_statuses.iter().flatten());
-    runs(pod) && statuses.all(|it| it.state.as_ref().is_some_and(|it| it.running.is_some()))
+    address(pod).is_some() && statuses.all(|it| it.state.as_ref().is_some_and(|it| it.running.is_some()))
+}
+
+/// Returns whether a pod runs, but has only IPv6 addresses.
+pub(crate) fn lacks_ipv4(pod: &Pod) -> bool {
+    runs(pod) && address(pod).is_none() && addresses(pod).next().is_some()
+}
+
+fn addresses(pod: &Pod) -> impl Iterator<Item = &String> {
+    let status = pod.status.iter();
+    status.flat_map(|it| it.pod_ip.iter().chain(it.pod_ips.iter().flatten().map(|it| &it.ip)))
 }
 
 /// Returns whether the main container is running and the pod is not being deleted.

@@ -52,7 +52,7 @@ pub(crate) fn running(status: RunStatus) -> Observed {
     }
     let supervisor = "quickstart-supervisor-0";
     observed.pods.insert(supervisor.into(), pod(supervisor, None, "uid of the supervisor", true));
-    observed.supervision = Supervision::Known(Box::new(status));
+    observed.hear(status);
     observed
 }
 
@@ -373,10 +373,10 @@ fn places_are_those_of_running_pods_and_announced_once() {
     assert_eq!(places.places[0].uid, "uid of paris-0");
 
     observed.pushed = Some(places.clone());
-    observed.supervision = Supervision::Known(Box::new(RunStatus { generation: 5, ..RunStatus::default() }));
+    observed.hear(RunStatus { generation: 5, ..RunStatus::default() });
     assert_eq!(built(&observed).places, None);
 
-    observed.supervision = Supervision::Known(Box::default());
+    observed.hear(RunStatus::default());
     let again = built(&observed).places.expect("a restarted supervisor is told again");
     assert_eq!((again.generation, again.places), (6, places.places));
 }
@@ -451,7 +451,7 @@ fn a_change_is_sent_until_the_supervisor_confirms_it() {
         federation.metadata.generation = Some(generation);
         federation.spec.pause = true;
         let mut observed = Observed::of(Arc::new(federation));
-        observed.supervision = Supervision::Known(Box::new(status));
+        observed.hear(status);
         built(&observed).amended
     };
     let knows = |generation| RunStatus {
@@ -465,4 +465,20 @@ fn a_change_is_sent_until_the_supervisor_confirms_it() {
     assert!(look(3, knows(2)).is_some());
     let over = RunStatus { phase: faultline_api::supervision::RunPhase::Judging, ..RunStatus::default() };
     assert_eq!(look(2, over), None, "a run that has ended cannot change");
+}
+
+#[test]
+fn a_pod_is_reached_at_its_ipv4_address_if_it_has_several() {
+    let with = |first: &str, others: &[&str]| {
+        let mut pod = (*pod("quickstart-paris-0", Some("paris"), "uid", true)).clone();
+        let status = pod.status.as_mut().expect("it has a status");
+        status.pod_ip = Some(first.into());
+        let ips: Vec<Value> = others.iter().map(|it| json!({ "ip": it })).collect();
+        status.pod_ips = Some(serde_json::from_value(json!(ips)).expect("addresses"));
+        (address(&pod).map(|it| it.to_string()), is_complete(&pod), lacks_ipv4(&pod))
+    };
+    let reached = |it: &str| (Some(it.to_owned()), true, false);
+    assert_eq!(with("10.0.0.7", &["10.0.0.7", "fd00::7"]), reached("10.0.0.7"));
+    assert_eq!(with("fd00::7", &["fd00::7", "10.0.0.7"]), reached("10.0.0.7"));
+    assert_eq!(with("fd00::7", &["fd00::7"]), (None, false, true));
 }
