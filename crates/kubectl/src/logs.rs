@@ -3,6 +3,7 @@
 use std::io;
 
 use faultline_api::Federation;
+use faultline_api::names::Names;
 use faultline_api::resource::ClusterSpec;
 use faultline_client::naming;
 use faultline_console::command_error::{CommandError, Exit};
@@ -45,23 +46,22 @@ fn broken(pod: &str, error: &io::Error) -> CommandError {
 /// Returns the name of the pod of a process, or of the supervisor if `process` is `None`.
 fn pod(federation: &Federation, process: Option<&str>) -> Result<String, CommandError> {
     let Some(process) = process else { return Ok(format!("{}-0", naming::supervisor(federation))) };
-    let clusters = &federation.spec.clusters;
-    let of_cluster = process.rsplit_once('-').and_then(|(cluster, number)| {
-        let cluster = clusters.iter().find(|it| it.name == cluster)?;
-        number.parse::<u32>().ok().filter(|it| *it < cluster.nodes)
-    });
-    if of_cluster.is_none() {
+    let names = Names::of(&federation.spec);
+    if names.process_id(process).is_none() {
         let processes = |it: &ClusterSpec| match it.nodes {
             1 => format!("{}-0", it.name),
             nodes => format!("{0}-0 to {0}-{1}", it.name, nodes - 1),
         };
-        let known: Vec<String> = clusters.iter().map(processes).collect();
+        let of_clusters = federation.spec.clusters.iter().map(processes);
+        let known: Vec<String> = of_clusters.chain(names.extra().iter().cloned()).collect();
         return Err(CommandError::input(miette!(
             help = format!("use one of: {}", known.join(", ")),
             "the federation has no process `{process}`"
         )));
     }
-    Ok(naming::set(federation, process))
+    // Each process outside the clusters has a set of its own.
+    let is_outside = names.extra().iter().any(|it| it == process);
+    Ok(naming::set(federation, process) + if is_outside { "-0" } else { "" })
 }
 
 #[cfg(test)]
@@ -74,6 +74,11 @@ mod tests {
         let federation = faultline_api::parse("quickstart", sample.text.as_bytes()).unwrap();
         assert_eq!(pod(&federation, None).unwrap(), "quickstart-supervisor-0");
         assert_eq!(pod(&federation, Some("paris-1")).unwrap(), "quickstart-paris-1");
+        let mut with_servers = federation.clone();
+        let protocol = serde_json::json!({ "cck": { "replicateTo": "sharedStorage", "servers": 2 } });
+        with_servers.spec.protocol = serde_json::from_value(protocol).unwrap();
+        let of_server = pod(&with_servers, Some("storage-server.1")).unwrap();
+        assert_eq!(of_server, "quickstart-storage-server-1-0");
         for wrong in ["paris", "paris-99", "nancy-0", "paris-", "-1", ""] {
             let error = pod(&federation, Some(wrong)).unwrap_err();
             assert_eq!(error.exit, Exit::BadInput, "{wrong}");
