@@ -199,6 +199,7 @@ pub const DIRECTED: &[(&str, &str)] = &[
         "cck-failed-writes-forgotten",
         "fuzz/tests/searches/mutations.rs: a_partition_repeats_a_write_that_failed",
     ),
+    ("cck-released-at-first", "sim/tests/cck/cases.rs: processes_fail_as_soon_as_a_cluster_is_released"),
     (
         "one-member-confirms",
         "protocols/tests/hc3i/mutations.rs: an_alert_is_confirmed_once_all_members_have_recorded_it",

@@ -10,8 +10,8 @@ use crate::chance::{Chance, short};
 /// The percentage of federations in which a cluster leaves.
 const SHARE: u64 = 15;
 
-/// Steps of a move: the old host cedes a partition, the new one restores it and joins the recovery, and a checkpoint
-/// without the old host releases the cluster.
+/// Steps of a move: the old host cedes a partition, the new one restores it and joins the recovery, and the second
+/// checkpoint without the old host releases the cluster.
 const MOMENTS: &[FactKind] = &[
     FactKind::Ceded,
     FactKind::Ceded,

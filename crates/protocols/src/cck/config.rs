@@ -136,6 +136,9 @@ rules! {
     CededKept,
     /// A cluster that is about to leave is released although its processes still run partitions.
     ReleasedWithPartitions,
+    /// A cluster that is about to leave is released as soon as a checkpoint has been taken without it, before any
+    /// process has recorded that this checkpoint is valid.
+    ReleasedAtFirst,
     /// A failed write is not repeated.
     FailedWritesForgotten,
     /// Checkpoints are taken half as often as requested.

@@ -200,15 +200,21 @@ impl Coordinator {
                 || self.all_leaving().any(|it| !self.leaving.contains(&it)))
     }
 
-    /// Releases each leaving cluster whose processes no longer run any partition. The newest checkpoint was taken
-    /// without them, so no recovery needs their storage.
-    fn release_clusters(&self, host: &mut dyn PartitionHost<Cck>) {
+    /// Releases each leaving cluster whose processes run no partition, once two checkpoints have been taken without it:
+    /// all parts of the newest one record that the `previous` one is valid, so even a restarted coordinator needs
+    /// nothing that the cluster stores. After the first of these checkpoints, the second one begins immediately.
+    fn release_clusters(&mut self, previous: Position, now: Time, host: &mut dyn PartitionHost<Cck>) {
+        let is_recorded =
+            previous.incarnation == self.epoch || self.config.is_mutated(Defect::ReleasedAtFirst);
+        if !is_recorded && !self.leaving.is_empty() {
+            self.due = now;
+        }
         let map = &self.current_map.map;
         let is_early = self.config.is_mutated(Defect::ReleasedWithPartitions);
         for cluster in self.all_leaving() {
             let processes = self.membership.processes_of(cluster);
             let is_running = self.partitions().iter().any(|it| processes.contains(&map.host_of(*it)));
-            let is_free = !is_running && self.leaving.contains(&cluster);
+            let is_free = !is_running && self.leaving.contains(&cluster) && is_recorded;
             if is_free || is_early {
                 host.claim(Claim::Released { cluster });
             }
@@ -265,13 +271,13 @@ impl Coordinator {
             (Message::Ack(acked), Activity::Checkpointing(position, missing)) if acked == *position => {
                 missing.remove(&from);
                 if missing.is_empty() {
-                    assert!(self.valid < Some(acked), "{acked:?} becomes valid after {:?}", self.valid);
-                    self.valid = Some(acked);
+                    let previous = self.valid.replace(acked).expect("checkpoints follow a valid one");
+                    assert!(previous < acked, "{acked:?} becomes valid after {previous:?}");
                     self.activity = Activity::Idle;
                     if self.config.coordination == Coordination::Global {
                         self.broadcast(&Message::Resume(acked), host);
                     }
-                    self.release_clusters(host);
+                    self.release_clusters(previous, now, host);
                     if self.has_to_move() {
                         self.epoch = epoch_of(&self.membership);
                         return self.recover(now, host);

@@ -397,3 +397,27 @@ fn processes_fail_while_partitions_move_home() {
         }
     }
 }
+
+/// A cluster takes its storage with it, so no later recovery may need a checkpoint of which the cluster has a part. If
+/// the coordinator fails as well, only the remaining processes can know which checkpoint is valid.
+#[test]
+fn processes_fail_as_soon_as_a_cluster_is_released() {
+    let mut unrecoverable = 0;
+    for (cluster, failed) in (0..3).flat_map(|cluster| (0..RANKS).map(move |failed| (cluster, failed))) {
+        if failed / 2 == u32::from(cluster) {
+            continue;
+        }
+        let leaves = Some((ClusterId(cluster), Span::from_millis(60)));
+        let released = when(FactKind::Released, COORDINATOR, 1);
+        let processes = [COORDINATOR, ProcessId(failed)];
+        let faults = processes.map(|it| (released.clone(), crash(it, (StorageFate::Kept, true)))).to_vec();
+        let federation = Federation { leaves, faults, ..federation(14) };
+        let config = cck::Config { replicas: 0, ..coordinated(Coordination::Neighbours) };
+        let ended = survives(&federation, config.clone(), &(cluster, failed));
+        assert_eq!(ended.count(FactKind::Left), 1, "cluster {cluster}");
+        let defects = cck::Defects::only(cck::Defect::ReleasedAtFirst);
+        let outcome = federation.run::<Cck>(cck::Config { defects, ..config }).outcome;
+        unrecoverable += u32::from(matches!(outcome, Outcome::Unrecoverable { .. }));
+    }
+    assert_eq!(unrecoverable, 2 * 3, "the hosts of the partitions that have moved");
+}

@@ -41,6 +41,8 @@ pub(crate) struct Federation {
     pub(crate) speeds: Option<Vec<u32>>,
     /// A cluster that joins while the program runs, and the time at which it joins.
     pub(crate) joins: Option<(ClusterId, Span)>,
+    /// A cluster that leaves while the program runs, and the time at which it begins to leave.
+    pub(crate) leaves: Option<(ClusterId, Span)>,
 }
 
 /// How a run ended.
@@ -95,6 +97,7 @@ impl Federation {
             sends_first: false,
             speeds: None,
             joins: None,
+            leaves: None,
         }
     }
 
@@ -217,8 +220,12 @@ impl Federation {
         };
         for (cluster, &size) in (0..).zip(&self.clusters) {
             let first = members.len() as u32;
-            let joins = self.joins.is_some_and(|it| it.0 == ClusterId(cluster));
-            let presence = if joins { Presence::Awaited } else { Presence::Permanent };
+            let is = |moving: Option<(ClusterId, Span)>| moving.is_some_and(|it| it.0 == ClusterId(cluster));
+            let presence = match (is(self.joins), is(self.leaves)) {
+                (true, _) => Presence::Awaited,
+                (false, true) => Presence::Present,
+                (false, false) => Presence::Permanent,
+            };
             let processes = (first..first + size).map(ProcessId).collect();
             clusters.push(Cluster { processes, presence });
             members.extend((first..first + size).map(|it| member(ClusterId(cluster), Role::RANK, it)));
@@ -270,7 +277,7 @@ impl Federation {
             start_within: None,
             scope: Scope::Process,
             joins: self.joins.into_iter().collect(),
-            leaves: Vec::new(),
+            leaves: self.leaves.into_iter().collect(),
             plan: plan.collect(),
             is_planned: true,
             least_work_left_percent: 0,

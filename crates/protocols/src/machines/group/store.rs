@@ -283,7 +283,8 @@ impl<P: Grouped> Store<P> {
 
     /// Handles an owner's announcement of the part that should be held for it, under this incarnation of its group:
     /// requests the part if it is not durable here, and otherwise removes older ones. Stops waiting for parts that the
-    /// owner announced before.
+    /// owner announced before, and for images from before the last rollback of its group that it asked this process to
+    /// secure. Channels are FIFO, so an announcement follows all earlier requests.
     pub(crate) fn hold(
         &mut self,
         owner: ProcessId,
@@ -297,9 +298,15 @@ impl<P: Grouped> Store<P> {
         }
         self.refill.owner_reported(owner);
         self.wanted.retain(|it, since| {
-            let is_older =
-                |since| (since, Some(Checkpoint::from(*it))) < (incarnation, name.map(Checkpoint::from));
-            it.owner != owner || !since.is_some_and(is_older)
+            let is_superseded = match since {
+                Some(since) => {
+                    (*since, Some(Checkpoint::from(*it))) < (incarnation, name.map(Checkpoint::from))
+                }
+                // The image is from before the last rollback, so the owner no longer waits for a confirmation. If the
+                // announced part needs the image, this process requests it again once the part arrives.
+                None => it.incarnation < incarnation && Some(*it) != name,
+            };
+            it.owner != owner || !is_superseded
         });
         match name {
             Some(name) if !self.here.contains_key(&name) => {

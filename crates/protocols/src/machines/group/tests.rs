@@ -358,3 +358,33 @@ fn a_holder_lacks_a_part_whose_companion_was_refused() {
     receive(&mut holder, 2, &mut host);
     assert_eq!(host.claims, [Claim::Protected]);
 }
+
+/// The owner fails before it answers the holder's requests, so the requests are lost, and its group restores an older
+/// checkpoint. Of the requested images, this checkpoint needs neither the newer part nor the segment.
+#[test]
+fn a_holder_does_not_wait_for_what_its_owner_requested_before_an_older_restore() {
+    let segment = ImageName { sn: Sn(0), ..testing::name(0, 1) };
+    for undone in [testing::name(0, 2), segment] {
+        let mut host = Actions::default();
+        let mut holder = refilled_holder(&mut host);
+        holder.handle(ALL[0], GroupMessage::Secure(undone), &mut host);
+        holder.handle(ALL[0], GroupMessage::Secure(testing::name(0, 1)), &mut host);
+        receive(&mut holder, 1, &mut host);
+        announce(&mut holder, 1, 1, &mut host);
+        assert_eq!(host.claims, [Claim::Protected], "{undone:?}");
+    }
+}
+
+/// The owner commits a checkpoint before a segment that it has requested to be held is durable at the holder.
+#[test]
+fn a_holder_waits_for_a_segment_of_the_current_incarnation() {
+    let mut host = Actions::default();
+    let mut holder = refilled_holder(&mut host);
+    let segment = ImageName { sn: Sn(0), ..testing::name(0, 1) };
+    holder.handle(ALL[0], GroupMessage::Secure(segment), &mut host);
+    announce(&mut holder, 0, 1, &mut host);
+    receive(&mut holder, 1, &mut host);
+    assert!(host.claims.is_empty(), "the storage lacks the segment");
+    holder.persisted(segment, &mut host);
+    assert_eq!(host.claims, [Claim::Protected]);
+}
