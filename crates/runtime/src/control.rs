@@ -89,6 +89,28 @@ pub(crate) struct Measurement {
     pub(crate) tolerance: Span,
 }
 
+/// A link to observe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ObservedLink {
+    /// The process at the other end.
+    pub(crate) to: ProcessId,
+    /// Requested latency.
+    pub(crate) requested: Span,
+    /// Time from the expected arrival of an echo within which the response arrives if both directions are as requested.
+    pub(crate) answered_within: Span,
+}
+
+/// An echo over an observed link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ObservedEcho {
+    pub(crate) sent: Time,
+    /// The requested latency plus the deviation of the echo from its expected time of arrival. The expected time
+    /// includes the delay behind other packets due to the link's bandwidth. For an unanswered echo, the delay so far.
+    pub(crate) delay: Span,
+    /// Whether the response has arrived. An unanswered echo is reported again if it is answered later.
+    pub(crate) is_answered: bool,
+}
+
 /// A message from the supervisor to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToNode {
@@ -98,9 +120,8 @@ pub(crate) enum ToNode {
     /// Measures links by echo, one at a time. Until the given time has passed, repeats the measurement of links that
     /// are not as requested. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
-    /// Observes links by echo while the application runs. Contains the process at the other end of each link,
-    /// and the requested latency. Replaces an earlier order of this kind.
-    Observe(Vec<(ProcessId, Span)>),
+    /// Observes exactly these links by echo while the application runs. Replaces an earlier order of this kind.
+    Observe(Vec<ObservedLink>),
     /// The membership, with the addresses of its processes. The first announcement starts the process.
     Announce(Membership, Directory),
     Watch(Vec<Trigger>),
@@ -137,13 +158,11 @@ pub(crate) enum ToSupervisor {
         requested: Span,
         link: LinkMeasured,
     },
-    /// Delays of echoes over the link to a process. The requested latency of the link was `requested`. All
-    /// echoes were sent at or after `since`.
+    /// Echoes over the link to a process. The requested latency of the link was `requested`.
     Observed {
         to: ProcessId,
         requested: Span,
-        since: Time,
-        delays: Vec<Span>,
+        echoes: Vec<ObservedEcho>,
     },
     Fact {
         fact: Fact,

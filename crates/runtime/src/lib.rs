@@ -26,6 +26,7 @@ mod clock;
 mod codec;
 mod control;
 mod engine;
+mod exits;
 pub mod frame;
 pub mod interrupt;
 pub mod links;

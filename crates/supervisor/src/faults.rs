@@ -221,7 +221,7 @@ impl Supervisor {
             }
             Fault::Partition { from, to, both, span } => {
                 self.cut(from, to, now + span, out);
-                if both {
+                if both && from != to {
                     self.cut(to, from, now + span, out);
                 }
             }
@@ -243,11 +243,8 @@ impl Supervisor {
     }
 
     fn cut(&mut self, from: ClusterId, to: ClusterId, until: Time, out: &mut Vec<Order>) {
-        let cuts = self.plan.cuts.entry((from, to)).or_default();
-        *cuts += 1;
-        if *cuts == 1 {
-            out.push(Order::Cut { from, to, cut: true });
-        }
+        *self.plan.cuts.entry((from, to)).or_default() += 1;
+        out.push(Order::Cut { from, to, cut: true });
         self.plan_at(until, Due::Heal { from, to });
     }
 

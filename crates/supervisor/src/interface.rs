@@ -197,7 +197,8 @@ pub enum Order {
         /// Fate of the storage of each node.
         storage: StorageFate,
     },
-    /// Pauses a life (`true`) or resumes it.
+    /// Pauses a life (`true`) or resumes it. Each fault that pauses a life has its own order, even if the life is
+    /// already paused.
     Pause {
         /// The process to pause or resume.
         process: ProcessId,
@@ -225,7 +226,8 @@ pub enum Order {
         /// The new properties.
         properties: LinkProperties,
     },
-    /// Cuts a link (`true`) or heals it. Packets sent in the meantime wait.
+    /// Cuts a link (`true`) or heals it. Packets sent in the meantime wait. Each fault that cuts a link has its own
+    /// order, even if the link is already cut.
     Cut {
         /// Sending cluster.
         from: ClusterId,

@@ -505,9 +505,7 @@ impl Supervisor {
     ) {
         let entry = &mut self.entries[process.index()];
         let life = entry.life;
-        if entry.paused_until.is_none() {
-            out.push(Order::Pause { process, life, paused: true });
-        }
+        out.push(Order::Pause { process, life, paused: true });
         if entry.paused_until.is_none_or(|(earlier, _)| earlier < until) {
             entry.paused_until = Some((until, by));
             self.plan_at(until, Due::Resume { process, life });

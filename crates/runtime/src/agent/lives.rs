@@ -15,11 +15,22 @@ use nix::unistd::Pid;
 
 use super::strike::Strike;
 use crate::clock::monotonic;
+use crate::exits::has_ended;
 use crate::node::NodeOptions;
 use crate::secret::Secret;
 
 /// Exit status of a process that ended because the supervisor closed the connection.
 pub(super) const ORDERLY: &str = "exit status: 0";
+
+/// How a life that was ordered to end ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It was killed as ordered. Contains the time after which it executed nothing, by the monotonic clock, in
+    /// nanoseconds.
+    Ordered(u64),
+    /// It had already ended. Contains its exit status.
+    Own(String),
+}
 
 /// A life that runs at this place.
 pub(super) struct Running {
@@ -53,40 +64,48 @@ impl Running {
         Ok(Running { life: options.life, pid: Pid::from_raw(child.id() as i32), strike: None })
     }
 
-    /// Pauses or resumes the process. Returns the time of the signal by the monotonic clock, in nanoseconds. Succeeds
-    /// even if the process has just exited. A process that is about to be killed is not resumed.
-    pub(super) fn pause(&self, paused: bool) -> nix::Result<u64> {
+    /// Pauses or resumes the process. Returns the time of the signal by the monotonic clock, in nanoseconds; `None` if
+    /// the process has ended. A process that is about to be killed is not resumed.
+    pub(super) fn pause(&self, paused: bool) -> nix::Result<Option<u64>> {
+        if has_ended(self.pid) {
+            return Ok(None);
+        }
         match paused {
             true => self.signal(Signal::SIGSTOP)?,
             false if self.strike.is_none() => self.signal(Signal::SIGCONT)?,
             false => {}
         }
-        Ok(monotonic())
+        Ok(Some(monotonic()))
     }
 
-    /// Stops the process once the monotonic clock shows `at`, in nanoseconds. [`Running::end`] must follow.
+    /// Stops the process once the monotonic clock shows `at`, in nanoseconds. [`Running::end`] must follow, or
+    /// [`Running::cancel_stop`].
     pub(super) fn stop_at(&mut self, at: u64) {
         self.strike.get_or_insert_with(|| Strike::at(at, self.pid));
     }
 
-    /// Cancels [`Running::stop_at`]. If it is too late for that, returns the time at which the process stopped, by the
-    /// monotonic clock, in nanoseconds.
-    pub(super) fn cancel_stop(&mut self) -> Option<u64> {
-        self.strike.take().and_then(Strike::finish)
+    /// Cancels [`Running::stop_at`], unless the stop has begun. Returns whether the process continues.
+    pub(super) fn cancel_stop(&mut self) -> bool {
+        let continues = self.strike.as_ref().is_none_or(Strike::cancel);
+        self.strike.take_if(|_| continues);
+        continues
     }
 
-    /// Kills the process, and waits until it has exited. Returns the time at which it stopped or was killed, by the
-    /// monotonic clock, in nanoseconds. It executes nothing afterwards, however long a busy machine takes to remove it.
-    pub(super) fn end(mut self) -> nix::Result<u64> {
-        let stopped = self.cancel_stop();
+    /// Kills the process, and waits until it has exited.
+    pub(super) fn end(mut self) -> nix::Result<End> {
+        let has_ended = has_ended(self.pid);
         self.signal(Signal::SIGKILL)?;
-        let at = stopped.unwrap_or_else(monotonic);
+        // From here on, the process executes nothing, however long a busy machine takes to remove it. If the stop was
+        // not confirmed earlier, a thread was in an operation that the kernel cannot interrupt, such as `fsync`.
+        let killed = monotonic();
+        let at = self.strike.take().and_then(Strike::finish).map_or(killed, |stopped| stopped.min(killed));
         loop {
             match waitpid(self.pid, None) {
                 Err(Errno::EINTR) => {}
-                // The process was already reaped, together with other children.
-                Err(Errno::ECHILD) => return Ok(at),
-                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return Ok(at),
+                Ok(WaitStatus::Signaled(_, Signal::SIGKILL, _)) if !has_ended => return Ok(End::Ordered(at)),
+                Ok(status @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..))) => {
+                    return Ok(End::Own(describe(status)));
+                }
                 Ok(_) => {}
                 Err(error) => return Err(error),
             }
@@ -115,15 +134,65 @@ pub(super) fn reap(running: &mut Option<Running>) -> Option<(Life, String)> {
         };
         let Some(pid) = pid else { return ended };
         // After the child has been reaped, another process may get its number.
-        let life = running.take_if(|it| it.pid == pid).map(|mut it| {
-            it.cancel_stop();
+        let life = running.take_if(|it| it.pid == pid).map(|it| {
+            it.strike.and_then(Strike::finish);
             it.life
         });
-        let how = match waitpid(pid, None) {
-            Ok(WaitStatus::Exited(_, code)) => format!("exit status: {code}"),
-            Ok(WaitStatus::Signaled(_, signal, _)) => format!("signal: {signal}"),
-            other => unreachable!("this child has ended: {other:?}"),
-        };
+        let how = waitpid(pid, None).map(describe).expect("this child has ended");
         ended = life.map(|it| (it, how)).or(ended);
+    }
+}
+
+/// Returns the exit status of a child that has ended, as text.
+fn describe(status: WaitStatus) -> String {
+    match status {
+        WaitStatus::Exited(_, code) => format!("exit status: {code}"),
+        WaitStatus::Signaled(_, signal, _) => format!("signal: {signal}"),
+        other => unreachable!("this child has ended: {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::zombie_processes, reason = "`Running::end` reaps the process")]
+    fn running(command: &str) -> Running {
+        let child = Command::new("sh").args(["-c", command]).spawn().unwrap();
+        Running { life: Life(1), pid: Pid::from_raw(child.id() as i32), strike: None }
+    }
+
+    fn has_ended_by_itself(running: &Running) {
+        while !has_ended(running.pid) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_process_that_ended_by_itself_was_neither_killed_nor_paused() {
+        for (command, status) in [("exit 3", "exit status: 3"), ("kill -9 $$", "signal: SIGKILL")] {
+            for is_struck in [false, true] {
+                let mut running = running(command);
+                has_ended_by_itself(&running);
+                if is_struck {
+                    running.stop_at(0);
+                }
+                assert_eq!(running.pause(true), Ok(None));
+                assert_eq!(running.end(), Ok(End::Own(status.to_owned())));
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_killed_ends_as_ordered() {
+        for is_struck in [false, true] {
+            let mut running = running("exec sleep 60");
+            let before = monotonic();
+            if is_struck {
+                running.stop_at(0);
+            }
+            let Ok(End::Ordered(at)) = running.end() else { panic!("it was killed") };
+            assert!((before..=monotonic()).contains(&at));
+        }
     }
 }

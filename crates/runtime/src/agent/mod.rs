@@ -40,7 +40,7 @@ use crate::remote::messages::{Assignment, OrderNo, Ready, ToAgent, ToPlace};
 use crate::secret::{Ends, MAGIC, Secret};
 use crate::shaper::{Abilities, Shaper, ShaperError};
 use facts::Facts;
-use lives::{ORDERLY, Running, reap};
+use lives::{End, ORDERLY, Running, reap};
 use metrics::Counters;
 use strike::KILL_AFTER;
 
@@ -264,7 +264,7 @@ impl Agent {
         self.calls += 1;
         self.armed.clear();
         self.due.clear();
-        if self.running.as_mut().and_then(Running::cancel_stop).is_some()
+        if self.running.as_mut().is_some_and(|it| !it.cancel_stop())
             && let Err(error) = self.end_running()
         {
             warn!(%error, "cannot kill the stopped process");
@@ -328,7 +328,7 @@ impl Agent {
             ToAgent::Pause { order, life, paused } => {
                 let it = self.running.as_ref().filter(|it| it.life == life);
                 let (at, problem) = match it.map(|it| it.pause(paused)).transpose() {
-                    Ok(at) => (at, None),
+                    Ok(at) => (at.flatten(), None),
                     Err(error) => (None, Some(error.to_string())),
                 };
                 self.send(ToPlace::Paused { order, at, problem });
@@ -403,6 +403,10 @@ impl Agent {
 
     fn launch(&mut self, life: Life, keeps_storage: bool, supervisor: SocketAddr) -> Result<(), OrderError> {
         self.end_running()?;
+        // The supervisor no longer waits for orders to end an earlier life. They must not remove the storage of this
+        // one.
+        self.armed.clear();
+        self.due.clear();
         // If an earlier life was still running, the supervisor has fenced it and no longer waits for its facts. Send
         // them now.
         self.send_facts()?;
@@ -431,19 +435,23 @@ impl Agent {
     }
 
     /// Ends an armed life, sends its facts, and removes its storage if `wipe` is set. Returns the time at which the
-    /// life stopped; `None` if it was not running.
+    /// life stopped; `None` if it was not running. Reports a life that had ended by itself.
     fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<u64>, OrderError> {
         let life = self.armed.remove(&order);
-        let ended_at = match self.running.take_if(|it| Some(it.life) == life) {
-            Some(running) => {
-                let ended_at = running.end().map_err(OrderError::Signal)?;
+        let running = self.running.take_if(|it| Some(it.life) == life);
+        let end = running.map(Running::end).transpose().map_err(OrderError::Signal)?;
+        let ended_at = match end {
+            Some(End::Ordered(at)) => {
                 self.counters.killed.inc();
-                Some(ended_at)
+                Some(at)
             }
-            None => None,
+            Some(End::Own(_)) | None => None,
         };
         self.send_facts()?;
         if let Some(upto) = life {
+            if let Some(End::Own(status)) = end {
+                self.ended_by_itself(upto, status);
+            }
             self.send(ToPlace::Sent { upto });
         }
         if wipe && let Some(hosted) = &self.hosted {
@@ -463,13 +471,18 @@ impl Agent {
     /// Handles the exit of a child.
     fn handle_exit(&mut self) {
         let Some((life, status)) = reap(&mut self.running) else { return };
+        self.look();
+        self.ended_by_itself(life, status);
+    }
+
+    /// Reports the end of a life whose facts have been sent.
+    fn ended_by_itself(&mut self, life: Life, status: String) {
         if status == ORDERLY {
             info!(%life, "the process ended because the supervisor closed the connection");
         } else {
             warn!(%life, status, "the process ended unexpectedly");
             self.counters.collapsed.inc();
         }
-        self.look();
         let last_output =
             self.hosted.as_ref().map_or_else(String::new, |hosted| last_output(&hosted.log(life)));
         self.send(ToPlace::Ended { life, status, last_output });
@@ -589,6 +602,109 @@ async fn listen(
                 Some(Err(error)) => warn!(%error, "refused a connection"),
                 Some(Ok(None)) | None => {}
             }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::metrics::ClusterNames;
+    use crate::transport::tests::run;
+
+    const SUPERVISOR: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
+
+    /// Returns an agent that starts a shell command as its process, and the messages that it sends.
+    fn agent(data: &Path, command: &str) -> (Agent, mpsc::UnboundedReceiver<ToPlace>) {
+        let options = AgentOptions {
+            command: ["sh", "-c", command].map(OsString::from).to_vec(),
+            listen: SUPERVISOR,
+            secret: Secret::generate().unwrap(),
+            data: data.to_owned(),
+            uid: None,
+            node_port: 0,
+            shaper: None,
+        };
+        let (words, said) = mpsc::unbounded_channel();
+        let writer = tokio::task::spawn_local(std::future::pending());
+        let mut agent = Agent {
+            options,
+            abilities: None,
+            here: None,
+            stimuli: mpsc::unbounded_channel().0,
+            counters: Counters::new(None),
+            calls: 0,
+            supervisor: Some(Link { words, writer }),
+            hosted: None,
+            running: None,
+            armed: BTreeMap::new(),
+            due: BTreeMap::new(),
+        };
+        agent.obey(ToAgent::Assign(Assignment {
+            run: "run".into(),
+            uid: "a".into(),
+            process: ProcessId(0),
+            name: "p0".into(),
+            cluster_names: ClusterNames::default(),
+            files: vec![],
+            life: None,
+            newest: Life(0),
+            arrived: vec![],
+        }));
+        launch(&mut agent, 1);
+        (agent, said)
+    }
+
+    fn launch(agent: &mut Agent, life: u32) {
+        agent.obey(ToAgent::Launch { life: Life(life), keeps_storage: true, supervisor: SUPERVISOR });
+        assert_eq!(agent.running.as_ref().map(|it| it.life), Some(Life(life)));
+    }
+
+    #[test]
+    fn a_late_order_to_end_a_life_leaves_the_storage_of_the_next_one() {
+        run(async {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut agent, _said) = agent(dir.path(), "exec sleep 60");
+            agent.obey(ToAgent::Arm { order: 1, life: Life(1) });
+            let at = monotonic() + 20_000_000;
+            agent.obey(ToAgent::Fire { order: 1, wipe: true, at: Some(at) });
+            launch(&mut agent, 2);
+            let store = agent.hosted.as_ref().unwrap().node_dir.join("store");
+            fs::create_dir_all(&store).unwrap();
+            std::thread::sleep(Duration::from_nanos(at.saturating_sub(monotonic())) + KILL_AFTER * 2);
+            agent.fire_due();
+            assert!(store.exists());
+            assert!(agent.running.is_some());
+            agent.end_running().unwrap();
+        });
+    }
+
+    #[test]
+    fn an_order_to_end_a_life_that_ended_by_itself_reports_its_exit_status() {
+        run(async {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut agent, mut said) = agent(dir.path(), "echo no >&2; exit 3");
+            let begin = Instant::now();
+            // Nothing reaps the process before the order.
+            while agent.running.as_ref().unwrap().pause(false).unwrap().is_some() {
+                assert!(begin.elapsed() < Duration::from_secs(30));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            agent.obey(ToAgent::Arm { order: 1, life: Life(1) });
+            agent.obey(ToAgent::Fire { order: 1, wipe: false, at: None });
+            let status = "exit status: 3".to_owned();
+            let expected = [
+                ToPlace::Ended { life: Life(1), status, last_output: "no".into() },
+                ToPlace::Sent { upto: Life(1) },
+                ToPlace::Done { order: 1, ended_at: None, problem: None },
+            ];
+            let mut words = Vec::new();
+            while let Ok(word) = said.try_recv() {
+                words.push(word);
+            }
+            assert_eq!(words[words.len() - 3..], expected);
         });
     }
 }

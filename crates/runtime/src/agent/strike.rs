@@ -6,15 +6,20 @@
 //! it [later](KILL_AFTER), when the others have stopped theirs. Second, a thread that wakes up waits while its
 //! processor is in the kernel. Two threads on different processors therefore wait for the instant, and the first one
 //! that wakes up sends the signal.
+//!
+//! When the signal has been sent, the process is still running: one of its threads receives the signal, and stops the
+//! others once it gets a processor. The process has stopped when the kernel reports this to its parent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeSpec;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::Pid;
 use tracing::debug;
@@ -34,8 +39,8 @@ pub(super) struct Strike(Arc<State>);
 struct State {
     /// Whether a thread is about to stop the process, or may no longer do so.
     is_claimed: AtomicBool,
-    /// Time at which the process stopped, by the monotonic clock.
-    stopped: OnceLock<u64>,
+    /// Time at which the process had stopped, by the monotonic clock; `None` if it ended first.
+    stopped: OnceLock<Option<u64>>,
 }
 
 impl Strike {
@@ -67,26 +72,42 @@ impl Strike {
         Strike(state)
     }
 
-    /// Prevents the stop if it has not happened yet. Otherwise, returns the time at which the process stopped, by the
-    /// monotonic clock.
+    /// Prevents the stop, unless it has begun. Returns whether it is prevented.
+    pub(super) fn cancel(&self) -> bool {
+        !self.0.is_claimed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Prevents the stop. If the stop has begun, waits until the process has stopped or ended instead, and returns the
+    /// time at which it had stopped, by the monotonic clock; `None` if it ended first.
     pub(super) fn finish(self) -> Option<u64> {
-        let is_too_late = self.0.is_claimed.swap(true, Ordering::AcqRel);
-        is_too_late.then(|| *self.0.stopped.wait())
+        if self.cancel() { None } else { *self.0.stopped.wait() }
     }
 }
 
 impl Drop for Strike {
     fn drop(&mut self) {
-        self.0.is_claimed.store(true, Ordering::Release);
+        self.cancel();
     }
 }
 
 impl State {
     fn stop(&self, process: Pid) {
         if !self.is_claimed.swap(true, Ordering::AcqRel) {
-            // Fails only if the process has exited.
-            let _ = kill(process, Signal::SIGSTOP);
-            self.stopped.get_or_init(monotonic);
+            self.stopped.get_or_init(|| stop(process));
+        }
+    }
+}
+
+/// Stops a child of this process, and waits until all its threads have stopped. Returns the time afterwards, by the
+/// monotonic clock; `None` if the child has ended.
+fn stop(child: Pid) -> Option<u64> {
+    kill(child, Signal::SIGSTOP).ok()?;
+    let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    loop {
+        match waitid(Id::Pid(child), flags) {
+            Err(Errno::EINTR) => {}
+            Ok(WaitStatus::Stopped(..)) => return Some(monotonic()),
+            _ => return None,
         }
     }
 }
@@ -110,9 +131,9 @@ fn processors(process: Pid) -> Vec<Option<CpuSet>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
     use std::process::{Child, Command};
-
-    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
     use super::*;
 
@@ -127,9 +148,9 @@ mod tests {
             Pid::from_raw(self.0.id() as i32)
         }
 
-        fn is_stopped(&self, flags: WaitPidFlag) -> bool {
-            let status = waitpid(self.pid(), Some(WaitPidFlag::WUNTRACED | flags)).unwrap();
-            matches!(status, WaitStatus::Stopped(..))
+        fn is_stopped(&self) -> bool {
+            let peek = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+            matches!(waitid(Id::Pid(self.pid()), peek).unwrap(), WaitStatus::Stopped(..))
         }
     }
 
@@ -140,8 +161,53 @@ mod tests {
         }
     }
 
+    /// Names the file in which the threads of a test's child record their progress.
+    const PROGRESS: &str = "FAULTLINE_STRIKE_PROGRESS";
+    /// Number of threads of that child.
+    const BUSY: u64 = 8;
+
     fn soon() -> u64 {
         monotonic() + 20_000_000
+    }
+
+    /// The child of [`no_thread_executes_anything_after_the_reported_time`].
+    #[test]
+    #[ignore = "started by another test"]
+    fn record_progress() {
+        let Some(path) = std::env::var_os(PROGRESS) else { return };
+        let file = File::options().write(true).open(path).unwrap();
+        let record = |thread: u64| {
+            loop {
+                file.write_all_at(&monotonic().to_le_bytes(), 8 * thread).unwrap();
+            }
+        };
+        thread::scope(|scope| (0..BUSY).for_each(|thread| drop(scope.spawn(move || record(thread)))));
+    }
+
+    #[test]
+    fn no_thread_executes_anything_after_the_reported_time() {
+        for _ in 0..20 {
+            let progress = tempfile::NamedTempFile::new().unwrap();
+            let newest = || {
+                let bytes = std::fs::read(progress.path()).unwrap();
+                let times = bytes.as_chunks().0.iter().map(|it| u64::from_le_bytes(*it));
+                Some(times.collect::<Vec<_>>()).filter(|it| it.len() == BUSY as usize && !it.contains(&0))
+            };
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "agent::strike::tests::record_progress", "--ignored", "--quiet"]);
+            child.env(PROGRESS, progress.path()).stdout(std::process::Stdio::null());
+            let victim = Victim(child.spawn().unwrap());
+            while newest().is_none() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let strike = Strike::at(soon(), victim.pid());
+            while !victim.is_stopped() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let stopped = strike.finish().expect("the process stops");
+            let newest = newest().unwrap().into_iter().max().unwrap();
+            assert!(newest <= stopped, "a thread was running {} us later", (newest - stopped) / 1000);
+        }
     }
 
     #[test]
@@ -149,7 +215,9 @@ mod tests {
         let victim = Victim::new();
         let at = soon();
         let strike = Strike::at(at, victim.pid());
-        assert!(victim.is_stopped(WaitPidFlag::empty()));
+        while !victim.is_stopped() {
+            thread::sleep(Duration::from_millis(1));
+        }
         assert!(strike.finish().is_some_and(|it| it >= at));
     }
 
@@ -165,7 +233,7 @@ mod tests {
                 drop(strike);
             }
             thread::sleep(Duration::from_millis(60));
-            assert!(!victim.is_stopped(WaitPidFlag::WNOHANG));
+            assert!(!victim.is_stopped());
         }
     }
 

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::clock::Clock;
+use crate::exits::{has_ended, is_by_kill};
 use crate::node::NodeOptions;
 use crate::supervise::places::{GRACE_PERIOD, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{PlaceContext, RunError};
@@ -44,7 +45,7 @@ struct Child {
     pid: Pid,
     /// Exit status, once the process has exited.
     exited: watch::Receiver<Option<ExitStatus>>,
-    /// Whether the child was killed on request.
+    /// Whether the child was running when it was killed on request.
     killed: Rc<Cell<bool>>,
 }
 
@@ -71,20 +72,21 @@ impl Children {
         }
     }
 
-    fn signal(&mut self, process: ProcessId, life: Life, signal: Signal) -> Result<(), RunError> {
-        let Some(child) = self.children.get_mut(&(process, life)) else { return Ok(()) };
+    /// Signals a child. Returns whether it was running.
+    fn signal(&mut self, process: ProcessId, life: Life, signal: Signal) -> Result<bool, RunError> {
+        let Some(child) = self.children.get_mut(&(process, life)) else { return Ok(false) };
         // Once the child has been reaped, its process ID may belong to another process.
-        if !child.is_alive() {
-            return Ok(());
+        if !child.is_alive() || has_ended(child.pid) {
+            return Ok(false);
         }
         child.killed.set(child.killed.get() || signal == Signal::SIGKILL);
         match kill(child.pid, signal) {
-            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Ok(()) | Err(Errno::ESRCH) => Ok(true),
             Err(source) => Err(RunError::Signal { process, source }),
         }
     }
 
-    /// Returns a report that a life has just been killed or paused, and executes no further instructions.
+    /// Returns a report that a life has just been killed or paused.
     fn seen_now(&self, process: ProcessId, life: Life) -> Seen {
         Seen { process, life, at: Some(self.place_context.clock.now()), error: Span::ZERO }
     }
@@ -150,7 +152,8 @@ impl PlaceBackend for Children {
         tokio::task::spawn_local(async move {
             let status = child.wait().await.expect("a child can be waited for");
             exit.send_replace(Some(status));
-            let unexpected_end = (!is_ordered.get()).then(|| (status.to_string(), last_output(&log_path)));
+            let is_expected = is_ordered.get() && is_by_kill(status);
+            let unexpected_end = (!is_expected).then(|| (status.to_string(), last_output(&log_path)));
             host_events.put(HostEvent::Ended { process, life, unexpected_end });
         });
         self.children.insert((process, life), Child { pid: Pid::from_raw(pid as i32), exited, killed });
@@ -170,13 +173,15 @@ impl PlaceBackend for Children {
             lives.iter().copied().filter(|&(process, life)| self.hosts(process, life)).collect();
         let mut seen = Vec::with_capacity(alive.len());
         for &(process, life) in &alive {
-            self.signal(process, life, Signal::SIGKILL)?;
-            seen.push(self.seen_now(process, life));
+            if self.signal(process, life, Signal::SIGKILL)? {
+                seen.push(self.seen_now(process, life));
+            }
         }
-        for life in alive {
-            let child = self.children.get_mut(&life).expect("the child was signalled");
+        for life in &alive {
+            let child = self.children.get_mut(life).expect("the child was signalled");
             child.exited.wait_for(Option::is_some).await.expect("the child's task sends before it ends");
         }
+        seen.retain(|it| self.children[&(it.process, it.life)].was_killed());
         if storage == StorageFate::Lost {
             lives.iter().try_for_each(|&(process, _)| self.wipe(process))?;
         }
@@ -185,9 +190,12 @@ impl PlaceBackend for Children {
     }
 
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
-        self.signal(process, life, if paused { Signal::SIGSTOP } else { Signal::SIGCONT })?;
+        let signal = if paused { Signal::SIGSTOP } else { Signal::SIGCONT };
+        let is_running = self.signal(process, life, signal)?;
         if paused {
-            self.place_context.host_events.put(HostEvent::Stopped(vec![self.seen_now(process, life)]));
+            let seen = self.seen_now(process, life);
+            let seen = Seen { at: seen.at.filter(|_| is_running), ..seen };
+            self.place_context.host_events.put(HostEvent::Paused(seen));
         }
         Ok(())
     }
@@ -212,10 +220,94 @@ impl Child {
     fn is_alive(&self) -> bool {
         self.exited.borrow().is_none()
     }
+
+    /// Returns whether the child ended because it was killed on request.
+    fn was_killed(&self) -> bool {
+        self.killed.get() && self.exited.borrow().is_some_and(is_by_kill)
+    }
 }
 
 fn last_output(log: &Path) -> String {
     let bytes = fs::read(log).unwrap_or_default();
     let tail = &bytes[bytes.len().saturating_sub(LOG_TAIL_LEN)..];
     String::from_utf8_lossy(tail).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::time::{Duration, Instant};
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::secret::Keys;
+    use crate::supervise::places::HostEvents;
+    use crate::transport::tests::run;
+
+    const PROCESS: ProcessId = ProcessId(0);
+    const LIFE: Life = Life(1);
+
+    /// Starts a child that executes a shell command.
+    fn child(
+        dir: &Path,
+        command: &str,
+    ) -> (Children, mpsc::UnboundedReceiver<(faultline_core::Time, HostEvent)>) {
+        let clock = Clock::start();
+        let (host_events, happened) = HostEvents::new(clock);
+        let control = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let context = PlaceContext { clock, keys: Keys::generate(1).unwrap(), control, host_events };
+        let command = ["sh", "-c", command].map(OsString::from).to_vec();
+        let mut children = Children::new(command, dir.to_owned(), vec!["p0".into()], None, context);
+        children.launch(PROCESS, LIFE, Boot::Fresh).unwrap();
+        (children, happened)
+    }
+
+    /// Kills a child that executes `command`, once it is running or, if `ends`, once it has ended by itself. Returns
+    /// the number of times at which it was seen to stop, and its unexpected exit status.
+    async fn killed(command: &str, ends: bool) -> (usize, Option<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut children, mut happened) = child(dir.path(), command);
+        let pid = children.children[&(PROCESS, LIFE)].pid;
+        let begin = Instant::now();
+        // Without a turn of the runtime, nothing reaps the child.
+        while has_ended(pid) != ends {
+            assert!(begin.elapsed() < Duration::from_secs(30));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        children.kill(&[(PROCESS, LIFE)], StorageFate::Kept).await.unwrap();
+        let (mut stopped, mut status) = (None, None);
+        while let Ok((_, event)) = happened.try_recv() {
+            match event {
+                HostEvent::Stopped(seen) => stopped = Some(seen.len()),
+                HostEvent::Ended { unexpected_end, .. } => status = Some(unexpected_end.map(|it| it.0)),
+                _ => unreachable!("no other event happens"),
+            }
+        }
+        (stopped.unwrap(), status.expect("the end is reported"))
+    }
+
+    #[test]
+    fn a_child_that_ended_by_itself_was_not_killed() {
+        run(async {
+            assert_eq!(killed("exec sleep 60", false).await, (1, None));
+            assert_eq!(killed("exit 3", true).await, (0, Some("exit status: 3".into())));
+            let own_kill = (0, Some("signal: 9 (SIGKILL)".into()));
+            assert_eq!(killed("kill -9 $$", true).await, own_kill);
+        });
+    }
+
+    #[test]
+    fn a_child_that_ended_by_itself_was_not_paused() {
+        run(async {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut children, mut happened) = child(dir.path(), "exit 3");
+            while !has_ended(children.children[&(PROCESS, LIFE)].pid) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            children.pause(PROCESS, LIFE, true).await.unwrap();
+            let Ok((_, HostEvent::Paused(seen))) = happened.try_recv() else { panic!("no answer") };
+            assert_eq!((seen.process, seen.life, seen.at), (PROCESS, LIFE, None));
+        });
+    }
 }

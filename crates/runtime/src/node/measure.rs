@@ -8,6 +8,10 @@
 //!
 //! A link that changes while the application runs is measured at that time, between the application's
 //! packets. An application that keeps the link busy therefore also delays the echoes.
+//!
+//! While the application runs, links are also observed: an echo is sent at regular intervals. If a link or a connection
+//! stalls, the responses arrive much later or never. Each echo therefore stays open until its response arrives. If the
+//! response is overdue, the supervisor is told, because the run may end before it arrives.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -19,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use crate::clock::Clock;
-use crate::control::{Measurement, ToSupervisor};
+use crate::control::{Measurement, ObservedEcho, ObservedLink, ToSupervisor};
 use crate::transport::{EchoReply, Transport};
 
 /// Time between two rounds, long enough for a brief load on the machine to pass.
@@ -27,8 +31,11 @@ const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
 /// Interval between the echoes over an observed link.
 const ECHO_EVERY: Duration = Duration::from_millis(200);
-/// Number of echoes per report on a link.
+/// Number of answered echoes per report on a link.
 const REPORTED: usize = 5;
+/// Number of intervals for which a response is overdue before the echo counts as unanswered. Long enough for a process
+/// that was busy to handle a response that has arrived, and for packets ahead of the response.
+const OVERDUE: u32 = 10;
 
 /// An order from the supervisor to measure or observe links with echoes.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,43 +43,77 @@ pub(crate) enum Echoes {
     /// Measures these links one at a time. Until the given time has passed, repeats the measurement of links that are
     /// not as requested. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
-    /// Observes exactly these links. Contains the process at the other end of each link, and the requested
-    /// latency.
-    Observe(Vec<(ProcessId, Span)>),
+    /// Observes exactly these links.
+    Observe(Vec<ObservedLink>),
 }
 
-/// Largest number of unanswered echoes that are remembered per link.
-const MOST_OPEN: usize = 64;
+/// An echo without a response.
+struct OpenEcho {
+    sent: Time,
+    /// Expected time of arrival. If the link's bandwidth delays packets ahead of the echo, includes that delay.
+    due: Time,
+    /// Number of intervals for which the response has been overdue.
+    overdue: u32,
+}
 
 /// A link that is observed.
 struct Observed {
-    to: ProcessId,
-    requested: Span,
-    since: Time,
-    /// Echoes in transit: the time at which each was sent, and its expected time of arrival. If the link's
-    /// bandwidth delays packets ahead of an echo, the expected time includes that delay.
-    open: VecDeque<(Time, Time)>,
-    /// For each answered echo, the requested latency plus the deviation of the echo from its expected time of arrival.
-    delays: Vec<Span>,
+    link: ObservedLink,
+    /// Echoes that may still be answered, oldest first.
+    open: VecDeque<OpenEcho>,
+    /// Echoes to report.
+    echoes: Vec<ObservedEcho>,
 }
 
 impl Observed {
-    fn echo(&mut self, transport: &Rc<Transport>) {
-        let Some((sent, due)) = transport.echo(self.to) else { return };
-        // `due` does not include the delay that traffic control adds.
-        self.open.push_back((sent, due.max(sent + self.requested)));
-        if self.open.len() > MOST_OPEN {
-            self.open.pop_front();
+    /// Finds overdue responses, and sends another echo.
+    fn echo(&mut self, transport: &Rc<Transport>, now: Time) {
+        for it in &mut self.open {
+            if it.due + self.link.answered_within >= now {
+                continue;
+            }
+            it.overdue += 1;
+            if it.overdue == OVERDUE {
+                let delay = self.link.requested + now.since(it.due);
+                self.echoes.push(ObservedEcho { sent: it.sent, delay, is_answered: false });
+            }
         }
+        let Some((sent, due)) = transport.echo(self.link.to) else { return };
+        // `due` does not include the delay that traffic control adds.
+        let due = due.max(sent + self.link.requested);
+        self.open.push_back(OpenEcho { sent, due, overdue: 0 });
     }
 
     fn answered(&mut self, echo: &EchoReply) {
-        let Some(place) = self.open.iter().position(|it| it.0 == echo.sent) else { return };
-        let (_, due) = self.open.remove(place).expect("the position is valid");
+        let Some(place) = self.open.iter().position(|it| it.sent == echo.sent) else { return };
+        // Responses arrive in order. Older echoes were lost with an earlier life of the process at the other end.
+        let OpenEcho { sent, due, .. } =
+            self.open.drain(..=place).next_back().expect("the range is not empty");
         let late = echo.arrived.since(due);
         let early = due.since(echo.arrived);
-        self.delays.push(Span((self.requested + late).0.saturating_sub(early.0)));
+        let delay = Span((self.link.requested + late).0.saturating_sub(early.0));
+        self.echoes.push(ObservedEcho { sent, delay, is_answered: true });
     }
+
+    /// Reports echoes, except a few answered ones, which wait for the next report.
+    fn report(&mut self, report: &mpsc::UnboundedSender<ToSupervisor>) {
+        if self.echoes.len() >= REPORTED || self.echoes.iter().any(|it| !it.is_answered) {
+            let (echoes, ObservedLink { to, requested, .. }) = (std::mem::take(&mut self.echoes), self.link);
+            drop(report.send(ToSupervisor::Observed { to, requested, echoes }));
+        }
+    }
+}
+
+/// Returns the observation of exactly these links. Continues earlier observations of links with the same latency.
+fn observe(links: Vec<ObservedLink>, earlier: &mut Vec<Observed>) -> Vec<Observed> {
+    let continue_or_begin = |link: ObservedLink| {
+        let is_it = |it: &Observed| (it.link.to, it.link.requested) == (link.to, link.requested);
+        match earlier.iter().position(is_it) {
+            Some(place) => Observed { link, ..earlier.swap_remove(place) },
+            None => Observed { link, open: VecDeque::new(), echoes: Vec::new() },
+        }
+    };
+    links.into_iter().map(continue_or_begin).collect()
 }
 
 /// Measures and observes links as ordered. A newer order ends an unfinished measurement, because the process at the
@@ -97,28 +138,25 @@ pub(crate) async fn measure(
                     None => return,
                 },
                 Some(echo) = echoes.recv() => {
-                    note(&mut observed, clock, &echo, &report);
+                    if let Some(it) = observed.iter_mut().find(|it| it.link.to == echo.from) {
+                        it.answered(&echo);
+                        it.report(&report);
+                    }
                     None
                 }
                 _ = again.tick(), if !observed.is_empty() => {
-                    observed.iter_mut().for_each(|it| it.echo(&transport));
+                    let now = clock.now();
+                    for it in &mut observed {
+                        it.echo(&transport, now);
+                        it.report(&report);
+                    }
                     None
                 }
             },
         };
         match order {
             None => {}
-            Some(Echoes::Observe(links)) => {
-                let since = clock.now();
-                let observe = |(to, requested)| Observed {
-                    to,
-                    requested,
-                    since,
-                    open: VecDeque::new(),
-                    delays: Vec::new(),
-                };
-                observed = links.into_iter().map(observe).collect();
-            }
+            Some(Echoes::Observe(links)) => observed = observe(links, &mut observed),
             Some(Echoes::Measure(links, again_for)) => {
                 let patience = clock.now() + again_for;
                 let work = async {
@@ -135,26 +173,10 @@ pub(crate) async fn measure(
                     },
                     () = work => None,
                 };
+                // In the meantime, responses to their echoes were ignored.
+                observed.iter_mut().for_each(|it| it.open.clear());
             }
         }
-    }
-}
-
-/// Records the response to an echo. Reports the delays of the link once there are [`REPORTED`] of them.
-fn note(
-    observed: &mut [Observed],
-    clock: Clock,
-    echo: &EchoReply,
-    report: &mpsc::UnboundedSender<ToSupervisor>,
-) {
-    let Some(link) = observed.iter_mut().find(|it| it.to == echo.from) else { return };
-    link.answered(echo);
-    if link.delays.len() >= REPORTED {
-        let &mut Observed { to, requested, since, .. } = link;
-        let delays = std::mem::take(&mut link.delays);
-        // Every echo of the next report was sent at or after this time.
-        link.since = link.open.front().map_or_else(|| clock.now(), |it| it.0);
-        drop(report.send(ToSupervisor::Observed { to, requested, since, delays }));
     }
 }
 
@@ -219,12 +241,16 @@ async fn next_from(
 
 #[cfg(test)]
 mod tests {
+    use faultline_core::ClusterId;
+
     use super::*;
     use crate::links::Links;
     use crate::secret::Secret;
     use crate::transport::tests::{End, directory, run};
 
     const PEER: ProcessId = ProcessId(1);
+    /// The clusters at the ends of the link.
+    const LINK: [ClusterId; 2] = [ClusterId(0), ClusterId(1)];
 
     /// A measuring task between two processes. The other process is up once `meet` has been called.
     struct Bench {
@@ -232,6 +258,8 @@ mod tests {
         reports: mpsc::UnboundedReceiver<ToSupervisor>,
         ends: [Rc<Transport>; 2],
         addresses: [(u32, std::net::SocketAddr); 2],
+        secret: Secret,
+        clock: Clock,
     }
 
     impl Bench {
@@ -244,7 +272,8 @@ mod tests {
             let transport = left.transport.clone();
             tokio::task::spawn_local(measure(transport, clock, ordered, left.echoes, report));
             let addresses = [(1, left.address), (1, right.address)];
-            Bench { orders, reports, ends: [left.transport, right.transport], addresses }
+            let ends = [left.transport, right.transport];
+            Bench { orders, reports, ends, addresses, secret, clock }
         }
 
         fn meet(&self) {
@@ -257,12 +286,16 @@ mod tests {
             self.orders.send(Echoes::Measure(vec![link], again_for)).unwrap();
         }
 
-        async fn observed(&mut self) -> (ProcessId, Span, Time, usize) {
+        fn observe(&self, requested: Span) {
+            let link = ObservedLink { to: PEER, requested, answered_within: Span::from_millis(100) };
+            self.orders.send(Echoes::Observe(vec![link])).unwrap();
+        }
+
+        /// Returns the echoes in the next report on a link with this requested latency.
+        async fn observed(&mut self, of: Span) -> Vec<ObservedEcho> {
             let report = tokio::time::timeout(Duration::from_secs(30), self.reports.recv()).await;
             match report.expect("a link is observed").unwrap() {
-                ToSupervisor::Observed { to, requested, since, delays } => {
-                    (to, requested, since, delays.len())
-                }
+                ToSupervisor::Observed { to: PEER, requested, echoes } if requested == of => echoes,
                 other => panic!("{other:?}"),
             }
         }
@@ -296,19 +329,73 @@ mod tests {
             let mut bench = Bench::new().await;
             bench.meet();
             let requested = Span::from_millis(3);
-            bench.orders.send(Echoes::Observe(vec![(PEER, requested)])).unwrap();
-            let first = bench.observed().await;
+            bench.observe(requested);
+            let first = bench.observed(requested).await;
             bench.order(Span::ZERO, Span::ZERO);
             bench.result().await;
-            let second = bench.observed().await;
-            assert_eq!((first.1, second.1), (requested, requested));
-            assert!(second.2 >= first.2, "reports are in order");
-            assert_eq!((first.0, first.3, second.3), (PEER, REPORTED, REPORTED));
+            let second = bench.observed(requested).await;
+            assert!(second[0].sent > first[REPORTED - 1].sent, "reports are in order");
+            assert_eq!((first.len(), second.len()), (REPORTED, REPORTED));
             bench.orders.send(Echoes::Observe(vec![])).unwrap();
             bench.order(Span::ZERO, Span::ZERO);
             bench.result().await;
             tokio::time::sleep(ECHO_EVERY * 8).await;
             assert!(bench.reports.is_empty(), "no link is observed");
+        });
+    }
+
+    #[test]
+    fn echoes_over_a_stalled_link_are_reported_when_they_are_overdue_and_when_they_are_answered() {
+        run(async {
+            let mut bench = Bench::new().await;
+            bench.meet();
+            bench.observe(Span::ZERO);
+            let [from, to] = LINK;
+            bench.ends[0].cut(from, to, true);
+            let mut overdue = Vec::new();
+            while overdue.len() < 3 {
+                let echoes = bench.observed(Span::ZERO).await.into_iter();
+                overdue.extend(echoes.filter(|it| !it.is_answered));
+            }
+            let long = Span::from(ECHO_EVERY) * u64::from(OVERDUE - 1);
+            assert!(overdue.iter().all(|it| it.delay > long), "{overdue:?}");
+            // The observation continues although it is ordered again.
+            bench.observe(Span::ZERO);
+            bench.ends[0].cut(from, to, false);
+            let mut answered = Vec::new();
+            while answered.len() < overdue.len() {
+                answered.extend(bench.observed(Span::ZERO).await.into_iter().filter(|it| it.delay > long));
+            }
+            for (answered, overdue) in answered.iter().zip(&overdue) {
+                assert!(answered.is_answered && answered.sent == overdue.sent, "{answered:?} {overdue:?}");
+                assert!(answered.delay >= overdue.delay, "{answered:?} {overdue:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn an_echo_that_was_lost_with_its_receiver_delays_no_report() {
+        run(async {
+            let mut bench = Bench::new().await;
+            bench.meet();
+            let requested = Span::from_millis(3);
+            bench.observe(requested);
+            bench.observed(requested).await;
+            // The link holds an echo until the receiver has ended.
+            let [from, to] = LINK;
+            bench.ends[0].cut(from, to, true);
+            tokio::time::sleep(ECHO_EVERY * 2).await;
+            bench.ends[0].update(&directory(&[bench.addresses[0], (0, bench.addresses[1].1)]));
+            bench.ends[0].cut(from, to, false);
+            let restarted = End::new(1, 2, &bench.secret, bench.clock, Links::default()).await;
+            (bench.ends[1], bench.addresses[1]) = (restarted.transport, (2, restarted.address));
+            bench.meet();
+            let back = bench.clock.now();
+            let mut echoes = bench.observed(requested).await;
+            while echoes.iter().all(|it| it.sent < back) {
+                echoes = bench.observed(requested).await;
+            }
+            assert!(echoes.iter().all(|it| it.is_answered), "{echoes:?}");
         });
     }
 

@@ -66,14 +66,17 @@ pub fn run(
     let RemoteOptions { run, keys, replace_after, listen, files, sum } = remote;
     let listener = TcpListener::bind(listen).map_err(RunError::Listen)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.clone());
-    let (clock, journal) = match &past {
-        Some(past) => (past.origin.clock(past.last()), Journal::resume(past)?),
+    let (clock, journal, incomplete) = match &past {
+        Some(past) => {
+            let incomplete = places::incomplete(past).map_err(RunError::Past)?;
+            (past.origin.clock(past.last), Journal::resume(past)?, incomplete)
+        }
         None => {
             let clock = Clock::start();
-            (clock, Journal::begin(&run_dir, &run, clock)?)
+            (clock, Journal::begin(&run_dir, &run, clock)?, places::Incomplete::default())
         }
     };
-    let left = (journal.clone(), past.as_ref().map(places::incomplete).unwrap_or_default());
+    let left = (journal.clone(), incomplete);
     let memory = Memory { journal, clock, past };
     let settle = |place_context| {
         Remote::new((run, run_dir), names, files, place_context, place_registry.clone(), replace_after, left)

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -37,24 +38,27 @@ const COLLECTED: Duration = Duration::from_secs(30);
 /// Time between two checks while waiting at the end of the run.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Lives whose facts may not all have arrived, with the UIDs of their places.
-pub(super) type Incomplete = BTreeMap<ProcessId, BTreeMap<Life, String>>;
+/// Lives whose facts may not all have arrived. Each has the UID of the place that can still send them, or `None` if
+/// facts that arrived could not be written.
+type IncompleteLives = BTreeMap<Life, Option<String>>;
+/// The incomplete lives of each process.
+pub(super) type Incomplete = BTreeMap<ProcessId, IncompleteLives>;
 
 /// Returns the lives whose facts the predecessor of this program had not received completely.
-pub(super) fn incomplete(past: &JournalContents) -> Incomplete {
+pub(super) fn incomplete(past: &JournalContents) -> io::Result<Incomplete> {
     let mut incomplete = Incomplete::new();
-    for entry in &past.entries {
-        match entry {
+    for entry in past.entries()? {
+        match entry? {
             JournalEntry::Launched { process, life, uid } => {
-                incomplete.entry(*process).or_default().insert(*life, uid.clone());
+                incomplete.entry(process).or_default().insert(life, Some(uid));
             }
             JournalEntry::Complete { process, life } => {
-                incomplete.entry(*process).or_default().remove(life);
+                incomplete.entry(process).or_default().remove(&life);
             }
             _ => {}
         }
     }
-    incomplete
+    Ok(incomplete)
 }
 
 /// The places of all processes.
@@ -100,8 +104,7 @@ struct PlaceEntry {
     wipes: bool,
     /// The newest life ever requested.
     newest: Life,
-    /// Launched lives whose facts may not all have arrived, with their places.
-    incomplete: BTreeMap<Life, String>,
+    incomplete: IncompleteLives,
     orders: OrderNo,
     /// Orders whose response is pending, each with its time by this machine's monotonic clock.
     waiting: BTreeMap<OrderNo, (u64, oneshot::Sender<Answer>)>,
@@ -222,23 +225,28 @@ impl PlaceBackend for Remote {
 
     /// Does not wait for the agent's response, because an agent carries out its orders in sequence.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
-        if self.hosts(process, life) {
-            let order = self.shared.order(process, |order| ToAgent::Pause { order, life, paused });
-            let shared = self.shared.clone();
-            tokio::task::spawn_local(async move {
-                let at = match shared.answered(order, Instant::now() + PATIENCE).await {
-                    Some((_, Answer::Paused { at, problem: None })) => at,
-                    other => {
-                        warn!(%process, ?other, "the agent could not pause or resume the process");
-                        None
-                    }
-                };
-                if paused {
-                    let seen = shared.seen(process, life, at);
-                    shared.place_context.host_events.put(HostEvent::Stopped(vec![seen]));
-                }
-            });
+        let shared = self.shared.clone();
+        let answer = move |at| {
+            if paused {
+                let seen = shared.seen(process, life, at);
+                shared.place_context.host_events.put(HostEvent::Paused(seen));
+            }
+        };
+        if !self.hosts(process, life) {
+            answer(None);
+            return Ok(());
         }
+        let order = self.shared.order(process, |order| ToAgent::Pause { order, life, paused });
+        let shared = self.shared.clone();
+        tokio::task::spawn_local(async move {
+            match shared.answered(order, Instant::now() + PATIENCE).await {
+                Some((_, Answer::Paused { at, problem: None })) => answer(at),
+                other => {
+                    warn!(%process, ?other, "the agent could not pause or resume the process");
+                    answer(None);
+                }
+            }
+        });
         Ok(())
     }
 
@@ -439,7 +447,7 @@ impl Shared {
             drop(agent.words.send(ToAgent::Launch { life, keeps_storage, supervisor }));
             agent.holds_storage = true;
             entry.life = Some(life);
-            entry.incomplete.insert(life, uid);
+            entry.incomplete.insert(life, Some(uid));
             None
         });
         if let Some(life) = lost {
@@ -614,7 +622,7 @@ impl Shared {
             ToPlace::Facts { life, offset, bytes } => {
                 if let Err(error) = self.bundle.write_facts_at(process, life, offset, &bytes) {
                     warn!(%error, "cannot write facts");
-                    self.with(process, |entry| entry.incomplete.insert(life, String::new()));
+                    self.with(process, |entry| entry.incomplete.insert(life, None));
                 }
             }
             ToPlace::Sent { upto } => self.complete(process, |life, uid| *uid == place.uid && *life <= upto),
@@ -668,20 +676,73 @@ impl Shared {
         self.complete(process, |life, uid| *uid == place.uid && Some(*life) != running);
     }
 
-    /// Records that all facts of the lives for which `is_complete` returns `true` have arrived.
+    /// Records that all facts of the lives for which `is_complete` returns `true` have arrived. A life whose facts
+    /// could not be written remains incomplete.
     fn complete(&self, process: ProcessId, is_complete: impl Fn(&Life, &String) -> bool) {
         let complete: Vec<Life> = self.with(process, |entry| {
-            let lives: Vec<Life> = entry
-                .incomplete
-                .iter()
-                .filter(|(life, uid)| is_complete(life, uid))
-                .map(|it| *it.0)
-                .collect();
+            let is_written = |(life, uid): &(&Life, &Option<String>)| {
+                uid.as_ref().is_some_and(|uid| is_complete(life, uid))
+            };
+            let lives: Vec<Life> = entry.incomplete.iter().filter(is_written).map(|it| *it.0).collect();
             lives.iter().for_each(|it| drop(entry.incomplete.remove(it)));
             lives
         });
         for life in complete {
             self.note(&JournalEntry::Complete { process, life });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Keys;
+    use crate::supervise::places::HostEvents;
+    use crate::transport::tests::run;
+
+    const PROCESS: ProcessId = ProcessId(0);
+    const LIFE: Life = Life(1);
+
+    /// Returns the places of a process whose first life runs at `place`, with the record in `dir`.
+    fn hosting(dir: &std::path::Path, place: &AgentPlace) -> Remote {
+        let clock = Clock::start();
+        let (host_events, _) = HostEvents::new(clock);
+        let (keys, control) = (Keys::generate(1).unwrap(), place.address);
+        let context = PlaceContext { clock, keys, control, host_events };
+        let names = Names { processes: vec!["p0".into()], ..Names::default() };
+        let (journal, registry) = (Journal::default(), PlaceRegistry::default());
+        let incomplete = [(PROCESS, [(LIFE, Some(place.uid.clone()))].into())].into();
+        let of_run = ("run".into(), dir.to_owned());
+        let patience = Duration::from_secs(60);
+        let remote = Remote::new(of_run, names, vec![], context, registry, patience, (journal, incomplete));
+        remote.shared.with(PROCESS, |entry| {
+            entry.place = Some(place.clone());
+            entry.life = Some(LIFE);
+        });
+        remote
+    }
+
+    #[test]
+    fn facts_that_cannot_be_written_make_a_life_incomplete_however_it_ends() {
+        let place = AgentPlace { uid: "a".into(), address: SocketAddr::from(([127, 0, 0, 1], 1)) };
+        for can_write in [true, false] {
+            for end in [
+                ToPlace::Ended { life: LIFE, status: "exit status: 0".into(), last_output: String::new() },
+                ToPlace::Sent { upto: LIFE },
+                ToPlace::Leaving,
+            ] {
+                run(async {
+                    let dir = tempfile::tempdir().unwrap();
+                    let bundle = Bundle::create(dir.path().join("run")).unwrap();
+                    if !can_write {
+                        std::fs::create_dir(bundle.facts_path(PROCESS, LIFE)).unwrap();
+                    }
+                    let shared = hosting(bundle.dir(), &place).shared;
+                    shared.said(PROCESS, &place, ToPlace::Facts { life: LIFE, offset: 0, bytes: vec![1] });
+                    shared.said(PROCESS, &place, end.clone());
+                    assert_eq!(shared.is_complete(), can_write, "{end:?}");
+                });
+            }
         }
     }
 }

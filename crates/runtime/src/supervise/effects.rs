@@ -1,12 +1,23 @@
 //! Times at which faults took effect, as reported by the places of the processes and by the processes
 //! themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use faultline_core::{EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Time};
+use faultline_core::{ClusterId, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Time};
 use faultline_trace::manifest::{Effect, EffectEntry};
 
 use super::places::Seen;
+
+/// What a fault changes until it is reverted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    /// The properties of a link.
+    Link(ClusterId, ClusterId),
+    /// A link that the fault cuts.
+    Cut(ClusterId, ClusterId),
+    /// The storage of a process.
+    Storage(ProcessId),
+}
 
 /// Effects of the faults that were injected.
 #[derive(Debug, Default)]
@@ -15,8 +26,14 @@ pub(super) struct Effects {
     /// The fault whose orders follow, and whether it ends lives. A pause does not: if a process is declared
     /// failed because of a pause, the pause has already taken effect.
     injecting: Option<(FaultNo, bool)>,
-    /// Lives that a fault ends or pauses, until the effect is reported.
+    /// Lives that a fault ends, until their ends are reported.
     targets: BTreeMap<(ProcessId, Life), FaultNo>,
+    /// For each order to pause a life that has not been answered, the fault that pauses the life, if any.
+    pauses: BTreeMap<(ProcessId, Life), VecDeque<Option<FaultNo>>>,
+    /// The faults that currently change links or storage. Several faults may cut one link.
+    in_force: BTreeSet<(Target, FaultNo)>,
+    /// Faults with effects that the observer does not know yet.
+    unobserved: BTreeSet<FaultNo>,
 }
 
 impl Effects {
@@ -46,13 +63,20 @@ impl Effects {
 
     /// Records the order to pause a life.
     pub(super) fn pausing(&mut self, process: ProcessId, life: Life) {
-        if let Some((no, false)) = self.injecting {
-            self.targets.insert((process, life), no);
-        }
+        let fault = self.injecting.filter(|(_, kills)| !kills).map(|it| it.0);
+        self.pauses.entry((process, life)).or_default().push_back(fault);
     }
 
-    /// Records lives that a single order stopped. Returns the effects of the fault that stopped them, if
-    /// there is one.
+    /// Records the answer to the oldest order to pause a life. Returns the effects of the fault that paused the life,
+    /// if there is one.
+    pub(super) fn paused(&mut self, seen: Seen) -> Option<&EffectEntry> {
+        let Seen { process, life, at, error } = seen;
+        let no = self.pauses.get_mut(&(process, life))?.pop_front()??;
+        self.took_effect(no, Effect { process, life, at, error });
+        self.entries.get(&no)
+    }
+
+    /// Records lives that a single order ended. Returns the effects of the fault that ended them, if there is one.
     pub(super) fn stopped(&mut self, seen: &[Seen]) -> Option<&EffectEntry> {
         let mut fault = None;
         for &Seen { process, life, at, error } in seen {
@@ -63,13 +87,49 @@ impl Effects {
         self.entries.get(&fault?)
     }
 
-    /// Returns the effects of a fault so far.
-    pub(super) fn of(&self, no: FaultNo) -> Option<&EffectEntry> {
+    /// Records an order that changes or restores `target`.
+    pub(super) fn changing(&mut self, target: Target, is_restored: bool) {
+        if is_restored || !matches!(target, Target::Cut(..)) {
+            self.in_force.retain(|it| it.0 != target);
+        }
+        if let Some(no) = self.injecting().filter(|_| !is_restored) {
+            self.in_force.insert((target, no));
+        }
+    }
+
+    /// Returns the faults that affect a process of `cluster` from its start, because they are in force. A node that
+    /// starts obtains all changes in its setup. The nodes that send packets over a link apply the changes to it.
+    pub(super) fn at_start(&self, process: ProcessId, cluster: ClusterId) -> BTreeSet<FaultNo> {
+        let is_concerned = |target| match target {
+            Target::Link(from, _) | Target::Cut(from, _) => from == cluster,
+            Target::Storage(of) => of == process,
+        };
+        self.in_force.iter().filter(|it| is_concerned(it.0)).map(|it| it.1).collect()
+    }
+
+    /// Returns whether any process is known to have applied a fault.
+    pub(super) fn is_applied(&self, no: FaultNo) -> bool {
+        self.entries.get(&no).is_some_and(|it| it.on.iter().any(|it| it.at.is_some()))
+    }
+
+    /// Records that a process has applied a fault.
+    pub(super) fn applied(&mut self, no: FaultNo, effect: Effect) {
+        self.took_effect(no, effect);
+        self.unobserved.insert(no);
+    }
+
+    /// Returns the faults with effects that the observer does not know yet, and for which `is_complete` returns `true`.
+    pub(super) fn unobserved(&self, is_complete: impl Fn(FaultNo) -> bool) -> Vec<FaultNo> {
+        self.unobserved.iter().copied().filter(|no| is_complete(*no)).collect()
+    }
+
+    /// Returns the effects of a fault, which the observer is told now.
+    pub(super) fn observed(&mut self, no: FaultNo) -> Option<&EffectEntry> {
+        self.unobserved.remove(&no);
         self.entries.get(&no)
     }
 
-    /// Records the effect of a fault on a process.
-    pub(super) fn took_effect(&mut self, no: FaultNo, effect: Effect) {
+    fn took_effect(&mut self, no: FaultNo, effect: Effect) {
         let Some(entry) = self.entries.get_mut(&no) else { return };
         // Replaying the journal repeats earlier reports.
         entry.on.retain(|it| (it.process, it.life) != (effect.process, effect.life));
@@ -152,10 +212,53 @@ mod tests {
         let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(3) };
         effects.recorded(&Fact::Injecting { no, fault: Box::new(fault) }, |_| Some(DUE));
         effects.pausing(ProcessId(0), Life(1));
-        assert!(effects.stopped(&[seen(0, 1, 300)]).is_some());
+        assert!(effects.paused(seen(0, 1, 300)).is_some());
         effects.recorded(&failed(0, 1, EndedBy::Fault(no)), |_| None);
         assert_eq!(effects.stopped(&[seen(0, 1, 2_000_000)]), None);
         assert_eq!(effects.into_entries()[0].latency(), Some(Span::from_micros(300)));
+    }
+
+    #[test]
+    fn a_process_starts_with_the_faults_that_are_in_force() {
+        let mut effects = Effects::default();
+        let (here, there) = (ClusterId(0), ClusterId(1));
+        let mut inject = |no, target| {
+            effects.recorded(&injected(no), |_| Some(DUE));
+            effects.changing(target, false);
+        };
+        inject(0, Target::Cut(here, there));
+        inject(1, Target::Cut(here, there));
+        inject(2, Target::Link(here, there));
+        inject(3, Target::Link(here, there));
+        inject(4, Target::Storage(ProcessId(1)));
+        let at_start = |effects: &Effects, process, cluster| {
+            effects.at_start(ProcessId(process), cluster).into_iter().map(|it| it.0).collect::<Vec<_>>()
+        };
+        assert_eq!(at_start(&effects, 0, here), [0, 1, 3], "a change of a link replaces an earlier one");
+        assert_eq!(at_start(&effects, 1, there), [4]);
+        effects.changing(Target::Cut(here, there), true);
+        effects.changing(Target::Storage(ProcessId(1)), true);
+        assert_eq!(at_start(&effects, 0, here), [3]);
+        assert!(at_start(&effects, 1, there).is_empty());
+    }
+
+    #[test]
+    fn each_order_to_pause_a_life_has_its_own_answer() {
+        let mut effects = Effects::default();
+        let (process, life) = (ProcessId(0), Life(1));
+        let fault = Box::new(Fault::Pause { process, span: Span::from_secs(3) });
+        for no in [0, 1].map(FaultNo) {
+            effects.recorded(&Fact::Injecting { no, fault: fault.clone() }, |_| Some(DUE));
+            effects.pausing(process, life);
+        }
+        effects.recorded(&Fact::Begun, |_| None);
+        effects.pausing(process, life);
+        effects.recorded(&injected(2), |_| Some(DUE));
+        effects.recorded(&failed(0, 1, EndedBy::Fault(FaultNo(2))), |_| None);
+        let faults = [100, 200, 300].map(|micros| effects.paused(seen(0, 1, micros)).map(|it| it.no.0));
+        assert_eq!(faults, [Some(0), Some(1), None], "the user paused it last");
+        let crash = effects.stopped(&[seen(0, 1, 400)]).unwrap();
+        assert_eq!((crash.no, crash.latency()), (FaultNo(2), Some(Span::from_micros(400))));
     }
 
     #[test]

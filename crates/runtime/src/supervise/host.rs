@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
-use super::effects::Effects;
+use super::effects::{Effects, Target};
 use super::journal::{self, Journal, JournalContents};
 use super::measuring::Measuring;
 use super::places::{HostEvent, HostEvents, PlaceBackend, Seen};
@@ -116,6 +116,8 @@ struct Node {
     orders: mpsc::UnboundedSender<ToNode>,
     /// Address of the node, once it listens.
     address: Option<SocketAddr>,
+    /// Faults that were in force when the node started. The node has applied them once it listens.
+    at_start: BTreeSet<FaultNo>,
     /// For each order that the node has not confirmed yet, the fault that the order puts into effect at this node, if
     /// any.
     outstanding: VecDeque<Option<FaultNo>>,
@@ -210,8 +212,10 @@ pub(crate) async fn host<P: PlaceBackend>(
     let told: Vec<_> = std::mem::take(&mut host.nodes).into_keys().collect();
     let buried = host.places.end(&told).await;
     while let Ok((_, host_event)) = happened.try_recv() {
-        if let HostEvent::Stopped(seen) = host_event {
-            host.stopped(&seen);
+        match host_event {
+            HostEvent::Stopped(seen) => host.stopped(&seen),
+            HostEvent::Paused(seen) => host.paused(seen),
+            _ => {}
         }
     }
     let outcome = outcome.map_err(|error| match error {
@@ -336,12 +340,12 @@ impl<P: PlaceBackend> Host<'_, P> {
         supervisor: &mut Supervisor,
         orders: &mut Vec<Order>,
     ) -> Result<Option<Outcome>, RunError> {
-        let last = past.last();
+        let last = past.last;
         let mut memory =
             JournalReplay { recorded: recorded.into_iter(), wiped: BTreeSet::new(), outcome: None };
         self.remember(&mut memory, Time::ZERO, supervisor, orders)?;
-        for entry in past.entries {
-            match entry {
+        for entry in past.entries().map_err(RunError::Past)? {
+            match entry.map_err(RunError::Past)? {
                 journal::JournalEntry::Heard(reports) => {
                     let mut now = Time::ZERO;
                     for (at, report) in reports {
@@ -365,6 +369,9 @@ impl<P: PlaceBackend> Host<'_, P> {
                     self.note_measured(by, to, requested, link)
                 }
                 journal::JournalEntry::Stopped(seen) => self.stopped(&seen),
+                journal::JournalEntry::Paused(seen) => self.paused(seen),
+                journal::JournalEntry::InForce { no, effect } => self.effects.applied(no, effect),
+                journal::JournalEntry::Observed(no) => self.observe_effects_of(no),
                 journal::JournalEntry::Launched { process, .. } => drop(memory.wiped.remove(&process)),
                 journal::JournalEntry::Resumed(at) => self.observer.resumed(at),
                 journal::JournalEntry::Run { .. }
@@ -380,6 +387,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             self.note_unless_started(process, life);
         }
         if memory.outcome.is_none() {
+            self.observe_effects();
             let now = self.clock.now();
             self.journal.write(&journal::JournalEntry::Resumed(now));
             self.observer.resumed(now);
@@ -436,6 +444,7 @@ impl<P: PlaceBackend> Host<'_, P> {
     }
 
     fn note_link(&mut self, from: ClusterId, to: ClusterId, properties: Option<LinkProperties>) {
+        self.effects.changing(Target::Link(from, to), properties.is_none());
         match properties {
             Some(properties) => drop(self.changed.insert((from, to), properties)),
             None => drop(self.changed.remove(&(from, to))),
@@ -455,6 +464,7 @@ impl<P: PlaceBackend> Host<'_, P> {
     }
 
     fn note_cut(&mut self, from: ClusterId, to: ClusterId, cut: bool) {
+        self.effects.changing(Target::Cut(from, to), !cut);
         self.cut.retain(|pair| *pair != (from, to));
         if cut {
             self.cut.push((from, to));
@@ -462,6 +472,7 @@ impl<P: PlaceBackend> Host<'_, P> {
     }
 
     fn note_storage(&mut self, process: ProcessId, how: Option<StorageFault>) {
+        self.effects.changing(Target::Storage(process), how.is_none());
         match how {
             Some(how) => drop(self.storage_faults.insert(process, how)),
             None => drop(self.storage_faults.remove(&process)),
@@ -505,8 +516,7 @@ impl<P: PlaceBackend> Host<'_, P> {
                 vec![]
             }
             HostEvent::Ended { process, life, unexpected_end } => {
-                self.nodes.remove(&(process, life));
-                self.release_halted();
+                self.removed(process, life);
                 if let Some((status, last_output)) = unexpected_end {
                     warn!(%process, %life, status, "a node ended unexpectedly");
                     self.check_repeated_failures(process, &status, &last_output);
@@ -519,15 +529,27 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.journal.write(&journal::JournalEntry::Stopped(seen));
                 vec![]
             }
+            HostEvent::Paused(seen) => {
+                self.paused(seen);
+                self.journal.write(&journal::JournalEntry::Paused(seen));
+                vec![]
+            }
             HostEvent::Lost { process, life, storage, by } => {
                 // This closes the connection, which ends the process if it is still running.
-                self.nodes.remove(&(process, life));
                 self.note_unless_started(process, life);
-                self.release_halted();
+                self.removed(process, life);
                 vec![Report::Lost { process, life, storage, by }]
             }
             HostEvent::Said { process, life, message } => self.said(at, process, life, message),
         }
+    }
+
+    /// Removes a node whose life has ended. Orders no longer wait for it.
+    fn removed(&mut self, process: ProcessId, life: Life) {
+        self.nodes.remove(&(process, life));
+        self.measuring.process_stops(process);
+        self.observe_effects();
+        self.release_halted();
     }
 
     /// Notifies the places if `life` ended before its process started. A process starts once it receives its
@@ -538,9 +560,40 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Records that lives have stopped because they were killed or paused.
+    /// Records that lives have stopped because they were killed.
     fn stopped(&mut self, seen: &[Seen]) {
         if let Some(effect) = self.effects.stopped(seen) {
+            self.totals.took_effect(effect);
+            self.observer.took_effect(effect);
+        }
+    }
+
+    /// Records the answer to an order to pause a life.
+    fn paused(&mut self, seen: Seen) {
+        if let Some(effect) = self.effects.paused(seen) {
+            self.totals.took_effect(effect);
+            self.observer.took_effect(effect);
+        }
+    }
+
+    /// Records that a process has applied a fault.
+    fn applied(&mut self, no: FaultNo, effect: Effect) {
+        self.journal.write(&journal::JournalEntry::InForce { no, effect });
+        self.effects.applied(no, effect);
+    }
+
+    /// Informs the observer of faults that all nodes concerned have applied.
+    fn observe_effects(&mut self) {
+        let nodes = &self.nodes;
+        let is_awaited = |no| nodes.values().any(|it| it.outstanding.contains(&Some(no)));
+        for no in self.effects.unobserved(|no| !is_awaited(no)) {
+            self.journal.write(&journal::JournalEntry::Observed(no));
+            self.observe_effects_of(no);
+        }
+    }
+
+    fn observe_effects_of(&mut self, no: FaultNo) {
+        if let Some(effect) = self.effects.observed(no) {
             self.totals.took_effect(effect);
             self.observer.took_effect(effect);
         }
@@ -565,7 +618,17 @@ impl<P: PlaceBackend> Host<'_, P> {
                 // Ignore a message from a process that has failed in the meantime.
                 let Some(node) = self.nodes.get_mut(&(process, life)) else { return vec![] };
                 node.address = Some(address);
-                self.measuring.disturb_process(process, at);
+                for no in std::mem::take(&mut node.at_start) {
+                    // Further processes that start say nothing about how long the fault took to take effect.
+                    if !self.effects.is_applied(no) {
+                        self.applied(no, Effect { process, life, at: Some(at), error: Span::ZERO });
+                    }
+                }
+                self.observe_effects();
+                let presence = self.membership.presence(self.membership.cluster_of(process));
+                if !self.begun || presence != Presence::Awaited {
+                    self.measuring.process_runs(process, at);
+                }
                 if self.begun {
                     self.observe_links(process);
                 }
@@ -577,9 +640,9 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.note_measured(process, to, requested, link);
                 self.links_measured().into_iter().collect()
             }
-            ToSupervisor::Observed { to, requested, since, delays } => {
+            ToSupervisor::Observed { to, requested, echoes } => {
                 let is_disturbed = disturbed(&self.changed, &self.cut);
-                self.measuring.observed((process, to), requested, since, &delays, is_disturbed);
+                self.measuring.observed((process, to), requested, &echoes, is_disturbed);
                 vec![]
             }
             ToSupervisor::Heartbeat(gauges, counts, delays) => {
@@ -597,15 +660,9 @@ impl<P: PlaceBackend> Host<'_, P> {
                 let order = self.nodes.get_mut(&(process, life)).and_then(|it| it.outstanding.pop_front());
                 if let Some(Some(no)) = order {
                     let error = self.places.clock_error(process);
-                    self.effects.took_effect(no, Effect { process, life, at: Some(at), error });
-                    let is_waited_for = |it: &Node| it.outstanding.contains(&Some(no));
-                    if !self.nodes.values().any(is_waited_for)
-                        && let Some(effect) = self.effects.of(no)
-                    {
-                        self.totals.took_effect(effect);
-                        self.observer.took_effect(effect);
-                    }
+                    self.applied(no, Effect { process, life, at: Some(at), error });
                 }
+                self.observe_effects();
                 self.release_halted();
                 vec![]
             }
@@ -636,7 +693,9 @@ impl<P: PlaceBackend> Host<'_, P> {
                 }
             }
         });
-        self.nodes.insert((process, life), Node { orders, address: None, outstanding: VecDeque::new() });
+        let at_start = self.effects.at_start(process, self.membership.cluster_of(process));
+        let node = Node { orders, address: None, at_start, outstanding: VecDeque::new() };
+        self.nodes.insert((process, life), node);
     }
 
     fn setup(&self, process: ProcessId, keys: WrappedKeys) -> Setup {
@@ -710,7 +769,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         for (process, member) in (0..).map(ProcessId).zip(before.members.iter()) {
             let presence = |it: &Membership| it.presence(member.cluster);
             if presence(before) == Presence::Awaited && presence(&self.membership) != Presence::Awaited {
-                self.measuring.disturb_process(process, now);
+                self.measuring.process_runs(process, now);
             }
         }
     }
@@ -760,15 +819,17 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.release_halted();
             }
             Order::Kill { lives, storage } => {
-                let now = self.clock.now();
-                lives.iter().for_each(|&(process, _)| self.measuring.disturb_process(process, now));
+                lives.iter().for_each(|&(process, _)| self.measuring.process_stops(process));
                 self.places.kill(&lives, storage).await?;
             }
             Order::Pause { process, life, paused } => {
-                if paused {
-                    self.effects.pausing(process, life);
+                match paused {
+                    true => {
+                        self.effects.pausing(process, life);
+                        self.measuring.process_stops(process);
+                    }
+                    false => self.measuring.process_runs(process, self.clock.now()),
                 }
-                self.measuring.disturb_process(process, self.clock.now());
                 self.places.pause(process, life, paused).await?;
             }
             Order::Link { from, to, properties } => {

@@ -6,14 +6,14 @@
 //! volume, they also outlive the pod.
 
 use std::cell::RefCell;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use faultline_core::{Life, ProcessId, Span, Time};
+use faultline_core::{FaultNo, Life, ProcessId, Span, Time};
 use faultline_supervisor::Report;
-use faultline_trace::manifest::LinkMeasured;
+use faultline_trace::manifest::{Effect, LinkMeasured};
 use faultline_trace::{Cut, append_record, split_body};
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,8 @@ use super::places::Seen;
 use crate::clock::{Clock, Origin};
 
 const FILE: &str = "journal";
+/// Number of bytes that are read at a time.
+const CHUNK: u64 = 64 << 10;
 
 /// An entry in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,7 +34,7 @@ pub(crate) enum JournalEntry {
     Heard(Vec<(Time, Report)>),
     /// A process has measured a link.
     Measured { by: ProcessId, to: ProcessId, requested: Span, link: LinkMeasured },
-    /// A single order killed or paused these lives.
+    /// A single order killed these lives.
     Stopped(Vec<Seen>),
     /// A life was launched at the place with this UID.
     Launched { process: ProcessId, life: Life, uid: String },
@@ -42,6 +44,12 @@ pub(crate) enum JournalEntry {
     Noted(String),
     /// A restarted program resumed the run.
     Resumed(Time),
+    /// An order to pause a life was answered.
+    Paused(Seen),
+    /// A process has applied a fault.
+    InForce { no: FaultNo, effect: Effect },
+    /// The observer was told the effects of a fault.
+    Observed(FaultNo),
 }
 
 /// Writes entries, or drops them if no restarted program could read them.
@@ -55,14 +63,27 @@ struct Writer {
     failed: Option<io::Error>,
 }
 
-/// The content of a journal, from which a run can be resumed.
+/// The content of a journal, from which a run can be resumed. The entries remain in the file, because a long run has
+/// more of them than fit into memory.
 #[derive(Debug)]
 pub struct JournalContents {
     path: PathBuf,
-    pub(crate) run: String,
+    run: String,
     pub(crate) origin: Origin,
-    pub(crate) entries: Vec<JournalEntry>,
+    note: Option<String>,
+    /// Time of the last report to a predecessor, or of the last resumption.
+    pub(crate) last: Time,
     /// Number of bytes up to the end of the last complete entry.
+    len: u64,
+}
+
+/// Reads entries one at a time. Ends before an incomplete entry, which had no effect before its writer was killed.
+struct JournalEntries<R> {
+    file: R,
+    /// The bytes that were read, of which the first `parsed` belong to earlier entries.
+    buffer: Vec<u8>,
+    parsed: usize,
+    /// Number of bytes of all entries so far.
     len: u64,
 }
 
@@ -129,35 +150,29 @@ fn drain_to(buffer: &mut Vec<u8>, out: &mut impl Write) -> io::Result<()> {
 }
 
 impl JournalContents {
-    /// Reads the past of the run recorded in `dir`; `None` if there is no journal. Ignores an incomplete last
-    /// entry, which had no effect before its writer was killed.
+    /// Reads the past of the run recorded in `dir`; `None` if there is no journal. Ignores an incomplete last entry.
     ///
     /// # Errors
     ///
     /// Fails if the journal cannot be read.
     pub fn of(dir: &Path) -> io::Result<Option<JournalContents>> {
         let path = dir.join(FILE);
-        let bytes = match fs::read(&path) {
+        let mut entries = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other?,
+            file => JournalEntries::new(file?),
         };
-        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the journal is damaged");
-        let (mut entries, mut rest) = (Vec::new(), &bytes[..]);
-        loop {
-            match split_body(rest) {
-                Ok((body, others)) => {
-                    entries.push(postcard::from_bytes(body).map_err(|_| damaged())?);
-                    rest = others;
-                }
-                Err(Cut::Damaged) => return Err(damaged()),
-                Err(_) => break,
+        let Some(first) = entries.next() else { return Ok(None) };
+        let JournalEntry::Run { run, origin } = first? else { return Err(damaged()) };
+        let (mut note, mut last) = (None, Time::ZERO);
+        for entry in entries.by_ref() {
+            match entry? {
+                JournalEntry::Noted(text) => note = Some(text),
+                JournalEntry::Heard(reports) => last = reports.iter().map(|it| it.0).fold(last, Time::max),
+                JournalEntry::Resumed(at) => last = last.max(at),
+                _ => {}
             }
         }
-        if entries.is_empty() {
-            return Ok(None);
-        }
-        let JournalEntry::Run { run, origin } = entries.remove(0) else { return Err(damaged()) };
-        Ok(Some(JournalContents { path, run, origin, entries, len: (bytes.len() - rest.len()) as u64 }))
+        Ok(Some(JournalContents { path, run, origin, note, last, len: entries.len }))
     }
 
     /// Returns the identifier of the run.
@@ -167,25 +182,59 @@ impl JournalContents {
 
     /// Returns the note of the last change ([`super::ChangeQueue::ask`]).
     pub fn note(&self) -> Option<&str> {
-        self.entries.iter().rev().find_map(|it| match it {
-            JournalEntry::Noted(note) => Some(&**note),
-            _ => None,
-        })
+        self.note.as_deref()
     }
 
-    /// Returns the time of the last report to a predecessor, or of the last resumption.
-    pub(crate) fn last(&self) -> Time {
-        let at = |entry: &JournalEntry| match entry {
-            JournalEntry::Heard(reports) => reports.iter().map(|it| it.0).max(),
-            JournalEntry::Resumed(at) => Some(*at),
-            _ => None,
-        };
-        self.entries.iter().filter_map(at).max().unwrap_or(Time::ZERO)
+    /// Reads all entries, in order. Omits those that were added after this value was created.
+    pub(crate) fn entries(&self) -> io::Result<impl Iterator<Item = io::Result<JournalEntry>>> {
+        let file = File::open(&self.path)?;
+        Ok(JournalEntries::new(file.take(self.len)))
     }
+}
+
+impl<R: Read> JournalEntries<R> {
+    fn new(file: R) -> JournalEntries<R> {
+        JournalEntries { file, buffer: Vec::new(), parsed: 0, len: 0 }
+    }
+}
+
+impl<R: Read> Iterator for JournalEntries<R> {
+    type Item = io::Result<JournalEntry>;
+
+    fn next(&mut self) -> Option<io::Result<JournalEntry>> {
+        loop {
+            let unparsed = &self.buffer[self.parsed..];
+            match split_body(unparsed) {
+                Ok((body, rest)) => {
+                    let entry = postcard::from_bytes(body).map_err(|_| damaged());
+                    let len = unparsed.len() - rest.len();
+                    self.parsed += len;
+                    self.len += len as u64;
+                    return Some(entry);
+                }
+                Err(Cut::Damaged) => return Some(Err(damaged())),
+                Err(Cut::Torn) => {
+                    drop(self.buffer.drain(..self.parsed));
+                    self.parsed = 0;
+                    match self.file.by_ref().take(CHUNK).read_to_end(&mut self.buffer) {
+                        Ok(0) => return None,
+                        Ok(_) => {}
+                        Err(error) => return Some(Err(error)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the journal is damaged")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Accepts `capacity` bytes, and then fails.
@@ -220,6 +269,11 @@ mod tests {
         assert_eq!((out.accepted.as_slice(), buffer.is_empty()), (&b"entry next"[..], true));
     }
 
+    /// Returns all entries, except the first.
+    fn entries(past: &JournalContents) -> Vec<JournalEntry> {
+        past.entries().unwrap().skip(1).map(Result::unwrap).collect()
+    }
+
     #[test]
     fn entries_are_read_as_written_except_an_incomplete_one() {
         let dir = tempfile::tempdir().unwrap();
@@ -231,21 +285,46 @@ mod tests {
         journal.flush().unwrap();
         let path = dir.path().join(FILE);
         let whole = fs::read(&path).unwrap();
+        let noted = JournalContents::of(dir.path()).unwrap().unwrap();
+        assert_eq!(noted.note(), Some("b"));
         fs::write(&path, &whole[..whole.len() - 1]).unwrap();
 
         let past = JournalContents::of(dir.path()).unwrap().unwrap();
-        assert_eq!((past.run(), past.note(), past.last()), ("a", None, Time(7)));
-        assert_eq!(past.entries, std::slice::from_ref(&first));
+        assert_eq!((past.run(), past.note(), past.last), ("a", None, Time(7)));
+        assert_eq!(entries(&past), std::slice::from_ref(&first));
         let journal = Journal::resume(&past).unwrap();
         journal.write(&JournalEntry::Resumed(Time(9)));
         journal.flush().unwrap();
+        assert_eq!(entries(&past), std::slice::from_ref(&first), "a new entry is not part of the past");
         let past = JournalContents::of(dir.path()).unwrap().unwrap();
-        assert_eq!(past.entries, [first, JournalEntry::Resumed(Time(9))], "the incomplete entry is ignored");
+        assert_eq!(
+            entries(&past),
+            [first, JournalEntry::Resumed(Time(9))],
+            "the incomplete entry is ignored"
+        );
+        assert_eq!(past.last, Time(9));
 
         let mut damaged = whole;
         let middle = damaged.len() / 2;
         damaged[middle] ^= 1;
         fs::write(&path, damaged).unwrap();
         assert!(JournalContents::of(dir.path()).is_err());
+    }
+
+    #[test]
+    fn a_long_journal_is_read_in_pieces() {
+        let long = 3 * CHUNK as usize;
+        let mut file = Vec::new();
+        let notes = || (0..20_000).map(|it| if it == 9_000 { "x".repeat(long) } else { it.to_string() });
+        notes().for_each(|note| append_record(&mut file, &JournalEntry::Noted(note)).unwrap());
+        let mut entries = JournalEntries::new(&file[..]);
+        let mut most = 0;
+        for note in notes() {
+            assert_eq!(entries.next().unwrap().unwrap(), JournalEntry::Noted(note));
+            most = most.max(entries.buffer.len());
+        }
+        assert!(entries.next().is_none());
+        assert_eq!(entries.len, file.len() as u64);
+        assert!(most <= long + 2 * CHUNK as usize, "{most} bytes of {} were in memory", file.len());
     }
 }

@@ -199,6 +199,9 @@ pub enum RunError {
     /// The supervisor's facts or its journal cannot be written.
     #[error("cannot write the supervisor's facts or its journal: {0}")]
     Record(io::Error),
+    /// The journal of a predecessor cannot be read.
+    #[error("cannot read the journal of the previous supervisor: {0}")]
+    Past(io::Error),
     /// The journal contradicts the record.
     #[error("the journal does not match the run's record")]
     Journal,

@@ -23,8 +23,10 @@ pub(crate) enum HostEvent {
     Said { process: ProcessId, life: Life, message: ToSupervisor },
     /// A life has ended. If the end was unexpected, contains the exit status and the last lines of the log.
     Ended { process: ProcessId, life: Life, unexpected_end: Option<(String, String)> },
-    /// A single order killed or paused lives. Contains the time at which each of them stopped.
+    /// A single order killed lives. Contains the time at which each of them stopped.
     Stopped(Vec<Seen>),
+    /// The answer to an order to pause a life. Contains no time if the life was not running.
+    Paused(Seen),
     /// A life has lost its place. The life is no longer accepted, whether or not it is still running.
     Lost { process: ProcessId, life: Life, storage: StorageFate, by: EndedBy },
 }
@@ -53,8 +55,8 @@ impl HostEvents {
 pub(crate) struct Seen {
     pub(crate) process: ProcessId,
     pub(crate) life: Life,
-    /// Time, by the run's clock, after which the life executed no further instructions; `None` if its place did not
-    /// report it.
+    /// Time, by the run's clock, after which a killed life executed no further instructions, or at which a life was
+    /// told to pause; `None` if its place did not report it.
     pub(crate) at: Option<Time>,
     /// Largest possible error of `at`.
     pub(crate) error: Span,
@@ -99,8 +101,8 @@ pub(crate) trait PlaceBackend {
         let _ = (process, life);
     }
 
-    /// Pauses or resumes a hosted life. Later orders to the life take effect afterwards. Reports the time of
-    /// a pause as [`HostEvent::Stopped`].
+    /// Pauses or resumes a life. Later orders to the life take effect afterwards. Answers each order to pause a life
+    /// with [`HostEvent::Paused`].
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
 
     /// Ends all lives. The lives in `told` have lost their connection, which tells them to end, and have

@@ -603,7 +603,7 @@ fn a_pause_ends_on_time_and_the_longer_of_two_pauses_counts() {
     let mut driver = TestDriver::begun(vec![(at(10), pause(40)), (at(20), pause(50)), (at(30), pause(5))]);
     driver.pass(BEGUN + Span(30));
     let orders = driver.take();
-    assert_eq!(orders.iter().filter(|it| **it == order(true)).count(), 1, "{orders:?}");
+    assert_eq!(orders.iter().filter(|it| **it == order(true)).count(), 3, "{orders:?}");
     driver.pass(BEGUN + Span(69));
     assert_eq!(driver.take(), []);
     driver.pass(BEGUN + Span(70));
@@ -672,7 +672,8 @@ fn a_link_is_healed_when_the_last_partition_ends() {
     driver.pass(BEGUN + Span(30));
     let orders = driver.take();
     let cuts: Vec<&Order> = orders.iter().filter(|it| matches!(it, Order::Cut { .. })).collect();
-    assert_eq!(cuts, [&cut(C0, C1, true), &cut(C1, C0, true), &cut(C0, C0, true)]);
+    let both = [&cut(C0, C1, true), &cut(C1, C0, true)];
+    assert_eq!(cuts, [&both[..], &[&cut(C1, C0, true), &cut(C0, C0, true)]].concat(), "one for each fault");
     driver.pass(BEGUN + Span(40));
     assert_eq!(driver.take(), [cut(C0, C0, false)]);
     driver.pass(BEGUN + Span(60));
