@@ -528,6 +528,9 @@ pub enum Remark {
         fault: FaultNo,
         reason: String,
     },
+    NotApplied {
+        fault: FaultNo,
+    },
     NotDue {
         never: u64,
         planned: u64,

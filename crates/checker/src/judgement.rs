@@ -125,9 +125,13 @@ pub(crate) enum Evidence {
 }
 
 impl Evidence {
+    /// Returns what is known about the evidence. Facts may be missing while a run is in progress, or if it was cut short:
+    /// no seal shows where its streams end.
     pub(crate) fn of(history: &History<'_>) -> Evidence {
-        match history.is_flawed() {
-            true if history.trace.flaws.iter().any(Flaw::is_change) => Evidence::Changed,
+        if history.trace.flaws.iter().any(Flaw::is_change) {
+            return Evidence::Changed;
+        }
+        match history.is_flawed() || history.context.outcome.is_none() {
             true => Evidence::Incomplete,
             false => Evidence::Whole,
         }
@@ -338,7 +342,7 @@ impl Judgement {
                     doubtful.push(format!("doubtful, because the record was changed: {text}"));
                 }
                 Evidence::Incomplete if !finding.property.needs_no_other_fact() => {
-                    doubtful.push(format!("doubtful, because facts are missing: {text}"));
+                    doubtful.push(format!("doubtful, because facts may be missing: {text}"));
                 }
                 Evidence::Incomplete | Evidence::Whole => wrong.push(text),
             }

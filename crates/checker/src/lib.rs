@@ -140,6 +140,33 @@ mod tests {
     }
 
     #[test]
+    fn facts_may_be_missing_while_a_run_is_in_progress() {
+        let mut run = good();
+        let name = run.image(0, 0, 1);
+        let committed_undurable = |trace: &mut Trace| {
+            let stream = trace.streams.get_mut(&(crate::testing::p(0), faultline_core::Life(1))).unwrap();
+            stream.retain(|(_, fact)| *fact != Fact::Durable(name));
+        };
+        committed_undurable(&mut run.trace);
+        assert_eq!(judge(&run.trace, &run.context).verdict, Verdict::Fail);
+        run.context.outcome = None;
+        let judgement = judge(&run.trace, &run.context);
+        assert_eq!(judgement.verdict, Verdict::Unknown);
+        let doubtful = judgement.reasons.iter().filter(|it| it.starts_with("doubtful, because facts may be"));
+        assert_eq!(doubtful.count(), 1, "{:?}", judgement.reasons);
+    }
+
+    #[test]
+    fn an_invented_message_is_not_a_gap_in_the_record() {
+        let mut run = good();
+        let id = run.message(0, 3, 1, 7);
+        run.deliver(id);
+        let judgement = judge_history(&examined(run.history()), Strictness::Lenient);
+        assert_eq!(judgement.verdict, Verdict::Fail, "{:?}", judgement.reasons);
+        assert!(judgement.violated().any(|it| it == Property::NoGhost), "{:?}", judgement.reasons);
+    }
+
+    #[test]
     fn a_judgement_round_trips_through_json() {
         let mut run = good();
         run.send(0, 3);

@@ -996,6 +996,9 @@ impl Remark {
                 format!("cluster losses: all processes of a lost cluster ended within {skew}")
             }
             Remark::WithoutEffect { fault, reason } => format!("{fault} had no effect: {reason}"),
+            Remark::NotApplied { fault } => {
+                format!("{fault} was injected, but no process reported that it took effect")
+            }
             Remark::NotDue { never, planned } => {
                 format!("{never} of {planned} faults did not become due before the end of the run")
             }

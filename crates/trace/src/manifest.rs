@@ -406,12 +406,13 @@ impl LinkEntry {
         counts && observed
     }
 
-    /// Returns the percentage of echoes whose delay was out of tolerance while the application ran. `None` if
-    /// there were too few echoes to determine it.
+    /// Returns the percentage of echoes whose delay was out of tolerance while the application ran, rounded up: it is
+    /// zero only if no delay was, and exceeds a limit whenever the exact percentage does. `None` if there were too few
+    /// echoes to determine it.
     pub fn percent_outside(&self) -> Option<u32> {
         const LEAST: u32 = 20;
         let observed = self.observed.filter(|it| it.echoes >= LEAST)?;
-        Some((u64::from(observed.outside) * 100 / u64::from(observed.echoes)) as u32)
+        Some((u64::from(observed.outside) * 100).div_ceil(u64::from(observed.echoes)) as u32)
     }
 
     /// Returns the largest permitted difference between the measured and the requested delay.

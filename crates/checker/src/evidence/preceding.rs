@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Fact, ImageName, ProcessId, Promise, TaskId, TheftStep};
 use faultline_history::{Contradiction, History};
 
+use crate::properties::witness_agrees;
+
 /// Checks that each report of a part as durable was preceded by a save of the part in the same life. Each save counts
 /// for one report.
 pub(super) fn writes(history: &History<'_>, found: &mut Vec<Contradiction>) {
@@ -25,10 +27,18 @@ pub(super) fn writes(history: &History<'_>, found: &mut Vec<Contradiction>) {
     }
 }
 
-/// Checks that each delivered message was transmitted.
+/// Checks that each delivered message was transmitted. A protocol may have invented a message that was neither sent nor
+/// transmitted. If such a message is in the final state of its receiver, `noGhost` judges it, and the record has a gap
+/// only if the witnesses of the sender show that facts about its sends are missing.
 pub(super) fn transmissions(history: &History<'_>, found: &mut Vec<Contradiction>) {
     for message in history.messages.iter().filter(|it| it.stamp().is_none()) {
-        if !message.delivered().is_empty() && !history.trace.has_gap_of(message.id.from) {
+        let from = message.id.from;
+        if message.delivered().is_empty() || history.trace.has_gap_of(from) {
+            continue;
+        }
+        let is_ghost =
+            message.sent().is_empty() && message.delivered().iter().any(|at| history.survives(*at));
+        if !is_ghost || witness_agrees::contradicts_sends(history, from) {
             found.push(Contradiction::NeverTransmitted(message.id));
         }
     }
@@ -224,5 +234,44 @@ mod tests {
         };
         assert_eq!(found(true), []);
         assert!(matches!(found(false)[..], [Contradiction::NeverTransmitted(_)]));
+    }
+
+    #[test]
+    fn a_message_that_was_neither_sent_nor_transmitted_is_evidence_against_the_protocol() {
+        let found = |removes: bool| {
+            let mut run = Run::new(&[&[0], &[1]]);
+            let id = run.send(0, 1);
+            run.deliver(id);
+            run.commit_all(0, &[0]);
+            let invented = run.message(0, 1, 0, 7);
+            run.deliver(invented);
+            if removes {
+                // The witness of the checkpoint shows that facts are missing.
+                run.trace.streams.get_mut(&(p(0), Life(1))).unwrap().remove(0);
+            } else {
+                run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().remove(0);
+            }
+            let mut found = Vec::new();
+            transmissions(&run.history(), &mut found);
+            found.len()
+        };
+        assert_eq!((found(false), found(true)), (0, 2));
+    }
+
+    #[test]
+    fn a_message_that_was_never_sent_is_a_gap_if_its_delivery_was_undone() {
+        let found = |is_undone: bool| {
+            let mut run = Run::new(&[&[0], &[1]]);
+            run.commit_all(1, &[1]);
+            let invented = run.message(0, 1, 0, 7);
+            run.deliver(invented);
+            if is_undone {
+                run.restore(1, 1, Some((0, 1)));
+            }
+            let mut found = Vec::new();
+            transmissions(&run.history(), &mut found);
+            found.len()
+        };
+        assert_eq!((found(false), found(true)), (0, 1), "`noGhost` does not judge it");
     }
 }

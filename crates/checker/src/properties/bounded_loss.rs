@@ -3,9 +3,11 @@
 //!
 //! This property is judged wherever the bound applies: at rollbacks after a failure that restore the newest committed
 //! checkpoint. The protocol controls only one part of the bound: how long its coordinator waits between a commit and
-//! the next request, by the coordinator's own clock. The duration of a commit depends on the storage and the network,
-//! and is reported rather than bounded. Runs in which a fault delays messages, writes or processes are not judged. Time
-//! during which a coordinator was halted at one of its own facts, so that a fault could be injected, does not count.
+//! the next request, by the coordinator's own clock. Before the first commit, the wait counts from the first message
+//! that the coordinator's application sent or received. The duration of a commit depends on the storage and the
+//! network, and is reported rather than bounded. Runs in which a fault delays messages, writes or processes are not
+//! judged. Time during which a coordinator was halted at one of its own facts, so that a fault could be injected, does
+//! not count.
 //!
 //! Under a protocol whose checkpoint numbers define the recovery line ([`Affected::Line`]), every process waits for
 //! that line after any failure, and if a process did not have to roll back, no fact states when it resumes. Therefore,
@@ -130,6 +132,7 @@ fn waited(
     let state = history.state_before(&restored)?;
     let life = history.segment(state.segment).life;
     let process = history.process_of(state);
+    let stream = &history.trace.streams[&(process, life)];
     let own = history.processes[process.index()].segments.clone();
     let first = history.claims.partition_point(|it| it.at.segment.0 < own.start);
     let mut since: Option<Time> = None;
@@ -151,10 +154,14 @@ fn waited(
     // A coordinator that neither requested a checkpoint nor started a recovery has rolled back immediately, or failed.
     let last_fact = || {
         let last = (state.fact as usize).checked_sub(1)?;
-        history.trace.streams[&(process, life)].get(last).map(|(time, _)| *time)
+        stream.get(last).map(|(time, _)| *time)
     };
     let paused = paused.or_else(|| restored.before.map(|_| restored.time)).or_else(last_fact)?;
-    let since = since?;
+    // A coordinator without any checkpoint has waited for its first one at least since its application first acted.
+    let acts = |(_, fact): &&(Time, Fact)| matches!(fact, Fact::Sent { .. } | Fact::Delivered(_));
+    let mut before = stream.iter().take(state.fact as usize);
+    let first_act = || before.find(acts).filter(|_| target == Position::default()).map(|it| it.0);
+    let since = since.or_else(first_act)?;
     // A process that waits for the next life of a failed member takes no checkpoint; no fact states when it learns of
     // the failure. A member may have failed before the last commit, after it had completed its part. The clocks may
     // differ by less than the slack, but this comparison can only excuse the coordinator.
@@ -163,7 +170,6 @@ fn waited(
     let first = unresolved.map(|it| it.at.max(since)).min();
     let paused = first.map_or(paused, |it| it.min(paused));
     // A process that is halted so that a fault can be injected at one of its facts requests no checkpoint.
-    let stream = &history.trace.streams[&(process, life)];
     let after = stream.partition_point(|(time, _)| *time < since);
     let mut facts = stream[after..].iter().take_while(|(time, _)| *time <= paused);
     let halted =
@@ -312,6 +318,29 @@ mod tests {
         let finding = failed_twice(false);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
         assert_eq!(failed_twice(true).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_process_that_never_takes_a_checkpoint_is_found() {
+        let failed_after = |acts: bool, span: Span| {
+            let context = run(Span::ZERO).context;
+            let mut run = Run::new(&[&[0, 1]]);
+            run.context = context;
+            run.wait(Span::from_secs(9));
+            if acts {
+                run.send(0, 1);
+            }
+            run.wait(span);
+            run.send(1, 0);
+            run.kill(1, false);
+            run.restore(0, 1, None);
+            run.restore(1, 1, None);
+            let finding = check_alone(check, &run);
+            (finding.instances, finding.violation_count())
+        };
+        assert_eq!(failed_after(true, Span::from_millis(1_050)), (1, 0), "it may take its first one later");
+        assert_eq!(failed_after(true, Span::from_millis(1_200)), (1, 1));
+        assert_eq!(failed_after(false, Span::from_millis(1_200)), (0, 0), "only another process acted");
     }
 
     #[test]

@@ -2,16 +2,17 @@
 //! after one in which the task is complete, and a receipt only after one that contains the result. This property is
 //! judged for protocols that promise it.
 //!
-//! A checkpoint counts as soon as its owner reports that it is durable in the owner's storage. A restored or absorbed
-//! state was already durable. The number of replicas is judged when a checkpoint is committed.
+//! A checkpoint, or a segment of a log, counts once its owner has reported that it is durable in the owner's storage,
+//! and as many replicas as the federation requests are durable. A restored or absorbed state was already durable.
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Fact, Life, ProcessId, TheftStep};
+use faultline_core::{Fact, Life, ProcessId, TheftStep, Time};
 
+use super::copies;
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
-use faultline_history::{History, Point, Step};
+use faultline_history::{CheckpointName, History, Point, Step};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::CheckpointedFirst);
@@ -44,9 +45,17 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// By life: the facts that report one of the process's own checkpoints as durable, each with the checkpoint's
-/// cut.
-struct Durable(BTreeMap<(ProcessId, Life), Vec<(u32, Point)>>);
+/// By life: the process's own checkpoints that became durable.
+struct Durable(BTreeMap<(ProcessId, Life), Vec<OwnCopy>>);
+
+/// A checkpoint in the storage of its owner.
+struct OwnCopy {
+    /// The number of the fact that reports it as durable.
+    fact: u32,
+    /// The time from which enough replicas were durable as well.
+    replicated: Time,
+    cut: Point,
+}
 
 impl Durable {
     fn of(history: &History<'_>) -> Durable {
@@ -58,14 +67,25 @@ impl Durable {
                 cuts.entry(name).or_insert(cut);
             }
         }
-        let mut all: BTreeMap<_, Vec<(u32, Point)>> = BTreeMap::new();
+        let mut replicated = BTreeMap::new();
+        for group in &history.groups {
+            let of_owner = copies::replicated(history, group);
+            replicated.extend(of_owner.into_iter().map(|(name, at)| ((group.members[0], name), at)));
+        }
+        let mut all: BTreeMap<_, Vec<OwnCopy>> = BTreeMap::new();
         for (&(process, life), stream) in &history.trace.streams {
             for (number, (_, fact)) in (0..).zip(stream) {
                 if let Fact::Durable(name) = fact
                     && name.owner == process
                     && let Some(cut) = cuts.get(name)
                 {
-                    all.entry((process, life)).or_default().push((number, *cut));
+                    let replicated = replicated.get(&(process, CheckpointName::from(*name)));
+                    let replicated = replicated.copied().unwrap_or_default();
+                    all.entry((process, life)).or_default().push(OwnCopy {
+                        fact: number,
+                        replicated,
+                        cut: *cut,
+                    });
                 }
             }
         }
@@ -76,8 +96,8 @@ impl Durable {
     fn holds(&self, history: &History<'_>, at: Point, what: Point) -> bool {
         let segment = history.segment(at.segment);
         let own = self.0.get(&(segment.process, segment.life)).map_or(&[][..], Vec::as_slice);
-        let before = own.partition_point(|(fact, _)| *fact < at.fact);
-        if own[..before].iter().any(|(_, cut)| history.holds(*cut, what)) {
+        let (before, now) = (own.partition_point(|it| it.fact < at.fact), history.time(at));
+        if own[..before].iter().any(|it| it.replicated <= now && history.holds(it.cut, what)) {
             return true;
         }
         if segment.parent.is_some_and(|restored| history.holds(restored, what)) {
@@ -91,16 +111,23 @@ impl Durable {
 #[cfg(test)]
 mod tests {
     use faultline_core::TheftStep::{Done, Merged, Receipted, Returned, Shipped, Taken};
-    use faultline_core::{Promise, TaskId};
+    use faultline_core::{Promise, Span, TaskId};
 
     use super::*;
     use crate::testing::check_alone;
     use crate::testing::tasks::{TaskRun, theft};
+    use faultline_trace::manifest::{Copies, ReplicaHolders};
 
     const TASK: TaskId = TaskId::MAIN.child(0);
 
     /// A theft in which the steps in `careful` wait for durable checkpoints.
     fn run(careful: &[TheftStep]) -> TaskRun {
+        run_with_replicas(careful, &[])
+    }
+
+    /// A theft in which the steps in `careful` wait for durable checkpoints, and those in `replicated` for replicas of
+    /// these as well.
+    fn run_with_replicas(careful: &[TheftStep], replicated: &[TheftStep]) -> TaskRun {
         let mut run = TaskRun::promising(2, &[Promise::CheckpointedFirst]);
         run.begin(0, 1);
         run.lend(0, theft(0, 1), TASK);
@@ -108,7 +135,19 @@ mod tests {
         let mut send = |run: &mut TaskRun, process, step| {
             if careful.contains(&step) {
                 sn += 1;
-                run.save(process, sn);
+                let (name, _) = run.save(process, sn);
+                let keeps = |run: &mut TaskRun| {
+                    run.0.wait(Span::from_millis(1));
+                    run.0.durable(1 - process, name);
+                };
+                if replicated.contains(&step) {
+                    keeps(run);
+                }
+                run.step(process, theft(0, 1), TASK, step);
+                if !replicated.contains(&step) {
+                    keeps(run);
+                }
+                return;
             }
             run.step(process, theft(0, 1), TASK, step);
         };
@@ -139,6 +178,36 @@ mod tests {
                 "{finding:?}"
             );
         }
+    }
+
+    #[test]
+    fn each_step_waits_for_the_replicas_of_its_checkpoint() {
+        let found = |replicated: &[TheftStep], common_clock: bool| {
+            let mut run = run_with_replicas(&[Shipped, Returned, Receipted], replicated);
+            run.0.context.common_clock = common_clock;
+            run.0.context.copies = Some(Copies { replicas: 1, kept_by: ReplicaHolders::OtherCluster });
+            check_alone(check, &run.0).wrong()
+        };
+        assert_eq!(found(&[Shipped, Returned, Receipted], true), []);
+        let wrong = found(&[Shipped, Receipted], true);
+        assert!(matches!(wrong[..], [Breach::SentBeforeDurable { step: Returned, .. }]), "{wrong:?}");
+        assert_eq!(found(&[], false), [], "clocks do not order the facts");
+    }
+
+    #[test]
+    fn a_replica_that_never_becomes_durable_is_missed_without_a_common_clock() {
+        let mut run = run(&[Shipped, Returned, Receipted]);
+        run.0.context.copies = Some(Copies { replicas: 1, kept_by: ReplicaHolders::OtherCluster });
+        let is_replica = |process: ProcessId, fact: &Fact| match fact {
+            Fact::Durable(name) => name.owner != process,
+            _ => false,
+        };
+        for (&(process, _), stream) in &mut run.0.trace.streams {
+            stream.retain(|(_, fact)| !is_replica(process, fact));
+        }
+        assert_eq!(check_alone(check, &run.0).violation_count(), 3);
+        run.0.lose_evidence(1);
+        assert!(check_alone(check, &run.0).violation_count() < 3, "the facts of p1 are incomplete");
     }
 
     #[test]

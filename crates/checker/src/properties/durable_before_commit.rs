@@ -8,14 +8,15 @@
 //! reports on which a commit depends are in the trace; if all processes read the same clock, they also precede the
 //! commit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use faultline_core::{ProcessId, Time};
 
+use super::copies::{self, Copies};
 use super::protected;
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
-use faultline_history::{CheckpointName, Commit, Group, GroupId, History, Part};
+use faultline_history::{CheckpointName, Commit, Group, GroupId, History};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::DurableBeforeCommit);
@@ -41,10 +42,13 @@ fn check_owner(
     let holders: BTreeSet<ProcessId> = copies.held.keys().copied().chain([own]).collect();
     let gone = history.supervision.departing(&context.clusters);
     let joins = history.planned.is_some() && !history.supervision.joined.is_empty();
+    let candidates = history.tasks.is_some().then(|| copies::candidates_of_tasks(history, own));
     for ((name, checkpoint), durable) in group.checkpoints.iter().zip(copies.durable.iter().rev()) {
         let Some(first) = checkpoint.commits.iter().min_by_key(|commit| commit.time) else { continue };
-        if history.tasks.is_none() && (history.planned.is_none() || gone.is_empty() && !joins) {
-            check_number(history, (number, place), *name, &checkpoint.parts[place], first, finding);
+        let is_in_time = |at: &Time| !context.common_clock || *at <= first.time;
+        if history.planned.is_none() || gone.is_empty() && !joins {
+            let in_time = durable.iter().filter(|(_, at)| is_in_time(at)).map(|(holder, _)| *holder);
+            check_number(history, (number, place), *name, in_time, candidates.as_deref(), first, finding);
         }
         for &holder in &holders {
             // Other processes replace holders that failed permanently or are about to leave. The replacements do not
@@ -57,7 +61,6 @@ fn check_owner(
                 continue;
             }
             finding.instances += 1;
-            let is_in_time = |at: &Time| !context.common_clock || *at <= first.time;
             if durable.get(&holder).is_some_and(is_in_time) {
                 continue;
             }
@@ -73,75 +76,41 @@ fn check_owner(
     }
 }
 
-/// All copies of one owner's parts.
-struct Copies {
-    /// For each checkpoint, from the newest to the oldest: when its part became durable at each holder. In a task-based
-    /// program, a newer part replaces an older one, so this is when the part, or any newer one, first became durable.
-    durable: Vec<BTreeMap<ProcessId, Time>>,
-    /// By holder: the oldest and the newest checkpoint whose part it held.
-    held: BTreeMap<ProcessId, (CheckpointName, CheckpointName)>,
-}
-
-impl Copies {
-    fn of(history: &History<'_>, group: &Group<'_>, place: usize) -> Copies {
-        let (mut durable, mut held) = (Vec::with_capacity(group.checkpoints.len()), BTreeMap::new());
-        let mut first: BTreeMap<ProcessId, Time> = BTreeMap::new();
-        for (name, checkpoint) in group.checkpoints.iter().rev() {
-            if history.tasks.is_none() {
-                first.clear();
-            }
-            for copy in &checkpoint.parts[place].copies {
-                let at = first.entry(copy.holder).or_insert(copy.time);
-                *at = copy.time.min(*at);
-                held.entry(copy.holder).or_insert((*name, *name)).0 = *name;
-            }
-            durable.push(first.clone());
-        }
-        Copies { durable, held }
-    }
-
-    /// Returns whether `holder` held a part older than the one for checkpoint `name`, and also that part or a
-    /// newer one. A process that replaces a permanently failed holder first receives the newest part, whose checkpoint
-    /// has already been committed.
-    fn are_around(&self, name: CheckpointName, holder: ProcessId) -> bool {
-        self.held.get(&holder).is_some_and(|(oldest, newest)| *oldest < name && name <= *newest)
-    }
-}
-
-/// Checks that as many replicas as the federation requests were durable before the commit `first`.
+/// Checks that as many replicas as the federation requests were durable before the commit `first`, at `holders`.
+/// `candidates` lists the processes that may hold replicas; `None` if [`Context::copies_at`] knows them.
+///
+/// [`Context::copies_at`]: faultline_history::Context::copies_at
 fn check_number(
     history: &History<'_>,
     (number, place): (GroupId, usize),
     name: CheckpointName,
-    part: &Part,
+    holders: impl Iterator<Item = ProcessId>,
+    candidates: Option<&[ProcessId]>,
     first: &Commit<'_>,
     finding: &mut Findings,
 ) {
     let context = history.context;
     let owner = history.groups[number].members[place];
-    let in_time = part.copies.iter().filter(|it| !context.common_clock || it.time <= first.time);
-    let (Some(asked), Some(found)) = (context.copies, context.copies_at(owner, in_time.map(|it| it.holder)))
-    else {
-        return;
+    let Some(asked) = context.copies else { return };
+    let (found, replicas) = match candidates {
+        Some(all) => (holders.filter(|it| *it != owner).count(), asked.replicas.min(all.len() as u32)),
+        None => (context.copies_at(owner, holders).unwrap_or_default(), asked.replicas),
     };
     finding.instances += 1;
-    if found >= asked.replicas as usize {
+    if found >= replicas as usize {
         return;
     }
-    let may_hold = |&process: &ProcessId| context.copies_at(owner, [process].into_iter()) == Some(1);
-    let mut holders = (0..history.processes.len() as u32).map(ProcessId).filter(may_hold);
-    if let Some(holder) = holders.find(|&it| history.trace.has_gap_of(it)) {
+    let may_hold = |process: &ProcessId| match candidates {
+        Some(all) => all.contains(process),
+        None => context.copies_at(owner, [*process].into_iter()) == Some(1),
+    };
+    let mut all = (0..history.processes.len() as u32).map(ProcessId).filter(may_hold);
+    if let Some(holder) = all.find(|&it| history.trace.has_gap_of(it)) {
         return finding.unjudged(Gap::FactsMissing { process: holder });
     }
     finding.violated(
         [history.source(first.at)],
-        Breach::CommittedWithTooFewCopies {
-            group: number,
-            position: name.position,
-            owner,
-            found,
-            replicas: asked.replicas,
-        },
+        Breach::CommittedWithTooFewCopies { group: number, position: name.position, owner, found, replicas },
     );
 }
 
@@ -150,8 +119,8 @@ mod tests {
     use super::*;
     use crate::testing::finds;
     use crate::testing::tasks::TaskRun;
-    use crate::testing::{Run, check_alone, p};
-    use faultline_core::{Attempt, Claim, Span};
+    use crate::testing::{Run, check_alone, p, position};
+    use faultline_core::{Attempt, Claim, ClusterId, Fact, GroupId, Life, Span};
     use faultline_trace::manifest::{Copies, ReplicaHolders};
 
     #[test]
@@ -177,6 +146,65 @@ mod tests {
         let third = commit(&mut run, 3, &[]);
         run.0.durable(2, third);
         assert!(second < third && check_alone(check, &run.0).violation_count() == 1);
+    }
+
+    /// A task-based program whose processes keep one replica. p0 commits a checkpoint; `holders` store replicas of it
+    /// beforehand, and `late` ones afterwards.
+    fn tasks(processes: u32, holders: &[u32], late: &[u32]) -> TaskRun {
+        let mut run = TaskRun::new(processes);
+        run.0.context.common_clock = true;
+        run.0.context.copies = Some(Copies { replicas: 1, kept_by: ReplicaHolders::OtherCluster });
+        (0..processes).for_each(|it| drop(run.begin(it, 0)));
+        let (name, _) = run.save(0, 1);
+        holders.iter().for_each(|it| run.0.durable(*it, name));
+        let (attempt, frozen, vectors) = (Attempt(1), Span::ZERO, Default::default());
+        let position = name.position();
+        run.0.claim(0, Claim::Committed { position, attempt, forced: false, frozen, vectors });
+        run.0.wait(Span::from_millis(1));
+        late.iter().for_each(|it| run.0.durable(*it, name));
+        run
+    }
+
+    #[test]
+    fn task_based_programs_keep_as_many_replicas_as_requested() {
+        let wrong = |run: &TaskRun| check_alone(check, &run.0).wrong();
+        let too_few = |found| Breach::CommittedWithTooFewCopies {
+            group: GroupId(0),
+            position: position(0, 1),
+            owner: p(0),
+            found,
+            replicas: 1,
+        };
+        assert_eq!(wrong(&tasks(2, &[1], &[])), []);
+        assert_eq!(wrong(&tasks(2, &[], &[])), [too_few(0)]);
+        assert!(wrong(&tasks(2, &[], &[1])).contains(&too_few(0)), "the replica became durable too late");
+        let mut run = tasks(2, &[], &[1]);
+        run.0.context.common_clock = false;
+        assert_eq!(wrong(&run), []);
+    }
+
+    #[test]
+    fn task_based_programs_keep_no_more_replicas_than_processes_can_hold() {
+        let found = |happens: fn(&mut TaskRun), processes| {
+            let mut run = tasks(processes, &[], &[]);
+            happens(&mut run);
+            check_alone(check, &run.0).violation_count()
+        };
+        assert_eq!(found(|_| {}, 1), 0, "there is no other process");
+        assert_eq!(found(|run| run.lose_permanently(1), 2), 0);
+        assert_eq!(found(|run| run.lose_permanently(1), 3), 1, "p2 could hold the replica");
+        assert_eq!(
+            found(|run| run.0.supervisor(Fact::Joined(ClusterId(1))), 2),
+            0,
+            "the cluster joined late"
+        );
+        assert_eq!(found(|run| run.0.trace.streams.get_mut(&(p(1), Life(1))).unwrap().clear(), 2), 0);
+        assert_eq!(
+            found(|run| run.0.context.servers = vec![p(7)], 1),
+            1,
+            "the server could hold the replica"
+        );
+        assert_eq!(found(|run| run.0.lose_evidence(1), 2), 0, "the facts of p1 are incomplete");
     }
 
     /// p0's first checkpoint has a replica at p1; the second one receives its replica `after` its commit, or never.

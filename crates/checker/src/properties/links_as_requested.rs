@@ -97,6 +97,27 @@ mod tests {
     }
 
     #[test]
+    fn percentages_of_echoes_are_rounded_up() {
+        let found = |echoes, outside| {
+            let mut run = Run::new(&[&[0]]);
+            run.context.links = vec![LinkEntry {
+                from: ClusterId(0),
+                to: ClusterId(1),
+                requested: LinkProperties { latency: Span::from_millis(5), ..LinkProperties::default() },
+                measured: None,
+                observed: Some(LinkObserved { echoes, outside, mean: Span::from_millis(14) }),
+                since: None,
+            }];
+            let finding = check_alone(check, &run);
+            (finding.open.is_some(), finding.remarks.len())
+        };
+        assert_eq!(found(24, 5), (true, 0), "20.83 % is more than 20 %");
+        assert_eq!(found(25, 5), (false, 1));
+        assert_eq!(found(500, 1), (false, 1), "0.2 % is more than none");
+        assert_eq!(found(500, 0), (false, 0));
+    }
+
+    #[test]
     fn a_link_far_from_the_request_is_named() {
         let link = |measured| LinkEntry {
             from: ClusterId(0),

@@ -10,6 +10,7 @@ mod collected;
 mod completed;
 mod consistent_checkpoint;
 mod contained;
+mod copies;
 mod demanded_only;
 mod drained;
 mod durable_before_commit;
@@ -56,7 +57,7 @@ mod tasks_once;
 mod unplanned_failure;
 mod unrecoverable_justified;
 mod valid_checkpoints;
-mod witness_agrees;
+pub(crate) mod witness_agrees;
 
 use crate::finding::Findings;
 use faultline_history::History;

@@ -2,12 +2,12 @@
 //! the witness are those of the sent and delivered messages in the stream or, in a task-based program, those of the
 //! spawned and run tasks.
 
-use faultline_core::Promise;
 use faultline_core::fault::Outcome;
+use faultline_core::{ProcessId, Promise};
 
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
-use faultline_history::{CheckpointName, History, Sums};
+use faultline_history::{CheckpointName, History, Sums, Witnessed};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::WitnessAgrees);
@@ -32,21 +32,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
             continue;
         }
-        let is_initial = *stated == faultline_core::Witness::default();
-        let rebuilt = if is_initial {
-            Some(Sums::default())
-        } else if let Some(tasks) = &history.tasks {
-            tasks.contained(witnessed.owner, stated)
-        } else if history.planned.is_some() && witnessed.part.is_none() {
-            Some(history.sums_of_host(witnessed.at))
-        } else {
-            let cut = match witnessed.part {
-                Some(name) => history.cut_of_part(name, stated),
-                None => history.cut_of(witnessed.owner, stated),
-            };
-            cut.filter(|cut| !history.segment(cut.segment).is_rootless).map(|cut| history.sums_at(cut))
-        };
-        let Some(rebuilt) = rebuilt else {
+        let Some(rebuilt) = rebuilt(history, witnessed) else {
             finding.unjudged(Gap::FactsMissingBefore {
                 process: witnessed.owner,
                 life: stated.life,
@@ -74,6 +60,31 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         finding.unjudged(Gap::NoCheckpoint);
     }
     finding
+}
+
+/// Returns the sums of the state that a witness describes, computed from the facts; `None` if facts are missing.
+fn rebuilt(history: &History<'_>, witnessed: &Witnessed) -> Option<Sums> {
+    let stated = &witnessed.witness;
+    if *stated == faultline_core::Witness::default() {
+        return Some(Sums::default());
+    }
+    if let Some(tasks) = &history.tasks {
+        return tasks.contained(witnessed.owner, stated);
+    }
+    if history.planned.is_some() && witnessed.part.is_none() {
+        return Some(history.sums_of_host(witnessed.at));
+    }
+    let cut = match witnessed.part {
+        Some(name) => history.cut_of_part(name, stated),
+        None => history.cut_of(witnessed.owner, stated),
+    };
+    cut.filter(|cut| !history.segment(cut.segment).is_rootless).map(|cut| history.sums_at(cut))
+}
+
+/// Returns whether the sends that the witnesses of `process` state differ from those in its facts.
+pub(crate) fn contradicts_sends(history: &History<'_>, process: ProcessId) -> bool {
+    let mut own = history.witnessed.iter().filter(|it| it.owner == process);
+    own.any(|it| rebuilt(history, it).is_none_or(|rebuilt| rebuilt.sent != it.witness.sent))
 }
 
 #[cfg(test)]

@@ -109,6 +109,8 @@ rules! {
         /// As printed (section 5): the log contains the construction of the graph, but not the thefts of tasks.
         TheftsNotLogged;
     ; mutations
+    /// One replica of each image is omitted.
+    OneCopyTooFew,
     /// An image counts as replicated although its last holder has not confirmed it.
     LastHolderNotAwaited,
     /// An image counts as durable before it is durable at its owner.

@@ -4,12 +4,13 @@ use alloc::vec::Vec;
 
 use faultline_core::{Membership, Presence, ProcessId, Role};
 
-use super::config::Config;
+use super::config::{Config, Defect};
 use crate::placement::ReplicateTo;
 
 /// Returns the processes that hold replicas of `owner`'s images.
 pub(super) fn holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
-    let copies = usize::from(config.replicas);
+    let missing = u16::from(config.is_mutated(Defect::OneCopyTooFew));
+    let copies = usize::from(config.replicas.saturating_sub(missing));
     let stays = |it: &ProcessId| !membership.member(*it).gone;
     candidates(config, membership, owner).into_iter().filter(stays).take(copies).collect()
 }

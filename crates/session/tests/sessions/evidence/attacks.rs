@@ -3,13 +3,14 @@
 //! A *raw* attack edits the files of a record. A *resealed* attack edits the facts or the manifest, and then writes
 //! the record again with correct seals, lists and digests, so that only the contradiction remains to be found.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use faultline_core::fault::{Change, FaultState, Outcome};
 use faultline_core::{
-    Boot, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Promises, Role, Scope, Span, StorageFate, Time,
-    Trigger,
+    Boot, EndedBy, Fact, Fault, FaultNo, Life, MessageId, ProcessId, Promises, Role, Scope, Span,
+    StorageFate, Time, Trigger,
 };
 use faultline_trace::manifest::{BackendKind, EffectEntry, LinkObserved};
 use faultline_trace::{Bundle, Manifest, Trace, split_body};
@@ -424,6 +425,13 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         let durable = facts.iter().find(|(_, fact)| matches!(fact, Fact::Durable(_))).unwrap().1.clone();
         facts.push((facts.last().unwrap().0, durable));
     });
+    for (which, is_saved) in [("that a checkpoint contains", true), ("of an earlier life", false)] {
+        attacks.resealed(
+            format!("the send and the transmissions of the last message {which} removed"),
+            &["was delivered, but never transmitted"],
+            move |_, trace| remove_send(trace, earlier, is_saved),
+        );
+    }
     attacks.resealed("results removed", &["never reported its result"], |_, trace| {
         for stream in trace.streams.values_mut() {
             stream.retain(|(_, fact)| !matches!(fact, Fact::Finished(_)));
@@ -689,6 +697,33 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         attacks.entry("a measurement changed", EDITED, |it| it["links"][0]["measured"]["latency"] = 1.into());
     }
     attacks.0
+}
+
+/// Removes, from all lives of a process, the send and the transmissions of a message that was delivered: the last one
+/// that it sent in this life or, if `is_saved`, before the last checkpoint of this life.
+fn remove_send(trace: &mut Trace, (process, life): Stream, is_saved: bool) {
+    let delivery = |(_, fact): &(Time, Fact)| match fact {
+        Fact::Delivered(id) => Some(*id),
+        _ => None,
+    };
+    let delivered: BTreeSet<MessageId> = trace.streams.values().flatten().filter_map(delivery).collect();
+    let facts = &trace.streams[&(process, life)];
+    let saved = facts.iter().rev().find_map(|(_, fact)| match fact {
+        Fact::Saved(saved) if saved.0.owner == process => Some(saved.1.upto.index()),
+        _ => None,
+    });
+    let end = if is_saved { saved.expect("a checkpoint") } else { facts.len() };
+    let sent = facts[..end].iter().rev().find_map(|(_, fact)| match fact {
+        Fact::Sent { id, .. } if delivered.contains(id) => Some(*id),
+        _ => None,
+    });
+    let sent = sent.expect("a message that was delivered");
+    for (_, stream) in trace.streams.iter_mut().filter(|((of, _), _)| *of == process) {
+        stream.retain(|(_, fact)| match fact {
+            Fact::Sent { id, .. } | Fact::Transmitted { id, .. } => *id != sent,
+            _ => true,
+        });
+    }
 }
 
 /// Inserts a fact of the supervisor before its last one.
