@@ -24,7 +24,7 @@ use faultline_runtime::supervise::{ChangeQueue, JournalContents, RunError};
 use faultline_runtime::{Keys, RunOptions, interrupt};
 use faultline_session::{Backend, PreparedRun, Recording, RunEnd, Session, SessionError, bound_memory};
 use faultline_trace::manifest::BackendKind;
-use faultline_trace::{Bundle, Trace};
+use faultline_trace::{Bundle, Trace, read_facts};
 
 use crate::amend::Amender;
 use crate::api::{self, ApiState};
@@ -262,11 +262,15 @@ fn read_journal(out: &Path) -> Result<JournalContents, String> {
 
 /// Returns whether the directory contains the record of a run whose application had started.
 fn begun(bundle: &Bundle) -> Result<bool, CommandError> {
-    if !bundle.facts_path(ProcessId::SUPERVISOR, Life(0)).exists() {
+    // The supervisor's facts are enough. Those of all processes may not fit into memory.
+    let path = bundle.facts_path(ProcessId::SUPERVISOR, Life(0));
+    if !path.exists() {
         return Ok(false);
     }
-    let trace = bundle.read_trace().map_err(CommandError::machine)?;
-    Ok(trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Begun))
+    let facts = fs::read(&path).map(|it| read_facts(&it));
+    let facts =
+        facts.map_err(|error| CommandError::machine(format!("cannot read {}: {error}", path.display())))?;
+    Ok(facts.is_ok_and(|it| it.stream.iter().any(|(_, fact)| *fact == Fact::Begun)))
 }
 
 /// Reports the judgement, or the reason why there is none, and waits for a termination signal while the API serves the

@@ -31,7 +31,9 @@ pub mod row;
 pub mod seal;
 
 pub use bundle::{Bundle, BundleError};
-pub use facts::{Cut, FactsFile, FactsReadError, FactsWriter, StreamEnd, append_record, split_body};
+pub use facts::{
+    Cut, FactsFile, FactsReadError, FactsWriter, StreamEnd, append_record, read_facts, split_body,
+};
 pub use faultline_core::names::{self, RunNames};
 pub use flaw::{Flaw, FlawKind};
 pub use manifest::Manifest;
