@@ -4,10 +4,11 @@
 //! This property is judged wherever the bound applies: at rollbacks after a failure that restore the newest committed
 //! checkpoint. The protocol controls only one part of the bound: how long its coordinator waits between a commit and
 //! the next request, by the coordinator's own clock. Before the first commit, the wait counts from the first message
-//! that the coordinator's application sent or received. The duration of a commit depends on the storage and the
-//! network, and is reported rather than bounded. Runs in which a fault delays messages, writes or processes are not
-//! judged. Time during which a coordinator was halted at one of its own facts, so that a fault could be injected, does
-//! not count.
+//! that the coordinator's application sent or received. After a commit, time before any application of the group acts
+//! does not count: a process may commit its first checkpoint before it may act, and no work can be lost until then. The
+//! duration of a commit depends on the storage and the network, and is reported rather than bounded. Runs in which a
+//! fault delays messages, writes or processes are not judged. Time during which a coordinator was halted at one of its
+//! own facts, so that a fault could be injected, does not count.
 //!
 //! Under a protocol whose checkpoint numbers define the recovery line ([`Affected::Line`]), every process waits for
 //! that line after any failure, and if a process did not have to roll back, no fact states when it resumes. Therefore,
@@ -135,6 +136,7 @@ fn waited(
     let stream = &history.trace.streams[&(process, life)];
     let own = history.processes[process.index()].segments.clone();
     let first = history.claims.partition_point(|it| it.at.segment.0 < own.start);
+    let started = started(history, group);
     let mut since: Option<Time> = None;
     let mut paused: Option<Time> = None;
     for claimed in history.claims[first..].iter().take_while(|it| it.at < state) {
@@ -142,9 +144,8 @@ fn waited(
             continue;
         }
         match claimed.claim {
-            Claim::Committed { .. } | Claim::RolledBack { .. } => {
-                (since, paused) = (Some(claimed.time), None)
-            }
+            Claim::Committed { .. } => (since, paused) = (Some(claimed.time.max(started)), None),
+            Claim::RolledBack { .. } => (since, paused) = (Some(claimed.time), None),
             Claim::CheckpointRequested { .. } | Claim::RecoveryStarted { .. } => {
                 paused = paused.or(Some(claimed.time));
             }
@@ -177,6 +178,15 @@ fn waited(
     Some(halted.unwrap_or(paused).since(since))
 }
 
+/// Returns when an application of the group first acted; [`Time::NEVER`] if none did.
+fn started(history: &History<'_>, group: &Group<'_>) -> Time {
+    let acts = |(_, fact): &&(Time, Fact)| {
+        matches!(fact, Fact::Sent { .. } | Fact::Delivered(_) | Fact::Computed { .. })
+    };
+    let lives = group.members.iter().flat_map(|&member| history.trace.lives(member));
+    lives.filter_map(|(_, stream)| stream.iter().find(acts).map(|it| it.0)).min().unwrap_or(Time::NEVER)
+}
+
 /// Returns whether the end of a life no longer concerns the group at `now`: the group does not wait for the process, or
 /// the process has restored a state in a later life.
 fn is_resolved(history: &History<'_>, group: &Group<'_>, end: &LifeEnd, now: Time) -> bool {
@@ -196,9 +206,14 @@ mod tests {
     use faultline_core::ProcessId;
     use faultline_trace::manifest::Bounds;
 
-    /// Returns a run in which a cluster fails when the time `after` has passed since its last checkpoint. The
-    /// cluster should take a checkpoint every second, and its failures should be detected within 100 ms.
+    /// Returns a run in which a cluster fails when the time `after` has passed since its last checkpoint and its first
+    /// message. The cluster should take a checkpoint every second, and its failures should be detected within 100 ms.
     fn run(after: Span) -> Run {
+        starts_late(Span::ZERO, after)
+    }
+
+    /// Returns the same run, except that the application starts only when `idle` has passed since the checkpoint.
+    fn starts_late(idle: Span, after: Span) -> Run {
         let mut run = Run::new(&[&[0, 1]]);
         run.context.common_clock = true;
         run.context.bounds = Some(Bounds {
@@ -208,6 +223,8 @@ mod tests {
             delivered_within: None,
         });
         run.commit_all(0, &[0, 1]);
+        run.wait(idle);
+        run.send(1, 0);
         run.wait(after);
         run.kill(1, false);
         run.restore(0, 1, Some((0, 1)));
@@ -218,6 +235,27 @@ mod tests {
     #[test]
     fn a_failure_within_the_interval_is_allowed() {
         let finding = check_alone(check, &run(Span::from_millis(1_050)));
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
+    }
+
+    #[test]
+    fn time_before_the_application_starts_does_not_count() {
+        let violations = |run: &Run| check_alone(check, run).violation_count();
+        assert_eq!(violations(&starts_late(Span::from_secs(5), Span::from_millis(1_050))), 0);
+        assert_eq!(violations(&starts_late(Span::from_secs(5), Span::from_millis(1_200))), 1);
+    }
+
+    #[test]
+    fn a_failure_before_the_application_starts_loses_nothing() {
+        let context = run(Span::ZERO).context;
+        let mut run = Run::new(&[&[0, 1]]);
+        run.context = context;
+        run.commit_all(0, &[0, 1]);
+        run.wait(Span::from_secs(5));
+        run.kill(1, false);
+        run.restore(0, 1, Some((0, 1)));
+        run.restore(1, 1, Some((0, 1)));
+        let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
     }
 
@@ -268,6 +306,7 @@ mod tests {
             run.context.promises = run.context.promises.affecting(affected);
             run.commit_all(0, &[0]);
             run.commit_all(1, &[1]);
+            run.send(1, 0);
             run.kill(0, false);
             run.wait(Span::from_secs(5));
             run.restore(0, 1, Some((0, 1)));

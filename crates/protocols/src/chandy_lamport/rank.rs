@@ -492,10 +492,10 @@ impl Rank {
         self.group.watch_members(host);
         self.maybe_resume(now, host);
         for holder in self.group.restarted_holders(&old) {
-            self.group.update_holder(holder, host);
             if let Some(written) = self.written() {
                 written.repeat(holder, host);
             }
+            self.group.update_holder(holder, host);
         }
         self.group.watch_outside_holders(&old, host);
         self.receive_early(now, host);

@@ -245,8 +245,8 @@ impl Rank {
         self.group.watch_members(host);
         self.maybe_resume(now, host);
         for holder in self.group.restarted_holders(&old) {
-            self.group.update_holder(holder, host);
             self.member.repeat_copy(holder, host);
+            self.group.update_holder(holder, host);
         }
         self.group.watch_outside_holders(&old, host);
         self.handle_early(now, host);

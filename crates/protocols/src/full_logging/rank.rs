@@ -380,9 +380,9 @@ impl Rank {
         }
         self.watch_own_failures(now, host);
         for holder in self.group.restarted_holders(&old) {
-            self.group.update_holder(holder, host);
             self.checkpoints.repeat(holder, host);
             self.logs.repeat_segments(self.group.me, holder, host);
+            self.group.update_holder(holder, host);
         }
         self.group.watch_outside_holders(&old, host);
         self.replay(now, host);

@@ -469,11 +469,11 @@ impl Rank {
         self.watch_members(now, host);
         self.pairs.report(&self.group, &self.logs, host);
         for holder in self.group.restarted_holders(&old) {
-            self.group.update_holder(holder, host);
             if let Some(part) = &mut self.part {
                 part.repeat(holder, host);
             }
             self.logs.repeat_segments(self.group.me, holder, host);
+            self.group.update_holder(holder, host);
         }
         self.group.watch_outside_holders(&old, host);
         self.replay(now, host);

@@ -209,6 +209,9 @@ impl<P: Grouped> Group<P> {
         }
     }
 
+    /// Tells a holder which part it should hold. If the holder has begun a new life, this process first sends it the
+    /// part of the checkpoint in progress, which the coordinator may already have committed: once the holder has the
+    /// announced part and all parts that arrived before, it reports a storage that it had lost as complete.
     pub(crate) fn update_holder(&self, holder: ProcessId, host: &mut dyn Machine<P>) {
         let name = self.kept.map(|it| it.part(self.me));
         let incarnation = self.incarnation;

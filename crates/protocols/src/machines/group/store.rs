@@ -39,8 +39,9 @@ pub(crate) struct Store<P: Grouped> {
     holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
     secures: Vec<(ProcessId, ImageName)>,
     reads: Reads<ProcessId>,
-    /// Images requested from their owners. If the owner announced the image as the part to hold, the entry contains the
-    /// incarnation of the owner's group, and older images are removed once the part is durable here.
+    /// Images requested from their owners, and parts that arrived and are not durable yet. If the owner announced the
+    /// image as the part to hold, the entry contains the incarnation of the owner's group, and older images are removed
+    /// once the part is durable here.
     wanted: BTreeMap<ImageName, Option<Incarnation>>,
     refill: Refill,
     rules: Rules,
@@ -268,6 +269,9 @@ impl<P: Grouped> Store<P> {
         let belongs = |(part, _): &(Arc<ImageOf<P>>, ProcessId)| self.lacking(part).any(|it| it == name);
         let is_wanted = self.wanted.contains_key(&name) || self.pending.values().any(belongs);
         if (is_present || is_wanted) && !self.is_write_pending(name) {
+            if name.is_part() {
+                self.wanted.entry(name).or_insert(None);
+            }
             self.write_whole(from, image, host);
             if !self.rules.confirms_durable {
                 return Vec::from([(name.owner, GroupMessage::Stored(name))]);
@@ -302,9 +306,13 @@ impl<P: Grouped> Store<P> {
                 Some(since) => {
                     (*since, Some(Checkpoint::from(*it))) < (incarnation, name.map(Checkpoint::from))
                 }
-                // The image is from before the last rollback, so the owner no longer waits for a confirmation. If the
-                // announced part needs the image, this process requests it again once the part arrives.
-                None => it.incarnation < incarnation && Some(*it) != name,
+                // The image is from before the last rollback, or belongs to an older checkpoint, so the owner no longer
+                // waits for a confirmation. If the announced part needs the image, this process requests it again once
+                // the part arrives.
+                None => {
+                    let is_newer = |name| it.is_part() && Checkpoint::from(*it) < Checkpoint::from(name);
+                    Some(*it) != name && (it.incarnation < incarnation || name.is_some_and(is_newer))
+                }
             };
             it.owner != owner || !is_superseded
         });

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Attempt, Boot, Claim, Cluster, ClusterId, GroupId, Image, ImageName, Incarnation, Life, Machine, Member,
-    Membership, MembershipVersion, NodeId, Position, ProcessId, ProtocolTypes, Role, Scope, Sn, To,
+    Membership, MembershipVersion, NodeId, Position, ProcessId, ProtocolTypes, Role, Scope, Sn, Time, To,
 };
 
 use super::{Group, GroupMessage, Grouped, Resumed, Rules, View};
@@ -387,4 +387,39 @@ fn a_holder_waits_for_a_segment_of_the_current_incarnation() {
     assert!(host.claims.is_empty(), "the storage lacks the segment");
     holder.persisted(segment, &mut host);
     assert_eq!(host.claims, [Claim::Protected]);
+}
+
+/// The holder loses its storage while a checkpoint is in progress, so its owner sends the part of this checkpoint again
+/// before it announces the part to hold. The coordinator may already have committed the checkpoint.
+#[test]
+fn a_holder_waits_for_a_part_that_arrives_before_the_announcement() {
+    for announced in [None, Some(1)] {
+        let mut host = Actions::default();
+        let mut holder = refilled_holder(&mut host);
+        holder.image_arrived(ALL[0], image(0, 2, None), &mut host);
+        let name = announced.map(|sn| testing::name(0, sn));
+        holder.handle(ALL[0], GroupMessage::Hold { incarnation: Incarnation(0), name }, &mut host);
+        if let Some(sn) = announced {
+            receive(&mut holder, sn, &mut host);
+        }
+        assert!(host.claims.is_empty(), "{announced:?}: the storage lacks the newer part");
+        holder.persisted(testing::name(0, 2), &mut host);
+        assert_eq!(host.claims, [Claim::Protected], "{announced:?}");
+    }
+}
+
+/// The storage refuses the part of a checkpoint in progress. Before the write is repeated, the owner commits a later
+/// checkpoint, or its group restores an older one.
+#[test]
+fn a_holder_does_not_wait_for_a_part_that_its_owner_no_longer_needs() {
+    for (incarnation, sn) in [(0, 3), (1, 1)] {
+        let mut host = Actions::default();
+        let mut holder = refilled_holder(&mut host);
+        holder.image_arrived(ALL[0], image(0, 2, None), &mut host);
+        holder.write_failed(testing::name(0, 2), Time(50), &mut host);
+        announce(&mut holder, incarnation, sn, &mut host);
+        receive(&mut holder, sn, &mut host);
+        assert_eq!(host.claims, [Claim::Protected], "checkpoint {sn}");
+        assert_eq!(holder.store.writes.names().count(), 0, "the refused write is not repeated");
+    }
 }
