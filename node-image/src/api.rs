@@ -19,8 +19,8 @@ use axum::routing::{get, post, put};
 use axum::{Extension, Router};
 use faultline_api::Names;
 use faultline_api::supervision::{self, Amended, BUNDLE, PLACES, Places, Refusal, SPEC, STATUS};
+use faultline_callers::{Trust, UntrustedConnections};
 use faultline_core::ProcessId;
-use faultline_runtime::callers::{self, Trust, UntrustedConnections};
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{AgentPlace, PlaceRegistry};
 use faultline_tls::Acceptor;
@@ -96,7 +96,7 @@ async fn listen(listener: TcpListener, acceptor: Acceptor, app: Router) {
                 Ok(stream) => {
                     let is_encrypted = stream.is_encrypted();
                     let caller = Caller { address: address.ip(), is_encrypted, trust };
-                    callers::answer(stream, app.layer(Extension(caller))).await;
+                    faultline_callers::answer(stream, app.layer(Extension(caller))).await;
                 }
                 Err(error) => debug!(%address, %error, "the handshake with a caller failed"),
             }

@@ -15,7 +15,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use faultline_api::Federation;
 use faultline_api::resource::FederationStatus;
-use faultline_runtime::callers::{self, UntrustedConnections};
+use faultline_callers::UntrustedConnections;
 use federations::Federations;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -132,7 +132,7 @@ pub async fn serve_on(listener: TcpListener, metrics: Arc<Metrics>) {
         .route("/metrics", get(async |State(page): State<Arc<Page>>| page.response()))
         .route("/healthz", get(async || "ok\n"))
         .with_state(page);
-    callers::answer_all(listener, UntrustedConnections::besides(0), app).await;
+    faultline_callers::answer_all(listener, UntrustedConnections::besides(0), app).await;
 }
 
 /// The page with the metrics.

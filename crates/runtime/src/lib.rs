@@ -8,7 +8,6 @@
 //! | [`local`] | processes as children on this machine |
 //! | [`remote`] | processes hosted by agents, which are reached over TCP |
 //! | [`agent`] | the program that starts and ends the process at a place |
-//! | [`callers`] | limits on connections whose callers have not authenticated |
 //! | [`links`] | requested properties of the links of a federation |
 //! | [`frame`] | the wire format between two nodes |
 //! | [`memory`] | memory of this program, and of the machine |
@@ -21,7 +20,6 @@
 //! [`transport`]. All of it is generic over `Process` and independent of the protocol.
 
 pub mod agent;
-pub mod callers;
 mod clock;
 mod codec;
 mod control;

@@ -14,6 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["faultline-dataflow"],
     &[
         "faultline-api",
+        "faultline-callers",
         "faultline-clustering",
         "faultline-protocols",
         "faultline-shaper",

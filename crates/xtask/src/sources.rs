@@ -14,6 +14,7 @@ const NO_STD: &[&str] =
 
 /// Directories with a `clippy.toml` of their own, which permits clocks.
 const REAL_TIME: &[&str] = &[
+    "crates/callers",
     "crates/cli",
     "crates/client",
     "crates/console",

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::Router;
+use faultline_callers::UntrustedConnections;
 use faultline_core::{Life, ProcessId, Span, Time};
 use faultline_trace::{Bundle, BundleError};
 use nix::sys::prctl::set_child_subreaper;
@@ -32,7 +33,6 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tracing::{debug, info, warn};
 
-use crate::callers::{self, UntrustedConnections};
 use crate::clock::{Alarm, Clock, ClockSource, monotonic};
 use crate::control;
 use crate::node::NodeOptions;
@@ -589,7 +589,7 @@ async fn listen(
             let meet = async {
                 let mut first = [0];
                 if stream.peek(&mut first).await? == 1 && first != MAGIC[..1] {
-                    callers::answer(stream, app).await;
+                    faultline_callers::answer(stream, app).await;
                     return Ok(None);
                 }
                 stream.set_nodelay(true)?;

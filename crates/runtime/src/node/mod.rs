@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use axum::Router;
+use faultline_callers::UntrustedConnections;
 use faultline_core::{Life, Process, ProcessId};
 use faultline_supervisor::process_seed;
 use faultline_tc::namespace::{self, NamespaceError};
@@ -23,7 +24,6 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 use tracing::{debug, info};
 
-use crate::callers::{self, UntrustedConnections};
 use crate::clock::Alarm;
 use crate::control::ToSupervisor;
 use crate::engine::{Engine, EngineError, EngineOutputs, ProcessInputs, ReportedFacts, Stimulus};
@@ -322,7 +322,7 @@ pub(crate) async fn listen(
             let meet = async {
                 let mut first = [0];
                 if stream.peek(&mut first).await? == 1 && first != MAGIC[..1] {
-                    callers::answer(stream, app).await;
+                    faultline_callers::answer(stream, app).await;
                     return Ok(None);
                 }
                 let call = transport.hear(&mut stream).await?;

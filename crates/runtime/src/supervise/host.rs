@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use faultline_callers::UntrustedConnections;
 use faultline_core::fault::{LinkProperties, MemoryContent, MemoryPart, MemoryUse, Outcome, StorageFault};
 use faultline_core::{
     Boot, ClusterId, EndedBy, Fact, FactKind, FaultNo, Life, Membership, Presence, ProcessId, Span,
@@ -29,7 +30,6 @@ use super::measuring::Measuring;
 use super::places::{HostEvent, HostEvents, PlaceBackend, Seen};
 use super::totals::Totals;
 use super::{Observer, RunError, RunOptions, RunOutcome, UnexpectedEnd};
-use crate::callers::{self, UntrustedConnections};
 use crate::clock::{Alarm, Clock};
 use crate::control::{self, Directory, DirectoryEntry, Introduction, Setup, ToNode, ToSupervisor};
 use crate::metrics::Sum;
@@ -157,7 +157,7 @@ pub(crate) async fn host<P: PlaceBackend>(
         };
         let listener = begin().map_err(RunError::Metrics)?;
         let app = totals.exposition().app(None);
-        tokio::spawn(callers::answer_all(listener, UntrustedConnections::besides(0), app));
+        tokio::spawn(faultline_callers::answer_all(listener, UntrustedConnections::besides(0), app));
     }
 
     let mut orders = Vec::new();
@@ -1017,8 +1017,7 @@ async fn listen(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::callers::tests::connect_from;
-    use crate::transport::tests::run;
+    use crate::transport::tests::{connect_from, run};
 
     #[test]
     fn strangers_do_not_keep_a_process_from_introducing_itself() {

@@ -6,23 +6,29 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use faultline_callers::UntrustedConnections;
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Life, ProcessId, Span};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::*;
-use crate::callers::UntrustedConnections;
-use crate::callers::tests::connect_from;
 use crate::node::listen;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of connections that callers without a key may keep open.
 const MOST: usize = 8;
+
+/// Connects from the address 127.0.0.`number`.
+pub(crate) async fn connect_from(number: u8, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from((Ipv4Addr::new(127, 0, 0, number), 0))).unwrap();
+    socket.connect(to).await.unwrap()
+}
 
 /// The network of one node.
 pub(crate) struct End {

@@ -159,10 +159,7 @@ impl UntrustedConnection {
 
     /// Talks to the caller until it has authenticated, or until its request for a page has been answered. Returns an
     /// error if this takes too long, and `None` if the connection was closed to make room for others.
-    pub(crate) async fn met<T>(
-        self,
-        conversation: impl Future<Output = io::Result<T>>,
-    ) -> Option<io::Result<T>> {
+    pub async fn met<T>(self, conversation: impl Future<Output = io::Result<T>>) -> Option<io::Result<T>> {
         let late = || io::Error::new(io::ErrorKind::TimedOut, "the caller did not identify itself in time");
         let in_time = timeout(self.connections.patience, conversation);
         self.unless_closed(async { in_time.await.unwrap_or_else(|_| Err(late())) }).await
@@ -205,7 +202,7 @@ pub async fn answer_all(listener: TcpListener, connections: UntrustedConnections
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::net::Ipv4Addr;
 
     use axum::routing::get;
@@ -215,7 +212,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// Connects from the address 127.0.0.`number`.
-    pub(crate) async fn connect_from(number: u8, to: SocketAddr) -> TcpStream {
+    async fn connect_from(number: u8, to: SocketAddr) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::from((Ipv4Addr::new(127, 0, 0, number), 0))).unwrap();
         socket.connect(to).await.unwrap()
