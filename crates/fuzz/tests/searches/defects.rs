@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use faultline_catalog::Defect;
 use faultline_checker::Property;
 use faultline_fuzz::{Scenario, Steps, Trial, run, shrink};
-use faultline_protocols::{cck, hc3i, hydee, pessimistic_logging, satin, theft};
+use faultline_protocols::{cck, hc3i, hydee, independent, pessimistic_logging, satin, theft};
 
 /// The number of seeds within which each defect must be detected.
 const BOUND: u64 = 100;
@@ -57,6 +57,9 @@ const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::TablesVolatile),
     Defect::Hc3i(hc3i::Defect::OnlyLastEntry),
     Defect::Hc3i(hc3i::Defect::NoWriteBarrier),
+    Defect::Hc3i(hc3i::Defect::AlertsBeforeDurable),
+    Defect::Hc3i(hc3i::Defect::ForgottenWritesAwaited),
+    Defect::Independent(independent::Defect::AlertsBeforeDurable),
     Defect::Hydee(hydee::Defect::NoDuplicateCheck),
     Defect::Hydee(hydee::Defect::SpilledBeforeDurable),
     Defect::Hydee(hydee::Defect::SegmentsOutsideCheckpoint),

@@ -90,12 +90,21 @@ impl Hc3i {
     /// Returns the history to announce in an alert: all rollbacks of this process's cluster, because a receiver may
     /// have missed earlier alerts.
     fn past_to_announce(&self) -> Arc<GroupHistory> {
-        let past = self.history.of(self.cluster);
+        let past = self.history_to_announce().of(self.cluster);
         match past.rollbacks.last() {
             Some(&last) if !self.obeys(Rule::AlertsAll) => {
                 Arc::new(GroupHistory { rollbacks: Vec::from([last]), collected: past.collected })
             }
             _ => past,
+        }
+    }
+
+    /// Returns the tables that other clusters may learn: everything except a rollback of this process's cluster that is
+    /// in progress. Its record may not be durable yet, and if the record is lost, another rollback gets its incarnation.
+    fn history_to_announce(&self) -> History {
+        match self.obeys(Rule::AnnouncesDurable) {
+            true => self.history.up_to(self.cluster, self.position.incarnation),
+            false => self.history.clone(),
         }
     }
 
@@ -190,7 +199,7 @@ impl Hc3i {
         if spread.awaited.is_empty() {
             self.alerts.spreads.swap_remove(place);
             let (receiver, incarnation) = asker;
-            let history = Arc::new(self.history.clone());
+            let history = Arc::new(self.history_to_announce());
             host.control(
                 To::One(receiver),
                 Control::AlertRecorded { cluster: self.cluster, incarnation, history },

@@ -92,6 +92,18 @@ impl Hc3i {
         self.decide_once_all_have_reported(now, host);
     }
 
+    /// Replaces the list that other clusters may still use, since a checkpoint in it was found lost. An initiator asks
+    /// for a new list before each decision.
+    pub(super) fn correct_inventory(&self, host: &mut ProtocolHost) {
+        let Some(coordination) = &self.coordination else { return };
+        if self.config.collect_by == CollectBy::EveryCluster
+            && let Some(inventory) = self.inventory()
+        {
+            let round = coordination.collecting.round;
+            self.send_to_other_coordinators(&Control::Stock { round, inventory }, host);
+        }
+    }
+
     fn send_to_other_coordinators(&self, message: &Control, host: &mut ProtocolHost) {
         for cluster in self.others() {
             host.control(To::One(self.members_of(cluster)[0]), message.clone());

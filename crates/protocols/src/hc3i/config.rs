@@ -247,6 +247,11 @@ rules! {
     AlertsAll, without
         /// An alert carries only the last entry of its cluster's history.
         OnlyLastEntry;
+    /// A cluster announces a rollback only once the record of it is durable (section 3.4; added).
+    AnnouncesDurable, without
+        /// A cluster announces a rollback before the record of it is durable: another rollback can get the same
+        /// incarnation.
+        AlertsBeforeDurable;
     /// After a rollback, messages from other clusters wait until all other clusters have handled the alert (section
     /// 3.4; added).
     WaitsForSettled, without
@@ -262,6 +267,12 @@ rules! {
     WriteBarrier, without
         /// During a recovery, a process reports what is durable without waiting for its unfinished writes.
         NoWriteBarrier;
+    /// During a recovery, a process waits for a failed write only as long as the written part is needed (section 3.4;
+    /// added).
+    AwaitsNeededWrites, without
+        /// During a recovery, a process also waits for failed writes of parts that are no longer needed, and that it
+        /// therefore does not repeat.
+        ForgottenWritesAwaited;
     /// A holder keeps the history of a target separate from its own table, where the history would mask the alert that
     /// follows (section 3.4; added).
     SeparatesNotes, without

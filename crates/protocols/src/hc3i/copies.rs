@@ -244,6 +244,7 @@ impl Hc3i {
         if image.is_none() {
             // The image is lost or damaged. A listing must no longer name it.
             host.delete(name);
+            self.report_lost(name, now, host);
         }
         for purpose in self.copies.reads.finished(name) {
             match (purpose, &image) {
@@ -254,6 +255,16 @@ impl Hc3i {
                 (ReadFor::Copy(receiver), None) => self.send_to(receiver, Control::Refused(name), now, host),
                 (ReadFor::Target(epoch), image) => self.target_read(epoch, image.clone(), now, host),
             }
+        }
+    }
+
+    /// Reports that a part of this process was found lost although its checkpoint is kept. A recovery needs no such
+    /// report: each holder of the part reports its replica, or turns out to lack it.
+    fn report_lost(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
+        let is_kept = self.kept.iter().any(|kept| kept.part(self.me) == name);
+        if is_kept && !matches!(self.phase, Phase::Recovering(_)) {
+            let epoch = self.epoch;
+            self.send_to_coordinator(Control::Vanished { epoch, name }, now, host);
         }
     }
 
@@ -293,6 +304,7 @@ impl Hc3i {
             ListFor::Offer { owner, .. } if !self.membership.is_present(owner) => {}
             ListFor::Offer { owner, past, names, confirm } => {
                 self.copies.compare(owner, &past, &names, &confirm, &images, host);
+                self.list_for_forgotten(host);
                 self.write_record(Some(Waiter::Offer(owner)), now, host);
             }
         }
@@ -372,6 +384,14 @@ impl Hc3i {
         self.write_record(None, now, host);
         self.copies.writes.forget(|it| names.contains(it));
         names.iter().for_each(|&name| host.delete(name));
+        self.list_for_forgotten(host);
+    }
+
+    /// Lists the storage again for reports that waited for writes that are no longer repeated.
+    fn list_for_forgotten(&mut self, host: &mut ProtocolHost) {
+        if self.obeys(Rule::AwaitsNeededWrites) {
+            self.copies.list_postponed(host);
+        }
     }
 
     /// Handles new lives of holders: their storage, and messages in transit to them, may be lost.

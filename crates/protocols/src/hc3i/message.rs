@@ -211,15 +211,15 @@ pub enum Control {
     },
 
     // Alerts (section 3.4).
-    /// A cluster rolled back. Carries the cluster's whole history.
+    /// A cluster rolled back. Carries the cluster's whole history, except for a rollback that is in progress.
     Alert {
         /// The cluster that rolled back.
         cluster: GroupId,
-        /// All rollbacks of `cluster`.
+        /// All completed rollbacks of `cluster`.
         past: Arc<GroupHistory>,
     },
     /// All members have recorded the alert up to this incarnation, and none still has to roll back because of it.
-    /// Carries the tables of the cluster that answers.
+    /// Carries the tables of the cluster that answers, except for a rollback of that cluster that is in progress.
     AlertRecorded {
         /// The cluster that answers.
         cluster: GroupId,
@@ -301,10 +301,12 @@ pub enum Control {
         /// Epoch of the round.
         epoch: Epoch,
     },
-    /// From a member: a part that should be restored is not available where it was expected.
+    /// From a member: a part of a checkpoint that the cluster keeps is not available where it was expected.
     Vanished {
-        /// Epoch of the round.
+        /// Epoch of the round, or of the last round.
         epoch: Epoch,
+        /// Name of the part.
+        name: ImageName,
     },
     /// From the coordinator: resume.
     Resume {

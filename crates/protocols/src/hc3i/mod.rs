@@ -35,7 +35,7 @@ mod refilling;
 mod round;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -151,6 +151,8 @@ struct Coordination {
     checkpoint_at: Option<Time>,
     round: Option<Round>,
     refilling: Refilling,
+    /// Checkpoints of which a part was found lost since the last round.
+    vanished: BTreeSet<Checkpoint>,
     collecting: Collecting,
     collect_at: Option<Time>,
     leaving: Leaving,
@@ -393,7 +395,7 @@ impl Hc3i {
             Control::Restore { epoch, target } => self.restore(epoch, target, now, host),
             Control::Note { epoch, cluster, past } => self.note(from, epoch, cluster, &past, now, host),
             Control::Ready { epoch } => self.ready(from, epoch, now, host),
-            Control::Vanished { epoch } => self.vanished(epoch, now, host),
+            Control::Vanished { epoch, name } => self.vanished(epoch, name, now, host),
             Control::Resume { epoch } => self.resume(epoch, now, host),
             Control::Left { incarnation } => self.member_left(from, incarnation, now, host),
             Control::Unwanted { incarnation } => self.member_unwanted(from, incarnation, host),

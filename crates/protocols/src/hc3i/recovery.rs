@@ -217,6 +217,7 @@ impl Hc3i {
         now: Time,
         host: &mut ProtocolHost,
     ) {
+        let me = self.me;
         let Phase::Recovering(recovery) = &mut self.phase else {
             return;
         };
@@ -225,8 +226,8 @@ impl Hc3i {
             recovery.image = Some(image);
             self.copy_to_uncovered(host);
             self.maybe_ready(now, host);
-        } else {
-            self.send_to_coordinator(Control::Vanished { epoch }, now, host);
+        } else if let Some(name) = recovery.target_part(me) {
+            self.send_to_coordinator(Control::Vanished { epoch, name }, now, host);
         }
     }
 
@@ -291,22 +292,13 @@ impl Hc3i {
         }
     }
 
-    /// Handles the failure to fetch a missing part. If the part belongs to the target, another round is needed.
-    /// Otherwise, it belongs to an older checkpoint, which may have been collected in the meantime, and the recovery
-    /// continues without it.
+    /// Handles the failure to fetch a missing part. Another round finds out which checkpoints are still complete.
     pub(super) fn fetch_failed(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         let epoch = self.epoch;
-        let me = self.me;
-        let Phase::Recovering(recovery) = &mut self.phase else {
-            return;
-        };
-        if !recovery.missing.remove(&name) {
-            return;
-        }
-        if recovery.target_part(me) == Some(name) {
-            self.send_to_coordinator(Control::Vanished { epoch }, now, host);
-        } else {
-            self.maybe_ready(now, host);
+        if let Phase::Recovering(recovery) = &mut self.phase
+            && recovery.missing.contains(&name)
+        {
+            self.send_to_coordinator(Control::Vanished { epoch, name }, now, host);
         }
     }
 

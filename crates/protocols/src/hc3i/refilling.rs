@@ -80,9 +80,11 @@ impl Hc3i {
         }
     }
 
-    /// Returns whether every holder has its replicas of a checkpoint.
+    /// Returns whether every holder has its replicas of a checkpoint, and no part of it was found lost.
     pub(super) fn is_covered(&self, kept: &RestorableCheckpoint) -> bool {
-        let refilling = self.coordination.as_ref().and_then(|it| it.refilling.get(&kept.checkpoint()));
-        kept.covered || refilling.is_some_and(BTreeSet::is_empty)
+        let (checkpoint, coordination) = (kept.checkpoint(), self.coordination.as_ref());
+        let refilling = coordination.and_then(|it| it.refilling.get(&checkpoint));
+        let has_vanished = coordination.is_some_and(|it| it.vanished.contains(&checkpoint));
+        (kept.covered || refilling.is_some_and(BTreeSet::is_empty)) && !has_vanished
     }
 }

@@ -54,13 +54,18 @@ impl Hc3i {
         }
     }
 
-    /// Begins another round, since a part to be restored has vanished.
-    pub(super) fn vanished(&mut self, epoch: Epoch, now: Time, host: &mut ProtocolHost) {
-        let Some(round) = self.coordination().round.as_ref().filter(|round| round.epoch == epoch) else {
-            return;
-        };
-        let cause = round.cause;
-        self.begin_round(Epoch { round: epoch.round + 1, ..epoch }, cause, now, host);
+    /// Handles the loss of a part of a checkpoint that the cluster keeps. A round in progress relies on the part, so
+    /// another round begins. Otherwise, collections stop relying on the checkpoint until the next round.
+    pub(super) fn vanished(&mut self, epoch: Epoch, name: ImageName, now: Time, host: &mut ProtocolHost) {
+        if epoch != self.epoch {
+            return; // Another round has begun, and asks for all parts.
+        }
+        let coordination = self.coordination();
+        if let Some(cause) = coordination.round.as_ref().map(|round| round.cause) {
+            self.begin_round(Epoch { round: epoch.round + 1, ..epoch }, cause, now, host);
+        } else if coordination.vanished.insert(name.into()) {
+            self.correct_inventory(host);
+        }
     }
 
     /// Begins another round if an outside holder began a new life, since its answer may be lost.
@@ -78,6 +83,7 @@ impl Hc3i {
         let asked = if self.has(Defect::HoldersNotAsked) { 0 } else { usize::MAX };
         let awaited = self.members.iter().copied().chain(self.outside_holders().take(asked)).collect();
         self.forget_missing_replicas();
+        self.coordination().vanished.clear();
         self.coordination().round = Some(Round { epoch, cause, awaited, reports: Vec::new(), target: None });
         let membership = self.membership.version;
         self.broadcast(Control::Prepare { epoch, membership }, host);

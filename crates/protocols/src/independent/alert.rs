@@ -30,11 +30,21 @@ impl Rank {
         self.maybe_settle(host);
     }
 
-    /// Sends the alerts that are due, unless their receivers are down.
+    /// Sends the alerts that are due, unless their receivers are down. They omit a rollback that is in progress: its
+    /// record may not be durable yet, and if the record is lost, another rollback gets its incarnation.
     pub(super) fn send_due_alerts(&mut self, now: Time, host: &mut ProtocolHost) {
-        let past = self.store.history.of(group_of(self.me));
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        if !self.alerts.0.iter().any(|&(_, at)| is_due(at)) {
+            return;
+        }
+        let newest = match self.obeys(Rule::AnnouncesDurable) {
+            true => self.position.incarnation,
+            false => Incarnation(u32::MAX),
+        };
+        let me = group_of(self.me);
+        let past = self.store.history.up_to(me, newest).of(me);
         let again = Some(now + self.config.retry_every).filter(|_| self.obeys(Rule::RetriesAlerts));
-        for (receiver, at) in self.alerts.0.iter_mut().filter(|(_, at)| at.is_some_and(|at| at <= now)) {
+        for (receiver, at) in self.alerts.0.iter_mut().filter(|(_, at)| is_due(*at)) {
             if self.membership.member(*receiver).up {
                 host.control(To::One(*receiver), Control::Alert(past.clone()));
             }

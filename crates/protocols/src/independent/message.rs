@@ -96,8 +96,8 @@ pub enum Control {
         /// The owner's checkpoints that are durable at the holder.
         parts: Vec<(ImageName, Arc<Head>)>,
     },
-    /// The sender has rolled back. Lists all of the sender's rollbacks, because the receiver may have missed earlier
-    /// alerts.
+    /// The sender has rolled back. Lists all of the sender's completed rollbacks, because the receiver may have missed
+    /// earlier alerts.
     Alert(Arc<GroupHistory>),
     /// The sender has recorded the alert, and its state contains nothing that the announced rollbacks undid.
     Confirm {

@@ -116,6 +116,11 @@ rules! {
     RetriesAlerts, without
         /// Alerts are sent only once (I6).
         AlertsNotRetried;
+    /// A process announces a rollback only once the record of it is durable (I6).
+    AnnouncesDurable, without
+        /// A process announces a rollback before the record of it is durable: another rollback can get the same
+        /// incarnation (I6).
+        AlertsBeforeDurable;
     /// A collection keeps the recovery line (I8).
     KeepsLine, without
         /// A collection also removes the checkpoints on the recovery line (I8).

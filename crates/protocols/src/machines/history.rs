@@ -62,6 +62,15 @@ impl History {
         Arc::new(GroupHistory { rollbacks: self.rollbacks(group).into(), collected: self.collected(group) })
     }
 
+    /// Returns a copy without the rollbacks of `group` into incarnations newer than `newest`.
+    pub fn up_to(&self, group: GroupId, newest: Incarnation) -> History {
+        let mut history = self.clone();
+        if let Some(rollbacks) = history.rollbacks.get_mut(group.place()) {
+            rollbacks.retain(|&(incarnation, _)| incarnation <= newest);
+        }
+        history
+    }
+
     /// Returns the rollbacks of `group`, ascending by incarnation.
     pub fn rollbacks(&self, group: GroupId) -> &[(Incarnation, Sn)] {
         self.rollbacks.get(group.place()).map_or(&[], Vec::as_slice)
@@ -310,6 +319,17 @@ mod tests {
             "taken before, undone by the second rollback"
         );
         assert!(!history.undid_checkpoint(F, Position::new(2, 9)));
+    }
+
+    #[test]
+    fn a_copy_up_to_an_incarnation_lacks_only_newer_rollbacks_of_one_group() {
+        let mut history = rolled_back_to_3_then_2();
+        history.rolled_back(GroupId(0), Incarnation(2), Sn(1));
+        let copy = history.up_to(F, Incarnation(1));
+        assert_eq!(copy.rollbacks(F), [(Incarnation(1), Sn(3))]);
+        assert_eq!(copy.rollbacks(GroupId(0)), [(Incarnation(2), Sn(1))]);
+        assert_eq!(history.up_to(F, Incarnation(2)), history);
+        assert_eq!(history.up_to(GroupId(9), Incarnation(0)), history);
     }
 
     #[test]

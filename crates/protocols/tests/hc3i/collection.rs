@@ -1,13 +1,14 @@
 //! Garbage collection (section 3.5): it removes exactly what no recovery needs.
 
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_core::{Claim, ClusterId, ImageName, Packet, Sn};
-use faultline_protocols::hc3i::{CollectBy, Config, Control, Defect, Defects};
+use faultline_core::{Claim, ClusterId, ImageName, Packet, ProcessId, Sn, Span};
+use faultline_protocols::hc3i::{CollectBy, Config, Control, Defect, Defects, Hc3i};
 
-use crate::harness::{c, p};
+use crate::harness::{Flight, c, p};
 use crate::setting::{Federation, by_every_cluster, config, running, says, to};
 
 const CLUSTERS: [ClusterId; 3] = [ClusterId(0), ClusterId(1), ClusterId(2)];
+const OFTEN: Span = Span::from_secs(10);
 
 /// Exchanges messages and takes checkpoints in three clusters, then collects garbage.
 fn collected(config: Config) -> Federation {
@@ -280,5 +281,103 @@ fn a_decision_from_before_a_rollback_is_void() {
     federation.settle();
     assert_eq!(federation.kept(p(1)), before);
     assert_eq!(federation.claims(p(1)).filter(|it| matches!(it, Claim::Collected { .. })).count(), 0);
+    assert_eq!(federation.violations(), [""; 0]);
+}
+
+/// Makes the clusters collect more often than they take unforced checkpoints.
+fn often(config: Config) -> Config {
+    Config { collect_every: Some(OFTEN), ..config }
+}
+
+/// Delivers the requests for parts that match `requests` to `process`. Of the reads that follow, only the one after
+/// `intact` others finds its part corrupt.
+fn corrupt_one_read(
+    federation: &mut Federation,
+    process: ProcessId,
+    requests: impl Fn(&Flight<Hc3i>) -> bool,
+    intact: usize,
+) {
+    federation.hold_storage(process, true);
+    assert!(federation.let_through(requests) > 0);
+    federation.hold_storage(process, false);
+    for _ in 0..intact {
+        federation.step();
+    }
+    federation.corrupt(process);
+    federation.step();
+    federation.repair_storage(process);
+}
+
+/// p1 has lost its replicas, and requests them again. p0 finds that its part of the newer of two checkpoints is corrupt:
+/// this part exists nowhere any more.
+#[test]
+fn a_checkpoint_does_not_count_once_a_part_is_found_lost() {
+    let mut federation = running(&[1, 1, 1], often(config(Defects::default())));
+    federation.take_checkpoint(c(0));
+    let wanted = federation.hold(says!(Control::Want { .. }));
+    federation.crash(p(1), Lost);
+    federation.retry();
+    corrupt_one_read(&mut federation, p(0), to(p(0), says!(Control::Want { .. })), 0);
+    federation.release(wanted);
+    federation.retry();
+    assert!(federation.claims(p(1)).any(|it| *it == Claim::Protected));
+    federation.wake(p(0), OFTEN);
+    federation.settle();
+    assert_eq!(federation.kept(p(0)), [1, 2]);
+    federation.crash(p(0), Kept);
+    federation.retry();
+    assert!(!federation.is_unrecoverable());
+    assert_eq!(federation.violations(), [""; 0]);
+}
+
+/// p0 has lost its storage. Its holder's replica of the third of four checkpoints turns out to be corrupt when p0 fetches
+/// it. The fourth contains m, which p2 undoes after a collection.
+#[test]
+fn a_recovery_does_not_keep_a_checkpoint_that_cannot_be_fetched() {
+    let mut federation = running(&[1, 1, 1], config(Defects::default()));
+    federation.take_checkpoint(c(0));
+    federation.exchange(p(2), p(0), "m");
+    federation.take_checkpoint(c(0));
+    let fetched = federation.hold(says!(Control::Fetch(_)));
+    federation.crash(p(0), Lost);
+    federation.settle();
+    corrupt_one_read(&mut federation, p(1), to(p(1), says!(Control::Fetch(_))), 1);
+    federation.release(fetched);
+    federation.retry();
+    assert_eq!(federation.kept(p(0)), [1, 2, 4]);
+    federation.collect();
+    federation.crash(p(2), Kept);
+    federation.retry();
+    assert!(!federation.is_unrecoverable());
+    assert_eq!(federation.violations(), [""; 0]);
+}
+
+/// The other clusters have a list of p0's five checkpoints when p0 finds that its part of the fourth is corrupt. p2 undoes
+/// m, which the fifth contains, so p0 needs its third checkpoint, and the message that p1 logged.
+#[test]
+fn a_list_that_contains_a_lost_checkpoint_is_replaced() {
+    let mut federation = running(&[1, 1, 1], often(by_every_cluster(Defects::default())));
+    federation.take_checkpoint(c(0));
+    federation.exchange(p(1), p(0), "logged");
+    federation.take_checkpoint(c(1));
+    federation.exchange(p(2), p(0), "m");
+    federation.take_checkpoint(c(0));
+    let wanted = federation.hold(says!(Control::Want { .. }));
+    federation.crash(p(1), Lost);
+    federation.retry();
+    federation.wake(p(0), OFTEN);
+    federation.settle();
+    corrupt_one_read(&mut federation, p(0), to(p(0), says!(Control::Want { .. })), 1);
+    federation.release(wanted);
+    federation.retry();
+    for coordinator in [p(1), p(2)] {
+        federation.wake(coordinator, OFTEN);
+    }
+    federation.settle();
+    assert_eq!(collections(&federation), 3);
+    federation.crash(p(2), Kept);
+    federation.retry();
+    assert!(!federation.is_unrecoverable());
+    assert_eq!(federation.received(p(0)), ["logged"]);
     assert_eq!(federation.violations(), [""; 0]);
 }

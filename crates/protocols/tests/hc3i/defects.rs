@@ -7,11 +7,13 @@
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_core::{Packet, Sn};
-use faultline_protocols::hc3i::{Control, Defect, Defects, Epoch};
+use faultline_core::{Packet, Position, Sn, Span};
+use faultline_protocols::hc3i::{Config, Control, Defect, Defects, Epoch};
 
 use crate::harness::{c, p};
-use crate::setting::{Federation, by_every_cluster, config, part_of, part_since, running, says, to, within};
+use crate::setting::{
+    Federation, RETRY, by_every_cluster, config, part_of, part_since, running, says, to, within,
+};
 
 /// Asserts that the schedule violates no property by itself, but violates `property` with `defect`.
 fn assert_caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Federation) {
@@ -168,6 +170,67 @@ fn a_report_waits_for_the_writes_before_it() {
     });
 }
 
+/// p1 cannot write p0's older parts, because its storage is full. A collection removes them, but the message that tells
+/// p1 to do so arrives after the one that begins the next round.
+#[test]
+fn a_report_does_not_wait_for_a_write_of_a_collected_part() {
+    assert_caught(Defect::ForgottenWritesAwaited, Property::NoLoss, |defects| {
+        let collect_every = Span::from_secs(10);
+        let mut federation =
+            running(&[3, 1], Config { collect_every: Some(collect_every), ..within(defects) });
+        federation.take_checkpoint(c(0));
+        federation.exchange(p(3), p(0), "undone");
+        let older = federation.hold(move |flight| part_of(p(0))(flight) && !part_since(3)(flight));
+        federation.crash(p(1), Lost);
+        federation.retry();
+        federation.fail_writes(p(1), true);
+        federation.release(older);
+        federation.settle();
+        let discard = federation.hold(says!(Control::Discard { .. }));
+        federation.wake(p(0), collect_every);
+        federation.settle();
+        assert_eq!(federation.kept(p(0)), [3]);
+        federation.crash(p(3), Kept);
+        federation.settle();
+        federation.release(discard);
+        federation.settle();
+        federation.repair_storage(p(1));
+        federation.retry();
+        federation.exchange(p(3), p(0), "late");
+        federation
+    });
+}
+
+/// p3 cannot write a replica for p1, because its storage is full. p0's recovery undoes the replica, but p1's list of the
+/// replicas to keep arrives after the message that begins the next round.
+#[test]
+fn a_report_does_not_wait_for_a_write_of_an_undone_part() {
+    assert_caught(Defect::ForgottenWritesAwaited, Property::NoLoss, |defects| {
+        let mut federation = running(&[2, 2], config(defects));
+        let parts = federation.hold(part_since(2));
+        federation.hold_storage(p(0), true);
+        federation.take_checkpoint(c(0));
+        let note = federation.hold(to(p(3), says!(Control::Note { .. })));
+        let offer = federation.hold(to(p(3), says!(Control::Offer { .. })));
+        federation.crash(p(0), Kept);
+        federation.settle();
+        federation.fail_writes(p(3), true);
+        federation.release(parts);
+        federation.settle();
+        federation.release(note);
+        federation.settle();
+        assert_eq!(federation.protocol(p(1)).position(), Position::new(1, 1));
+        federation.crash(p(0), Kept);
+        federation.settle();
+        federation.release(offer);
+        federation.settle();
+        federation.repair_storage(p(3));
+        federation.retry();
+        federation.exchange(p(2), p(1), "late");
+        federation
+    });
+}
+
 /// p0 holds replicas for p1, and has delivered a message that p1's rollback undoes.
 #[test]
 fn a_target_does_not_mask_the_alert_that_follows() {
@@ -269,6 +332,82 @@ fn an_alert_carries_the_whole_history() {
         federation.take_checkpoint(c(1));
         federation.crash(p(1), Kept);
         federation.release(alerts);
+        federation.retry();
+        federation
+    });
+}
+
+/// Cluster 0 has rolled back once, without a failure of its own. Its checkpoints since SN 3 contain d, from p4; those
+/// since SN 5 also contain c, from p3. p2 has delivered g, which p0 sent after checkpoint 2.
+fn rolled_back_to_six(federation: &mut Federation) {
+    federation.exchange(p(4), p(0), "d");
+    federation.exchange(p(0), p(2), "g");
+    federation.take_checkpoint(c(0));
+    federation.exchange(p(3), p(0), "c");
+    federation.take_checkpoint(c(0));
+    federation.exchange(p(5), p(0), "e");
+    federation.crash(p(5), Kept);
+    federation.retry();
+    assert_eq!(federation.protocol(p(0)).position(), Position::new(1, 6));
+}
+
+/// p3 undoes c, so cluster 0 chooses to roll back to checkpoint 4. While no record of this choice is durable, `meanwhile`
+/// happens. Then cluster 0 fails, and p4 undoes d: cluster 0 rolls back to checkpoint 2 instead, under the same
+/// incarnation.
+fn chooses_again(federation: &mut Federation, meanwhile: impl Fn(&mut Federation)) {
+    let report = federation.hold(says!(Control::Reported { .. }));
+    federation.crash(p(3), Kept);
+    federation.settle();
+    federation.hold_storage(p(0), true);
+    let restore = federation.hold(says!(Control::Restore { .. }));
+    federation.release(report);
+    federation.settle();
+    meanwhile(federation);
+    federation.settle();
+    for member in [p(0), p(1)] {
+        federation.kill(member, Kept);
+        federation.detect(member);
+    }
+    federation.release(restore);
+    federation.crash(p(4), Kept);
+    let report = federation.hold(says!(Control::Reported { .. }));
+    for member in [p(0), p(1)] {
+        federation.restart(member);
+    }
+    federation.retry();
+    federation.release(report);
+    federation.retry();
+    assert_eq!(federation.protocol(p(0)).position(), Position::new(2, 2));
+}
+
+/// p2 has not confirmed the alert about cluster 0's earlier rollback, so the alert is repeated.
+#[test]
+fn an_alert_does_not_announce_a_rollback_before_it_is_durable() {
+    assert_caught(Defect::AlertsBeforeDurable, Property::NoGhost, |defects| {
+        let mut federation = running(&[2, 1, 1, 1, 1], within(defects));
+        let recorded = says!(Control::AlertRecorded { .. });
+        let recorded = federation.hold(move |flight| flight.from == p(2) && recorded(flight));
+        rolled_back_to_six(&mut federation);
+        chooses_again(&mut federation, |federation| federation.wake(p(0), RETRY));
+        federation.release(recorded);
+        federation.retry();
+        federation
+    });
+}
+
+/// p2 has failed, and cluster 0 confirms p2's alert.
+#[test]
+fn a_confirmation_does_not_announce_a_rollback_before_it_is_durable() {
+    assert_caught(Defect::AlertsBeforeDurable, Property::NoGhost, |defects| {
+        let mut federation = running(&[2, 1, 1, 1, 1], within(defects));
+        rolled_back_to_six(&mut federation);
+        let learnt = federation.hold(to(p(0), says!(Control::Learnt { .. })));
+        federation.crash(p(2), Kept);
+        federation.settle();
+        chooses_again(&mut federation, |federation| {
+            assert!(federation.let_through(to(p(0), says!(Control::Learnt { .. }))) > 0);
+        });
+        federation.release(learnt);
         federation.retry();
         federation
     });

@@ -25,13 +25,21 @@ fn running(processes: usize) -> Federation {
 }
 
 fn running_with(processes: usize, defects: Defects) -> Federation {
-    let config = Config {
+    started(processes, config(processes, defects))
+}
+
+/// Creates a configuration with one replica of each checkpoint.
+fn config(processes: usize, defects: Defects) -> Config {
+    Config {
         checkpoint_every: vec![Some(EVERY); processes].into(),
         collect_every: Some(COLLECT_EVERY),
         placement: Placement { replicas: 1, to: ReplicateTo::OtherCluster },
         retry_every: RETRY,
         defects,
-    };
+    }
+}
+
+fn started(processes: usize, config: Config) -> Federation {
     let mut federation = Federation::new(&vec![1; processes], config);
     federation.settle();
     federation
@@ -51,6 +59,11 @@ impl Federation {
     /// Makes a process fail, and handles all consequences, including repeated alerts.
     fn fail(&mut self, process: ProcessId, storage: faultline_core::StorageFate) {
         self.crash(process, storage);
+        self.retry();
+    }
+
+    /// Handles all consequences, including repeated alerts.
+    fn retry(&mut self) {
         for _ in 0..8 {
             self.settle();
             self.pass(RETRY);
@@ -139,15 +152,53 @@ fn an_alert_is_repeated_until_its_receiver_has_handled_it() {
         federation.detect(p(1));
         federation.fail(p(0), Kept);
         federation.restart(p(1));
-        for _ in 0..8 {
-            federation.settle();
-            federation.pass(RETRY);
-        }
+        federation.retry();
         federation.exchange(p(2), p(0), "late");
         (federation.received(p(1)).len(), federation.received(p(0)).len())
     };
     assert_eq!(received(Defects::default()), (0, 1));
     assert_eq!(received(Defects::only(Defect::AlertsNotRetried)), (0, 0), "p0 never resumes its channels");
+}
+
+/// I6: p0 has rolled back once, without a failure of its own, and p1 has not confirmed the alert. p2 undoes c, so p0
+/// chooses to restore checkpoint 3. It alerts p1 again, and fails before any record of this choice is durable. Then p3
+/// undoes d, so p0 restores checkpoint 2 instead, under the same incarnation.
+#[test]
+fn an_alert_does_not_announce_a_rollback_before_it_is_durable() {
+    let violations = |defects: Defects| {
+        let placement = Placement { replicas: 0, to: ReplicateTo::OtherCluster };
+        let mut federation = started(5, Config { placement, ..config(5, defects) });
+        federation.take_checkpoint(p(0));
+        federation.exchange(p(3), p(0), "d");
+        federation.exchange(p(0), p(1), "g");
+        federation.take_checkpoint(p(0));
+        federation.exchange(p(2), p(0), "c");
+        federation.take_checkpoint(p(0));
+        federation.exchange(p(4), p(0), "e");
+        let confirmed = federation.hold(|flight| {
+            flight.from == p(1) && flight.control().is_some_and(|it| matches!(it, Control::Confirm { .. }))
+        });
+        federation.fail(p(4), Kept);
+        federation.hold_storage(p(0), true);
+        federation.crash(p(2), Kept);
+        federation.settle();
+        federation.wake(p(0), RETRY);
+        federation.settle();
+        federation.kill(p(0), Kept);
+        federation.detect(p(0));
+        federation.release(confirmed);
+        federation.fail(p(3), Kept);
+        federation.restart(p(0));
+        federation.hold_storage(p(0), true);
+        federation.retry();
+        federation.hold_storage(p(0), false);
+        federation.retry();
+        let rollbacks: Vec<Position> = federation.rollbacks(p(0)).iter().map(|it| it.0).collect();
+        assert_eq!(rollbacks, [Position::new(1, 4), Position::new(2, 2)]);
+        federation.violations()
+    };
+    assert_eq!(violations(Defects::default()), [""; 0]);
+    assert_eq!(violations(Defects::only(Defect::AlertsBeforeDurable)).len(), 1, "p1 keeps g");
 }
 
 /// I7: until p2 has confirmed p0's alert, p0 delivers no message, not even one from p1, which has confirmed the alert.
