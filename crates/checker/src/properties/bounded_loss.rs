@@ -136,16 +136,18 @@ fn waited(
     let stream = &history.trace.streams[&(process, life)];
     let own = history.processes[process.index()].segments.clone();
     let first = history.claims.partition_point(|it| it.at.segment.0 < own.start);
-    let started = started(history, group);
     let mut since: Option<Time> = None;
     let mut paused: Option<Time> = None;
+    let mut is_committed = false;
     for claimed in history.claims[first..].iter().take_while(|it| it.at < state) {
         if history.segment(claimed.at.segment).life != life {
             continue;
         }
         match claimed.claim {
-            Claim::Committed { .. } => (since, paused) = (Some(claimed.time.max(started)), None),
-            Claim::RolledBack { .. } => (since, paused) = (Some(claimed.time), None),
+            Claim::Committed { .. } | Claim::RolledBack { .. } => {
+                is_committed = matches!(claimed.claim, Claim::Committed { .. });
+                (since, paused) = (Some(claimed.time), None);
+            }
             Claim::CheckpointRequested { .. } | Claim::RecoveryStarted { .. } => {
                 paused = paused.or(Some(claimed.time));
             }
@@ -175,7 +177,9 @@ fn waited(
     let mut facts = stream[after..].iter().take_while(|(time, _)| *time <= paused);
     let halted =
         facts.find(|(_, fact)| history.context.halting.contains(&fact.kind())).map(|(time, _)| *time);
-    Some(halted.unwrap_or(paused).since(since))
+    // After a commit, the application may not have started yet. After a rollback, it continues at once.
+    let started = if is_committed { started(history, group) } else { Time::ZERO };
+    Some(halted.unwrap_or(paused).since(since.max(started)))
 }
 
 /// Returns when an application of the group first acted; [`Time::NEVER`] if none did.
@@ -335,6 +339,14 @@ mod tests {
             1,
             "the process was not halted at this kind of fact"
         );
+    }
+
+    #[test]
+    fn a_process_may_be_halted_before_its_application_starts() {
+        let mut run = starts_late(Span::from_millis(300), Span::from_millis(1_200));
+        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        run.context.halting = [faultline_core::FactKind::CheckpointCommitted].into();
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
     }
 
     #[test]
