@@ -22,6 +22,7 @@ const APART: Span = Span::from_millis(2);
 /// The measured links of a federation: one pair of processes per ordered pair of clusters.
 #[derive(Debug)]
 pub(super) struct Measuring {
+    /// Ascending by sending and receiving cluster.
     links: Vec<Link>,
     /// Entries of links whose requested properties have since changed.
     past: Vec<LinkEntry>,
@@ -133,12 +134,12 @@ impl Measuring {
     /// Returns the links that a process observes.
     pub(super) fn observed_by(&self, process: ProcessId) -> Vec<ObservedLink> {
         let of_process = |link: &Link| {
-            let (by, to) = link.ends?;
+            let (_, to) = link.ends.filter(|(by, _)| *by == process)?;
             let (there, back) = (&link.entry, &self.reverse(link).entry);
             let requested = there.requested.latency;
             let answered_within =
                 there.tolerance_observed() + back.requested.latency + back.tolerance_observed();
-            (by == process).then_some(ObservedLink { to, requested, answered_within })
+            Some(ObservedLink { to, requested, answered_within })
         };
         self.links.iter().filter_map(of_process).collect()
     }
@@ -146,8 +147,8 @@ impl Measuring {
     /// Returns the link in the opposite direction.
     fn reverse(&self, link: &Link) -> &Link {
         let pair = (link.entry.to, link.entry.from);
-        let mut links = self.links.iter();
-        links.find(|it| (it.entry.from, it.entry.to) == pair).expect("all pairs of clusters have links")
+        let place = self.links.binary_search_by_key(&pair, |it| (it.entry.from, it.entry.to));
+        &self.links[place.expect("all pairs of clusters have links")]
     }
 
     /// Returns the processes that observe links.
