@@ -209,16 +209,23 @@ impl<'a> UnrecoverableClaim<'a> {
         checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !self.orphans.is_in(cut))
     }
 
-    /// Returns whether a collection may have relied on a checkpoint that was newer than `position` and has been lost
-    /// since.
+    /// Returns whether a collection may have relied on one of the missing checkpoints, which was committed and is lost
+    /// now, and therefore removed what a restored `position` would need: the missing checkpoint is newer, or `position`
+    /// follows a rollback past it.
     fn may_be_collected(&self, position: Position, missing: &[(ImageName, Vec<ProcessId>)]) -> bool {
-        let mut collected = self.history.claims.iter().map(|it| it.claim);
-        let is_newer = |name: &ImageName| {
+        let relied_on = |name: &ImageName| {
             let was_committed = self.checkpoint(name).is_some_and(|it| !it.commits.is_empty());
-            was_committed && name.position() > position
+            was_committed && (name.position() > position || self.is_undone(name) && self.is_broken(name))
         };
-        missing.iter().any(|(name, _)| is_newer(name))
-            && collected.any(|claim| matches!(claim, Claim::Collected { .. }))
+        let mut claims = self.history.claims.iter().map(|it| it.claim);
+        missing.iter().any(|(name, _)| relied_on(name))
+            && claims.any(|claim| matches!(claim, Claim::Collected { .. }))
+    }
+
+    /// Returns whether a rollback has undone the checkpoint.
+    fn is_undone(&self, name: &ImageName) -> bool {
+        let group = self.history.member(name.owner).map(|(group, _)| &self.history.groups[group]);
+        group.is_some_and(|it| !Group::is_on(&it.line_before(Incarnation(u32::MAX)), name.position()))
     }
 
     fn part(&self, name: &ImageName) -> Option<&Part> {
@@ -375,6 +382,37 @@ mod tests {
         finds!(finding, Breach::WasAvailable { .. });
         run.claim(1, Claim::Collected { round: 1, below: Sn(1), kept: 1, log: 0 });
         assert_eq!(check_alone(check, &run).violation_count(), 0);
+    }
+
+    #[test]
+    fn a_checkpoint_that_follows_a_lost_one_need_not_be_restored() {
+        // As above, but p0 commits another checkpoint after the rollback to checkpoint 1. It may be given up only if
+        // the undone checkpoint 2 is lost, so that an even older one was restored, and if something was collected.
+        for (is_collected, is_lost) in [(false, true), (true, false), (true, true)] {
+            let mut run = run();
+            run.commit_all(0, &[0]);
+            run.kill(0, true);
+            if !is_lost {
+                run.durable(1, run.image(0, 0, 2));
+            }
+            run.durable(0, run.image(0, 0, 1));
+            run.restore(0, 1, Some((0, 1)));
+            run.commit_all(0, &[0]);
+            if is_collected {
+                run.claim(1, Claim::Collected { round: 1, below: Sn(1), kept: 1, log: 0 });
+            }
+            let missing: std::sync::Arc<[_]> = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
+            run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
+            let finding = check_alone(check, &run);
+            if is_collected && is_lost {
+                assert_eq!(finding.violation_count(), 0, "{:?}", finding.violations);
+            } else {
+                finds!(
+                    finding,
+                    Breach::WasAvailable { position: Position { incarnation: Incarnation(1), .. }, .. }
+                );
+            }
+        }
     }
 
     #[test]

@@ -204,11 +204,12 @@ impl Hc3i {
         self.restore(epoch, target, now, host);
     }
 
-    /// Returns whether a checkpoint of this cluster was neither undone nor collected.
+    /// Returns whether a checkpoint of this cluster was neither undone nor collected. After a rollback past the oldest
+    /// checkpoint that a recovery may need, no checkpoint may be restored: the others have removed what it lacks.
     fn may_restore(&self, position: Position) -> bool {
-        let collected = self.history.collected(self.cluster).position;
-        let was_collected = position.sn < collected.sn && self.obeys(Rule::NeverRestoresCollected);
-        !was_collected && !self.history.undid_checkpoint(self.cluster, position)
+        let past = self.history.of(self.cluster);
+        let was_collected = position.sn < past.collected.position.sn || past.is_broken();
+        !(was_collected && self.obeys(Rule::NeverRestoresCollected)) && !past.undid_checkpoint(position)
     }
 
     /// Returns the element-wise maxima of the vectors of a checkpoint's parts.

@@ -633,3 +633,32 @@ fn a_cluster_that_restored_a_collected_checkpoint_is_informed() {
         federation
     });
 }
+
+/// Cluster 1 has restored a collected checkpoint and continued from it. No cluster has been told of this when cluster 1
+/// learns of the collection: its new checkpoints contain m no more than the restored one does.
+#[test]
+fn checkpoints_that_follow_a_collected_one_are_not_restored() {
+    assert_caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
+        let mut federation = running(&[1, 1, 1], config(defects));
+        federation.exchange(p(0), p(1), "m");
+        federation.take_checkpoint(c(0));
+        federation.take_checkpoint(c(1));
+        let unheard = says!(Control::Collect { .. });
+        federation.hold(move |flight| unheard(flight) && flight.to != p(0));
+        federation.collect();
+        let parts = federation.hold(part_since(3));
+        federation.crash(p(1), Lost);
+        federation.settle();
+        federation.crash(p(2), Lost);
+        let told = federation.hold(says!(Control::AlertRecorded { .. }));
+        federation.retry();
+        federation.release(parts);
+        for _ in 0..3 {
+            federation.take_checkpoint(c(1));
+        }
+        federation.release(told);
+        federation.retry();
+        assert_eq!(federation.is_unrecoverable(), defects == Defects::default());
+        federation
+    });
+}
