@@ -24,6 +24,15 @@ use crate::placement::Placement;
 /// Messages that result from operations on the storage. The receiver may be this process itself.
 pub(crate) type Answers = Vec<(ProcessId, GroupMessage)>;
 
+/// An owner's message that waits until this process knows what its storage contains.
+#[derive(Clone, Copy, Debug)]
+enum Early {
+    /// [`GroupMessage::Hold`]
+    Hold(Incarnation, Option<ImageName>),
+    /// [`GroupMessage::Secure`]
+    Secure(ImageName),
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Store<P: Grouped> {
     me: ProcessId,
@@ -35,9 +44,8 @@ pub(crate) struct Store<P: Grouped> {
     pub(crate) writes: Writes<P>,
     /// Inquiries that wait for writes.
     inquiries: Vec<(ProcessId, RestoreNo, GroupId)>,
-    /// Owners' [`GroupMessage::Hold`] messages that arrived before the listing.
-    holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
-    secures: Vec<(ProcessId, ImageName)>,
+    /// Owners' messages that arrived before the listing, in this order.
+    early: Vec<(ProcessId, Early)>,
     reads: Reads<ProcessId>,
     /// Images requested from their owners, and parts that arrived and are not durable yet. If the owner announced the
     /// image as the part to hold, the entry contains the incarnation of the owner's group, and older images are removed
@@ -67,8 +75,7 @@ impl<P: Grouped> Store<P> {
             pending: BTreeMap::new(),
             writes: Writes::default(),
             inquiries: Vec::new(),
-            holds: Vec::new(),
-            secures: Vec::new(),
+            early: Vec::new(),
             reads: Reads::default(),
             wanted: BTreeMap::new(),
             refill: Refill::new(boot, is_rank, owners),
@@ -86,11 +93,11 @@ impl<P: Grouped> Store<P> {
         self.here.extend(images);
         // A part may have arrived before its companions were known to be here.
         self.write_pending(host);
-        for (owner, incarnation, name) in core::mem::take(&mut self.holds) {
-            self.hold(owner, incarnation, name, host);
-        }
-        for (owner, name) in core::mem::take(&mut self.secures) {
-            self.secure(owner, name, host);
+        for (owner, early) in core::mem::take(&mut self.early) {
+            match early {
+                Early::Hold(incarnation, name) => self.hold(owner, incarnation, name, host),
+                Early::Secure(name) => self.secure(owner, name, host),
+            }
         }
         self.report_when_complete(host);
         self.answer(view)
@@ -297,7 +304,7 @@ impl<P: Grouped> Store<P> {
         host: &mut dyn Machine<P>,
     ) {
         if !self.is_listed {
-            self.holds.push((owner, incarnation, name));
+            self.early.push((owner, Early::Hold(incarnation, name)));
             return;
         }
         self.refill.owner_reported(owner);
@@ -333,7 +340,7 @@ impl<P: Grouped> Store<P> {
     /// losing that part makes the group roll back to an older checkpoint.
     pub(crate) fn secure(&mut self, owner: ProcessId, name: ImageName, host: &mut dyn Machine<P>) {
         if !self.is_listed {
-            self.secures.push((owner, name));
+            self.early.push((owner, Early::Secure(name)));
         } else if self.here.contains_key(&name) {
             host.control(To::One(owner), GroupMessage::Stored(name).into());
         } else {

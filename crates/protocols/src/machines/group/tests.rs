@@ -136,10 +136,15 @@ impl Federation {
         View::new(Scope::Cluster, None, Arc::new(self.membership.clone()))
     }
 
-    fn begin_life(&self, me: ProcessId, boot: Boot) -> Group<Plain> {
+    /// Begins a life that does not know yet what its storage contains.
+    fn begin_unlisted(&self, me: ProcessId, boot: Boot) -> Group<Plain> {
         let placement = Placement { replicas: 1, to: ReplicateTo::SameCluster };
         let membership = super::GroupParameters { me, boot, view: self.view(), placement, rules: Rules::ALL };
-        let mut group = Group::new(membership, &mut Actions::default());
+        Group::new(membership, &mut Actions::default())
+    }
+
+    fn begin_life(&self, me: ProcessId, boot: Boot) -> Group<Plain> {
+        let mut group = self.begin_unlisted(me, boot);
         let images = self.storages[me.index()].keys().map(|&name| (name, Arc::default())).collect();
         group.listed(images, &mut Actions::default());
         group
@@ -373,6 +378,19 @@ fn a_holder_does_not_wait_for_what_its_owner_requested_before_an_older_restore()
         announce(&mut holder, 1, 1, &mut host);
         assert_eq!(host.claims, [Claim::Protected], "{undone:?}");
     }
+}
+
+/// The owner's messages arrive while the holder waits for the listing of its storage.
+#[test]
+fn messages_that_arrive_before_the_listing_count_in_their_order() {
+    let mut host = Actions::default();
+    let mut holder = Federation::new().begin_unlisted(ALL[1], Boot::Replaced);
+    holder.handle(ALL[0], GroupMessage::Secure(testing::name(0, 2)), &mut host);
+    announce(&mut holder, 1, 1, &mut host);
+    holder.listed(Vec::new(), &mut host);
+    holder.store.has_own(&mut host);
+    receive(&mut holder, 1, &mut host);
+    assert_eq!(host.claims, [Claim::Protected], "the owner has undone the newer part");
 }
 
 /// The owner commits a checkpoint before a segment that it has requested to be held is durable at the holder.
