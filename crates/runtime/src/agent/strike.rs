@@ -8,9 +8,9 @@
 //! that wakes up sends the signal.
 //!
 //! When the signal has been sent, the process is still running: one of its threads receives the signal, and stops the
-//! others once it gets a processor. The process has stopped when the kernel reports this to its parent.
+//! others once it gets a processor. The process has stopped when the kernel reports this to its parent. Both threads
+//! wait for the report, and the first one that wakes up notes the time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -37,8 +37,8 @@ pub(super) struct Strike(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether a thread is about to stop the process, or may no longer do so.
-    is_claimed: AtomicBool,
+    /// Whether a thread stops the process, or the stop has been prevented; empty until either happens.
+    stops: OnceLock<bool>,
     /// Time at which the process had stopped, by the monotonic clock; `None` if it ended first.
     stopped: OnceLock<Option<u64>>,
 }
@@ -74,7 +74,7 @@ impl Strike {
 
     /// Prevents the stop, unless it has begun. Returns whether it is prevented.
     pub(super) fn cancel(&self) -> bool {
-        !self.0.is_claimed.swap(true, Ordering::AcqRel)
+        !*self.0.stops.get_or_init(|| false)
     }
 
     /// Prevents the stop. If the stop has begun, waits until the process has stopped or ended instead, and returns the
@@ -91,17 +91,24 @@ impl Drop for Strike {
 }
 
 impl State {
+    /// Stops the process, or waits until another thread has stopped it, unless the stop is prevented.
     fn stop(&self, process: Pid) {
-        if !self.is_claimed.swap(true, Ordering::AcqRel) {
-            self.stopped.get_or_init(|| stop(process));
+        let mut is_first = false;
+        let stops = *self.stops.get_or_init(|| {
+            is_first = true;
+            true
+        });
+        if stops {
+            let is_sent = !is_first || kill(process, Signal::SIGSTOP).is_ok();
+            let stopped = if is_sent { stopped(process) } else { None };
+            self.stopped.get_or_init(|| stopped);
         }
     }
 }
 
-/// Stops a child of this process, and waits until all its threads have stopped. Returns the time afterwards, by the
-/// monotonic clock; `None` if the child has ended.
-fn stop(child: Pid) -> Option<u64> {
-    kill(child, Signal::SIGSTOP).ok()?;
+/// Waits until all threads of a child of this process have stopped. Returns the time afterwards, by the monotonic
+/// clock; `None` if the child has ended.
+fn stopped(child: Pid) -> Option<u64> {
     let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
     loop {
         match waitid(Id::Pid(child), flags) {
