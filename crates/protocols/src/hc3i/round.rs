@@ -208,8 +208,8 @@ impl Hc3i {
     /// checkpoint that a recovery may need, no checkpoint may be restored: the others have removed what it lacks.
     fn may_restore(&self, position: Position) -> bool {
         let past = self.history.of(self.cluster);
-        let was_collected = position.sn < past.collected.position.sn || past.is_broken();
-        !(was_collected && self.obeys(Rule::NeverRestoresCollected)) && !past.undid_checkpoint(position)
+        let is_safe = position.sn >= past.collected.position.sn && !past.is_broken();
+        (is_safe || !self.obeys(Rule::NeverRestoresCollected)) && !past.undid_checkpoint(position)
     }
 
     /// Returns the element-wise maxima of the vectors of a checkpoint's parts.
