@@ -222,7 +222,7 @@ impl Hc3i {
         if all != self.history {
             self.spread(history.clone(), None, now, host);
         }
-        if self.history.of(self.cluster).is_broken() && self.obeys(Rule::NeverRestoresCollected) {
+        if self.history.is_broken(self.cluster) && self.obeys(Rule::NeverRestoresCollected) {
             // The restored checkpoint had been collected, but no process that knew this could report it earlier.
             self.begin_next_round(Cause::Failure, now, host);
         } else if incarnation >= self.position.incarnation || self.has(Defect::StaleConfirmationCounts) {

@@ -207,9 +207,9 @@ impl Hc3i {
     /// Returns whether a checkpoint of this cluster was neither undone nor collected. After a rollback past the oldest
     /// checkpoint that a recovery may need, no checkpoint may be restored: the others have removed what it lacks.
     fn may_restore(&self, position: Position) -> bool {
-        let past = self.history.of(self.cluster);
-        let is_safe = position.sn >= past.collected.position.sn && !past.is_broken();
-        (is_safe || !self.obeys(Rule::NeverRestoresCollected)) && !past.undid_checkpoint(position)
+        let (history, cluster) = (&self.history, self.cluster);
+        let is_safe = position.sn >= history.collected(cluster).position.sn && !history.is_broken(cluster);
+        (is_safe || !self.obeys(Rule::NeverRestoresCollected)) && !history.undid_checkpoint(cluster, position)
     }
 
     /// Returns the element-wise maxima of the vectors of a checkpoint's parts.

@@ -32,11 +32,6 @@ impl GroupHistory {
     pub fn undid_checkpoint(&self, position: Position) -> bool {
         undid_checkpoint(&self.rollbacks, position)
     }
-
-    /// Returns whether a rollback undid the checkpoint `collected`, by restoring an older one.
-    pub fn is_broken(&self) -> bool {
-        undid_checkpoint(&self.rollbacks, self.collected.position)
-    }
 }
 
 /// What this process knows about the histories of all groups.
@@ -95,6 +90,11 @@ impl History {
     /// Returns whether a rollback undid the checkpoint of `group` at `position`.
     pub fn undid_checkpoint(&self, group: GroupId, position: Position) -> bool {
         undid_checkpoint(self.rollbacks(group), position)
+    }
+
+    /// Returns whether a rollback of `group` undid its checkpoint `collected`, by restoring an older one.
+    pub fn is_broken(&self, group: GroupId) -> bool {
+        self.undid_checkpoint(group, self.collected(group).position)
     }
 
     /// Records a rollback of `group`.
@@ -361,9 +361,9 @@ mod tests {
         mine.collect(F, Checkpoint { position: Position::new(1, 3), attempt: Attempt(1) });
         let believed = mine.believable(rolled_back_to_3_then_2());
         assert_eq!(believed.rollbacks(F), [(Incarnation(1), Sn(3))]);
-        assert!(!mine.of(F).is_broken());
+        assert!(!mine.is_broken(F));
         mine.merge(&rolled_back_to_3_then_2());
-        assert!(mine.of(F).is_broken(), "the two facts together show that something is wrong");
+        assert!(mine.is_broken(F), "the two facts together show that something is wrong");
     }
 
     #[test]
@@ -409,6 +409,6 @@ mod tests {
         mine.collect(F, newer);
         mine.collect(F, Checkpoint { position: Position::new(0, 2), attempt: Attempt(3) });
         assert_eq!(mine.collected(F), newer);
-        assert!(!mine.of(F).is_broken(), "the rollbacks are older");
+        assert!(!mine.is_broken(F), "the rollbacks are older");
     }
 }

@@ -10,7 +10,7 @@ use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Packet, Position, Sn, Span};
 use faultline_protocols::hc3i::{Config, Control, Defect, Defects, Epoch};
 
-use crate::harness::{c, p};
+use crate::harness::{Hold, c, p};
 use crate::setting::{
     Federation, RETRY, by_every_cluster, config, part_of, part_since, running, says, to, within,
 };
@@ -611,23 +611,30 @@ fn collected_checkpoints_are_not_restored() {
     });
 }
 
-/// No process of cluster 1 was informed of the collection, nor was p2, which holds its replicas. p0 was informed, and
-/// has removed m from its log. Cluster 1 learns of the collection when it alerts the other clusters.
+/// Returns a federation in which cluster 1 is restoring a collected checkpoint: no process of cluster 1 was informed of
+/// the collection, nor was p2, which holds its replicas. p0 was informed, and has removed m from its log. Also returns
+/// the held messages with newer parts.
+fn restored_a_collected_checkpoint(defects: Defects) -> (Federation, Hold) {
+    let mut federation = running(&[1, 1, 1], config(defects));
+    federation.exchange(p(0), p(1), "m");
+    federation.take_checkpoint(c(0));
+    federation.take_checkpoint(c(1));
+    let unheard = says!(Control::Collect { .. });
+    federation.hold(move |flight| unheard(flight) && flight.to != p(0));
+    federation.collect();
+    assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![2, 3], vec![1, 2, 3]));
+    let parts = federation.hold(part_since(3));
+    federation.crash(p(1), Lost);
+    federation.settle();
+    federation.crash(p(2), Lost);
+    (federation, parts)
+}
+
+/// Cluster 1 learns of the collection when it alerts the other clusters.
 #[test]
 fn a_cluster_that_restored_a_collected_checkpoint_is_informed() {
     assert_caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
-        let mut federation = running(&[1, 1, 1], config(defects));
-        federation.exchange(p(0), p(1), "m");
-        federation.take_checkpoint(c(0));
-        federation.take_checkpoint(c(1));
-        let unheard = says!(Control::Collect { .. });
-        federation.hold(move |flight| unheard(flight) && flight.to != p(0));
-        federation.collect();
-        assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![2, 3], vec![1, 2, 3]));
-        federation.hold(part_since(3));
-        federation.crash(p(1), Lost);
-        federation.settle();
-        federation.crash(p(2), Lost);
+        let (mut federation, _) = restored_a_collected_checkpoint(defects);
         federation.retry();
         assert_eq!(federation.is_unrecoverable(), defects == Defects::default());
         federation
@@ -639,17 +646,7 @@ fn a_cluster_that_restored_a_collected_checkpoint_is_informed() {
 #[test]
 fn checkpoints_that_follow_a_collected_one_are_not_restored() {
     assert_caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
-        let mut federation = running(&[1, 1, 1], config(defects));
-        federation.exchange(p(0), p(1), "m");
-        federation.take_checkpoint(c(0));
-        federation.take_checkpoint(c(1));
-        let unheard = says!(Control::Collect { .. });
-        federation.hold(move |flight| unheard(flight) && flight.to != p(0));
-        federation.collect();
-        let parts = federation.hold(part_since(3));
-        federation.crash(p(1), Lost);
-        federation.settle();
-        federation.crash(p(2), Lost);
+        let (mut federation, parts) = restored_a_collected_checkpoint(defects);
         let told = federation.hold(says!(Control::AlertRecorded { .. }));
         federation.retry();
         federation.release(parts);

@@ -93,12 +93,8 @@ impl Drop for Strike {
 impl State {
     /// Stops the process, or waits until another thread has stopped it, unless the stop is prevented.
     fn stop(&self, process: Pid) {
-        let mut is_first = false;
-        let stops = *self.stops.get_or_init(|| {
-            is_first = true;
-            true
-        });
-        if stops {
+        let is_first = self.stops.set(true).is_ok();
+        if self.stops.get() == Some(&true) {
             let is_sent = !is_first || kill(process, Signal::SIGSTOP).is_ok();
             let stopped = if is_sent { stopped(process) } else { None };
             self.stopped.get_or_init(|| stopped);
