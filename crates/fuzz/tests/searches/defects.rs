@@ -60,6 +60,7 @@ const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::AlertsBeforeDurable),
     Defect::Hc3i(hc3i::Defect::ForgottenWritesAwaited),
     Defect::Independent(independent::Defect::AlertsBeforeDurable),
+    Defect::Independent(independent::Defect::CollectedRestored),
     Defect::Hydee(hydee::Defect::NoDuplicateCheck),
     Defect::Hydee(hydee::Defect::SpilledBeforeDurable),
     Defect::Hydee(hydee::Defect::SegmentsOutsideCheckpoint),

@@ -204,12 +204,12 @@ impl Hc3i {
         self.restore(epoch, target, now, host);
     }
 
-    /// Returns whether a checkpoint of this cluster was neither undone nor collected. After a rollback past the oldest
-    /// checkpoint that a recovery may need, no checkpoint may be restored: the others have removed what it lacks.
+    /// Returns whether a checkpoint of this cluster was neither undone nor [collected](machines::History::is_collected).
     fn may_restore(&self, position: Position) -> bool {
         let (history, cluster) = (&self.history, self.cluster);
-        let is_safe = position.sn >= history.collected(cluster).position.sn && !history.is_broken(cluster);
-        (is_safe || !self.obeys(Rule::NeverRestoresCollected)) && !history.undid_checkpoint(cluster, position)
+        let is_collected =
+            history.is_collected(cluster, position) && self.obeys(Rule::NeverRestoresCollected);
+        !is_collected && !history.undid_checkpoint(cluster, position)
     }
 
     /// Returns the element-wise maxima of the vectors of a checkpoint's parts.

@@ -84,7 +84,7 @@ impl Rank {
         host: &mut ProtocolHost,
     ) {
         self.learn(History::clone(history), None, now, host);
-        if self.store.history.is_broken(group_of(self.me)) {
+        if self.store.history.is_broken(group_of(self.me)) && self.obeys(Rule::NeverRestoresCollected) {
             // The restored checkpoint had been collected, but no process that knew this could report it earlier.
             if !self.is_recovering() {
                 self.recover_again(now, host);

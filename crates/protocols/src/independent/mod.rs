@@ -88,6 +88,10 @@ rules! {
     RestoresNewest, without
         /// A process restores the checkpoint before the right one (I4).
         RestartBefore;
+    /// A process restores neither a collected checkpoint, nor one that follows a collected one which it restored (I4).
+    NeverRestoresCollected, without
+        /// A process restores collected checkpoints, and those that follow them (I4).
+        CollectedRestored;
     /// A process resumes only once its holders have the restored checkpoint (I4).
     CopiesFirst, without
         /// A process resumes before its holders have the restored checkpoint (I4).

@@ -116,9 +116,11 @@ impl Rank {
     /// elsewhere. A checkpoint may be restored whether or not it was committed.
     fn choose(&mut self, survey: &Survey<Arc<Head>>, now: Time, host: &mut ProtocolHost) {
         let me = group_of(self.me);
-        let past = self.store.history.of(me);
-        let may_restore = |it: &Checkpoint| {
-            it.position.sn >= past.collected.position.sn && !past.undid_checkpoint(it.position)
+        let history = &self.store.history;
+        let past = history.of(me);
+        let may_restore = |&Checkpoint { position, .. }: &Checkpoint| {
+            let is_collected = history.is_collected(me, position) && self.obeys(Rule::NeverRestoresCollected);
+            !is_collected && !past.undid_checkpoint(position)
         };
         let mut kept: Vec<(Checkpoint, Delivered)> = survey
             .complete(&[self.me])

@@ -92,6 +92,12 @@ impl History {
         undid_checkpoint(self.rollbacks(group), position)
     }
 
+    /// Returns whether the others may have removed what a recovery from the checkpoint of `group` at `position` needs:
+    /// the checkpoint was collected, or followed one that had been collected when it was restored.
+    pub fn is_collected(&self, group: GroupId, position: Position) -> bool {
+        position.sn < self.collected(group).position.sn || self.is_broken(group)
+    }
+
     /// Returns whether a rollback of `group` undid its checkpoint `collected`, by restoring an older one.
     pub fn is_broken(&self, group: GroupId) -> bool {
         self.undid_checkpoint(group, self.collected(group).position)

@@ -1,8 +1,9 @@
 //! Independent checkpoints, step by step. The rules I1 to I8 are listed in `docs/baselines.md`. Random schedules are
 //! left to the fuzzer.
 
+use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_core::{Claim, Position, ProcessId, Protocol, Span};
+use faultline_core::{Claim, Packet, Position, ProcessId, Protocol, Sn, Span};
 use faultline_protocols::independent::{Config, Control, Defect, Defects, Independent};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 
@@ -241,4 +242,39 @@ fn a_collection_removes_what_precedes_the_recovery_line() {
     federation.fail(p(1), Kept);
     assert_eq!((federation.received(p(1)), federation.rollbacks(p(0)).len()), (vec!["m"], 0));
     assert_eq!(federation.violations(), [""; 0]);
+}
+
+/// I4: p1 has restored its first checkpoint and continued from it, without knowing of the collection before its second.
+/// p0, which knew, has removed m from its log, and no checkpoint that p1 has taken since contains m.
+#[test]
+fn checkpoints_that_follow_a_collected_one_are_not_restored() {
+    let schedule = |defects: Defects| {
+        let mut federation = running_with(3, defects);
+        federation.exchange(p(0), p(1), "m");
+        (0..3).for_each(|it| federation.take_checkpoint(p(it)));
+        federation
+            .hold(|flight| flight.to != p(0) && matches!(flight.control(), Some(Control::Collect { .. })));
+        federation.wake(p(0), COLLECT_EVERY);
+        federation.settle();
+        assert_eq!(federation.protocol(p(0)).gauges().log_messages, 0);
+        let parts =
+            federation.hold(|flight| matches!(&flight.packet, Packet::Image(it) if it.name.sn >= Sn(2)));
+        federation.crash(p(1), Lost);
+        federation.settle();
+        federation.crash(p(2), Lost);
+        let told = federation
+            .hold(|flight| flight.to == p(1) && matches!(flight.control(), Some(Control::Confirm { .. })));
+        federation.retry();
+        federation.release(parts);
+        (0..3).for_each(|_| federation.take_checkpoint(p(1)));
+        federation.release(told);
+        federation.retry();
+        let restored: Vec<Position> = federation.rollbacks(p(1)).iter().map(|it| it.1).collect();
+        assert_eq!(restored, [Position::new(0, 1)]);
+        let is_unrecoverable = federation.claims(p(1)).any(|it| matches!(it, Claim::Unrecoverable { .. }));
+        assert_eq!(is_unrecoverable, defects == Defects::default());
+        federation.judge().violated().collect::<Vec<_>>()
+    };
+    assert_eq!(schedule(Defects::default()), []);
+    assert_eq!(schedule(Defects::only(Defect::CollectedRestored)), [Property::NoLoss]);
 }
