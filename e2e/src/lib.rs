@@ -17,5 +17,5 @@ pub use cluster::{KubernetesCluster, QUICK_START, TestNamespace, read_sample};
 pub use machine::{Machine, Skipped};
 pub use operators::Operators;
 pub use program::{Finished, Program, Running};
-pub use scenario::{Busy, Failure, KUBECONFIG, Scenario, kubeconfig, main};
+pub use scenario::{Busy, Failure, KUBECONFIG, Scenario, kubeconfig, main, restorable};
 pub use service_network::ServiceNetwork;

@@ -41,6 +41,8 @@ impl Busy {
 }
 
 const LONGEST: Duration = Duration::from_secs(300);
+/// Time that a scenario has to restore what it changed for the whole cluster.
+const RESTORED_WITHIN: Duration = Duration::from_secs(90);
 /// Maximum number of attempts if the machine is too busy for a scenario, or if kube-proxy loses services.
 const ATTEMPTS: u32 = 3;
 /// Environment variable with the path of the cluster's kubeconfig.
@@ -234,17 +236,33 @@ impl fmt::Display for Report {
 
 async fn perform(scenario: &Scenario, cluster: &KubernetesCluster) -> Result<(), Failure> {
     let ns = cluster.create_namespace(scenario.name).await?;
-    let run = AssertUnwindSafe((scenario.run)(ns.clone())).catch_unwind();
-    let result = match tokio::time::timeout(LONGEST, run).await {
-        Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err("the scenario panicked".into()),
-        Err(_) => Err(format!("the scenario took more than {LONGEST:?}").into()),
-    };
+    let result = concluded((scenario.run)(ns.clone()), LONGEST + RESTORED_WITHIN).await;
     if result.as_ref().is_err_and(|it| !it.is::<Skipped>()) {
         println!("{}", ns.dump().await);
     }
     let left = ns.remove().await;
     result.and(left)
+}
+
+/// Performs steps that change the whole cluster. Also returns if they panic or take too long, so that the caller can
+/// restore the cluster for other scenarios.
+///
+/// # Errors
+///
+/// Fails if the steps fail, panic or take too long.
+pub async fn restorable(steps: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    concluded(steps, LONGEST).await
+}
+
+async fn concluded(
+    steps: impl Future<Output = Result<(), Failure>>,
+    within: Duration,
+) -> Result<(), Failure> {
+    match tokio::time::timeout(within, AssertUnwindSafe(steps).catch_unwind()).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err("the scenario panicked".into()),
+        Err(_) => Err(format!("the scenario took more than {within:?}").into()),
+    }
 }
 
 /// Returns whether all these reasons for the verdict `unknown` are due to a slow machine: the delay of a link was
@@ -261,6 +279,14 @@ fn is_of_busy_machine(reasons: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_cluster_is_restored_even_after_a_panic() {
+        let steps = async { panic!("an assertion failed") };
+        assert_eq!(restorable(steps).await.unwrap_err().to_string(), "the scenario panicked");
+        let late = concluded(std::future::pending(), Duration::from_millis(10)).await.unwrap_err();
+        assert_eq!(late.to_string(), "the scenario took more than 10ms");
+    }
 
     #[test]
     fn the_outcomes_of_all_rounds_are_counted_by_scenario() {

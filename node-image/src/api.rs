@@ -24,6 +24,7 @@ use faultline_core::ProcessId;
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{AgentPlace, PlaceRegistry};
 use faultline_tls::Acceptor;
+use faultline_trace::Bundle;
 use futures::future::ready;
 use futures::{StreamExt, stream};
 use serde::Serialize;
@@ -35,8 +36,6 @@ use tracing::{debug, warn};
 use crate::amend::Amender;
 use crate::run_state::RunState;
 
-/// The parts of a record.
-const RECORD: [&str; 3] = ["manifest.json", "federation.yaml", "facts"];
 /// Time after which a connection that makes no progress in either direction is closed.
 const IDLE: Duration = Duration::from_secs(90);
 /// Maximum number of open connections without a valid token.
@@ -254,7 +253,7 @@ async fn metrics(State(api): State<Arc<ApiState>>) -> Response {
 /// Packs the record as a tar archive.
 fn pack(dir: &Path, to: impl Write) -> io::Result<()> {
     let mut tar = tar::Builder::new(to);
-    for part in RECORD {
+    for part in Bundle::PARTS {
         let path = dir.join(part);
         if fs::metadata(&path)?.is_dir() {
             tar.append_dir_all(part, path)?;

@@ -16,11 +16,12 @@ use faultline_api::{Federation, FederationSpec};
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{self, Action, Config, Controller};
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -53,6 +54,10 @@ const REMEMBERED: Duration = Duration::from_secs(300);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Minimum time between two equal warnings about a federation.
 const WARN_EVERY: Duration = Duration::from_secs(60);
+/// Number of objects in each page of a list. Objects are trimmed only once their page has been decoded.
+const PAGE: u32 = 20;
+/// Longest value of a label or an annotation that is kept.
+const LONGEST_VALUE: usize = 64;
 /// Delay before the next attempt after a failure: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -211,7 +216,7 @@ pub async fn run(
         }
     };
     let (touched, triggers) = unbounded();
-    let of_ours = watcher::Config::default().labels(&naming::selector());
+    let of_ours = watcher::Config::default().page_size(PAGE).labels(&naming::selector());
     let sets = follow(scoped(&context.client, namespace), of_ours.clone(), touched.clone(), {
         let context = Arc::clone(&context);
         move |event| context.sets.follow(event.modify(trim_set), object_cache::owner_of_set)
@@ -237,7 +242,13 @@ pub async fn run(
             it.namespace.iter().fold(name, |name, namespace| name.within(namespace))
         });
         let config = Config::default().debounce(DEBOUNCE).concurrency(CONCURRENCY);
-        Controller::new(federations, watcher::Config::default())
+        let (known, writer) = reflector::store();
+        let changes = watcher(federations, watcher::Config::default().page_size(PAGE))
+            .default_backoff()
+            .modify(|it: &mut Guarded| trim(it.meta_mut()))
+            .reflect(writer)
+            .applied_objects();
+        Controller::for_stream(changes, known)
             .with_config(config)
             .reconcile_on(triggers)
             .graceful_shutdown_on(stop)
@@ -275,18 +286,33 @@ where
     }
 }
 
+/// Removes the unused metadata of an object. Labels and annotations may occupy more than 1 MiB, and any user who may
+/// create an object in some namespace can set all of them.
+fn trim(metadata: &mut ObjectMeta) {
+    metadata.managed_fields = None;
+    for (values, used) in
+        [(&mut metadata.labels, naming::CLUSTER), (&mut metadata.annotations, naming::APPLIED)]
+    {
+        if let Some(values) = values {
+            values.retain(|key, value| key == used && value.len() <= LONGEST_VALUE);
+        }
+    }
+    if let Some(owners) = &mut metadata.owner_references {
+        owners.retain(|it| it.controller == Some(true));
+    }
+}
+
 /// Removes the unused fields of a pod, which make up most of its size, because there may be thousands of pods.
 fn trim_pod(pod: &mut Pod) {
-    pod.metadata.managed_fields = None;
+    trim(&mut pod.metadata);
     pod.spec = None;
 }
 
 /// Removes the fields of a stateful set that are not needed, because sets are compared by their hash annotations.
 fn trim_set(set: &mut StatefulSet) {
-    set.metadata.managed_fields = None;
+    trim(&mut set.metadata);
     if let Some(spec) = &mut set.spec {
-        spec.template = PodTemplateSpec::default();
-        spec.volume_claim_templates = None;
+        *spec = StatefulSetSpec { replicas: spec.replicas, ..StatefulSetSpec::default() };
     }
 }
 
@@ -377,6 +403,39 @@ mod tests {
         let mut may_warn = |warning, seconds| session.may_warn(warning, begun + Duration::from_secs(seconds));
         assert!(may_warn("a", 0) && may_warn("b", 0));
         assert!(!may_warn("a", 59) && may_warn("a", 60) && !may_warn("a", 61));
+    }
+
+    /// The metadata of a cached object cannot exhaust the operator's memory.
+    #[test]
+    fn a_cached_object_keeps_only_the_metadata_that_is_used() {
+        let long = "x".repeat(200_000);
+        let owner = |controller| serde_json::json!({ "apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "b", "controller": controller });
+        let foreign: BTreeMap<String, String> =
+            (0..20_000).map(|it| (format!("l{it}"), "v".into())).collect();
+        let mut set: StatefulSet = serde_json::from_value(serde_json::json!({
+            "metadata": {
+                "name": "s",
+                "labels": { "a": "b", naming::CLUSTER: "paris" },
+                "annotations": { "a": long, naming::APPLIED: "hash" },
+                "ownerReferences": [owner(false), owner(true)],
+            },
+            "spec": {
+                "replicas": 2,
+                "selector": { "matchLabels": foreign },
+                "serviceName": "s",
+                "template": { "metadata": { "labels": foreign } },
+            },
+        }))
+        .expect("a set");
+        trim_set(&mut set);
+        assert!(serde_json::to_vec(&set).unwrap().len() < 1_000, "{set:?}");
+        assert_eq!(set.spec.as_ref().and_then(|it| it.replicas), Some(2));
+        assert_eq!(set.labels().get(naming::CLUSTER).map(String::as_str), Some("paris"));
+        assert_eq!(set.annotations().get(naming::APPLIED).map(String::as_str), Some("hash"));
+        assert_eq!(set.owner_references().len(), 1);
+        set.annotations_mut().insert(naming::APPLIED.into(), long);
+        trim_set(&mut set);
+        assert!(set.annotations().is_empty());
     }
 
     #[test]

@@ -837,7 +837,7 @@ impl Gap {
                 names.cluster(*cluster)
             ),
             Gap::EndNotSeen { process: of, fault } => format!(
-                "the time at which {fault} ended {} is unknown, because its place did not respond",
+                "it is unknown when {fault} ended {}: its place did not respond, or the process had already ended",
                 process(*of)
             ),
             Gap::EndedApart { cluster, processes, fault, skew, within } => format!(

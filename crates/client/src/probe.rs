@@ -6,18 +6,18 @@ use serde_json::json;
 
 use crate::{confined, naming};
 
-/// Selector of the probing pods.
-pub const SELECTOR: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=probe";
+/// Label of a probing pod: a text that identifies the invocation of the command that created the pod.
+pub const INVOCATION: &str = "faultline.dev/invocation";
 /// Time limit of a probing pod, in seconds, in case it is not deleted.
 const DEADLINE_SECONDS: u32 = 60;
 
 /// Returns a pod that prints the features of the Kubernetes node's kernel as a line of JSON, and then exits. The pod
-/// has the privileges of a [shaper](naming::SHAPER).
+/// has the privileges of a [shaper](naming::SHAPER), and `invocation` as the value of its label [`INVOCATION`].
 ///
 /// # Panics
 ///
 /// Panics if the generated object is not a valid pod, which only a bug can cause.
-pub fn pod(node: &str, image: &str) -> Pod {
+pub fn pod(node: &str, image: &str, invocation: &str) -> Pod {
     let container = json!({
         "name": naming::SHAPER,
         "image": image,
@@ -33,7 +33,9 @@ pub fn pod(node: &str, image: &str) -> Pod {
     spec["nodeName"] = json!(node);
     spec["restartPolicy"] = json!("Never");
     spec["activeDeadlineSeconds"] = json!(DEADLINE_SECONDS);
-    let labels = json!({ "app.kubernetes.io/name": "faultline", naming::COMPONENT: "probe" });
+    let labels = json!({
+        "app.kubernetes.io/name": "faultline", naming::COMPONENT: "probe", INVOCATION: invocation,
+    });
     let pod = json!({ "metadata": { "generateName": "faultline-probe-", "labels": labels }, "spec": spec });
     serde_json::from_value(pod).expect("the JSON describes a pod")
 }
@@ -44,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_probe_has_the_rights_of_a_shaper_on_its_node() {
-        let pod = pod("worker-1", "faultline-node:1.2.3");
+        let pod = pod("worker-1", "faultline-node:1.2.3", "0f");
         let spec = pod.spec.unwrap();
         assert_eq!(spec.node_name.as_deref(), Some("worker-1"));
         assert_eq!(spec.automount_service_account_token, Some(false));
@@ -52,9 +54,6 @@ mod tests {
         let capabilities = context.capabilities.unwrap();
         assert_eq!(capabilities.add.unwrap(), ["NET_ADMIN"]);
         assert_eq!(capabilities.drop.unwrap(), ["ALL"]);
-        let labels = pod.metadata.labels.unwrap();
-        let labels: Vec<String> =
-            labels.iter().map(|(name, value)| format!("{name}={value}")).rev().collect();
-        assert_eq!(labels.join(","), SELECTOR);
+        assert_eq!(pod.metadata.labels.unwrap().get(INVOCATION).map(String::as_str), Some("0f"));
     }
 }

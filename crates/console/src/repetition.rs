@@ -74,6 +74,18 @@ struct Outcomes<'a> {
     runs: Vec<Outcome>,
 }
 
+/// Performs a run. If a problem with the machine ended the run early, its record is judged like any other.
+fn recorded(seed: u64, dir: &Path, once: &mut Once<'_>) -> Result<LocatedRecording, CommandError> {
+    match once(seed, dir) {
+        Err(command_error) if command_error.exit == Exit::Unknown && Bundle::open(dir).holds_a_run() => {
+            let Ok(recording) = LocatedRecording::read(dir) else { return Err(command_error) };
+            anstream::eprintln!("{:?}", command_error.report);
+            Ok(recording)
+        }
+        other => other,
+    }
+}
+
 /// Runs a federation with a seed, records the run in a directory, and judges it.
 type Once<'a> = dyn FnMut(u64, &Path) -> Result<LocatedRecording, CommandError> + 'a;
 
@@ -92,21 +104,13 @@ impl Repetition<'_> {
     }
 
     fn once(&self, seed: u64, once: &mut Once<'_>) -> Result<Exit, CommandError> {
-        let dir = self.place(seed);
-        let recording = match once(seed, &dir) {
-            // A problem with the machine ended the run early. The record of the run is judged like any other.
-            Err(command_error) if command_error.exit == Exit::Unknown && Bundle::open(&dir).holds_a_run() => {
-                let Ok(recording) = LocatedRecording::read(&dir) else { return Err(command_error) };
-                anstream::eprintln!("{:?}", command_error.report);
-                recording
-            }
-            other => other?,
-        };
+        let recording = recorded(seed, &self.place(seed), once)?;
         recording.print(self.output)?;
         Ok(recording.exit())
     }
 
-    /// Performs runs until all are done, or the user interrupts them.
+    /// Performs runs until all are done, the user interrupts them, or the machine cannot perform one of them. The runs
+    /// so far are reported in any case.
     fn several(&self, first: u64, once: &mut Once<'_>) -> Result<Exit, CommandError> {
         let output = self.output;
         let mut runs: Vec<Outcome> = Vec::new();
@@ -119,7 +123,14 @@ impl Repetition<'_> {
                 break;
             }
             let dir = self.place(seed);
-            let recording = once(seed, &dir)?;
+            let recording = match recorded(seed, &dir, once) {
+                Err(command_error) if command_error.exit == Exit::Unknown => {
+                    progress.iter_mut().for_each(Progress::hide);
+                    anstream::eprintln!("{:?}", command_error.report);
+                    break;
+                }
+                other => other?,
+            };
             let without_fault = recording.run.is_without_fault(self.federation);
             let summary = Summary::new(recording.recorded());
             let passed = summary.verdict == Verdict::Pass || without_fault;
@@ -222,4 +233,35 @@ fn rows(run: &Outcome) -> String {
 /// pending.
 fn row([seed, verdict, rollbacks, lost, duration, record]: [&str; 6]) -> String {
     format!("{seed:>10}  {verdict:<8}  {rollbacks:>9}  {lost:>9}  {duration:>9}  {record}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine that fails during one run does not hide the results of the others.
+    #[test]
+    fn a_run_that_cannot_be_performed_ends_the_repetition_without_an_error() {
+        let sample = faultline_api::samples::sample("quickstart").unwrap();
+        let federation = faultline_api::parse("quickstart", sample.text.as_bytes()).unwrap();
+        let repetition = Repetition {
+            name: "quickstart",
+            federation: &federation,
+            backend: BackendKind::Local,
+            repeat: 3,
+            keeps_all: true,
+            out: Some(Path::new("no-such-directory")),
+            output: OutputArguments { format: Format::Json, quiet: true, verbose: 0 },
+            interrupted: &AtomicBool::new(false),
+        };
+        let mut seeds = Vec::new();
+        let failed = repetition.perform(7, |seed, _| {
+            seeds.push(seed);
+            Err(CommandError::machine("no network"))
+        });
+        assert_eq!((failed.unwrap(), seeds), (Exit::Unknown, vec![7]));
+        let wrong =
+            repetition.perform(7, |_, _| Err(CommandError::input(miette::miette!("the file is wrong"))));
+        assert_eq!(wrong.err().map(|it| it.exit), Some(Exit::BadInput));
+    }
 }

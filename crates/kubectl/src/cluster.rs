@@ -295,3 +295,10 @@ impl KubernetesCluster {
         ClusterError { command_error, is_temporary: is_temporary(error) }
     }
 }
+
+/// Returns a random text that identifies this invocation.
+pub(crate) fn invocation() -> Result<String, CommandError> {
+    let number = getrandom::u64()
+        .map_err(|error| CommandError::machine(format!("cannot generate random bytes: {error}")))?;
+    Ok(format!("{number:016x}"))
+}

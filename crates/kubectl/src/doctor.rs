@@ -10,6 +10,7 @@ use faultline_client::naming::NODE_IMAGE;
 use faultline_client::probe;
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::examination::{CheckState, Examination, Finding, can};
+use faultline_console::interrupt;
 use faultline_tc::probe::{Ability, Probe};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -20,11 +21,11 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use tokio::signal::ctrl_c;
 use tokio::time::sleep;
 
 use crate::arguments::{DoctorArguments, KubernetesArguments};
-use crate::cluster::{INSTALL, KubernetesCluster, NO_DEFINITION};
+use crate::cluster::{INSTALL, KubernetesCluster, NO_DEFINITION, invocation};
+use crate::run::until_interrupted;
 
 /// Oldest minor version of Kubernetes 1 that supports the definition's rules.
 const OLDEST: u32 = 33;
@@ -56,7 +57,8 @@ fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Exam
     crate::block_on(async {
         let cluster = KubernetesCluster::connect(arguments).await?;
         let namespace = cluster.namespace().to_owned();
-        let examiner = Examiner { client: cluster.client(), namespace: namespace.clone() };
+        let invocation = invocation()?;
+        let examiner = Examiner { client: cluster.client(), namespace: namespace.clone(), invocation };
         let version = examiner.client.apiserver_version().await;
         let version = version.map_err(|error| {
             CommandError::machine(format!("cannot read the version of the API server: {error}"))
@@ -70,9 +72,10 @@ fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Exam
         findings.push(found);
         let mut traffic_control = None;
         if tc {
+            let interrupted = interrupt::flag();
             let (able, found) = tokio::select! {
                 found = examiner.kernels(&hosts, &image) => found,
-                _ = ctrl_c() => return Err(examiner.interrupted().await),
+                () = until_interrupted(&interrupted) => return Err(examiner.interrupted().await),
             };
             traffic_control = Some(able);
             findings.extend(found);
@@ -91,6 +94,8 @@ const KERNELS: &str = "kernels";
 struct Examiner {
     client: Client,
     namespace: String,
+    /// Identifies the probes of this examination.
+    invocation: String,
 }
 
 impl Examiner {
@@ -267,7 +272,7 @@ impl Examiner {
     /// Probes the kernel of a Kubernetes node. The error contains the reason and the remedy.
     async fn probe(&self, node: &str, image: &str) -> Result<Probe, (String, String)> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        let pod = pods.create(&PostParams::default(), &probe::pod(node, image)).await;
+        let pod = pods.create(&PostParams::default(), &probe::pod(node, image, &self.invocation)).await;
         let name = pod.map_err(|error| self.no_pod(&error))?.name_any();
         let said = said(&pods, &name).await;
         // If the deletion fails, the pod terminates on its own.
@@ -278,9 +283,14 @@ impl Examiner {
     /// Deletes the probes in progress.
     async fn interrupted(&self) -> CommandError {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        let left = pods.list(&ListParams::default().labels(probe::SELECTOR)).await;
-        for pod in left.map(|it| it.items).unwrap_or_default() {
-            let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
+        let ours = ListParams::default().labels(&format!("{}={}", probe::INVOCATION, self.invocation));
+        // The API server may still create a pod that was requested before the interruption.
+        for pause in [Duration::ZERO, CHECK_EVERY] {
+            sleep(pause).await;
+            let left = pods.list(&ours).await;
+            for pod in left.map(|it| it.items).unwrap_or_default() {
+                let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
+            }
         }
         CommandError::machine("interrupted; the deletion of the temporary pods was requested")
     }

@@ -22,7 +22,7 @@ use miette::miette;
 use tokio::time::sleep;
 
 use crate::arguments::{KubernetesArguments, RunArguments};
-use crate::cluster::{ClusterError, KubernetesCluster};
+use crate::cluster::{ClusterError, KubernetesCluster, invocation};
 use crate::fetch::{unpack, unreachable};
 use crate::supervisor::{Supervisor, is_over};
 
@@ -37,6 +37,9 @@ const NOT_RECONCILED: u32 = 15;
 const SILENT_REPORT: u32 = 5;
 /// Number of checks for which a supervisor may be silent once the status reports the end of the run.
 const SILENT_LIMIT: u32 = 60;
+
+/// How long the deletion of a federation may take.
+const REMOVED_WITHIN: Duration = Duration::from_secs(120);
 
 /// How a run ended.
 enum End {
@@ -150,7 +153,7 @@ fn once(
         };
         // If the record could not be fetched, the federation stays on the cluster, and the record with it.
         if fetched.is_ok()
-            && let Err(error) = retried(CHECK_EVERY, async || cluster.delete(&federation).await).await
+            && let Err(error) = remove(&cluster, &federation, interrupted, REMOVED_WITHIN).await
         {
             anstream::eprintln!("the federation is still in the cluster; delete it with `{deletion}`");
             return Err(error);
@@ -160,6 +163,30 @@ fn once(
             End::Without(command_error) => Err(command_error),
         }
     })
+}
+
+/// Deletes a federation. Gives up if some of its objects still exist after `limit`, for example because another program
+/// has a finalizer on them, or if the user interrupts the deletion.
+async fn remove(
+    cluster: &KubernetesCluster,
+    federation: &Federation,
+    interrupted: &AtomicBool,
+    limit: Duration,
+) -> Result<(), CommandError> {
+    let is_ending = interrupted.load(Ordering::Relaxed);
+    let deleted = retried(CHECK_EVERY, async || cluster.delete(federation).await);
+    tokio::select! {
+        deleted = tokio::time::timeout(limit, deleted) => deleted.unwrap_or_else(|_| {
+            let name = name(federation);
+            Err(CommandError::machine(format!(
+                "the deletion of the federation takes longer than {limit:?}; the message at the end of `kubectl describe \
+                 federation {name}` states what it waits for"
+            )))
+        }),
+        () = until_interrupted(interrupted), if !is_ending => {
+            Err(CommandError::machine("interrupted while deleting the federation"))
+        }
+    }
 }
 
 /// Returns the outcome of following a run, or an error if the run exceeds the user's time limit.
@@ -192,13 +219,6 @@ async fn retried<T>(
         }
     }
     Ok(action().await?)
-}
-
-/// Returns a random text that identifies this invocation.
-fn invocation() -> Result<String, CommandError> {
-    let number = getrandom::u64()
-        .map_err(|error| CommandError::machine(format!("cannot generate random bytes: {error}")))?;
-    Ok(format!("{number:016x}"))
 }
 
 /// A run that is being followed.
@@ -379,7 +399,7 @@ fn name(federation: &Federation) -> String {
 }
 
 /// Waits for an interrupt.
-async fn until_interrupted(interrupted: &AtomicBool) {
+pub(crate) async fn until_interrupted(interrupted: &AtomicBool) {
     while !interrupted.load(Ordering::Relaxed) {
         sleep(Duration::from_millis(100)).await;
     }
@@ -524,6 +544,29 @@ mod tests {
         let Ok(End::Without(command_error)) = end else { panic!("the run has ended without a record") };
         assert_eq!(command_error.report.to_string(), "the record is lost");
         assert_eq!(asked.load(Ordering::Relaxed), 6);
+    }
+
+    /// Another program's finalizer holds one of the federation's objects.
+    #[tokio::test]
+    async fn a_deletion_that_does_not_end_is_given_up() {
+        let (cluster, _) = cluster(vec![Answer::Object(resource(json!({})))]);
+        let removed = async |interrupted, limit| {
+            let interrupted = AtomicBool::new(interrupted);
+            let error = remove(&cluster, &federation(), &interrupted, Duration::from_millis(limit)).await;
+            error.unwrap_err().report.to_string()
+        };
+        let told = removed(false, 50).await;
+        assert!(told.contains("takes longer than 50ms"), "{told}");
+        let told = removed(true, 50).await;
+        assert!(
+            told.contains("takes longer than 50ms"),
+            "the federation is deleted after an interrupt: {told}"
+        );
+        let interrupted = AtomicBool::new(false);
+        let federation = federation();
+        let removed = remove(&cluster, &federation, &interrupted, Duration::from_secs(600));
+        let (removed, ()) = tokio::join!(removed, async { interrupted.store(true, Ordering::Relaxed) });
+        assert!(removed.unwrap_err().report.to_string().contains("interrupted"));
     }
 
     #[tokio::test]

@@ -1,13 +1,14 @@
 //! The supervisor of a federation, reached through the API server by port forwarding to its pod.
 
-use std::io;
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Component, Path};
 use std::time::Duration;
 
 use bytes::Bytes;
 use faultline_api::supervision::{self, BUNDLE, RunStatus, STATUS};
 use faultline_client::ports;
 use faultline_client::supervisor::{HttpRequest, HttpResponse, SupervisorError};
+use faultline_trace::Bundle;
 use http::{Method, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -138,7 +139,7 @@ impl Supervisor {
     ) -> Result<(), RequestError> {
         let (mut near, far) = tokio::io::duplex(PIPE);
         let (record, dir) = (SyncIoBridge::new(far), dir.to_owned());
-        let mut unpacked = tokio::task::spawn_blocking(move || tar::Archive::new(record).unpack(dir));
+        let mut unpacked = tokio::task::spawn_blocking(move || unpack(record, &dir));
         let finished = |unpacked: Result<_, JoinError>| {
             unpacked.map_err(io::Error::other).flatten().map_err(RequestError::Unpack)
         };
@@ -201,11 +202,32 @@ pub(crate) fn is_over(status: &RunStatus) -> bool {
     matches!(status.phase, supervision::RunPhase::Completed | supervision::RunPhase::Failed)
 }
 
+/// Unpacks the parts of a record into `dir`. Refuses any other file: the pod might run another program.
+fn unpack(record: impl Read, dir: &Path) -> io::Result<()> {
+    for entry in tar::Archive::new(record).entries()? {
+        let mut entry = entry?;
+        let path = entry.path()?.into_owned();
+        let mut components = path.components();
+        let is_part = matches!(components.next(), Some(Component::Normal(name)) if Bundle::PARTS.iter().any(|it| name == *it));
+        let kind = entry.header().entry_type();
+        if !is_part
+            || !components.all(|it| matches!(it, Component::Normal(_)))
+            || !(kind.is_file() || kind.is_dir())
+        {
+            let message = format!("the archive contains {}, which is not part of a record", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        entry.unpack_in(dir)?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
 
     use kube::client::Body;
+    use tar::EntryType;
     use tokio::io::{AsyncReadExt, DuplexStream};
     use tower::service_fn;
 
@@ -259,6 +281,35 @@ mod tests {
         far.write_all(b"0\r\n\r\n").await.unwrap();
         supervisor().unpack(answer, dir.path(), WITHIN).await.unwrap();
         assert_eq!(std::fs::read(dir.path().join("manifest.json")).unwrap(), b"{ }");
+    }
+
+    #[test]
+    fn only_the_parts_of_a_record_are_unpacked() {
+        let unpacked = |path: &str, kind| {
+            let mut tar = tar::Builder::new(Vec::new());
+            let mut header = tar::Header::new_gnu();
+            header.set_size(0);
+            header.set_mode(0o644);
+            header.set_entry_type(kind);
+            header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
+            header.set_cksum();
+            tar.append(&header, io::empty()).unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let result = unpack(&tar.into_inner().unwrap()[..], dir.path());
+            (result.is_ok(), std::fs::read_dir(dir.path()).unwrap().count())
+        };
+        assert_eq!(unpacked("manifest.json", EntryType::Regular), (true, 1));
+        assert_eq!(unpacked("facts/", EntryType::Directory), (true, 1));
+        assert_eq!(unpacked("facts/p0-1.facts", EntryType::Regular), (true, 1));
+        for (path, kind) in [
+            (".envrc", EntryType::Regular),
+            ("/facts/p0-1.facts", EntryType::Regular),
+            ("facts/../.envrc", EntryType::Regular),
+            ("facts", EntryType::Symlink),
+            ("facts/p0-1.facts", EntryType::Link),
+        ] {
+            assert_eq!(unpacked(path, kind), (false, 0), "{path}");
+        }
     }
 
     #[tokio::test]

@@ -1,12 +1,18 @@
-//! Tells children that were killed from children that ended by themselves just before. A signal to a child that has
-//! ended, but has not been reaped, succeeds without an effect.
+//! Tells children that were killed from children that ended by themselves just before, and reads their last output. A
+//! signal to a child that has ended, but has not been reaped, succeeds without an effect.
 
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
+
+/// Number of bytes from the end of a log that are included in the report of an unexpected exit.
+const LOG_TAIL_LEN: u64 = 2000;
 
 /// Returns whether a child that has not been reaped has ended.
 pub(crate) fn has_ended(child: Pid) -> bool {
@@ -17,4 +23,38 @@ pub(crate) fn has_ended(child: Pid) -> bool {
 /// Returns whether `SIGKILL` ended a process.
 pub(crate) fn is_by_kill(status: ExitStatus) -> bool {
     status.signal() == Some(Signal::SIGKILL as i32)
+}
+
+/// Returns the end of a child's log, or an empty text if the log cannot be read. A log has no maximum size.
+pub(crate) fn last_output(log: &Path) -> String {
+    let tail = || -> io::Result<Vec<u8>> {
+        let mut log = File::open(log)?;
+        let len = log.seek(SeekFrom::End(0))?;
+        log.seek(SeekFrom::Start(len.saturating_sub(LOG_TAIL_LEN)))?;
+        let mut tail = Vec::new();
+        // The child's own children may still be writing.
+        log.take(LOG_TAIL_LEN).read_to_end(&mut tail)?;
+        Ok(tail)
+    };
+    String::from_utf8_lossy(&tail().unwrap_or_default()).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_end_of_a_log_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("1.log");
+        assert_eq!(last_output(&log), "");
+        std::fs::write(&log, "panicked\n").unwrap();
+        assert_eq!(last_output(&log), "panicked");
+        // The file is longer than the memory of any machine.
+        File::options().append(true).open(&log).unwrap().set_len(1 << 40).unwrap();
+        std::io::Write::write_all(&mut File::options().append(true).open(&log).unwrap(), b"the end\n")
+            .unwrap();
+        assert!(last_output(&log).ends_with("the end"));
+        assert_eq!(last_output(&log).trim_start_matches('\0'), "the end");
+    }
 }

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use faultline_api::resource::Phase;
-use faultline_e2e::{Failure, Operators, QUICK_START, Skipped, TestNamespace, kubeconfig};
+use faultline_e2e::{Failure, Operators, QUICK_START, Skipped, TestNamespace, kubeconfig, restorable};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::ListParams;
@@ -18,7 +18,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         return Err(Skipped("helm is not installed".into()).into());
     }
     let operators = Operators::stop(&ns.client).await?;
-    let went = upgraded(&ns).await;
+    let went = restorable(upgraded(&ns)).await;
     let uninstalled = helm(&ns, &["uninstall", RELEASE, "--wait"]).await;
     operators.start().await?;
     went.and(uninstalled)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use faultline_api::Federation;
 use faultline_api::resource::{FederationStatus, Phase, condition};
-use faultline_e2e::{Failure, QUICK_START, TestNamespace};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace, restorable};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Resource};
@@ -26,8 +26,11 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     weak["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] =
         json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     weak["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = Value::Null;
-    replace(&definitions, &weak).await?;
-    let outcome = run_steps(&ns).await;
+    let outcome = restorable(async {
+        replace(&definitions, &weak).await?;
+        run_steps(&ns).await
+    });
+    let outcome = outcome.await;
     // Other scenarios need the original custom resource definition.
     replace(&definitions, &definition).await?;
     outcome?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::http;
 use faultline_api::Federation;
 use faultline_api::resource::{ApplicationSpec, Phase};
-use faultline_e2e::{Failure, Machine, Program, QUICK_START, Skipped, TestNamespace};
+use faultline_e2e::{Failure, Machine, Program, QUICK_START, Skipped, TestNamespace, restorable};
 use futures::future::try_join_all;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
@@ -37,7 +37,7 @@ const ATTEMPTS: [(u16, bool, &str); 4] = [
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let neighbour = ns.another("neighbour").await?;
-    let outcome = run_steps(&ns, &neighbour).await;
+    let outcome = restorable(run_steps(&ns, &neighbour)).await;
     neighbour.remove().await?;
     outcome
 }

@@ -3,7 +3,7 @@
 //! apparent source.
 
 use faultline_api::resource::{Emulation, Kubernetes, condition};
-use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};
+use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace, restorable};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -23,14 +23,18 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         // Packets to another node get this node's address as their source.
         format!("iptables -t nat -{what} POSTROUTING -s {range} -o eth0 -p tcp --dport 7401 -j MASQUERADE")
     };
+    let went = restorable(async {
+        for (machine, range) in &machines {
+            machine.run(&rule("I", range)).await?;
+        }
+        shaped(&ns, &machines).await
+    });
+    let went = went.await;
+    let mut restored = Ok(());
     for (machine, range) in &machines {
-        machine.run(&rule("I", range)).await?;
+        restored = restored.and(machine.run(&rule("D", range)).await.map(drop));
     }
-    let went = shaped(&ns, &machines).await;
-    for (machine, range) in &machines {
-        machine.run(&rule("D", range)).await?;
-    }
-    went
+    went.and(restored)
 }
 
 async fn shaped(ns: &TestNamespace, machines: &[(Machine, String)]) -> Result<(), Failure> {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use faultline_api::resource::{ApplicationSpec, FederationStatus};
-use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};
+use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace, restorable};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let uid = pod.uid().ok_or("the pod has no UID")?;
     let node = pod.spec.and_then(|it| it.node_name).ok_or("the pod is not on a node")?;
     let machine = Machine::find(&ns.client, &node).await?;
-    let outcome = run_steps(&ns, &machine, &uid).await;
+    let outcome = restorable(run_steps(&ns, &machine, &uid)).await;
     // Restore the machine even after a failure.
     machine.signal_pod(&uid, "CONT").await?;
     machine.run("systemctl start kubelet").await?;

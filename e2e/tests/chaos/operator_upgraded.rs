@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use faultline_api::resource::Phase;
-use faultline_e2e::{Failure, QUICK_START, TestNamespace};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace, restorable};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
@@ -29,14 +29,14 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.reach(QUICK_START, Phase::Running).await?;
     let supervisor = format!("{QUICK_START}-supervisor-0");
     let before = ns.pods().await?;
-    upgrade(&own, &operator.name_any(), &format!("{image}-next")).await?;
-    let went_on = async {
+    let went_on = restorable(async {
+        upgrade(&own, &operator.name_any(), &format!("{image}-next")).await?;
         assert_eq!(ns.pods().await?, before, "no pod was replaced");
         let status = ns.passes(QUICK_START).await?;
         assert_eq!(status.faults_done.as_deref(), Some("2/2"));
         assert_eq!(ns.pods().await?.get(&supervisor), before.get(&supervisor), "the record is kept");
         ns.delete(QUICK_START).await
-    };
+    });
     let went_on = went_on.await;
     upgrade(&own, &operator.name_any(), &image).await?;
     went_on

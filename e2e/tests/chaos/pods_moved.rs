@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use faultline_api::resource::{ApplicationSpec, FederationStatus, Kubernetes};
-use faultline_e2e::{Failure, Machine, QUICK_START, Skipped, TestNamespace};
+use faultline_e2e::{Failure, Machine, QUICK_START, Skipped, TestNamespace, restorable};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
@@ -32,7 +32,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     for (worker, cluster) in workers.iter().zip(CLUSTERS) {
         pool(&ns, worker, Some(cluster)).await?;
     }
-    let outcome = run_steps(&ns, &workers, &machines).await;
+    let outcome = restorable(run_steps(&ns, &workers, &machines)).await;
     // Restore the machines even after a failure.
     for (worker, machine) in workers.iter().zip(&machines) {
         machine.start().await?;

@@ -1,9 +1,9 @@
 //! A cluster loss ended all processes of the cluster at once. Otherwise, the surviving processes would have had time to
 //! react to the first failures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{Fault, FaultNo};
+use faultline_core::{EndedBy, Fault, FaultNo};
 use faultline_trace::manifest::EffectEntry;
 
 use crate::finding::{Findings, Gap, Remark};
@@ -30,8 +30,10 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             finding.unjudged(Gap::TimesNotRecorded { cluster, fault: no });
             continue;
         };
-        // A record that was changed may lack effects, or name other processes.
-        let ended = history.supervision.ended_by(no);
+        // A record that was changed may lack effects, or name other processes. Lives that had ended before lost at most
+        // their storage.
+        let ends = history.supervision.ends.iter().filter(|it| it.by == Some(EndedBy::Fault(no)));
+        let ended: BTreeSet<_> = ends.map(|it| (it.process, it.life)).collect();
         let seen = effect.on.iter().map(|it| (it.process, it.life)).collect();
         let unseen = effect.on.iter().find(|it| it.at.is_none()).map(|it| it.process);
         let differing = || ended.symmetric_difference(&seen).next().map(|(process, _)| *process);
@@ -55,9 +57,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
-    use faultline_core::{
-        ClusterId, EndedBy, Fact, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger,
-    };
+    use faultline_core::{ClusterId, Fact, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
     use faultline_trace::manifest::Effect;
 
     fn lost(micros: &[Option<u64>]) -> Run {
@@ -122,6 +122,21 @@ mod tests {
             let open = check_alone(check, &run).open;
             assert!(matches!(open, Some(Gap::EndNotSeen { fault: FaultNo(0), .. })), "{open:?}");
         }
+    }
+
+    #[test]
+    fn a_process_that_had_crashed_before_need_not_end_with_its_cluster() {
+        let micros = [Some(0), Some(1)];
+        let mut run = lost(&[]);
+        let (process, life, storage) = (ProcessId(2), Life(1), StorageFate::Lost);
+        run.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Fault(FaultNo(1)) });
+        let others = lost(&micros);
+        run.context.effects = others.context.effects;
+        for process in (0..3).map(ProcessId) {
+            run.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Fault(FaultNo(0)) });
+        }
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.open), (1, None));
     }
 
     #[test]

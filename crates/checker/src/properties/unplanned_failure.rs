@@ -1,9 +1,14 @@
 //! No process ended unexpectedly. The protocol recovers from an unexpected end as from any other failure, but
 //! the run was not the requested one: something broke, or another program killed the process.
+//!
+//! The supervisor records a crash before it sends the order. On real processes, the process may already have ended by
+//! itself, unless its place reported when it was killed. [`AtOnce`](Property::AtOnce) judges cluster losses.
+
+use faultline_core::{EndedBy, Fault, FaultNo};
+use faultline_history::{History, LifeEnd};
 
 use crate::finding::{Findings, Gap};
 use crate::judgement::Property;
-use faultline_history::History;
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::NoUnplannedFailure);
@@ -11,16 +16,36 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         finding.instances += 1;
         if !end.is_ordered {
             finding.unjudged(Gap::EndedUnexpectedly { process: end.process, at: end.at });
+        } else if let Some(fault) = unseen_crash(history, end) {
+            finding.unjudged(Gap::EndNotSeen { process: end.process, fault });
         }
     }
     finding
+}
+
+/// Returns the crash that is said to have ended a life with facts, if no place reported that it killed the process.
+/// Until a run ends, its manifest does not state such reports; in virtual time, there are none.
+fn unseen_crash(history: &History<'_>, end: &LifeEnd) -> Option<FaultNo> {
+    let (context, supervision) = (history.context, &history.supervision);
+    let Some(EndedBy::Fault(no)) = end.by else { return None };
+    if !context.measures_links || context.outcome.is_none() {
+        return None;
+    }
+    let life = (end.process, end.life);
+    let is_crash = supervision.injected.iter().any(|it| it.0 == no && matches!(it.1, Fault::Crash { .. }));
+    let has_facts = history.trace.streams.get(&life).is_some_and(|it| !it.is_empty());
+    let mut effects = context.effects.iter().filter(|it| it.no == no).flat_map(|it| &it.on);
+    let is_seen = effects.any(|it| (it.process, it.life) == life && it.at.is_some());
+    (is_crash && has_facts && !is_seen).then_some(no)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
-    use faultline_core::{ClusterId, Fact, Life, ProcessId};
+    use faultline_core::fault::Outcome;
+    use faultline_core::{ClusterId, Fact, Life, ProcessId, Span, StorageFate, Time};
+    use faultline_trace::manifest::{Effect, EffectEntry};
 
     #[test]
     fn an_end_that_the_supervisor_only_detected_is_unplanned() {
@@ -30,6 +55,32 @@ mod tests {
         run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(1) });
         let reason = check_alone(check, &run).open.expect("the supervisor did not order this end");
         assert!(matches!(reason, Gap::EndedUnexpectedly { process: ProcessId(1), .. }), "{reason:?}");
+    }
+
+    /// Returns the finding about a crash of process 0 on real processes, with these times of its effect.
+    fn crashed(has_facts: bool, effect: Option<Option<Time>>) -> Option<Gap> {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.context.measures_links = true;
+        run.context.outcome = Some(Outcome::Completed);
+        if has_facts {
+            run.send(0, 1);
+        }
+        let (process, life, no) = (ProcessId(0), Life(1), FaultNo(0));
+        let fault = Fault::Crash { process, storage: StorageFate::Kept, returns: true };
+        run.supervisor(Fact::Injecting { no, fault: Box::new(fault) });
+        run.supervisor(Fact::Failed { process, life, storage: StorageFate::Kept, by: EndedBy::Fault(no) });
+        let effect = effect.map(|at| Effect { process, life, at, error: Span::ZERO });
+        run.context.effects = vec![EffectEntry { no, due: Time(0), on: effect.into_iter().collect() }];
+        check_alone(check, &run).open
+    }
+
+    #[test]
+    fn a_process_that_nobody_saw_crash_may_have_ended_by_itself() {
+        let unseen = Some(Gap::EndNotSeen { process: ProcessId(0), fault: FaultNo(0) });
+        assert_eq!(crashed(true, None), unseen);
+        assert_eq!(crashed(true, Some(None)), unseen);
+        assert_eq!(crashed(true, Some(Some(Time(7)))), None);
+        assert_eq!(crashed(false, None), None, "the process had not started");
     }
 
     #[test]

@@ -35,6 +35,7 @@ use tracing::{debug, info, warn};
 
 use crate::clock::{Alarm, Clock, ClockSource, monotonic};
 use crate::control;
+use crate::exits::last_output;
 use crate::node::NodeOptions;
 use crate::remote::messages::{Assignment, OrderNo, Ready, ToAgent, ToPlace};
 use crate::secret::{Ends, MAGIC, Secret};
@@ -48,8 +49,6 @@ use strike::KILL_AFTER;
 const LOOK: Duration = Duration::from_millis(20);
 /// Time for which a terminating agent tries to deliver its last messages.
 const GRACE_PERIOD: Duration = Duration::from_secs(5);
-/// Number of bytes from the end of a log that are sent with the report of an exit.
-const LOG_TAIL_LEN: usize = 2000;
 /// Prefix of the names of run directories.
 const RUN: &str = "run-";
 
@@ -556,12 +555,6 @@ impl Hosted {
     fn log(&self, life: Life) -> PathBuf {
         self.node_dir.join(format!("{}.log", life.0))
     }
-}
-
-fn last_output(log: &Path) -> String {
-    let bytes = fs::read(log).unwrap_or_default();
-    let tail = &bytes[bytes.len().saturating_sub(LOG_TAIL_LEN)..];
-    String::from_utf8_lossy(tail).trim().to_owned()
 }
 
 /// Writes to a supervisor until it disconnects or no sender is left.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 
@@ -21,13 +21,10 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::clock::Clock;
-use crate::exits::{has_ended, is_by_kill};
+use crate::exits::{has_ended, is_by_kill, last_output};
 use crate::node::NodeOptions;
 use crate::supervise::places::{GRACE_PERIOD, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{PlaceContext, RunError};
-
-/// Number of bytes from the end of a log that are included in the report of an unexpected exit.
-const LOG_TAIL_LEN: usize = 2000;
 
 /// All children of a run, including those that have ended.
 pub(super) struct Children {
@@ -227,15 +224,10 @@ impl Child {
     }
 }
 
-fn last_output(log: &Path) -> String {
-    let bytes = fs::read(log).unwrap_or_default();
-    let tail = &bytes[bytes.len().saturating_sub(LOG_TAIL_LEN)..];
-    String::from_utf8_lossy(tail).trim().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
+    use std::path::Path;
     use std::time::{Duration, Instant};
 
     use tokio::sync::mpsc;

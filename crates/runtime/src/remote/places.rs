@@ -636,7 +636,7 @@ impl Shared {
             ToPlace::Done { order, ended_at, problem } => {
                 if is_current {
                     self.answer(process, order, |_| Answer::Done { ended_at, problem });
-                } else {
+                } else if problem.is_none() {
                     self.arrived(process, place, None);
                 }
             }

@@ -15,7 +15,7 @@ use faultline_core::{
     StorageFate, Time, Trigger,
 };
 use faultline_supervisor::{MemoryBound, Order, Report, Supervisor};
-use faultline_trace::manifest::{Effect, LinkMeasured};
+use faultline_trace::manifest::{Effect, LinkEntry, LinkMeasured};
 use faultline_trace::{Bundle, FactsWriter, Stream};
 use nix::errno::Errno;
 use nix::sys::statvfs::statvfs;
@@ -368,6 +368,9 @@ impl<P: PlaceBackend> Host<'_, P> {
                 journal::JournalEntry::Measured { by, to, requested, link } => {
                     self.note_measured(by, to, requested, link)
                 }
+                journal::JournalEntry::Echoes { from, to, observed } => {
+                    self.measuring.recall(from, to, observed);
+                }
                 journal::JournalEntry::Stopped(seen) => self.stopped(&seen),
                 journal::JournalEntry::Paused(seen) => self.paused(seen),
                 journal::JournalEntry::InForce { no, effect } => self.effects.applied(no, effect),
@@ -642,7 +645,10 @@ impl<P: PlaceBackend> Host<'_, P> {
             }
             ToSupervisor::Observed { to, requested, echoes } => {
                 let is_disturbed = disturbed(&self.changed, &self.cut);
-                self.measuring.observed((process, to), requested, &echoes, is_disturbed);
+                let counted = self.measuring.observed((process, to), requested, &echoes, is_disturbed);
+                if let Some(LinkEntry { from, to, observed: Some(observed), .. }) = counted {
+                    self.journal.write(&journal::JournalEntry::Echoes { from, to, observed });
+                }
                 vec![]
             }
             ToSupervisor::Heartbeat(gauges, counts, delays) => {

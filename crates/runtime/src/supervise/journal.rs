@@ -11,9 +11,9 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use faultline_core::{FaultNo, Life, ProcessId, Span, Time};
+use faultline_core::{ClusterId, FaultNo, Life, ProcessId, Span, Time};
 use faultline_supervisor::Report;
-use faultline_trace::manifest::{Effect, LinkMeasured};
+use faultline_trace::manifest::{Effect, LinkMeasured, LinkObserved};
 use faultline_trace::{Cut, append_record, split_body};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,8 @@ pub(crate) enum JournalEntry {
     Heard(Vec<(Time, Report)>),
     /// A process has measured a link.
     Measured { by: ProcessId, to: ProcessId, requested: Span, link: LinkMeasured },
+    /// All echoes so far over a link, since its properties were last requested.
+    Echoes { from: ClusterId, to: ClusterId, observed: LinkObserved },
     /// A single order killed these lives.
     Stopped(Vec<Seen>),
     /// A life was launched at the place with this UID.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Membership, ProcessId, Span, Time};
-use faultline_trace::manifest::{LinkEntry, LinkMeasured};
+use faultline_trace::manifest::{LinkEntry, LinkMeasured, LinkObserved};
 
 use crate::control::{Measurement, ObservedEcho, ObservedLink};
 use crate::links::Links;
@@ -178,16 +178,17 @@ impl Measuring {
     }
 
     /// Counts echoes over a link with this requested latency. Ignores echoes that a fault may have delayed. A fault in
-    /// the opposite direction delays responses, so it affects only unanswered echoes.
+    /// the opposite direction delays responses, so it affects only unanswered echoes. Returns the link's results;
+    /// `None` if there is no such link.
     pub(super) fn observed(
         &mut self,
         (by, to): (ProcessId, ProcessId),
         requested: Span,
         echoes: &[ObservedEcho],
         is_disturbed: impl Fn(ClusterId, ClusterId) -> bool,
-    ) {
+    ) -> Option<LinkEntry> {
         let is_it = |link: &Link| link.ends == Some((by, to)) && link.entry.requested.latency == requested;
-        let Some(index) = self.links.iter().position(is_it) else { return };
+        let index = self.links.iter().position(is_it)?;
         let link = &self.links[index];
         let is_settled = |link: &Link, echo: &ObservedEcho| {
             echo.sent >= link.settled && !is_disturbed(link.entry.from, link.entry.to)
@@ -209,6 +210,17 @@ impl Measuring {
                 (true, false) => drop(link.unanswered.insert(echo.sent, echo.delay)),
                 (false, _) => {}
             }
+        }
+        Some(link.entry())
+    }
+
+    /// Restores the results that [`Measuring::observed`] returned for a link. Echoes that were unanswered then remain
+    /// so: the process that sent them has ended.
+    pub(super) fn recall(&mut self, from: ClusterId, to: ClusterId, observed: LinkObserved) {
+        for link in self.links.iter_mut().filter(|link| (link.entry.from, link.entry.to) == (from, to)) {
+            link.entry.observed = Some(observed);
+            link.sum = observed.mean * observed.echoes.into();
+            link.unanswered.clear();
         }
     }
 
@@ -264,7 +276,6 @@ fn count(entry: &mut LinkEntry, sum: &mut Span, delay: Span) {
 mod tests {
     use super::*;
     use faultline_core::{Cluster, Life, Member, MembershipVersion, NodeId, Role};
-    use faultline_trace::manifest::LinkObserved;
 
     const ENDS: (ProcessId, ProcessId) = (ProcessId(0), ProcessId(1));
     const ASKED: Span = Span::from_millis(8);
@@ -343,6 +354,22 @@ mod tests {
         measuring.ask(ClusterId(0), ClusterId(1), requested, Some(sent(300)));
         assert_eq!(observed(&measuring), None);
         assert!(measuring.history().iter().any(|it| it.observed == Some(LinkObserved { mean, ..all })));
+    }
+
+    /// A resumed supervisor obtains the results from the journal.
+    #[test]
+    fn recalled_echoes_count_with_those_that_follow() {
+        let late = Span::from_secs(2);
+        let mut before = measuring();
+        report(&mut before, SETTLED, &[ASKED, late], true, false);
+        let echo = ObservedEcho { sent: SETTLED, delay: late, is_answered: false };
+        let entry = before.observed(ENDS, ASKED, &[echo], |_, _| false).unwrap();
+        let mut resumed = measuring();
+        resumed.recall(entry.from, entry.to, entry.observed.unwrap());
+        assert_eq!(observed(&resumed), observed(&before));
+        report(&mut resumed, SETTLED, &[ASKED], true, false);
+        let LinkObserved { echoes, outside, mean } = observed(&resumed).unwrap();
+        assert_eq!((echoes, outside, mean), (4, 2, Span::from_millis(1_004)));
     }
 
     #[test]

@@ -105,6 +105,9 @@ pub enum BundleError {
 }
 
 impl Bundle {
+    /// The names of the files and directories that make up the record of a run.
+    pub const PARTS: [&str; 3] = [MANIFEST, FEDERATION, FACTS];
+
     /// Creates a bundle in `dir`, which may exist but must not contain a run.
     ///
     /// # Errors
