@@ -532,7 +532,7 @@ pub fn a_partition_delays_and_loses_nothing(driver: &mut impl Driver) {
     assert_eq!(before_mark(P2), 0, "the cut link holds everything");
 }
 
-/// Full storage refuses writes only while it is full. Images in corrupt storage count as missing only while
+/// Full storage refuses writes only while it is full, and keeps images that it already contains. Images in corrupt storage count as missing only while
 /// it is corrupt.
 pub fn full_storage_refuses_and_corrupt_storage_forgets(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[1], Span::from_millis(2500));
@@ -540,7 +540,7 @@ pub fn full_storage_refuses_and_corrupt_storage_forgets(driver: &mut impl Driver
     scenario.inject(Trigger::At(at(200)), storage(StorageFault::Full, 400));
     scenario.inject(Trigger::At(at(1000)), storage(StorageFault::Corrupt, 500));
     scenario.at(P0, None, Span::from_millis(20), [Act::Persist(1, 1000)]);
-    scenario.at(P0, None, Span::from_millis(400), [Act::Persist(2, 1000)]);
+    scenario.at(P0, None, Span::from_millis(400), [Act::Persist(2, 1000), Act::Persist(1, 1000)]);
     scenario.at(P0, None, Span::from_millis(800), [Act::Persist(3, 1000), Act::Read(FIRST, 1)]);
     scenario.at(P0, None, Span::from_millis(1250), [Act::Read(FIRST, 1)]);
     scenario.at(P0, None, Span::from_millis(1900), [Act::Read(FIRST, 1), Act::Read(FIRST, 2), Act::List]);
@@ -550,6 +550,7 @@ pub fn full_storage_refuses_and_corrupt_storage_forgets(driver: &mut impl Driver
     let expected = [
         Observation::Persisted { by: FIRST, number: 1 },
         Observation::PersistFailed { by: FIRST, number: 2 },
+        Observation::Persisted { by: FIRST, number: 1 },
         Observation::Persisted { by: FIRST, number: 3 },
         Observation::Read { by: FIRST, number: 1, intact: true },
         Observation::Read { by: FIRST, number: 1, intact: false },

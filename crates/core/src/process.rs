@@ -122,7 +122,8 @@ pub enum Action<S, M, H, V, J> {
         /// The packet to send.
         packet: Packet<S, M, H, V>,
     },
-    /// Writes an image. Answered by [`Event::Persisted`] or [`Event::PersistFailed`].
+    /// Writes an image. Answered by [`Event::Persisted`] or [`Event::PersistFailed`]. If the image is already stored and
+    /// intact, it stays so even if the storage accepts no writes: different images have different names.
     Persist(Arc<Image<H, V>>),
     /// Reads an image. Answered by [`Event::Read`].
     Read(ImageName),

@@ -69,8 +69,10 @@ impl<P: Process> Storage<P> {
     /// Completes the oldest operation. Returns the event for its process.
     pub(crate) fn complete(&mut self) -> Option<In<P>> {
         match self.under_way.pop_front().expect("every completion has an operation") {
-            Operation::Persist(image) if self.fault == Some(StorageFault::Full) => {
-                self.images.remove(&image.name);
+            // An image that is already stored needs no space.
+            Operation::Persist(image)
+                if self.fault == Some(StorageFault::Full) && !self.images.contains_key(&image.name) =>
+            {
                 Some(Event::PersistFailed(image.name))
             }
             Operation::Persist(image) => {

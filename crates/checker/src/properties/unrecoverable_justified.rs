@@ -12,7 +12,9 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::{Claim, FaultModel, ImageName, Incarnation, Life, Position, ProcessId, Promise};
+use faultline_core::{
+    Attempt, Claim, FaultModel, ImageName, Incarnation, Life, Position, ProcessId, Promise,
+};
 
 use super::orphan_deliveries::OrphanDeliveries;
 use crate::finding::{Breach, Findings};
@@ -82,6 +84,10 @@ impl<'a> UnrecoverableClaim<'a> {
                 );
                 is_explained = true;
             }
+            if let Some((position, holder)) = self.remaining_state(name.owner, lost) {
+                finding.violated([at], Breach::WasDurable { owner: name.owner, position, holder });
+                is_explained = true;
+            }
             // A part that was never durable matters only if its owner has lost the data that it wrote.
             is_explained |= !copies.is_empty()
                 || gone.contains(&name.owner)
@@ -99,6 +105,31 @@ impl<'a> UnrecoverableClaim<'a> {
         {
             finding.violated([at], Breach::WasAvailable { group, position });
         }
+    }
+
+    /// Returns the newest checkpoint that a process of a work-stealing program could restore, and a holder of it. Judged
+    /// only if the process itself makes the claim: others may have absorbed its state, which then was removed.
+    fn remaining_state(
+        &self,
+        owner: ProcessId,
+        is_lost: impl Fn(&&StoredCopy) -> bool,
+    ) -> Option<(Position, ProcessId)> {
+        let history = self.history;
+        let source = history.source(self.claimed.at);
+        if history.tasks.is_none() || history.planned.is_some() || source.process != owner {
+            return None;
+        }
+        // The images of a log that follow its first one, a checkpoint, are of no use without it.
+        let is_log = history.context.promises.include(Promise::EventsLogged);
+        let (group, _) = history.member(owner)?;
+        let restorable = history.groups[group].checkpoints.iter().filter(|(name, _)| {
+            name.position.incarnation < source.life.incarnation() && !(is_log && name.attempt > Attempt(1))
+        });
+        let left = restorable.filter_map(|(name, checkpoint)| {
+            let copy = checkpoint.parts[0].copies.iter().find(|copy| !is_lost(copy))?;
+            Some((name.position, copy.holder))
+        });
+        left.max()
     }
 
     /// Returns whether more processes have failed than the protocol survives at a time.
@@ -262,6 +293,24 @@ mod tests {
             run.0.claim(1, Claim::Unrecoverable { group: GroupId(0), missing });
             let violations = check_alone(check, &run.0).violation_count();
             assert_eq!(violations, u64::from(!is_gone), "{is_gone}");
+        }
+    }
+
+    /// The root of a work-stealing program names an image that its current life would write first.
+    #[test]
+    fn a_process_may_not_give_up_a_state_that_a_holder_has() {
+        for (holder_fails, violations) in [(false, 1), (true, 0)] {
+            let mut run = TaskRun::new(2);
+            let (name, _) = run.commit(0, 1, false);
+            run.0.durable(1, name);
+            run.0.kill(0, true);
+            if holder_fails {
+                run.0.kill(1, true);
+            }
+            let missing = [(run.0.image(0, 1, 1), vec![p(0), p(1)])].into();
+            run.0.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
+            let finding = check_alone(check, &run.0);
+            assert_eq!(finding.violation_count(), violations, "{:?}", finding.violations);
         }
     }
 

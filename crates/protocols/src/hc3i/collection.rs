@@ -16,7 +16,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Attempt, Claim, GroupId, Position, Presence, ProcessId, Span, Time, To, Vectors};
+use faultline_core::{
+    Attempt, Claim, GroupId, Incarnation, Position, Presence, ProcessId, Span, Time, To, Vectors,
+};
 
 use super::config::{CollectBy, Rule};
 use super::message::{Collection, Control, Inventory, RestorableCheckpoint};
@@ -26,12 +28,14 @@ use crate::machines::{Checkpoint, recovery_line};
 /// The lists that a coordinator has received for a collection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Collecting {
-    /// Number of collections begun in this life.
+    /// Number of collections begun in this life. Without an initiator, corrections of a list count as well.
     round: u32,
     /// Whether the current collection is still undecided. Used only without an initiator.
     due: bool,
     /// The latest list from each cluster; at an initiator, the lists of this round.
     stock: BTreeMap<GroupId, Arc<Inventory>>,
+    /// The incarnation and round of the latest list from each cluster. Used only without an initiator.
+    latest: BTreeMap<GroupId, (Incarnation, u32)>,
     /// Clusters that have sent a list since the last decision. Used only without an initiator.
     reporting: BTreeSet<GroupId>,
 }
@@ -94,11 +98,12 @@ impl Hc3i {
 
     /// Replaces the list that other clusters may still use, since a checkpoint in it was found lost. An initiator asks
     /// for a new list before each decision.
-    pub(super) fn correct_inventory(&self, host: &mut ProtocolHost) {
-        let Some(coordination) = &self.coordination else { return };
+    pub(super) fn correct_inventory(&mut self, host: &mut ProtocolHost) {
         if self.config.collect_by == CollectBy::EveryCluster
             && let Some(inventory) = self.inventory()
+            && let Some(coordination) = &mut self.coordination
         {
+            coordination.collecting.round += 1;
             let round = coordination.collecting.round;
             self.send_to_other_coordinators(&Control::Stock { round, inventory }, host);
         }
@@ -149,6 +154,15 @@ impl Hc3i {
         let collecting = &mut self.coordination().collecting;
         if by_initiator && collecting.round != round {
             return;
+        }
+        if !by_initiator {
+            // A list may be overtaken by the one that corrects it. A life is followed by a new incarnation.
+            let incarnation = inventory.incarnations.get(cluster.place()).copied();
+            let number = (incarnation.unwrap_or_default(), round);
+            if collecting.latest.get(&cluster).is_some_and(|latest| *latest > number) {
+                return;
+            }
+            collecting.latest.insert(cluster, number);
         }
         collecting.stock.insert(cluster, inventory);
         collecting.reporting.insert(cluster);

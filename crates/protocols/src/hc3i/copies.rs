@@ -383,7 +383,10 @@ impl Hc3i {
         self.copies.notes.extend(self.cluster_of(owner), past);
         self.write_record(None, now, host);
         self.copies.writes.forget(|it| names.contains(it));
-        names.iter().for_each(|&name| host.delete(name));
+        for &name in names {
+            host.delete(name);
+            self.copies.settled(name, host);
+        }
         self.list_for_forgotten(host);
     }
 

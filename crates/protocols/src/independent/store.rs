@@ -282,9 +282,12 @@ impl Store {
     }
 
     /// Handles a recovering owner's inquiry about its checkpoints that are durable here. The owner may be this process.
+    /// An older inquiry may arrive after a newer one, and the owner no longer waits for an answer to it.
     pub(super) fn inquire(&mut self, owner: ProcessId, epoch: Epoch, host: &mut ProtocolHost) -> Vec<Event> {
-        self.inquiries.retain(|&(it, _)| it != owner);
-        self.inquiries.push((owner, epoch));
+        match self.inquiries.iter_mut().find(|(it, _)| *it == owner) {
+            Some((_, newest)) => *newest = epoch.max(*newest),
+            None => self.inquiries.push((owner, epoch)),
+        }
         self.answer_inquiries(host)
     }
 

@@ -50,7 +50,10 @@ impl<N: Process> Storage<N> {
     /// Completes the oldest operation. Returns the resulting event for the process; `None` after a deletion.
     pub(crate) fn complete(&mut self) -> Option<In<N>> {
         match self.pending.pop_front().expect("a completion belongs to an operation") {
-            Operation::Persist(image) if self.full => Some(Event::PersistFailed(image.name)),
+            // An image that is already stored needs no space.
+            Operation::Persist(image) if self.full && !self.images.contains_key(&image.name) => {
+                Some(Event::PersistFailed(image.name))
+            }
             Operation::Persist(image) => {
                 let name = image.name;
                 self.corrupt.remove(&name);

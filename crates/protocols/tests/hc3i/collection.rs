@@ -356,6 +356,13 @@ fn a_recovery_does_not_keep_a_checkpoint_that_cannot_be_fetched() {
 /// m, which the fifth contains, so p0 needs its third checkpoint, and the message that p1 logged.
 #[test]
 fn a_list_that_contains_a_lost_checkpoint_is_replaced() {
+    for overtakes in [false, true] {
+        replace_a_list(overtakes);
+    }
+}
+
+/// Replaces a list. If `overtakes` is set, the list arrives only after its replacement.
+fn replace_a_list(overtakes: bool) {
     let mut federation = running(&[1, 1, 1], often(by_every_cluster(Defects::default())));
     federation.take_checkpoint(c(0));
     federation.exchange(p(1), p(0), "logged");
@@ -365,11 +372,25 @@ fn a_list_that_contains_a_lost_checkpoint_is_replaced() {
     let wanted = federation.hold(says!(Control::Want { .. }));
     federation.crash(p(1), Lost);
     federation.retry();
+    let list = overtakes.then(|| {
+        federation.hold(|flight| {
+            let of_five = |it: &Control| matches!(it, Control::Stock { inventory, .. } if inventory.checkpoints.len() == 5);
+            flight.from == p(0) && flight.control().is_some_and(of_five)
+        })
+    });
     federation.wake(p(0), OFTEN);
     federation.settle();
     corrupt_one_read(&mut federation, p(0), to(p(0), says!(Control::Want { .. })), 1);
     federation.release(wanted);
     federation.retry();
+    if let Some(list) = list {
+        assert_eq!(
+            federation.in_transit(|flight| matches!(flight.control(), Some(Control::Stock { .. }))),
+            2
+        );
+        federation.release(list);
+        federation.settle();
+    }
     for coordinator in [p(1), p(2)] {
         federation.wake(coordinator, OFTEN);
     }
@@ -379,5 +400,23 @@ fn a_list_that_contains_a_lost_checkpoint_is_replaced() {
     federation.retry();
     assert!(!federation.is_unrecoverable());
     assert_eq!(federation.received(p(0)), ["logged"]);
+    assert_eq!(federation.violations(), [""; 0]);
+}
+
+/// p1's storage is full when p0 offers both checkpoints again. p0 collects the older one before p1 can store it.
+#[test]
+fn a_holder_does_not_wait_for_a_replica_that_was_collected_meanwhile() {
+    let mut federation = running(&[1, 1, 1], config(Defects::default()));
+    federation.take_checkpoint(c(0));
+    let replicas = federation.hold(|flight| flight.to == p(1) && flight.image_of() == Some(p(0)));
+    federation.crash(p(1), Lost);
+    federation.retry();
+    federation.fail_writes(p(1), true);
+    federation.release(replicas);
+    federation.settle();
+    federation.collect();
+    federation.fail_writes(p(1), false);
+    federation.retry();
+    assert!(federation.claims(p(1)).any(|it| *it == Claim::Protected));
     assert_eq!(federation.violations(), [""; 0]);
 }

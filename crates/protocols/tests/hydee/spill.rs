@@ -127,6 +127,30 @@ fn restoring_a_part_restores_its_segments_as_well() {
     assert_caught(&schedule(Defects::only(Defect::SegmentsOutsideCheckpoint)));
 }
 
+/// p0 finds a segment lost when p2 requests it, and asks p1, whose answer is on its way. p2 requests it again.
+#[test]
+fn a_segment_is_not_given_up_before_its_last_holder_has_answered() {
+    let limited = Config { log_memory: Some(4), ..config(3, 2, Defects::default()) };
+    let mut federation: Federation<Hydee> = Federation::new(&[1, 1, 1], limited);
+    federation.settle();
+    let texts = ["m1", "m2", "m3", "m4", "m5"];
+    exchange(&mut federation, &texts);
+    federation.corrupt(p(0));
+    let answer = federation.hold(|flight| flight.from == p(1) && flight.image_of() == Some(p(0)));
+    for storage in [Lost, Kept] {
+        federation.crash(p(2), storage);
+        federation.settle();
+    }
+    assert!(federation.in_transit(|flight| flight.image_of() == Some(p(0))) > 0, "p1 answers");
+    assert!(!federation.claims(p(0)).any(|it| matches!(it, Claim::Unrecoverable { .. })));
+    federation.release(answer);
+    federation.settle();
+    federation.crash(p(1), Kept);
+    federation.settle();
+    assert_eq!(federation.received(p(1)), texts);
+    assert_eq!(violations(&federation), [""; 0]);
+}
+
 /// Asserts that p1 has not received any of its messages again, and that the checker finds that a cluster was
 /// unnecessarily declared unrecoverable.
 fn assert_caught(federation: &Federation<Hydee>) {

@@ -278,3 +278,27 @@ fn checkpoints_that_follow_a_collected_one_are_not_restored() {
     assert_eq!(schedule(Defects::default()), []);
     assert_eq!(schedule(Defects::only(Defect::CollectedRestored)), [Property::NoLoss]);
 }
+
+/// I4: p1 postpones its answer to p0's second inquiry, because it is still writing. The first inquiry arrives only then.
+#[test]
+fn an_older_inquiry_does_not_replace_a_newer_one() {
+    let placement = Placement { replicas: 2, to: ReplicateTo::OtherCluster };
+    let mut federation = started(3, Config { placement, ..config(3, Defects::default()) });
+    federation.hold_storage(p(1), true);
+    federation.wake(p(0), EVERY);
+    federation.settle();
+    let first = federation.hold(|flight| {
+        flight.to == p(1) && matches!(flight.control(), Some(Control::Inquire(epoch)) if epoch.attempt == 0)
+    });
+    federation.crash(p(0), Kept);
+    federation.settle();
+    federation.crash(p(2), Kept);
+    federation.settle();
+    assert_eq!(federation.rollbacks(p(0)), []);
+    federation.release(first);
+    federation.settle();
+    federation.hold_storage(p(1), false);
+    federation.retry();
+    assert_eq!(federation.rollbacks(p(0)).len(), 1);
+    assert_eq!(federation.violations(), [""; 0]);
+}

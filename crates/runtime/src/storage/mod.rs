@@ -146,9 +146,12 @@ impl<P: Process> Worker<P> {
                     Ok(()) => Event::Persisted(name),
                     // This failure was not injected, and later writes would also fail.
                     Err(error) if self.fault.is_none() && error.is_full_disk() => return Err(error),
+                    // The image was already stored, and is still intact.
+                    Err(_) if self.store.read(name, false).is_ok_and(|it| it.is_some()) => {
+                        Event::Persisted(name)
+                    }
                     Err(error) => {
                         warn!(%name, %error, "cannot write an image");
-                        // Neither this image nor an earlier image with the same name may remain.
                         if let Err(error) = self.store.delete(name) {
                             warn!(%name, %error, "cannot remove an image");
                         }

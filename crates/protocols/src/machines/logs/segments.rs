@@ -274,6 +274,8 @@ impl<P: Logging> Logs<P> {
     ) -> BTreeSet<ProcessId> {
         match image {
             Some(image) => self.segment_available(segment, image),
+            // If a holder has been asked already, its answer decides. It may have the only replica.
+            None if self.spill.wanted.get(&segment).is_some_and(|it| !it.asked.is_empty()) => BTreeSet::new(),
             None if self.segments().contains(&segment) => self.ask_for_segment(group, segment, host),
             None => BTreeSet::new(),
         }
