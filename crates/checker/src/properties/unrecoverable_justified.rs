@@ -301,6 +301,7 @@ mod tests {
     fn a_process_may_not_give_up_a_state_that_a_holder_has() {
         for (holder_fails, violations) in [(false, 1), (true, 0)] {
             let mut run = TaskRun::new(2);
+            run.begin(0, 1);
             let (name, _) = run.commit(0, 1, false);
             run.0.durable(1, name);
             run.0.kill(0, true);

@@ -86,7 +86,7 @@ fn most_are_judged(shares: &Shares) {
 fn hundreds_of_seeds_of_hc3i_are_clean_and_cover_its_states() {
     let (shares, judged) = clean("hc3i", 1000, [Property::BoundedLoss]);
     assert_coverage(&shares);
-    assert!(shares.cascading >= 30.0, "{shares:#?}");
+    assert!(shares.cascading >= 25.0, "{shares:#?}");
     assert!(shares.salted >= 50.0, "{shares:#?}");
     assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
 }

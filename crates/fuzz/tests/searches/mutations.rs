@@ -207,6 +207,6 @@ fn a_message_that_is_lost_while_others_continue_is_found() {
 fn an_owner_that_has_lost_its_storage_does_not_refuse_its_images() {
     let (name, mutation) =
         ("../found/owner-lost-its-storage-as-well.yaml", hc3i::Defect::RefusesWhileRefilling);
-    let found = first_in(name, 6..7, Defect::Hc3i(mutation), Property::DurableBeforeCommit);
-    assert_eq!(found, Some(6));
+    let found = first_in(name, 83..84, Defect::Hc3i(mutation), Property::DurableBeforeCommit);
+    assert_eq!(found, Some(83));
 }

@@ -403,6 +403,7 @@ impl Hc3i {
             return;
         }
         if !matches!(self.phase, Phase::Recovering(_)) && self.obeys(Rule::RefillsHolders) {
+            self.doubt_replicas(old, host);
             for holder in placement::holders(&self.config, &self.membership, self.me) {
                 if self.began_new_life(holder, old) {
                     self.offer(holder, host);

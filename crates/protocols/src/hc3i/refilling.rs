@@ -1,8 +1,8 @@
 //! Refilling the missing replicas of older checkpoints after a recovery.
 //!
 //! A recovery creates the missing replicas of the checkpoint to restore before the cluster resumes. Replicas of older
-//! checkpoints are offered to their holders afterwards, and garbage collection does not rely on these checkpoints until
-//! the replicas are confirmed. Each holder confirms its replicas, each owner tells its coordinator once all of its
+//! checkpoints are offered to their holders afterwards, as are all replicas to a holder that begins a new life. Garbage
+//! collection does not rely on these checkpoints until the replicas are confirmed. Each holder confirms its replicas, each owner tells its coordinator once all of its
 //! holders have done so, and the coordinator waits for all owners. Without these confirmations, the recovery line might
 //! never advance to the older checkpoints.
 
@@ -10,14 +10,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{ImageName, ProcessId, Time};
+use faultline_core::{ImageName, Membership, ProcessId, Time};
 
 use super::config::Rule;
 use super::message::{Control, Epoch, RestorableCheckpoint, RollbackTarget};
-use super::{Hc3i, ProtocolHost};
+use super::{Hc3i, ProtocolHost, placement};
 use crate::machines::Checkpoint;
 
-/// The holders that have yet to confirm replicas of this process's parts, other than those of the restored checkpoint.
+/// The holders that have yet to confirm replicas of this process's parts.
 pub(super) type Unconfirmed = BTreeMap<ImageName, Vec<ProcessId>>;
 /// The owners whose replicas are incomplete, by checkpoint. Once a checkpoint's set is empty, all its replicas are
 /// complete.
@@ -43,6 +43,35 @@ impl Hc3i {
         self.unconfirmed.clear();
         if let Some(coordination) = &mut self.coordination {
             coordination.refilling.clear();
+        }
+    }
+
+    /// Stops relying on the replicas of outside holders that have begun a new life since `old`, and that may have lost
+    /// them, until they have confirmed them again. Runs on every owner, and on the coordinator for all of them.
+    pub(super) fn doubt_replicas(&mut self, old: &Membership, host: &mut ProtocolHost) {
+        let mut is_list_wrong = false;
+        for &owner in &*self.members {
+            for holder in placement::holders(&self.config, &self.membership, owner) {
+                if !self.began_new_life(holder, old) {
+                    continue;
+                }
+                for kept in &mut self.kept {
+                    if owner == self.me {
+                        let awaited = self.unconfirmed.entry(kept.part(owner)).or_default();
+                        if !awaited.contains(&holder) {
+                            awaited.push(holder);
+                        }
+                    }
+                    if let Some(coordination) = &mut self.coordination {
+                        kept.covered = false;
+                        coordination.refilling.entry(kept.checkpoint()).or_default().insert(owner);
+                        is_list_wrong = true;
+                    }
+                }
+            }
+        }
+        if is_list_wrong {
+            self.correct_inventory(host);
         }
     }
 

@@ -2,10 +2,10 @@
 
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, ClusterId, ImageName, Packet, ProcessId, Sn, Span};
-use faultline_protocols::hc3i::{CollectBy, Config, Control, Defect, Defects, Hc3i};
+use faultline_protocols::hc3i::{CollectBy, Config, Control, Defect, Defects, Hc3i, ReplicateTo};
 
 use crate::harness::{Flight, c, p};
-use crate::setting::{Federation, by_every_cluster, config, running, says, to};
+use crate::setting::{Federation, by_every_cluster, config, part_since, running, says, to};
 
 const CLUSTERS: [ClusterId; 3] = [ClusterId(0), ClusterId(1), ClusterId(2)];
 const OFTEN: Span = Span::from_secs(10);
@@ -363,15 +363,14 @@ fn a_list_that_contains_a_lost_checkpoint_is_replaced() {
 
 /// Replaces a list. If `overtakes` is set, the list arrives only after its replacement.
 fn replace_a_list(overtakes: bool) {
-    let mut federation = running(&[1, 1, 1], often(by_every_cluster(Defects::default())));
+    let shared =
+        Config { replicate_to: ReplicateTo::SharedStorage, ..often(by_every_cluster(Defects::default())) };
+    let mut federation = running(&[1, 1, 1], shared);
     federation.take_checkpoint(c(0));
     federation.exchange(p(1), p(0), "logged");
     federation.take_checkpoint(c(1));
     federation.exchange(p(2), p(0), "m");
     federation.take_checkpoint(c(0));
-    let wanted = federation.hold(says!(Control::Want { .. }));
-    federation.crash(p(1), Lost);
-    federation.retry();
     let list = overtakes.then(|| {
         federation.hold(|flight| {
             let of_five = |it: &Control| matches!(it, Control::Stock { inventory, .. } if inventory.checkpoints.len() == 5);
@@ -380,6 +379,9 @@ fn replace_a_list(overtakes: bool) {
     });
     federation.wake(p(0), OFTEN);
     federation.settle();
+    let wanted = federation.hold(says!(Control::Want { .. }));
+    federation.crash(p(3), Lost);
+    federation.retry();
     corrupt_one_read(&mut federation, p(0), to(p(0), says!(Control::Want { .. })), 1);
     federation.release(wanted);
     federation.retry();
@@ -395,11 +397,28 @@ fn replace_a_list(overtakes: bool) {
         federation.wake(coordinator, OFTEN);
     }
     federation.settle();
-    assert_eq!(collections(&federation), 3);
+    assert_eq!(collections(&federation), 4);
     federation.crash(p(2), Kept);
     federation.retry();
     assert!(!federation.is_unrecoverable());
     assert_eq!(federation.received(p(0)), ["logged"]);
+    assert_eq!(federation.violations(), [""; 0]);
+}
+
+/// p1 has lost its replicas of p0's two checkpoints, and has only the older one again.
+#[test]
+fn a_collection_does_not_rely_on_a_checkpoint_whose_holder_is_being_refilled() {
+    let mut federation = running(&[1, 1, 1], config(Defects::default()));
+    federation.take_checkpoint(c(0));
+    let replica = federation.hold(to(p(1), part_since(2)));
+    federation.crash(p(1), Lost);
+    federation.retry();
+    federation.collect();
+    assert_eq!(federation.kept(p(0)), [1, 2]);
+    federation.release(replica);
+    federation.retry();
+    federation.collect();
+    assert_eq!(federation.kept(p(0)), [3, 4], "the replicas are complete");
     assert_eq!(federation.violations(), [""; 0]);
 }
 
