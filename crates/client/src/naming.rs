@@ -27,6 +27,9 @@ pub const SCRAPES: &str = "faultline.dev/scrapes";
 pub const APPLIED: &str = "faultline.dev/applied";
 /// Finalizer of federations that the operator must still clean up.
 pub const FINALIZER: &str = "faultline.dev/cleanup";
+/// Annotation of a federation, and label of a probing pod: a random text that identifies the invocation of the command
+/// that created the object.
+pub const INVOCATION: &str = "faultline.dev/invocation";
 /// Field manager under which the operator applies objects.
 pub const FIELD_MANAGER: &str = "faultline-operator";
 /// Entry of the [`reader`] secret: the

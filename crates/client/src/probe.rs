@@ -6,13 +6,11 @@ use serde_json::json;
 
 use crate::{confined, naming};
 
-/// Label of a probing pod: a text that identifies the invocation of the command that created the pod.
-pub const INVOCATION: &str = "faultline.dev/invocation";
 /// Time limit of a probing pod, in seconds, in case it is not deleted.
 const DEADLINE_SECONDS: u32 = 60;
 
 /// Returns a pod that prints the features of the Kubernetes node's kernel as a line of JSON, and then exits. The pod
-/// has the privileges of a [shaper](naming::SHAPER), and `invocation` as the value of its label [`INVOCATION`].
+/// has the privileges of a [shaper](naming::SHAPER), and `invocation` as the value of its label [`INVOCATION`](naming::INVOCATION).
 ///
 /// # Panics
 ///
@@ -34,7 +32,7 @@ pub fn pod(node: &str, image: &str, invocation: &str) -> Pod {
     spec["restartPolicy"] = json!("Never");
     spec["activeDeadlineSeconds"] = json!(DEADLINE_SECONDS);
     let labels = json!({
-        "app.kubernetes.io/name": "faultline", naming::COMPONENT: "probe", INVOCATION: invocation,
+        "app.kubernetes.io/name": "faultline", naming::COMPONENT: "probe", naming::INVOCATION: invocation,
     });
     let pod = json!({ "metadata": { "generateName": "faultline-probe-", "labels": labels }, "spec": spec });
     serde_json::from_value(pod).expect("the JSON describes a pod")
@@ -54,6 +52,6 @@ mod tests {
         let capabilities = context.capabilities.unwrap();
         assert_eq!(capabilities.add.unwrap(), ["NET_ADMIN"]);
         assert_eq!(capabilities.drop.unwrap(), ["ALL"]);
-        assert_eq!(pod.metadata.labels.unwrap().get(INVOCATION).map(String::as_str), Some("0f"));
+        assert_eq!(pod.metadata.labels.unwrap().get(naming::INVOCATION).map(String::as_str), Some("0f"));
     }
 }

@@ -532,8 +532,8 @@ pub fn a_partition_delays_and_loses_nothing(driver: &mut impl Driver) {
     assert_eq!(before_mark(P2), 0, "the cut link holds everything");
 }
 
-/// Full storage refuses writes only while it is full, and keeps images that it already contains. Images in corrupt storage count as missing only while
-/// it is corrupt.
+/// Full storage refuses writes only while it is full, and keeps images that it already contains. Images in corrupt
+/// storage count as missing only while it is corrupt.
 pub fn full_storage_refuses_and_corrupt_storage_forgets(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[1], Span::from_millis(2500));
     let storage = |how, span| Fault::Storage { process: P0, how, span: Some(Span::from_millis(span)) };

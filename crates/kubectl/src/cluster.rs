@@ -22,8 +22,6 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 /// Time within which a supervisor must answer a request.
 const SUPERVISOR_WITHIN: Duration = Duration::from_secs(10);
-/// Annotation of a federation: a random text that identifies the invocation of `run` that created it.
-const INVOCATION: &str = "faultline.dev/invocation";
 /// What is wrong with a cluster on which Faultline is not installed.
 pub(crate) const NO_DEFINITION: &str =
     "the cluster does not have the custom resource definition of federations";
@@ -140,12 +138,13 @@ impl KubernetesCluster {
     ) -> Result<Federation, ClusterError> {
         let name = federation.name_any();
         let mut marked = federation.clone();
-        marked.annotations_mut().insert(INVOCATION.to_owned(), invocation.to_owned());
+        marked.annotations_mut().insert(naming::INVOCATION.to_owned(), invocation.to_owned());
         match self.answered(self.federations().create(&PostParams::default(), &marked)).await {
             Ok(made) => Ok(made),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                let is_ours =
-                    |it: &Federation| it.annotations().get(INVOCATION).is_some_and(|it| it == invocation);
+                let is_ours = |it: &Federation| {
+                    it.annotations().get(naming::INVOCATION).is_some_and(|it| it == invocation)
+                };
                 if let Some(ours) = self.find(&name).await?.filter(is_ours) {
                     return Ok(ours);
                 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
-use faultline_client::naming::NODE_IMAGE;
+use faultline_client::naming::{INVOCATION, NODE_IMAGE};
 use faultline_client::probe;
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::examination::{CheckState, Examination, Finding, can};
@@ -283,7 +283,7 @@ impl Examiner {
     /// Deletes the probes in progress.
     async fn interrupted(&self) -> CommandError {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        let ours = ListParams::default().labels(&format!("{}={}", probe::INVOCATION, self.invocation));
+        let ours = ListParams::default().labels(&format!("{}={}", INVOCATION, self.invocation));
         // The API server may still create a pod that was requested before the interruption.
         for pause in [Duration::ZERO, CHECK_EVERY] {
             sleep(pause).await;

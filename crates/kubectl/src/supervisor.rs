@@ -207,13 +207,10 @@ fn unpack(record: impl Read, dir: &Path) -> io::Result<()> {
     for entry in tar::Archive::new(record).entries()? {
         let mut entry = entry?;
         let path = entry.path()?.into_owned();
-        let mut components = path.components();
-        let is_part = matches!(components.next(), Some(Component::Normal(name)) if Bundle::PARTS.iter().any(|it| name == *it));
+        let is_below = path.components().all(|it| matches!(it, Component::Normal(_)));
+        let is_part = is_below && Bundle::PARTS.iter().any(|it| path.starts_with(it));
         let kind = entry.header().entry_type();
-        if !is_part
-            || !components.all(|it| matches!(it, Component::Normal(_)))
-            || !(kind.is_file() || kind.is_dir())
-        {
+        if !is_part || !(kind.is_file() || kind.is_dir()) {
             let message = format!("the archive contains {}, which is not part of a record", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }

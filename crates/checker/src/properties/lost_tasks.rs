@@ -14,7 +14,7 @@ use faultline_trace::manifest::Bounds;
 
 use crate::finding::{Breach, Findings};
 use crate::properties::bounded_loss::{SLACK, lives_before, since_restored};
-use faultline_history::{Group, History, Source, StoredCopy};
+use faultline_history::{CheckpointName, Group, History, Source, StoredCopy};
 
 pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Findings) -> Findings {
     let slack = if history.context.common_clock { Span(1) } else { SLACK };
@@ -72,9 +72,22 @@ fn passed_over(
     let is_left = |it: &StoredCopy| {
         !gone.contains(&it.holder) && !history.supervision.may_have_lost(it.holder, it.life, before)
     };
-    let all = group.checkpoints.iter().filter(|(name, _)| eligible(name.position));
-    let left = all.filter(|(_, it)| it.parts[0].copies.iter().any(is_left)).map(|it| it.0.position);
-    left.max().filter(|it| restored.unwrap_or_default() < *it)
+    let newest = newest_left(group, |name| eligible(name.position), is_left);
+    newest.map(|it| it.0).filter(|it| restored.unwrap_or_default() < *it)
+}
+
+/// Returns the newest of the `eligible` checkpoints of a process of a task-based program that have a copy for which
+/// `is_left` returns `true`, and the holder of such a copy.
+pub(super) fn newest_left(
+    group: &Group<'_>,
+    eligible: impl Fn(&CheckpointName) -> bool,
+    is_left: impl Fn(&StoredCopy) -> bool,
+) -> Option<(Position, ProcessId)> {
+    let left = group.checkpoints.iter().filter(|(name, _)| eligible(name)).filter_map(|(name, it)| {
+        let copy = it.parts[0].copies.iter().find(|copy| is_left(copy))?;
+        Some((name.position, copy.holder))
+    });
+    left.max()
 }
 
 /// Checks that a process took a checkpoint every `tau`, within `slack`, in all lives that were not judged at

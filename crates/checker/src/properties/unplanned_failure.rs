@@ -4,39 +4,49 @@
 //! The supervisor records a crash before it sends the order. On real processes, the process may already have ended by
 //! itself, unless its place reported when it was killed. [`AtOnce`](Property::AtOnce) judges cluster losses.
 
-use faultline_core::{EndedBy, Fault, FaultNo};
-use faultline_history::{History, LifeEnd};
+use std::collections::BTreeSet;
+
+use faultline_core::{EndedBy, Fault, FaultNo, Life, ProcessId};
+use faultline_history::History;
 
 use crate::finding::{Findings, Gap};
 use crate::judgement::Property;
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::NoUnplannedFailure);
+    let (crashes, seen) = (crashes(history), seen(history));
     for end in &history.supervision.ends {
         finding.instances += 1;
+        // A life without facts may not have started.
+        let has_facts =
+            || history.trace.streams.get(&(end.process, end.life)).is_some_and(|it| !it.is_empty());
         if !end.is_ordered {
             finding.unjudged(Gap::EndedUnexpectedly { process: end.process, at: end.at });
-        } else if let Some(fault) = unseen_crash(history, end) {
+        } else if let Some(EndedBy::Fault(fault)) = end.by
+            && crashes.contains(&fault)
+            && !seen.contains(&(fault, end.process, end.life))
+            && has_facts()
+        {
             finding.unjudged(Gap::EndNotSeen { process: end.process, fault });
         }
     }
     finding
 }
 
-/// Returns the crash that is said to have ended a life with facts, if no place reported that it killed the process.
-/// Until a run ends, its manifest does not state such reports; in virtual time, there are none.
-fn unseen_crash(history: &History<'_>, end: &LifeEnd) -> Option<FaultNo> {
-    let (context, supervision) = (history.context, &history.supervision);
-    let Some(EndedBy::Fault(no)) = end.by else { return None };
-    if !context.measures_links || context.outcome.is_none() {
-        return None;
-    }
-    let life = (end.process, end.life);
-    let is_crash = supervision.injected.iter().any(|it| it.0 == no && matches!(it.1, Fault::Crash { .. }));
-    let has_facts = history.trace.streams.get(&life).is_some_and(|it| !it.is_empty());
-    let mut effects = context.effects.iter().filter(|it| it.no == no).flat_map(|it| &it.on);
-    let is_seen = effects.any(|it| (it.process, it.life) == life && it.at.is_some());
-    (is_crash && has_facts && !is_seen).then_some(no)
+/// Returns the crashes whose effects the manifest must state: in virtual time, there are no effects, and until a run
+/// ends, its manifest does not state them.
+fn crashes(history: &History<'_>) -> BTreeSet<FaultNo> {
+    let context = history.context;
+    let is_judged = context.measures_links && context.outcome.is_some();
+    let injected = history.supervision.injected.iter().filter(|_| is_judged);
+    injected.filter(|it| matches!(it.1, Fault::Crash { .. })).map(|it| it.0).collect()
+}
+
+/// Returns the lives that a place reported to have been ended by a fault.
+fn seen(history: &History<'_>) -> BTreeSet<(FaultNo, ProcessId, Life)> {
+    let effects =
+        history.context.effects.iter().flat_map(|effect| effect.on.iter().map(|it| (effect.no, it)));
+    effects.filter(|(_, it)| it.at.is_some()).map(|(no, it)| (no, it.process, it.life)).collect()
 }
 
 #[cfg(test)]
@@ -44,7 +54,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
     use faultline_core::fault::Outcome;
-    use faultline_core::{ClusterId, Fact, Life, ProcessId, Span, StorageFate, Time};
+    use faultline_core::{ClusterId, Fact, Span, StorageFate, Time};
     use faultline_trace::manifest::{Effect, EffectEntry};
 
     #[test]

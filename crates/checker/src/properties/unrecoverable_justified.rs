@@ -16,6 +16,7 @@ use faultline_core::{
     Attempt, Claim, FaultModel, ImageName, Incarnation, Life, Position, ProcessId, Promise,
 };
 
+use super::lost_tasks::newest_left;
 use super::orphan_deliveries::OrphanDeliveries;
 use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
@@ -107,8 +108,8 @@ impl<'a> UnrecoverableClaim<'a> {
         }
     }
 
-    /// Returns the newest checkpoint that a process of a work-stealing program could restore, and a holder of it. Judged
-    /// only if the process itself makes the claim: others may have absorbed its state, which then was removed.
+    /// Returns the newest checkpoint that a process of a work-stealing program could restore, and a holder of it.
+    /// Judged only if the process itself makes the claim: others may have absorbed its state, which then was removed.
     fn remaining_state(
         &self,
         owner: ProcessId,
@@ -122,14 +123,10 @@ impl<'a> UnrecoverableClaim<'a> {
         // The images of a log that follow its first one, a checkpoint, are of no use without it.
         let is_log = history.context.promises.include(Promise::EventsLogged);
         let (group, _) = history.member(owner)?;
-        let restorable = history.groups[group].checkpoints.iter().filter(|(name, _)| {
+        let is_restorable = |name: &CheckpointName| {
             name.position.incarnation < source.life.incarnation() && !(is_log && name.attempt > Attempt(1))
-        });
-        let left = restorable.filter_map(|(name, checkpoint)| {
-            let copy = checkpoint.parts[0].copies.iter().find(|copy| !is_lost(copy))?;
-            Some((name.position, copy.holder))
-        });
-        left.max()
+        };
+        newest_left(&history.groups[group], is_restorable, |copy| !is_lost(&copy))
     }
 
     /// Returns whether more processes have failed than the protocol survives at a time.

@@ -2,9 +2,9 @@
 //!
 //! A recovery creates the missing replicas of the checkpoint to restore before the cluster resumes. Replicas of older
 //! checkpoints are offered to their holders afterwards, as are all replicas to a holder that begins a new life. Garbage
-//! collection does not rely on these checkpoints until the replicas are confirmed. Each holder confirms its replicas, each owner tells its coordinator once all of its
-//! holders have done so, and the coordinator waits for all owners. Without these confirmations, the recovery line might
-//! never advance to the older checkpoints.
+//! collection does not rely on these checkpoints until the replicas are confirmed. Each holder confirms its replicas,
+//! each owner tells its coordinator once all of its holders have done so, and the coordinator waits for all owners.
+//! Without these confirmations, the recovery line might never advance to the older checkpoints.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
