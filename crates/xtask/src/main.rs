@@ -52,8 +52,8 @@ enum Task {
     },
     /// Build the default program in the release profile from scratch, and print the CPU seconds by cause.
     BuildCost {
-        /// Fail if the build takes more CPU seconds than this.
-        #[arg(long, value_name = "SECONDS")]
+        /// Fail if the build takes more CPU time than this many times that of certain third-party crates in it.
+        #[arg(long, value_name = "TIMES")]
         at_most: Option<f64>,
         /// Warn if the build takes more CPU seconds than this.
         #[arg(long, value_name = "SECONDS")]
