@@ -216,6 +216,11 @@ impl TestNamespace {
         }
     }
 
+    /// Returns the version of a federation, which each write changes.
+    pub async fn version(&self, name: &str) -> Result<Option<String>, Failure> {
+        Ok(self.api::<Federation>().get(name).await?.resource_version())
+    }
+
     /// Waits until a federation has reached a phase.
     pub async fn reach(&self, name: &str, phase: Phase) -> Result<FederationStatus, Failure> {
         self.wait(name, &format!("the phase {phase:?}"), STARTS, |it| it.phase >= phase).await

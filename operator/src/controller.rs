@@ -19,7 +19,6 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::DeserializeGuard;
 use kube::runtime::controller::{self, Action, Config, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -28,6 +27,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync;
 use tokio::time::timeout;
 
+use crate::cached_federation::CachedFederation;
 use crate::election::GRACE;
 use crate::metrics::Metrics;
 use crate::naming;
@@ -60,10 +60,6 @@ const PAGE: u32 = 20;
 const LONGEST_VALUE: usize = 64;
 /// Delay before the next attempt after a failure: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-
-/// A federation, or the reason why this operator cannot read it. A federation that cannot be read does not block the
-/// others.
-type Guarded = DeserializeGuard<Federation>;
 
 /// Everything that reconciling a federation needs.
 pub struct Context {
@@ -236,7 +232,7 @@ pub async fn run(
         if sets_known.await.is_err() || pods_known.await.is_err() {
             return;
         }
-        let federations: Api<Guarded> = scoped(&context.client, namespace);
+        let federations: Api<CachedFederation> = scoped(&context.client, namespace);
         let triggers = triggers.map(|it: ObjectRef<Federation>| {
             let name = ObjectRef::new(&it.name);
             it.namespace.iter().fold(name, |name, namespace| name.within(namespace))
@@ -245,14 +241,13 @@ pub async fn run(
         let (known, writer) = reflector::store();
         let changes = watcher(federations, watcher::Config::default().page_size(PAGE))
             .default_backoff()
-            .modify(|it: &mut Guarded| trim(it.meta_mut()))
             .reflect(writer)
             .applied_objects();
         Controller::for_stream(changes, known)
             .with_config(config)
             .reconcile_on(triggers)
             .graceful_shutdown_on(stop)
-            .run(reconcile_guarded, retry, Arc::clone(&context))
+            .run(reconcile_cached, retry, Arc::clone(&context))
             .for_each(|done| async {
                 match done {
                     Err(controller::Error::QueueError(error)) => {
@@ -262,7 +257,7 @@ pub async fn run(
                         let namespace = gone.namespace.as_deref().unwrap_or_default();
                         context.forget_others(&format!("{namespace}/{}", gone.name), None);
                     }
-                    // Failed attempts have been reported by `reconcile_guarded`.
+                    // Failed attempts have been reported by `reconcile_cached`.
                     _ => {}
                 }
             })
@@ -350,8 +345,8 @@ where
     (known, keep_up)
 }
 
-async fn reconcile_guarded(
-    federation: Arc<Guarded>,
+async fn reconcile_cached(
+    federation: Arc<CachedFederation>,
     context: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
     let namespace = federation.namespace().unwrap_or_default();
@@ -363,10 +358,10 @@ async fn reconcile_guarded(
     let begun = Instant::now();
     let name = format!("{namespace}/{}", federation.name_any());
     context.forget_others(&name, Some(&uid));
-    let result = match &federation.0 {
-        Ok(readable) => reconcile(Arc::new(readable.clone()), Arc::clone(&context)).await,
+    let result = match federation.read() {
+        Ok(readable) => reconcile(Arc::new(readable), Arc::clone(&context)).await,
         Err(error) => {
-            let outcome = timeout(context.deadline, unreadable(&federation, &error.error, &context)).await;
+            let outcome = timeout(context.deadline, unreadable(&federation, &error, &context)).await;
             outcome.unwrap_or(Err(ReconcileError::DeadlineExceeded(context.deadline)))
         }
     };
@@ -382,7 +377,7 @@ async fn reconcile_guarded(
     result
 }
 
-fn retry(federation: Arc<Guarded>, _: &ReconcileError, context: Arc<Context>) -> Action {
+fn retry(federation: Arc<CachedFederation>, _: &ReconcileError, context: Arc<Context>) -> Action {
     let failures = context.session(&federation.uid().unwrap_or_default(), |it| it.failures);
     Action::requeue(pause_after(failures))
 }

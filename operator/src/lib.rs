@@ -10,12 +10,14 @@
 //! | [`controller`] | watched objects, and when a federation is reconciled |
 //! | [`shares`] | how federations share the parallel reconciliations |
 //! | [`reconcile`] | reconciling a federation: dereference, validate, build, apply, update the status |
+//! | [`cached_federation`] | federations as they are cached, readable or not |
 //! | [`object_cache`] | the known pods and sets of each federation |
 //! | [`client`] | the client of the API server |
 //! | [`election`] | which of several operators is active |
 //! | [`install`] | the objects that install the operator, including its permissions |
 //! | [`metrics`] | metrics of the operator |
 
+pub mod cached_federation;
 pub mod client;
 pub mod controller;
 pub mod election;

@@ -21,6 +21,7 @@ use faultline_api::supervision::{
     self, Amended, Amendment, ClusterReport, ClusterState, EVENTS_PER_STATUS, Places, Request,
     RequestedAction, RunEvent, RunStatus, RunVerdict,
 };
+use faultline_operator::cached_federation::CachedFederation;
 use faultline_operator::election::GRACE;
 use faultline_operator::install::RULES;
 use faultline_operator::metrics::Metrics;
@@ -30,7 +31,6 @@ use faultline_operator::reconcile::update_status::Pace;
 use faultline_operator::reconcile::{ReconcileError, reconcile};
 use faultline_operator::{Context, Settings, controller};
 use kube::Resource;
-use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::Event;
@@ -491,6 +491,92 @@ async fn objects_of_others_are_not_touched() {
         reconcile_twice_without_mirror(&world).await;
         assert_eq!(world.server.get(path), Some(foreign));
         assert_eq!(world.condition("Accepted"), "False NameTaken");
+    }
+}
+
+/// Applies a changed spec.
+fn change(world: &World, generation: u64, change: impl Fn(&mut Value)) {
+    let mut federation = world.server.get(FEDERATION).unwrap();
+    change(&mut federation["spec"]);
+    federation["metadata"]["generation"] = json!(generation);
+    world.server.put(FEDERATION, federation);
+}
+
+/// The claim of a set that deletes its volumes would be deleted with the set, even if an earlier federation kept it.
+#[tokio::test]
+async fn a_volume_kept_from_an_earlier_federation_is_not_deleted_with_a_later_one() {
+    for (keep, is_refused) in [(true, false), (false, true)] {
+        let world = World::new().await;
+        change(&world, 1, |spec| {
+            spec["kubernetes"] = json!({ "results": { "size": "1GiB", "keep": keep } });
+        });
+        // The first of these is the claim of another federation.
+        world.make_claim("quickstart-supervisor-0-b-0", json!([]));
+        let kept = world.make_claim("quickstart-supervisor-0", json!([]));
+        world.look().await.unwrap();
+        world.look().await.unwrap();
+        assert_eq!(world.server.paths(SETS).is_empty(), is_refused, "keep: {keep}");
+        if is_refused {
+            assert_eq!(world.condition("Accepted"), "False NameTaken");
+            let message = world.status().message.unwrap();
+            assert!(message.contains("data-quickstart-supervisor-0, which was kept"), "{message}");
+            world.server.remove(&kept);
+            world.look().await.unwrap();
+            assert!(!world.server.paths(SETS).is_empty());
+        }
+    }
+}
+
+/// A user of the namespace can create a set that the federation controls.
+#[tokio::test]
+async fn a_planted_set_does_not_evade_the_limits() {
+    for (nodes, reason) in [(600, "at most 500 per federation"), (1_000_000, "too many for any operator")] {
+        let world = World::new().await;
+        let owner = json!({
+            "apiVersion": "faultline.dev/v1alpha1", "kind": "Federation", "name": "quickstart", "uid": UID,
+            "controller": true,
+        });
+        for name in ["quickstart-supervisor", "quickstart-paris"] {
+            let labels =
+                json!({ "app.kubernetes.io/managed-by": "faultline-operator", "faultline.dev/uid": UID });
+            let metadata = json!({
+                "name": name, "namespace": "experiments", "uid": name, "labels": labels, "ownerReferences": [owner],
+            });
+            world
+                .server
+                .put(&format!("{SETS}/{name}"), json!({ "metadata": metadata, "spec": { "replicas": 0 } }));
+        }
+        change(&world, 1, |spec| spec["clusters"][0]["nodes"] = json!(nodes));
+        world.look().await.unwrap();
+        world.look().await.unwrap();
+        assert_eq!(world.condition("Accepted"), "False Invalid");
+        let message = world.status().message.unwrap();
+        assert!(message.contains(reason), "{message}");
+        assert_eq!(world.server.get(KEY), None);
+    }
+}
+
+/// A user of the namespace can delete the ConfigMap with the federation's file, and create another one.
+#[tokio::test]
+async fn a_replaced_file_is_reported_and_pods_are_not_created_from_it() {
+    const FILE: &str = "/api/v1/namespaces/experiments/configmaps/quickstart-federation";
+    let ghost = json!({ "name": "ghost", "nodes": u32::MAX });
+    let empty = json!({ "name": "lyon", "nodes": 0 });
+    for cluster in [ghost, empty] {
+        let mut world = World::running(json!({})).await;
+        let made = world.made();
+        let mut file = world.server.get(FILE).unwrap();
+        let entry = file["data"].as_object_mut().unwrap().values_mut().next().unwrap();
+        let mut federation: Value = serde_json::from_str(entry.as_str().unwrap()).unwrap();
+        federation["spec"]["clusters"].as_array_mut().unwrap().push(cluster);
+        *entry = json!(federation.to_string());
+        world.server.put(FILE, file);
+        change(&world, 2, |spec| spec["pause"] = json!(true));
+        world.restart();
+        let error = world.look().await.unwrap_err().to_string();
+        assert!(error.contains("quickstart-federation was replaced"), "{error}");
+        assert_eq!(world.condition("Reconciled"), "False CannotRead");
+        assert_eq!(world.made(), made);
     }
 }
 
@@ -1384,8 +1470,8 @@ async fn a_federation_that_cannot_be_read_is_deleted_with_its_objects() {
         world.watch(&world.context.pods, "/pods/", |it| object_cache::owner_of_pod(it, &world.context.sets));
         let federation = world.server.get(FEDERATION).unwrap();
         let finalizers = federation["metadata"]["finalizers"].as_array().unwrap().len();
-        let federation: DeserializeGuard<Federation> = serde_json::from_value(federation).unwrap();
-        let error = federation.0.as_ref().unwrap_err().error.clone();
+        let federation: CachedFederation = serde_json::from_value(federation).unwrap();
+        let error = federation.read().unwrap_err();
         unreadable(&federation, &error, &world.context).await.unwrap();
         finalizers
     };

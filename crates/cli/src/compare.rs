@@ -2,6 +2,7 @@
 
 use faultline_api::Federation;
 use faultline_api::resource::ProtocolSpec;
+use faultline_console::repetition::consecutive;
 use faultline_experiments::compare::{Runs, Settings, compare as run, page, text};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 use faultline_trace::manifest::BackendKind;
@@ -35,7 +36,6 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let source = files::read(file)?;
     let federation = source.parse()?;
     files::refuse_pause(&source.label, &federation)?;
-    output::directory(out)?;
     let of_family = || ProtocolSpec::compared_on(&federation.spec.application).into_iter().map(str::to_owned);
     let settings = Settings {
         protocols: if protocols.is_empty() { of_family().collect() } else { protocols.clone() },
@@ -46,8 +46,10 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         }),
         jobs: jobs(arguments.jobs),
     };
+    consecutive(settings.first_seed, settings.seeds)?;
     let interrupted = interrupt::flag();
     let head = Head::of(Compared { federation: federation.clone() });
+    output::directory(out)?;
     // Runs on real processes have records of their own instead of a journal.
     let journal = (*backend == ComparedOn::Simulate)
         .then(|| ResultJournal::open(&out.join(RUNS), "comparison", &head, *resume))
@@ -55,7 +57,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let (mut journal, known) = journal.unzip();
     let mut processes =
         processes::Compared::new(Evaluation { out, interrupted: &interrupted, resume: *resume });
-    let mut maker = |federation: &Federation, seed| processes.run(federation, seed);
+    let mut maker = |what: &str, federation: &Federation, seed| processes.run(what, federation, seed);
     let runs = match backend {
         ComparedOn::Simulate => Runs::Simulated,
         ComparedOn::Local => Runs::Elsewhere(BackendKind::Local, &mut maker),

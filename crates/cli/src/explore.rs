@@ -9,6 +9,7 @@ use faultline_api::Federation;
 use faultline_api::quantity::Size;
 use faultline_api::resource::Family;
 use faultline_checker::{Property, Verdict};
+use faultline_console::place::{RUNS, check_free, create_record};
 use faultline_explore::{
     Bounds, Counterexample, Ending, Exploration, Program, SearchExtent, Storage, explore as search,
     federation, names,
@@ -17,7 +18,7 @@ use faultline_report::explain::count;
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
 use faultline_session::{UnjudgedRecording, memory_bound};
-use faultline_trace::{Bundle, BundleError};
+use faultline_trace::BundleError;
 use miette::miette;
 use serde::Serialize;
 
@@ -28,10 +29,16 @@ use crate::paper::jobs;
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
 
+/// The start of an error about the record of a counterexample.
+const ACTION: &str = "record a run in";
+
 /// Executes `faultline explore`.
 pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError> {
     if let Some(defect) = arguments.defect {
         available(&format!("explore --defect {defect}"))?;
+    }
+    if let Some(out) = &arguments.out {
+        check_free(ACTION, out)?;
     }
     let federation = subject(arguments)?;
     let programs = programs(arguments, &federation)?;
@@ -290,9 +297,9 @@ impl Finding {
         let transcript = text(&transcript(&found.trace, &history, &names));
         let dir = place(arguments, &found.manifest.name);
         let unwritable = |error: BundleError| {
-            CommandError::path("record a run in", &dir, error, "specify a writable directory with `--out`")
+            CommandError::path(ACTION, &dir, error, "specify a writable directory with `--out`")
         };
-        let bundle = Bundle::create(&dir).map_err(unwritable)?;
+        let bundle = create_record(ACTION, &dir)?;
         let run = UnjudgedRecording {
             manifest: found.manifest.clone(),
             trace: found.trace.clone(),
@@ -326,7 +333,7 @@ fn place(arguments: &ExploreArguments, name: &str) -> PathBuf {
     let numbered = (2..).map(|number| format!("{base}.{number}"));
     let mut places = std::iter::once(base.clone())
         .chain(numbered)
-        .map(|it| Path::new(faultline_console::place::RUNS).join(it))
+        .map(|it| Path::new(RUNS).join(it))
         .filter(|it| !it.exists());
     places.next().expect("there are as many names as numbers")
 }

@@ -3,6 +3,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
@@ -10,6 +11,7 @@ use std::thread::available_parallelism;
 use faultline_api::Federation;
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
+use faultline_console::repetition::consecutive;
 use faultline_core::{Claim, ClusterId, Fact, Life, ProcessId, Time};
 use faultline_experiments::{Files, Statistics, simulate_all, text};
 use faultline_session::{SimulationObserver, SimulationView};
@@ -36,15 +38,15 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, CommandErr
         files.application.duration = duration;
     }
     let federation = federation(&files, "simulated")?;
+    let seeds = consecutive(arguments.seed, arguments.seeds)?;
     let interrupted = interrupt::flag();
     let hours = files.application.duration.0.as_secs_f64() / 3600.0;
     let several = arguments.seeds > 1 && arguments.trace == TraceLevel::Statistics;
     let runs = if several {
-        let seeds = (arguments.seed..).take(arguments.seeds as usize);
         let mut progress = Progress::counting(0, arguments.seeds.into());
         simulate_all(&federation, seeds, jobs(arguments.jobs), &interrupted, |_| progress.advance())
     } else {
-        watched(arguments, &federation, hours, interrupted)
+        watched(arguments, &federation, seeds, hours, interrupted)
     };
     let runs = runs.map_err(files::unfit)?;
     output::print(&match arguments.format {
@@ -69,6 +71,7 @@ pub(crate) fn jobs(asked: Option<NonZero<usize>>) -> NonZero<usize> {
 fn watched(
     arguments: &SimulateArguments,
     federation: &Federation,
+    seeds: RangeInclusive<u64>,
     hours: f64,
     interrupted: Arc<AtomicBool>,
 ) -> Result<Vec<Statistics>, SetupError> {
@@ -86,7 +89,7 @@ fn watched(
         run: (0, arguments.seeds),
     };
     let mut runs = Vec::new();
-    for (seed, number) in (arguments.seed..).zip(1..=arguments.seeds) {
+    for (seed, number) in seeds.zip(1..=arguments.seeds) {
         watcher.run.0 = number;
         runs.push(faultline_experiments::simulate(federation, seed, &mut watcher)?);
         if watcher.interrupted.load(Ordering::Relaxed) {

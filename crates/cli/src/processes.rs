@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
-use faultline_api::resource::{Coordination, Forcing, ProtocolSpec};
-use faultline_checker::Strictness;
+use faultline_checker::{Strictness, Verdict};
+use faultline_console::place::remove_record;
 use faultline_core::Time;
 use faultline_core::fault::Outcome;
 use faultline_experiments::compare::Made;
@@ -18,9 +18,10 @@ use faultline_experiments::reproduce::hydee::real::{self, RealRuns};
 use faultline_experiments::reproduce::reality::{FEDERATION, Pair, RunCounts};
 use faultline_experiments::reproduce::{Interrupted, RunRequest};
 use faultline_trace::{Bundle, Trace};
+use miette::miette;
 
 use crate::arguments::OutputArguments;
-use crate::command_error::CommandError;
+use crate::command_error::{CommandError, Exit};
 use crate::live::View;
 use crate::progress::Progress;
 use crate::recording::LocatedRecording;
@@ -145,7 +146,8 @@ impl Evaluation<'_> {
         Ok(true)
     }
 
-    /// Performs a run, unless the user has already interrupted the program. Returns `None` after an interruption.
+    /// Performs a run of a reproduction, unless the user has already interrupted the program. A recorded run whose
+    /// verdict is unknown is repeated. Returns `None` after an interruption, and an error if the run failed.
     fn uninterrupted(
         self,
         here: &LocalBackend,
@@ -156,7 +158,24 @@ impl Evaluation<'_> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        self.run(here, name, text, seed)
+        let mut run = self.run(here, name, text, seed)?;
+        let verdict = |it: &RecordedComparisonRun| it.recording.run.judgement.verdict;
+        if let Some(known) = run.as_ref().filter(|it| it.is_known && verdict(it) == Verdict::Unknown) {
+            remove_record(&known.dir)?;
+            run = self.run(here, name, text, seed)?;
+        }
+        match run {
+            Some(it) if verdict(&it) == Verdict::Fail => Err(CommandError {
+                exit: Exit::Fail,
+                report: miette!(
+                    help = format!("`faultline explain {}` describes the run", it.dir.display()),
+                    "the run recorded in {} failed: {}",
+                    it.dir.display(),
+                    it.recording.run.judgement.reasons.join("; ")
+                ),
+            }),
+            run => Ok(run),
+        }
     }
 
     /// Performs a run or, when resuming, reads its record. Returns `None` if the user interrupts the program during the
@@ -197,15 +216,6 @@ fn known(dir: &Path, text: &str, seed: u64) -> Option<LocatedRecording> {
     recording.ok()
 }
 
-/// Removes the record of an earlier evaluation.
-fn remove_record(dir: &Path) -> Result<(), CommandError> {
-    if !dir.join("manifest.json").exists() {
-        return Ok(());
-    }
-    std::fs::remove_dir_all(dir)
-        .map_err(|error| CommandError::path("replace", dir, error, "specify another directory with `--out`"))
-}
-
 /// Performs the runs of a comparison on real processes.
 pub(crate) struct Compared<'a> {
     evaluation: Evaluation<'a>,
@@ -218,16 +228,15 @@ impl<'a> Compared<'a> {
         Compared { evaluation, command_error: None }
     }
 
-    /// Performs and judges one run.
-    pub(crate) fn run(&mut self, federation: &Federation, seed: u64) -> Result<(Made, bool), Interrupted> {
+    /// Performs and judges one run of `what`: a protocol's name in the comparison, or its reference.
+    pub(crate) fn run(
+        &mut self,
+        what: &str,
+        federation: &Federation,
+        seed: u64,
+    ) -> Result<(Made, bool), Interrupted> {
         let faults = if federation.spec.faults.is_empty() { "without-faults" } else { "with-faults" };
-        // A comparison can contain one protocol twice, with different options.
-        let variant = match &federation.spec.protocol {
-            ProtocolSpec::Hc3i(it) if it.forcing == Some(Forcing::EveryMessage) => "-every-message",
-            ProtocolSpec::Cck(it) if it.coordination == Some(Coordination::Global) => "-global",
-            _ => "",
-        };
-        let name = format!("{}{variant}-{faults}", federation.spec.protocol.name());
+        let name = format!("{what}-{faults}");
         let kept = self.evaluation.run(&PROCESSES, &name, &faultline_api::to_yaml(federation), seed);
         match kept {
             Ok(Some(it)) => Ok((Made::of(federation, &it.recording.run), it.is_known)),
@@ -270,7 +279,7 @@ mod tests {
 
         let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("it is valid");
         let mut compared = Compared::new(evaluation(&file, &interrupted));
-        assert!(compared.run(&federation, 7).is_err());
+        assert!(compared.run("hc3i", &federation, 7).is_err());
         let error = compared.command_error.expect("the comparison reports it");
         assert!(error.report.to_string().contains("cannot"), "{}", error.report);
     }

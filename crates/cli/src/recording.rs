@@ -15,6 +15,7 @@ use faultline_report::explain::{explain, time_by_activity};
 use faultline_report::{DisplayNames, Timeline, page, text};
 use faultline_session::{Simulator, UnjudgedRecording};
 use faultline_trace::{Manifest, Trace, export};
+use miette::miette;
 
 use crate::arguments::{CheckArguments, ExplainArguments, ExportArguments, ExportFormat, ReportArguments};
 use crate::command_error::{CommandError, Exit};
@@ -59,6 +60,13 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> 
     recording.warn();
     let to = arguments.to.clone().unwrap_or_else(|| arguments.dir.join("report.html"));
     let picture = to.with_file_name("diagram.svg");
+    if to == picture {
+        return Err(CommandError::input(miette!(
+            help = "specify another name, such as `report.html`",
+            "`--to` names the page, but {} will contain the diagram",
+            picture.display()
+        )));
+    }
     let names = DisplayNames::new(&recording.run.manifest);
     let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
     let diagram = Diagram::new(&history, &names, Limits::default());

@@ -8,9 +8,9 @@ use std::time::SystemTime;
 
 use faultline_api::{Federation, Names};
 use faultline_checker::Strictness;
+use faultline_console::place::create_record;
 use faultline_session::{Session, SessionError, Simulator};
 use faultline_shaper::Kernel;
-use faultline_trace::{Bundle, BundleError};
 
 use crate::command_error::CommandError;
 use crate::files;
@@ -55,7 +55,7 @@ impl Runner<'_> {
             let processes = names.ranks() as usize + names.extra().len();
             machine::require(Size::of_run(processes, &federation.spec))?;
         }
-        let bundle = create(dir)?;
+        let bundle = create_record("record a run in", dir)?;
         let session = Session::new(federation).seed(seed).of_text(text, SystemTime::now());
         let session = session.with_inputs(*records_inputs);
         let run = match here {
@@ -81,25 +81,4 @@ fn command_error<E>(error: SessionError<E>, of_backend: impl FnOnce(E) -> Comman
         SessionError::Record(error) => CommandError::machine(error),
         SessionError::Backend(error) => of_backend(error),
     }
-}
-
-/// Creates the bundle of a run in a directory, which must be empty if it exists.
-fn create(dir: &Path) -> Result<Bundle, CommandError> {
-    if dir.exists() && !dir.is_dir() {
-        const HELP: &str = "specify a new or empty directory with `--out`";
-        return Err(CommandError::path("record a run in", dir, "it is not a directory", HELP));
-    }
-    let is_used = dir.read_dir().is_ok_and(|mut files| files.next().is_some());
-    if is_used && !Bundle::open(dir).holds_a_run() {
-        const HELP: &str = "specify a new or empty directory with `--out`";
-        return Err(CommandError::path("record a run in", dir, "it contains other files", HELP));
-    }
-    Bundle::create(dir).map_err(|error| match error {
-        BundleError::Occupied(_) => {
-            CommandError::path("record a run in", dir, error, "specify another directory with `--out`")
-        }
-        other => {
-            CommandError::path("record a run in", dir, other, "specify a writable directory with `--out`")
-        }
-    })
 }

@@ -1,12 +1,14 @@
 //! `faultline sweep`: runs one federation with many settings of its parameters.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
+use faultline_console::place::{check_free, create_record, remove_record};
+use faultline_console::repetition::consecutive;
 use faultline_experiments::sweep::{
     Links, Measured, Parameter, Plan, Setting, Sweep, page, quantities, text,
 };
@@ -63,19 +65,22 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
         ))
     })?;
     plan.parameters.iter().flat_map(|it| &it.notes).for_each(|it| anstream::eprintln!("note: {it}"));
+    consecutive(first_seed, *seeds)?;
     output::directory(&out.join(SETTINGS))?;
-    let path_of = |setting: usize| format!("{SETTINGS}/{}.yaml", setting + 1);
-    for (number, setting) in plan.settings.iter().enumerate() {
-        output::write(out, &path_of(number), &faultline_api::to_yaml(&setting.federation))?;
-    }
     let written = |it: &Parameter| (it.path.clone(), it.values.iter().map(|value| value.0.clone()).collect());
     let swept = Swept { federation, parameters: plan.parameters.iter().map(written).collect(), sample };
     let (mut journal, runs) =
         ResultJournal::open(&out.join(RUNS), "sweep", &Head::of(swept), arguments.resume)?;
     let runs: Vec<Measured> = runs;
+    // Only now is it certain that the directory does not contain another sweep.
+    let path_of = |setting: usize| format!("{SETTINGS}/{}.yaml", setting + 1);
+    for (number, setting) in plan.settings.iter().enumerate() {
+        output::write(out, &path_of(number), &faultline_api::to_yaml(&setting.federation))?;
+    }
+    let records = Records { out, most: RECORDED / plan.settings.len() as u64, failed: Mutex::default() };
+    (0..plan.settings.len()).try_for_each(|setting| records.check(setting))?;
     let interrupted = interrupt::flag();
     let total = plan.settings.len() as u64 * u64::from(*seeds);
-    let records = Records { out, most: RECORDED / plan.settings.len() as u64, failed: Mutex::default() };
     let settings = plan.settings.clone();
     let record = |setting: usize, recording| records.keep(setting, &settings[setting], recording);
     let mut progress = Progress::counting(runs.len() as u64, total);
@@ -107,13 +112,10 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     })?;
     print_missing(swept.missing() as u64);
     print_out_of_memory(swept.out_of_memory() as u64);
-    if let Some(error) = records.failed.lock().expect("no thread panics while it holds the lock").take() {
-        return Err(CommandError::path(
-            "record a run in",
-            &out.join(RECORDS),
-            error,
-            "free some space, or specify another directory with `--out`",
-        ));
+    if let Some(command_error) =
+        records.failed.lock().expect("no thread panics while it holds the lock").take()
+    {
+        return Err(command_error);
     }
     Ok(Exit::of_runs(swept.has_failed(), swept.missing() + swept.out_of_memory() == 0))
 }
@@ -125,12 +127,21 @@ struct Records<'a> {
     /// The maximum size of one record with its report, in bytes.
     most: u64,
     /// The first error while writing records.
-    failed: Mutex<Option<io::Error>>,
+    failed: Mutex<Option<CommandError>>,
 }
+
+/// The start of an error about a record.
+const ACTION: &str = "record a run in";
 
 impl Records<'_> {
     fn dir(&self, setting: usize) -> PathBuf {
         self.out.join(RECORDS).join((setting + 1).to_string())
+    }
+
+    /// Returns an error if the directory for a setting's record contains anything but a record.
+    fn check(&self, setting: usize) -> Result<(), CommandError> {
+        let dir = self.dir(setting);
+        if Bundle::open(&dir).holds_a_run() { Ok(()) } else { check_free(ACTION, &dir) }
     }
 
     /// Writes the record and the report of a run, unless they are too large. Removes those of an earlier run in any
@@ -141,12 +152,10 @@ impl Records<'_> {
         }
     }
 
-    fn write(&self, number: usize, setting: &Setting, recording: Recording) -> io::Result<()> {
+    fn write(&self, number: usize, setting: &Setting, recording: Recording) -> Result<(), CommandError> {
+        const HELP: &str = "free some space, or specify another directory with `--out`";
         let dir = self.dir(number);
-        match fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_record(&dir)?;
         if recording.trace.len() as u64 * FACT > self.most {
             return Ok(());
         }
@@ -155,15 +164,16 @@ impl Records<'_> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         manifest.started_unix_ms = now.as_millis() as u64;
         let unjudged = UnjudgedRecording { manifest, trace, is_read: false };
-        let bundle = Bundle::create(&dir).map_err(io::Error::other)?;
-        unjudged.write(&bundle).map_err(io::Error::other)?;
+        let bundle = create_record(ACTION, &dir)?;
+        unjudged.write(&bundle).map_err(|error| CommandError::path(ACTION, &dir, error, HELP))?;
         let UnjudgedRecording { manifest, trace, .. } = &unjudged;
         let shown = dir.display().to_string();
         let page = report(RecordedRun { bundle: &shown, manifest, trace, judgement: &judgement });
-        if size(&dir)? + page.len() as u64 > self.most {
-            return fs::remove_dir_all(&dir);
+        let written = size(&dir).map_err(|error| CommandError::path("read", &dir, error, HELP))?;
+        if written + page.len() as u64 > self.most {
+            return remove_record(&dir);
         }
-        fs::write(dir.join(REPORT), page)
+        output::write(&dir, REPORT, &page).map(|_| ())
     }
 
     /// Returns the path of a setting's report, relative to the page; `None` if the setting's run with this

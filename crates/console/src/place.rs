@@ -1,11 +1,14 @@
-//! Names of the directories in which runs are recorded.
+//! The directories in which runs are recorded: their names, and what may be written to them or removed from them.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use faultline_api::Federation;
-use faultline_trace::Bundle;
 use faultline_trace::manifest::BackendKind;
+use faultline_trace::{Bundle, BundleError};
 use serde_json::Value;
+
+use crate::command_error::CommandError;
 
 /// The default directory for records.
 pub const RUNS: &str = "faultline-runs";
@@ -14,6 +17,58 @@ pub const RUNS: &str = "faultline-runs";
 const MOST_DIFFERENCES: usize = 3;
 /// The maximum length of the differences in a name, in bytes.
 const MOST_BYTES: usize = 80;
+
+/// Checks that a record can be written to `dir`, which must be empty if it exists. `action` begins the error message, as
+/// in `record a run in`.
+///
+/// # Errors
+///
+/// Returns an error if `dir` contains anything, or is not a directory.
+pub fn check_free(action: &str, dir: &Path) -> Result<(), CommandError> {
+    const HELP: &str = "specify a new or empty directory with `--out`";
+    if dir.exists() && !dir.is_dir() {
+        return Err(CommandError::path(action, dir, "it is not a directory", HELP));
+    }
+    if Bundle::open(dir).holds_a_run() {
+        return Err(occupied(action, dir));
+    }
+    if dir.read_dir().is_ok_and(|mut files| files.next().is_some()) {
+        return Err(CommandError::path(action, dir, "it contains other files", HELP));
+    }
+    Ok(())
+}
+
+/// Creates a record in `dir`, which must be empty if it exists. `action` begins the error message, as in `record a run
+/// in`.
+///
+/// # Errors
+///
+/// Returns an error if `dir` contains anything, is not a directory, or cannot be written.
+pub fn create_record(action: &str, dir: &Path) -> Result<Bundle, CommandError> {
+    check_free(action, dir)?;
+    Bundle::create(dir).map_err(|error| match error {
+        BundleError::Occupied(_) => occupied(action, dir),
+        other => CommandError::path(action, dir, other, "specify a writable directory with `--out`"),
+    })
+}
+
+fn occupied(action: &str, dir: &Path) -> CommandError {
+    let error = BundleError::Occupied(dir.to_owned());
+    CommandError::path(action, dir, error, "specify another directory with `--out`")
+}
+
+/// Removes `dir` if it contains a record. Otherwise, does nothing.
+///
+/// # Errors
+///
+/// Returns an error if the directory cannot be removed.
+pub fn remove_record(dir: &Path) -> Result<(), CommandError> {
+    if !Bundle::open(dir).holds_a_run() {
+        return Ok(());
+    }
+    fs::remove_dir_all(dir)
+        .map_err(|error| CommandError::path("replace", dir, error, "specify another directory with `--out`"))
+}
 
 /// Returns the path of a new directory for the record of a run: `NAME-SEED`. If `NAME-SEED` exists and its record has a
 /// different federation or backend, the name includes the differences, as in `NAME-SEED-checkpointEvery=2s`. If there
@@ -120,6 +175,26 @@ fn word(key: &str, value: &str) -> String {
 mod tests {
     use super::*;
     use faultline_api::samples::SAMPLES;
+
+    #[test]
+    fn only_records_are_replaced_and_nothing_else_is_overwritten() {
+        let temporary = tempfile::tempdir().expect("a directory");
+        let dir = temporary.path().join("new");
+        let error = || create_record("record a run in", &dir).err().map(|it| it.report.to_string());
+        assert_eq!(error(), None);
+        assert!(error().is_some_and(|it| it.contains("already holds")), "{:?}", error());
+        remove_record(&dir).expect("it is a record");
+        assert!(!dir.exists());
+
+        fs::create_dir(&dir).expect("it does not exist");
+        assert_eq!(error(), None, "an empty directory can be used");
+        remove_record(&dir).expect("it is a record");
+        fs::create_dir(&dir).expect("it does not exist");
+        fs::write(dir.join("federation.yaml"), "mine").expect("it can be written");
+        assert!(error().is_some_and(|it| it.contains("other files")), "{:?}", error());
+        remove_record(&dir).expect("nothing is to be removed");
+        assert_eq!(fs::read_to_string(dir.join("federation.yaml")).expect("it is kept"), "mine");
+    }
 
     fn federation(change: impl Fn(&str) -> String) -> Federation {
         let text = "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata: { name: trio }\nspec:\n  \

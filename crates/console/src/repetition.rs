@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,6 +11,7 @@ use faultline_checker::Verdict;
 use faultline_report::{Summary, explain, text};
 use faultline_trace::Bundle;
 use faultline_trace::manifest::BackendKind;
+use miette::miette;
 use serde::Serialize;
 
 use crate::arguments::{Format, OutputArguments};
@@ -18,6 +20,22 @@ use crate::output;
 use crate::place::free_place;
 use crate::progress::Progress;
 use crate::recording::LocatedRecording;
+
+/// Returns `count` consecutive seeds.
+///
+/// # Errors
+///
+/// Returns an error if the last seed would exceed [`u64::MAX`].
+pub fn consecutive(first: u64, count: u32) -> Result<RangeInclusive<u64>, CommandError> {
+    let last = first.checked_add(u64::from(count.saturating_sub(1))).ok_or_else(|| {
+        CommandError::input(miette!(
+            help = "use a smaller seed, or fewer runs",
+            "{count} consecutive seeds from {first} would exceed {}, the largest seed",
+            u64::MAX
+        ))
+    })?;
+    Ok(first..=last)
+}
 
 /// Runs with consecutive seeds, on any backend.
 #[derive(Clone, Copy, Debug)]
@@ -113,12 +131,13 @@ impl Repetition<'_> {
     /// so far are reported in any case.
     fn several(&self, first: u64, once: &mut Once<'_>) -> Result<Exit, CommandError> {
         let output = self.output;
+        let seeds = consecutive(first, self.repeat)?;
         let mut runs: Vec<Outcome> = Vec::new();
         if output.format == Format::Text && !output.quiet {
             output::print(&row(["seed", "verdict", "rollbacks", "lost work", "duration", "record"]))?;
         }
         let mut progress = self.shows_progress().then(|| Progress::counting(0, self.repeat.into()));
-        for seed in (first..).take(self.repeat as usize) {
+        for seed in seeds {
             if self.interrupted.load(Ordering::Relaxed) {
                 break;
             }

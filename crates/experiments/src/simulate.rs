@@ -20,6 +20,11 @@ use faultline_trace::{Manifest, Record};
 use crate::statistics::{ClusterStatistics, Collection, Kind, Rollback, Statistics};
 use crate::store_counter::{Removal, StoreCounter};
 
+/// Returns consecutive seeds. The last one must not exceed [`u64::MAX`].
+pub(crate) fn consecutive(first: u64, count: u32) -> impl Iterator<Item = u64> {
+    (0..count).map(move |it| first + u64::from(it))
+}
+
 /// Simulates a federation to its end, judges the run, and computes its statistics.
 ///
 /// # Errors

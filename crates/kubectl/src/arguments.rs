@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use faultline_api::quantity::{Duration, Size};
+use faultline_client::naming::NODE_IMAGE;
 pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
 use faultline_console::arguments::{nodes, number};
 
@@ -117,6 +118,9 @@ pub(crate) struct DoctorArguments {
     /// Also check traffic control
     #[arg(long)]
     pub(crate) tc: bool,
+    /// Check traffic control with this node image of this program's version
+    #[arg(long, requires = "tc", value_name = "IMAGE", default_value = NODE_IMAGE)]
+    pub(crate) image: String,
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

@@ -23,7 +23,7 @@ use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use tokio::time::sleep;
 
-use crate::arguments::{DoctorArguments, KubernetesArguments};
+use crate::arguments::DoctorArguments;
 use crate::cluster::{INSTALL, KubernetesCluster, NO_DEFINITION, invocation};
 use crate::run::until_interrupted;
 
@@ -48,14 +48,14 @@ const OPERATORS: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/comp
 /// Executes `kubectl faultline doctor`.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> {
     let nodes = u64::from(arguments.nodes.get());
-    examine(&arguments.cluster, nodes, arguments.tc)?.print(nodes, arguments.tc, arguments.format)
+    examine(arguments)?.print(nodes, arguments.tc, arguments.format)
 }
 
 /// Examines whether a cluster can run federations and, on request, which features of link emulation its kernels
 /// support.
-fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Examination, CommandError> {
+fn examine(arguments: &DoctorArguments) -> Result<Examination, CommandError> {
     crate::block_on(async {
-        let cluster = KubernetesCluster::connect(arguments).await?;
+        let cluster = KubernetesCluster::connect(&arguments.cluster).await?;
         let namespace = cluster.namespace().to_owned();
         let invocation = invocation()?;
         let examiner = Examiner { client: cluster.client(), namespace: namespace.clone(), invocation };
@@ -65,16 +65,15 @@ fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Exam
         })?;
         let mut findings = vec![version_finding(&version.major, &version.minor)];
         findings.push(examiner.definition().await);
-        let (operator, image) = examiner.operator().await;
-        findings.push(operator);
+        findings.push(examiner.operator().await);
         findings.push(examiner.rights().await?);
-        let (hosts, found) = examiner.hosts(nodes).await;
+        let (hosts, found) = examiner.hosts(arguments.nodes.get().into()).await;
         findings.push(found);
         let mut traffic_control = None;
-        if tc {
+        if arguments.tc {
             let interrupted = interrupt::flag();
             let (able, found) = tokio::select! {
-                found = examiner.kernels(&hosts, &image) => found,
+                found = examiner.kernels(&hosts, &arguments.image) => found,
                 () = until_interrupted(&interrupted) => return Err(examiner.interrupted().await),
             };
             traffic_control = Some(able);
@@ -129,10 +128,10 @@ impl Examiner {
         }
     }
 
-    /// Finds the operator that watches the namespace, and the image that it uses for processes.
-    async fn operator(&self) -> (Finding, String) {
+    /// Finds the operator that watches the namespace. Any user can create a Deployment with the labels of an operator, so
+    /// this program does not run the image that one names.
+    async fn operator(&self) -> Finding {
         const NAME: &str = "operator";
-        let image = || NODE_IMAGE.to_owned();
         let chosen = ListParams::default().labels(OPERATORS);
         let mut operators = Api::<Deployment>::all(self.client.clone()).list(&chosen).await;
         if operators.as_ref().is_err_and(is_forbidden) {
@@ -143,20 +142,20 @@ impl Examiner {
             Ok(operators) => operators.items,
             Err(error) => {
                 let remedy = "ask your administrator whether the operator manages this namespace";
-                return (missing(NAME, format!("not checked: {error}"), remedy), image());
+                return missing(NAME, format!("not checked: {error}"), remedy);
             }
         };
         let concerned: Vec<&Deployment> = operators.iter().filter(|it| self.is_managed(it)).collect();
         match concerned.as_slice() {
             [] => {
                 let detail = format!("no visible operator manages the namespace `{}`", self.namespace);
-                (fail(NAME, detail, INSTALL), image())
+                fail(NAME, detail, INSTALL)
             }
             [operator] => {
                 let name = format!("{}/{}", operator.namespace().unwrap_or_default(), operator.name_any());
                 let ready = operator.status.as_ref().and_then(|it| it.ready_replicas).unwrap_or(0);
-                let runs = setting(operator, "FAULTLINE_NODE_IMAGE").unwrap_or_else(image);
-                let finding = if ready > 0 {
+                let runs = setting(operator, "FAULTLINE_NODE_IMAGE").unwrap_or_else(|| NODE_IMAGE.to_owned());
+                if ready > 0 {
                     ok(NAME, format!("{name}, {ready} ready; processes run {runs}"))
                 } else {
                     let remedy = format!(
@@ -164,14 +163,13 @@ impl Examiner {
                         operator.namespace().unwrap_or_default()
                     );
                     fail(NAME, format!("{name} is not ready"), &remedy)
-                };
-                (finding, runs)
+                }
             }
             many => {
                 let names = many.iter().map(|it| it.namespace().unwrap_or_default()).collect::<Vec<_>>();
                 let detail =
                     format!("{} operators, in {}, manage this namespace", many.len(), names.join(" and "));
-                (fail(NAME, detail, "remove all but one, because they interfere with each other"), image())
+                fail(NAME, detail, "remove all but yours: several would interfere with each other")
             }
         }
     }
@@ -320,7 +318,9 @@ impl Examiner {
 async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     let begun = Instant::now();
     let command_error = |error: &dyn std::fmt::Display| {
-        (error.to_string(), "make sure that pods with the node image can run on this node".to_owned())
+        let remedy =
+            "make sure that pods with the node image can run on this node; `--image` selects the image";
+        (error.to_string(), remedy.to_owned())
     };
     loop {
         let pod = pods.get(name).await.map_err(|it| command_error(&it))?;
@@ -348,7 +348,7 @@ async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     let log = pods.logs(name, &LogParams::default()).await.map_err(|it| command_error(&it))?;
     let line = log.lines().last().unwrap_or_default();
     serde_json::from_str(line).map_err(|_| {
-        let remedy = "configure the operator with a node image of this program's version".to_owned();
+        let remedy = "use `--image` with a node image of this program's version".to_owned();
         (format!("the probe printed `{line}`, which this program cannot parse"), remedy)
     })
 }

@@ -8,9 +8,8 @@ use faultline_api::resource::Phase;
 use faultline_client::naming;
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::output;
-use faultline_console::place::free_place;
+use faultline_console::place::{create_record, free_place};
 use faultline_trace::manifest::BackendKind;
-use faultline_trace::{Bundle, BundleError};
 use kube::ResourceExt;
 use miette::miette;
 
@@ -62,18 +61,13 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
     Ok(Exit::Pass)
 }
 
-/// Unpacks the record of a federation into `dir`, which must not contain one. An incomplete record is removed.
+/// Unpacks the record of a federation into `dir`, which must be empty if it exists. An incomplete record is removed.
 pub(crate) async fn unpack(
     supervisor: &Supervisor,
     federation: &Federation,
     dir: &Path,
 ) -> Result<(), ClusterError> {
-    let bundle = Bundle::create(dir).map_err(|error| match error {
-        BundleError::Occupied(_) => {
-            CommandError::path("fetch into", dir, error, "specify another directory with `--out`")
-        }
-        other => CommandError::path("fetch into", dir, other, "specify a writable directory with `--out`"),
-    })?;
+    let bundle = create_record("fetch into", dir)?;
     let fetched = supervisor.fetch(dir).await;
     if fetched.is_err() {
         // The cause of the failure may also prevent the removal. A truncated record is then detected as such.

@@ -2,7 +2,7 @@
 //! The operator stops being active. It takes the lease again once the lease has not changed for 15 s, regardless of the
 //! times in the lease. The run is not affected.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use faultline_api::resource::Phase;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
@@ -19,6 +19,8 @@ const THIEF: &str = "thief";
 const AHEAD: SignedDuration = SignedDuration::from_hours(1);
 /// Time within which an operator must hold the lease again: the lease's duration is 15 s, and the operator restarts.
 const RETURNS: Duration = Duration::from_secs(90);
+/// Duration of the lease, which no operator may take earlier.
+const HELD: Duration = Duration::from_secs(15);
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|_| {}).await?;
@@ -28,6 +30,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let leases: Api<Lease> = Api::namespaced(ns.client.clone(), &lease.namespace().unwrap_or_default());
     let renewed = MicroTime(Timestamp::now() + AHEAD);
     let stolen = json!({ "spec": { "holderIdentity": THIEF, "acquireTime": renewed, "renewTime": renewed } });
+    let begun = Instant::now();
     leases.patch(LEASE, &PatchParams::default(), &Patch::Merge(stolen)).await?;
     let returned = async {
         loop {
@@ -41,6 +44,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     timeout(RETURNS, returned)
         .await
         .map_err(|_| format!("no operator held the lease within {RETURNS:?}"))??;
+    assert!(begun.elapsed() >= HELD, "an operator took the lease after only {:?}", begun.elapsed());
     let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"), "faults are neither repeated nor lost");
     ns.delete(QUICK_START).await

@@ -22,8 +22,12 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|_| {}).await?;
     ns.reach(QUICK_START, Phase::Running).await?;
     set_rules(&ns.client, &json!([])).await?;
-    sleep(REVOKED).await;
+    sleep(REVOKED / 2).await;
+    let version = ns.version(QUICK_START).await?;
+    sleep(REVOKED / 2).await;
+    let is_blocked = ns.version(QUICK_START).await? == version;
     set_rules(&ns.client, &json!(role.rules)).await?;
+    assert!(is_blocked, "the operator wrote a status without permission");
     let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"));
     ns.delete(QUICK_START).await

@@ -35,8 +35,13 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         .await?;
 
     let webhook = install(&ns, &reports).await?;
+    // The API server takes a moment to notice a new webhook.
+    sleep(SILENT / 3).await;
+    let version = ns.version(QUICK_START).await?;
     sleep(SILENT).await;
+    let is_blocked = ns.version(QUICK_START).await? == version;
     remove(&ns, &webhook).await?;
+    assert!(is_blocked, "a report was written despite the webhook");
     let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"), "faults are neither repeated nor lost");
     ns.delete(QUICK_START).await

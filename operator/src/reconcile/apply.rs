@@ -300,12 +300,56 @@ async fn make(
     if let Some(obstacle) = make_file(federation, &desired.file, context).await? {
         return Ok(Some(obstacle));
     }
+    if let Some(obstacle) = kept_volume(federation, observed, &desired.sets, context).await? {
+        return Ok(Some(obstacle));
+    }
     for set in &desired.sets {
         if let Some(obstacle) = make_object(federation, set, context).await? {
             return Ok(Some(obstacle));
         }
     }
     Ok(None)
+}
+
+/// Returns an obstacle if a new set would delete, together with its own volumes, one that was kept from an earlier
+/// federation with this name: the set would become the owner of a claim that has none.
+async fn kept_volume(
+    federation: &Federation,
+    observed: &Observed,
+    sets: &[StatefulSet],
+    context: &Context,
+) -> Result<Option<Obstacle>, ApplyError> {
+    let prefixes: Vec<String> = sets
+        .iter()
+        .filter(|set| !observed.sets.contains_key(&set.name_any()) && deletes_volumes(set))
+        .map(|set| naming::claim(&format!("{}-", set.name_any())))
+        .collect();
+    if prefixes.is_empty() {
+        return Ok(None);
+    }
+    let claims: Api<PersistentVolumeClaim> =
+        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let of_federations = ListParams::default().labels(naming::UID);
+    let claims = claims.list_metadata(&of_federations).await.map_err(ApplyError::List)?;
+    let is_of_a_set = |name: &str| {
+        let numbers = prefixes.iter().filter_map(|prefix| name.strip_prefix(prefix.as_str()));
+        { numbers }.any(|number| number.parse::<u32>().is_ok())
+    };
+    let kept = claims.items.iter().find(|it| it.owner_references().is_empty() && is_of_a_set(&it.name_any()));
+    Ok(kept.map(|claim| Obstacle {
+        reason: "NameTaken",
+        message: format!(
+            "the volume claim {}, which was kept from an earlier federation with this name, would be deleted with this \
+             one; delete the claim, keep this federation's volume as well (`keep: true`), or rename the federation",
+            claim.name_any()
+        ),
+    }))
+}
+
+/// Returns whether the volumes of a set's pods are deleted with the set.
+fn deletes_volumes(set: &StatefulSet) -> bool {
+    let policy = set.spec.as_ref().and_then(|it| it.persistent_volume_claim_retention_policy.as_ref());
+    policy.is_some_and(|it| it.when_deleted.as_deref() == Some("Delete"))
 }
 
 /// Creates the file unless it already exists, because it must keep the federation as it was first applied.

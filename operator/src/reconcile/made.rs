@@ -11,14 +11,24 @@ use kube::{Api, ResourceExt};
 use thiserror::Error;
 
 use super::build::FILE;
-use super::validate::{Refusal, described};
+use super::validate::{self, Refusal, described};
+use crate::cached_federation::read_spec;
 use crate::controller::Context;
 use crate::{naming, object_cache};
 
-/// Error for a federation file that could not be read from its ConfigMap.
+/// Error for the ConfigMap with the federation's file.
 #[derive(Debug, Error)]
-#[error("cannot read the ConfigMap {0}, which contains the federation as it was applied: {1}")]
-pub struct MadeError(String, #[source] kube::Error);
+pub enum MadeError {
+    /// The API server did not return it.
+    #[error("cannot read the ConfigMap {0}, which contains the federation as it was applied: {1}")]
+    Read(String, #[source] kube::Error),
+    /// It does not contain a federation from which this operator would have created pods.
+    #[error(
+        "the ConfigMap {0} was replaced, and does not contain the federation as it was applied: {1}; restore the \
+         ConfigMap, or delete the federation and apply it again"
+    )]
+    Replaced(String, String),
+}
 
 /// If a field that must not change has changed, returns the federation from which the pods were created, and
 /// the reason for refusing the current spec. Otherwise, or if the federation has no file, returns the
@@ -26,7 +36,8 @@ pub struct MadeError(String, #[source] kube::Error);
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read. A missing file is not an error.
+/// Fails if the file cannot be read or is not valid: users of the namespace can replace it. A missing file is not an
+/// error.
 pub async fn made(
     federation: &Arc<Federation>,
     context: &Context,
@@ -53,9 +64,18 @@ async fn spec(federation: &Federation, context: &Context) -> Result<Option<Arc<F
     let name = naming::file(federation);
     let files: Api<ConfigMap> =
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
-    let file = files.get_opt(&name).await.map_err(|it| MadeError(name, it))?;
+    let file = files.get_opt(&name).await.map_err(|it| MadeError::Read(name.clone(), it))?;
     let text = file.filter(|it| object_cache::belongs(it, federation)).and_then(|it| it.data?.remove(FILE));
-    let made = text.and_then(|it| serde_json::from_str::<Federation>(&it).ok()).map(|it| Arc::new(it.spec));
+    let made = text.map(|it| valid(federation, &it)).transpose();
+    let made = made.map_err(|it| MadeError::Replaced(name, it))?.map(Arc::new);
     context.session(&uid, |it| it.made.clone_from(&made));
     Ok(made)
+}
+
+/// Reads the spec in the file of a federation. Returns the reason if no pods can be created from it.
+fn valid(federation: &Federation, file: &str) -> Result<FederationSpec, String> {
+    let made = Federation { spec: read_spec(file)?, ..federation.clone() };
+    let checked = validate::fits_any_operator(&made).and_then(|()| validate::check(&made));
+    checked.map_err(|refusal| refusal.message)?;
+    Ok(made.spec)
 }

@@ -125,8 +125,11 @@ impl ReconcileError {
 
     /// Returns whether only a user can solve the problem.
     fn is_lasting(&self) -> bool {
-        matches!(self, ReconcileError::Apply(apply::ApplyError::ForeignClaim(_)))
-            || self.key().is_some_and(keys::KeyError::is_lasting)
+        matches!(
+            self,
+            ReconcileError::Apply(apply::ApplyError::ForeignClaim(_))
+                | ReconcileError::Made(made::MadeError::Replaced(..))
+        ) || self.key().is_some_and(keys::KeyError::is_lasting)
     }
 }
 
@@ -142,11 +145,13 @@ async fn reconcile_steps(federation: Arc<Federation>, context: &Context) -> Resu
     // The pods were created from `made`, which may differ: a custom resource definition without rules admits any
     // change.
     let (made, changed) = made::made(&federation, context).await?;
+    if let Err(refusal) = validate::fits_any_operator(&made) {
+        let observed = dereference::Observed::of(federation);
+        return Ok(after(update_status(&observed, &Situation::Rejected(refusal), context).await?));
+    }
     let observed = dereference::dereference(&federation, &made, context).await?;
-    let validated = match changed.map_or_else(|| validate(&observed, context), Err) {
+    let validated = match validate(&observed, &made, changed, context) {
         Ok(validated) => validated,
-        // The processes of the run continue unchanged.
-        Err(refusal) if !observed.sets.is_empty() => validate::unchanged(&made, refusal),
         Err(refusal) => {
             let situation = Situation::Rejected(refusal);
             return Ok(after(update_status(&observed, &situation, context).await?));
@@ -178,19 +183,35 @@ fn after(delay: Option<Duration>) -> Action {
     delay.map_or_else(Action::await_change, Action::requeue)
 }
 
-/// Validates a federation. The limit on pods applies only to a federation without pods: afterwards, its size cannot
-/// change, but the limit of the operator can.
-fn validate(observed: &dereference::Observed, context: &Context) -> Result<Validated, Refusal> {
-    let federation = &*observed.federation;
-    let is_new = observed.sets.is_empty();
+/// Validates a federation, whose pods were or will be created from `made`. `changed` is the reason for refusing a change
+/// since then, if any.
+///
+/// A federation that has begun continues as it was, whatever a change or a stricter operator says. The limit on pods
+/// applies only before: the size of a federation cannot change, but the limit of the operator can. Only the status says
+/// whether a federation has begun. Its sets do not, because users of its namespace can create sets that it controls.
+fn validate(
+    observed: &dereference::Observed,
+    made: &Federation,
+    changed: Option<Refusal>,
+    context: &Context,
+) -> Result<Validated, Refusal> {
+    let has_begun = !matches!(observed.phase(), Phase::Pending | Phase::Rejected);
     let max_pods = context.settings.max_pods;
-    if is_new {
+    if !has_begun {
         // Validating a federation that is far too large would take long.
-        validate::fits(validate::ranks(federation), max_pods)?;
+        validate::fits(validate::ranks(made), max_pods)?;
     }
-    check(federation, context)?;
-    let validated = validate::passed(federation);
-    if is_new {
+    let validated = match changed {
+        // The operator may have stopped before it could report that the federation has begun.
+        Some(refusal) if has_begun || !observed.sets.is_empty() => validate::unchanged(made, refusal),
+        Some(refusal) => return Err(refusal),
+        None => match check(&observed.federation, context) {
+            Ok(()) => validate::passed(made),
+            Err(refusal) if has_begun => validate::unchanged(made, refusal),
+            Err(refusal) => return Err(refusal),
+        },
+    };
+    if !has_begun {
         validate::fits(validated.nodes().into(), max_pods)?;
     }
     Ok(validated)

@@ -1,20 +1,20 @@
 //! Reports a federation that this operator cannot read, and deletes its objects once it is being deleted.
 //!
-//! The API server refuses such objects, unless the custom resource definition was weakened, or belongs to another
-//! version of the operator.
+//! The API server refuses most such objects, unless the custom resource definition was weakened, or belongs to another
+//! version of the operator. It admits custom parameters that are too large for the operator.
 
 use faultline_api::Federation;
 use faultline_api::resource::{Condition, FederationStatus, MAX_MESSAGE, condition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
 use super::assess::shortened;
 use super::{ReconcileError, SOON, apply};
+use crate::cached_federation::CachedFederation;
 use crate::controller::Context;
 use crate::naming;
 
@@ -28,7 +28,7 @@ const MANAGER: &str = "faultline-operator-unreadable";
 ///
 /// Fails if a request to the API server fails.
 pub async fn unreadable(
-    federation: &DeserializeGuard<Federation>,
+    federation: &CachedFederation,
     error: &str,
     context: &Context,
 ) -> Result<Action, ReconcileError> {
@@ -52,14 +52,10 @@ pub async fn unreadable(
     Ok(Action::await_change())
 }
 
-async fn write(
-    federation: &DeserializeGuard<Federation>,
-    error: &str,
-    context: &Context,
-) -> Result<(), kube::Error> {
+async fn write(federation: &CachedFederation, error: &str, context: &Context) -> Result<(), kube::Error> {
     let message = format!(
-        "the operator cannot read this federation, and leaves its objects unchanged: {error}; correct the federation, and \
-         install the custom resource definition of this operator"
+        "the operator cannot read this federation, and leaves its objects unchanged: {error}; correct the federation, or, \
+         if its definition is not that of this operator, install that definition"
     );
     let message = shortened(&message, MAX_MESSAGE);
     let condition = Condition {
@@ -81,7 +77,7 @@ async fn write(
         "status": status,
     });
     let namespace = federation.namespace().unwrap_or_default();
-    let api: Api<DeserializeGuard<Federation>> = Api::namespaced(context.client.clone(), &namespace);
+    let api: Api<CachedFederation> = Api::namespaced(context.client.clone(), &namespace);
     let parameters = PatchParams::apply(MANAGER).force();
     match api.patch_status(&federation.name_any(), &parameters, &Patch::Apply(patch)).await {
         Ok(_) => Ok(()),

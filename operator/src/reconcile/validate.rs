@@ -5,6 +5,7 @@
 //! federation file.
 
 use faultline_api::names::Names;
+use faultline_api::supervision::MAX_PROCESSES;
 use faultline_api::{Federation, Problem};
 
 /// A valid federation.
@@ -102,6 +103,23 @@ pub fn fits(processes: u64, max_pods: u32) -> Result<(), Refusal> {
     Err(Refusal { message })
 }
 
+/// Checks that a federation, which need not be valid, is not too large for every operator, whatever its settings. All
+/// further work takes time in proportion to the number of processes.
+///
+/// # Errors
+///
+/// Returns how many processes the federation has.
+pub fn fits_any_operator(federation: &Federation) -> Result<(), Refusal> {
+    let processes = ranks(federation);
+    if processes < MAX_PROCESSES as u64 {
+        return Ok(());
+    }
+    let message = format!(
+        "spec.clusters: {processes} processes are too many for any operator (use fewer than {MAX_PROCESSES} nodes)"
+    );
+    Err(Refusal { message })
+}
+
 /// Returns the validated form of a federation that has already been found valid.
 pub fn passed(federation: &Federation) -> Validated {
     Validated { federation: federation.clone(), groups: groups(federation), refused: None }
@@ -167,6 +185,12 @@ mod tests {
         assert_eq!(fits(processes, 7), Ok(()));
         let message = fits(processes, 6).unwrap_err().message;
         assert!(message.contains("need 7 pods") && message.contains("--max-pods 7"), "{message}");
+
+        let mut federation = quickstart();
+        assert_eq!(fits_any_operator(&federation), Ok(()));
+        federation.spec.clusters.iter_mut().for_each(|it| it.nodes = u32::MAX);
+        let message = fits_any_operator(&federation).unwrap_err().message;
+        assert!(message.contains("8589934590 processes are too many"), "{message}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
+use faultline_console::place::remove_record;
 use faultline_fuzz::{Scenario, Shrunk, Steps, Trial, run, shrink};
 use faultline_report::page::document;
 use faultline_trace::Bundle;
@@ -16,7 +17,7 @@ use maud::{Markup, html};
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
-use super::finding::{RenderedTrial, record, remove, reproduce, violations};
+use super::finding::{RenderedTrial, record, reproduce, violations};
 use super::table::{self, Detection, detect};
 use super::{available, summary};
 use crate::arguments::{ErrataArguments, Format, FuzzArguments};
@@ -290,7 +291,7 @@ impl Page<'_> {
             None if interrupted.load(Ordering::Relaxed) => return Ok(None),
             None => {
                 let Some(detection) = detect(&search, defect, &title, interrupted)? else { return Ok(None) };
-                remove(&bundle)?;
+                remove_record(&bundle)?;
                 let new = Known { is_shrunk: detection.shown().is_none(), detection };
                 self.journal.add(&new);
                 new
@@ -312,7 +313,7 @@ impl Page<'_> {
         let progress = summary::shrinking(&search, &title, interrupted);
         let Shrunk { trial, is_interrupted, .. } =
             shrink(&scenario, property, STEPS, progress).map_err(files::unfit)?;
-        remove(&bundle)?;
+        remove_record(&bundle)?;
         record(&trial, &bundle)?;
         if !is_interrupted {
             self.journal.add(&Known { detection: detection.clone(), is_shrunk: true });

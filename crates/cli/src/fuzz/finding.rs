@@ -1,10 +1,10 @@
 //! A violation found by the search. It is shrunk, recorded, and reported with the command that reproduces it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use faultline_checker::{Context, Property, Violation};
+use faultline_console::place::{RUNS, check_free, create_record, remove_record};
 use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{task_names, text, transcript};
@@ -18,6 +18,9 @@ use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
 use crate::files;
 use crate::output;
+
+/// The start of an error about the record of a violation.
+const ACTION: &str = "record a run in";
 
 /// A violation, shrunk as far as possible.
 #[derive(Serialize)]
@@ -77,7 +80,7 @@ pub(crate) fn shrink(
     };
     let dir = place(arguments, found.seed);
     if arguments.resume && is_of_seed(&dir, found.seed) {
-        remove(&dir)?;
+        remove_record(&dir)?;
     }
     let picture = record(&trial, &dir)?;
     let shown = RenderedTrial::new(&trial);
@@ -131,9 +134,9 @@ impl<'a> RenderedTrial<'a> {
 /// Writes the record of a trial, with its page and picture. Returns the picture's path.
 pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, CommandError> {
     let unwritable = |error: BundleError| {
-        CommandError::path("record a run in", dir, error, "specify a writable directory with `--out`")
+        CommandError::path(ACTION, dir, error, "specify a writable directory with `--out`")
     };
-    let bundle = Bundle::create(dir).map_err(unwritable)?;
+    let bundle = create_record(ACTION, dir)?;
     let manifest = Manifest { federation: trial.scenario.to_yaml(), ..trial.manifest.clone() };
     let run = UnjudgedRecording { manifest, trace: trial.trace.clone(), is_read: false };
     run.write(&bundle).map_err(unwritable)?;
@@ -155,13 +158,16 @@ fn is_of_seed(dir: &Path, seed: u64) -> bool {
     Bundle::open(dir).read_manifest().is_ok_and(|it| Some(it.name) == name)
 }
 
-/// Removes the record that an earlier run of the command left in this directory, if any.
-pub(super) fn remove(bundle: &Path) -> Result<(), CommandError> {
-    match bundle.join("manifest.json").exists() {
-        true => fs::remove_dir_all(bundle).map_err(|error| {
-            CommandError::path("remove", bundle, error, "specify another directory with `--out`")
-        }),
-        false => Ok(()),
+/// Checks, before a search, that a violation can be recorded in the directory that the user named, if any. A resumed
+/// search may replace its own record.
+pub(super) fn check_place(arguments: &FuzzArguments) -> Result<(), CommandError> {
+    let of_search = |dir: &Path| {
+        let name = Bundle::open(dir).read_manifest().ok()?.name;
+        name.rsplit('-').next()?.parse().ok().filter(|seed| is_of_seed(dir, *seed))
+    };
+    match &arguments.out {
+        Some(out) if !(arguments.resume && of_search(out).is_some()) => check_free(ACTION, out),
+        _ => Ok(()),
     }
 }
 
@@ -178,8 +184,7 @@ fn place(arguments: &FuzzArguments, seed: u64) -> PathBuf {
         1 => base.clone(),
         number => format!("{base}.{number}"),
     });
-    let mut places =
-        free.map(|it| Path::new(faultline_console::place::RUNS).join(it)).filter(|it| !it.exists());
+    let mut places = free.map(|it| Path::new(RUNS).join(it)).filter(|it| !it.exists());
     places.next().expect("there are as many names as numbers")
 }
 

@@ -47,6 +47,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     if arguments.table {
         return table::table(arguments, &interrupted);
     }
+    finding::check_place(arguments)?;
     let mut search = Search::new(arguments, arguments.defect, &interrupted);
     if arguments.resume {
         search.resume()?;

@@ -73,6 +73,59 @@ fn files_other_than_records_are_left_alone() {
     assert_eq!(std::fs::read_dir(place.path("mine")).unwrap().count(), 1);
 }
 
+/// The search would otherwise end with a violation that cannot be recorded, or replace the user's files.
+#[test]
+fn a_search_is_not_begun_if_its_violations_could_not_be_recorded() {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(CRASH));
+    let run = ["run", "small.yaml", "--backend", "simulate", "--out", "record", "-q"];
+    place.faultline(run).assert().code(0);
+    std::fs::create_dir(place.path("mine")).unwrap();
+    place.write("mine/federation.yaml", "mine");
+    for command in ["fuzz", "explore"] {
+        refused(&place, &[command, "--out", "mine"], &["contains other files", "--out"]);
+        refused(&place, &[command, "--out", "record"], &["already holds the record of a run", "--out"]);
+    }
+    assert_eq!(std::fs::read_to_string(place.path("mine/federation.yaml")).unwrap(), "mine");
+}
+
+#[test]
+fn seeds_beyond_the_largest_one_are_rejected() {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(""));
+    const LARGEST: &str = "18446744073709551615";
+    let said = ["2 consecutive seeds", "would exceed", "use a smaller seed"];
+    let sweep = ["sweep", "small.yaml", "--set", "links.between.latency=1ms,2ms"];
+    for command in [
+        &["run", "small.yaml", "--backend", "simulate", "--repeat", "2"][..],
+        &["compare", "small.yaml", "--seeds", "2"],
+        &[&sweep[..], &["--seeds", "2"]].concat(),
+    ] {
+        refused(&place, &[command, &["--seed", LARGEST]].concat(), &said);
+    }
+    for command in [
+        &["run", "small.yaml", "--backend", "simulate", "-q"][..],
+        &["compare", "small.yaml", "--seeds", "1", "--protocols", "hc3i"],
+        &[&sweep[..], &["--seeds", "1"]].concat(),
+    ] {
+        place.faultline([command, &["--seed", LARGEST]].concat()).assert().code(0);
+    }
+}
+
+#[test]
+fn the_page_of_a_report_cannot_have_the_name_of_its_diagram() {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(CRASH));
+    let run = ["run", "small.yaml", "--backend", "simulate", "--out", "record", "-q"];
+    place.faultline(run).assert().code(0);
+    refused(
+        &place,
+        &["report", "record", "--to", "diagram.svg"],
+        &["will contain the diagram", "report.html"],
+    );
+    assert!(!place.path("diagram.svg").exists());
+}
+
 #[test]
 fn options_that_a_backend_would_ignore_are_rejected() {
     let place = TestDirectory::new();

@@ -81,7 +81,7 @@ fn protocols_are_compared_on_real_processes() {
         place.faultline(base.into_iter().chain(more.iter().copied())).assert()
     };
     compare(&["--jobs", "2"]).code(2).stderr(contains("`--jobs` has no effect on real processes"));
-    let protocols = ["--protocols", "chandyLamport,hydee", "--seeds", "1", "--format", "json"];
+    let protocols = ["--protocols", "chandyLamport,hydee,none", "--seeds", "1", "--format", "json"];
     let told = compare(&protocols).code(0);
     let json: Value = serde_json::from_slice(&told.get_output().stdout).unwrap();
     assert_eq!(json["backend"], "local");
@@ -92,7 +92,15 @@ fn protocols_are_compared_on_real_processes() {
     assert!(std::fs::read_to_string(place.path("out/index.html")).unwrap().contains("on real processes"));
     // The records are kept.
     place.faultline(["check", "out/processes/hydee-with-faults-3", "-q"]).assert().code(&[0, 3][..]);
-    assert!(place.path("out/processes/chandyLamport-without-faults-3/manifest.json").exists());
+    for name in ["chandyLamport", "none", "reference"] {
+        assert!(
+            place.path(&format!("out/processes/{name}-without-faults-3/manifest.json")).exists(),
+            "{name}"
+        );
+    }
+    // The runs of the reference are not those of `none`, so their durations differ.
+    let overhead = json["protocols"][2]["quantities"]["overheadPercent"]["mean"].as_f64();
+    assert!(overhead.is_some_and(|it| it != 0.0), "{json}");
     assert_eq!(place.processes(), [] as [String; 0]);
 }
 

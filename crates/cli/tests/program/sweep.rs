@@ -110,6 +110,34 @@ fn seeds_without_a_random_fault_do_not_exclude_a_setting() {
     assert!(faulty["withoutFault"] != 0 && faulty["unknown"] == 0, "{faulty}");
 }
 
+/// The page of the earlier sweep links to the federations of its settings and to its records.
+#[test]
+fn a_refused_sweep_changes_nothing_in_the_directory_of_another() {
+    let place = place();
+    let sweep = |values: &str, more: &[&str]| {
+        let common = ["sweep", "small.yaml", "--set", values, "--seeds", "1", "--out", "out"];
+        place.faultline(common.iter().chain(more).copied()).assert()
+    };
+    sweep("links.between.latency=1ms,2ms", &[]).code(0);
+    let file = || fs::read_to_string(place.path("out/settings/1.yaml")).unwrap();
+    let before = file();
+    sweep("links.between.latency=8ms,9ms", &[]).code(2).stderr(contains("already contains results"));
+    sweep("links.between.latency=8ms,9ms", &["--resume"])
+        .code(2)
+        .stderr(contains("belongs to another sweep"));
+    assert_eq!(file(), before);
+}
+
+#[test]
+fn a_sweep_does_not_replace_files_that_are_not_its_own() {
+    let place = place();
+    fs::create_dir_all(place.path("records/1")).unwrap();
+    place.write("records/1/notes.txt", "mine");
+    let run = TWO.into_iter().chain(["--seeds", "1", "--out", "."]);
+    place.faultline(run).assert().code(2).stderr(contains("contains other files"));
+    assert_eq!(fs::read_to_string(place.path("records/1/notes.txt")).unwrap(), "mine");
+}
+
 #[test]
 fn the_number_of_jobs_and_an_interruption_do_not_change_the_result() {
     let place = place();

@@ -37,7 +37,7 @@ use faultline_trace::manifest::BackendKind;
 use serde::{Deserialize, Serialize};
 
 use crate::reproduce::Interrupted;
-use crate::simulate::Until;
+use crate::simulate::{Until, consecutive};
 use crate::stored::{ResultStore, RunResult};
 use crate::verdict_counts::Ending;
 
@@ -49,6 +49,9 @@ use quantity::Quantity;
 
 /// The reference protocol.
 const UNPROTECTED: &str = "none";
+/// The name of the reference runs. They are not shared with the row of [`UNPROTECTED`]: on real processes, the
+/// difference between the two shows how much identical runs differ.
+pub const REFERENCE: &str = "reference";
 
 /// The backend that performs the runs.
 pub enum Runs<'a> {
@@ -58,8 +61,9 @@ pub enum Runs<'a> {
     Elsewhere(BackendKind, &'a mut Maker<'a>),
 }
 
-/// Performs one run. Returns its result, and whether the run was already recorded.
-pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<(Made, bool), Interrupted> + 'a;
+/// Performs one run of a federation with a seed. The name is that of the protocol in the comparison, or
+/// [`REFERENCE`]. Returns the result, and whether the run was already recorded.
+pub type Maker<'a> = dyn FnMut(&str, &Federation, u64) -> Result<(Made, bool), Interrupted> + 'a;
 
 /// The result of one run, on any backend.
 #[derive(Clone, Debug)]
@@ -184,7 +188,7 @@ pub struct Settings {
     /// Names of protocols, in the order of the table; each is one of
     /// [`ProtocolSpec::compared`](faultline_api::resource::ProtocolSpec::compared).
     pub protocols: Vec<String>,
-    /// The first of the consecutive seeds.
+    /// The first of the consecutive seeds, the last of which must not exceed [`u64::MAX`].
     pub first_seed: u64,
     /// The number of seeds. With each, every protocol runs once with faults and once without.
     pub seeds: u32,
@@ -318,7 +322,7 @@ pub fn compare(
     store.expect(u64::from(settings.seeds) * (1 + settings.protocols.iter().map(kinds).sum::<u64>()));
     let has_faults = !federation.spec.faults.is_empty();
     let mut bench = Bench { settings, maker: runs, store, has_faults, is_stopped: false };
-    let native = bench.runs(&without_faults(&under(UNPROTECTED)));
+    let native = bench.runs(REFERENCE, &without_faults(&under(UNPROTECTED)));
     if native.is_err() {
         bench.skip(1);
     }
@@ -418,14 +422,14 @@ impl Bench<'_, '_, '_> {
         if row.cannot.is_some() {
             return row;
         }
-        let calm = match self.runs(&without_faults(federation)) {
+        let calm = match self.runs(name, &without_faults(federation)) {
             Ok(calm) => calm,
             Err(error) => {
                 self.skip(kinds);
                 return Row { cannot: Some(error.to_string()), ..row };
             }
         };
-        let faulty = if has_runs { self.runs(federation) } else { Ok(Vec::new()) };
+        let faulty = if has_runs { self.runs(name, federation) } else { Ok(Vec::new()) };
         let faulty = match faulty {
             Ok(faulty) => faulty,
             Err(error) => {
@@ -456,12 +460,12 @@ impl Bench<'_, '_, '_> {
         self.store.skip(kinds * u64::from(self.settings.seeds));
     }
 
-    /// Runs a federation with every seed; stops early if the work is interrupted.
-    fn runs(&mut self, federation: &Federation) -> Result<Vec<Run>, SetupError> {
+    /// Runs a federation with every seed, under this name; stops early if the work is interrupted.
+    fn runs(&mut self, name: &str, federation: &Federation) -> Result<Vec<Run>, SetupError> {
         let Settings { first_seed, seeds, jobs, .. } = *self.settings;
         let what = federation.spec.protocol.name();
         let run = |(seed, ended)| Run::of(federation, seed, ended);
-        let all = (first_seed..).take(seeds as usize);
+        let all = consecutive(first_seed, seeds);
         let Runs::Elsewhere(_, maker) = &mut self.maker else {
             let interrupted = self.store.interrupted();
             let make = |seed| Ok((seed, Ended::from(Made::simulated(federation, seed, interrupted)?)));
@@ -473,7 +477,7 @@ impl Bench<'_, '_, '_> {
             if self.is_stopped || self.store.is_interrupted() {
                 break;
             }
-            let Ok((made, is_known)) = maker(federation, seed) else {
+            let Ok((made, is_known)) = maker(name, federation, seed) else {
                 self.is_stopped = true;
                 break;
             };

@@ -133,7 +133,7 @@ pub(super) fn finished(counts: &VerdictCounts) -> String {
 
 /// Returns a phrase for the seeds, such as `seeds 1 to 10`.
 pub(super) fn seeds(it: &Comparison) -> String {
-    let last = it.first_seed + u64::from(it.seeds) - 1;
+    let last = it.first_seed + u64::from(it.seeds.saturating_sub(1));
     if it.seeds == 1 { format!("seed {last}") } else { format!("seeds {} to {last}", it.first_seed) }
 }
 

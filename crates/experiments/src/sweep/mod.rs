@@ -34,6 +34,7 @@ use thiserror::Error;
 use crate::compare::estimate::Estimate;
 use crate::compare::quantity::{QUANTITIES, Quantity, Unit};
 use crate::compare::{Made, Run};
+use crate::simulate::consecutive;
 use crate::verdict_counts::{Ending, VerdictCounts};
 pub use page::Links;
 pub use parameter::{Parameter, ParameterError, PlaceError};
@@ -324,7 +325,7 @@ impl Sweep {
         runs.retain(wanted);
         let made: BTreeSet<(usize, u64)> = runs.iter().map(|it| (it.setting, it.seed)).collect();
         let all = (0..plan.settings.len())
-            .flat_map(|setting| (first..).take(count as usize).map(move |seed| (setting, seed)))
+            .flat_map(|setting| consecutive(first, count).map(move |seed| (setting, seed)))
             .filter(|it| !made.contains(it));
         let work = |(setting, seed): (usize, u64)| {
             let federation = &plan.settings[setting].federation;

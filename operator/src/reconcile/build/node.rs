@@ -63,6 +63,8 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
             "--key-file", KEY,
             "--data", "/var/lib/faultline",
             "--node-port", ports::NODE.to_string(),
+            // A supervisor that still expects another pod at this address must not mistake this one for it.
+            "--uid", "$(POD_UID)",
         ],
         "ports": [
             { "name": "faultline", "containerPort": ports::AGENT },
@@ -81,7 +83,10 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
             },
         },
         "securityContext": confined::container(),
-        "env": [{ "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
+        "env": [
+            { "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
+            { "name": "POD_UID", "valueFrom": { "fieldRef": { "fieldPath": "metadata.uid" } } },
+        ],
         "volumeMounts": [
             // The volume contains the keys of all processes; the container sees only that of its pod.
             { "name": "key", "mountPath": KEY, "subPathExpr": "$(POD_NAME)", "readOnly": true },

@@ -108,7 +108,7 @@ pub(super) fn measured(
         let simulated = Spread::of(runs.iter().map(|it| it.seconds));
         let real = Spread::of(made.iter().map(|it| it.seconds));
         let off = 100.0 * (simulated.mean / real.mean - 1.0);
-        furthest = if off.abs() > furthest.abs() { off } else { furthest };
+        furthest = furthest.max(off.abs());
         rows.push(vec![
             Cell::from(program.name),
             f64::from(program.size).into(),

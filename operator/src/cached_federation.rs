@@ -1,0 +1,265 @@
+//! A federation as the operator caches it: its spec and its status are text, which each reconciliation parses anew.
+//!
+//! Any user who may create a federation determines its spec, which can contain arbitrary values: the parameters of a
+//! custom protocol or application. Two properties of such values would let one user stop the operator for all others.
+//! The parser refuses values that are nested too deeply, together with the whole page of a list that contains them.
+//! And values need many times more memory than their text. Therefore, the text of each federation is skipped rather
+//! than parsed while a list is read, and a spec with [too much in it](check) is never parsed.
+
+use std::borrow::Cow;
+
+use faultline_api::{Federation, FederationSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Resource;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// Maximum length of a spec, in bytes.
+const MAX_LENGTH: usize = 256 << 10;
+/// Maximum number of values in a spec, including lists, objects and their entries.
+const MAX_VALUES: usize = 20_000;
+/// Maximum number of lists and objects that contain each other.
+const MAX_DEPTH: usize = 32;
+
+/// A federation whose spec may be unreadable.
+#[derive(Clone, Debug)]
+pub struct CachedFederation {
+    metadata: ObjectMeta,
+    /// The spec, or the reason why it is not parsed.
+    spec: Result<Box<RawValue>, String>,
+    status: Option<Box<RawValue>>,
+}
+
+/// The metadata that the operator uses. In particular, it does not use the list of managed fields, which is nested as
+/// deeply as the spec.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    finalizers: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Texts {
+    metadata: Metadata,
+    spec: Option<Box<RawValue>>,
+    status: Option<Box<RawValue>>,
+}
+
+impl<'de> Deserialize<'de> for CachedFederation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Texts { metadata, spec, status } = Texts::deserialize(deserializer)?;
+        let Metadata {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            generation,
+            creation_timestamp,
+            deletion_timestamp,
+            finalizers,
+        } = metadata;
+        let metadata = ObjectMeta {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            generation,
+            creation_timestamp,
+            deletion_timestamp,
+            finalizers,
+            ..ObjectMeta::default()
+        };
+        let spec = spec.ok_or_else(|| "there is no `spec`".to_owned());
+        let spec = spec.and_then(|spec| check(spec.get()).map(|()| spec));
+        Ok(CachedFederation { metadata, spec, status })
+    }
+}
+
+impl CachedFederation {
+    /// Parses the federation.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why it cannot be read.
+    pub fn read(&self) -> Result<Federation, String> {
+        let wrong = |error: serde_json::Error| error.to_string();
+        let spec = serde_json::from_str(self.spec.as_ref()?.get()).map_err(wrong)?;
+        let status = self.status.as_ref().map(|it| serde_json::from_str(it.get()));
+        Ok(Federation { metadata: self.metadata.clone(), spec, status: status.transpose().map_err(wrong)? })
+    }
+}
+
+/// Parses the spec in the text of a federation, as it is in a ConfigMap.
+///
+/// # Errors
+///
+/// Returns the reason why it cannot be read.
+pub fn read_spec(federation: &str) -> Result<FederationSpec, String> {
+    #[derive(Deserialize)]
+    struct File<'a> {
+        #[serde(borrow)]
+        spec: &'a RawValue,
+    }
+    let wrong = |error: serde_json::Error| error.to_string();
+    let spec = serde_json::from_str::<File<'_>>(federation).map_err(wrong)?.spec.get();
+    check(spec)?;
+    serde_json::from_str(spec).map_err(wrong)
+}
+
+/// Checks that a spec is not too large to be parsed.
+///
+/// # Errors
+///
+/// Returns the limit that the text, which must be JSON, exceeds.
+fn check(spec: &str) -> Result<(), String> {
+    if spec.len() > MAX_LENGTH {
+        return Err(format!("`spec` has {} bytes, which is more than {MAX_LENGTH}", spec.len()));
+    }
+    let (mut values, mut depth, mut deepest) = (1_usize, 0_usize, 0);
+    let (mut in_string, mut is_escaped) = (false, false);
+    for byte in spec.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => {
+                values += 1;
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' => values += 1,
+            _ => {}
+        }
+    }
+    match (values, deepest) {
+        (values, _) if values > MAX_VALUES => {
+            Err(format!("`spec` contains {values} values, which is more than {MAX_VALUES}"))
+        }
+        (_, deepest) if deepest > MAX_DEPTH => {
+            Err(format!("`spec` nests {deepest} lists and objects, which is more than {MAX_DEPTH}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Resource for CachedFederation {
+    type DynamicType = ();
+    type Scope = <Federation as Resource>::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Federation::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        Federation::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Federation::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Federation::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kube::ResourceExt;
+    use kube::core::ObjectList;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::reconcile::build::tests::quickstart;
+
+    /// The text of a federation whose application is custom, with this parameter.
+    fn with_parameter(name: &str, parameter: &str) -> String {
+        let mut federation = serde_json::to_value(quickstart()).unwrap();
+        federation["metadata"]["name"] = json!(name);
+        federation["spec"]["application"] = json!({ "custom": { "name": "theirs", "parameter": "HERE" } });
+        federation.to_string().replace("\"HERE\"", parameter)
+    }
+
+    fn nested(times: usize) -> String {
+        "[".repeat(times) + &"]".repeat(times)
+    }
+
+    /// One user's federation does not prevent the operator from reading those of others.
+    #[test]
+    fn a_list_with_an_unreadable_federation_can_be_read() {
+        let many = format!("[{}0]", "0,".repeat(MAX_VALUES));
+        let long = format!("\"{}\"", "x".repeat(MAX_LENGTH));
+        let items = [
+            with_parameter("deep", &nested(10_000)),
+            with_parameter("long", &long),
+            with_parameter("many", &many),
+            with_parameter("usual", &nested(20)),
+            r#"{ "metadata": { "name": "none" } }"#.to_owned(),
+            r#"{ "metadata": { "name": "wrong" }, "spec": { "clusters": "none" } }"#.to_owned(),
+        ];
+        let list = format!(
+            r#"{{ "apiVersion": "faultline.dev/v1alpha1", "kind": "FederationList", "metadata": {{}}, "items": [{}] }}"#,
+            items.join(",")
+        );
+        let list: ObjectList<CachedFederation> = serde_json::from_str(&list).unwrap();
+        let read: BTreeMap<String, Result<Federation, String>> =
+            list.items.iter().map(|it| (it.name_any(), it.read())).collect();
+        let error = |name: &str| read[name].as_ref().unwrap_err().clone();
+        assert!(error("deep").contains("nests"), "{}", error("deep"));
+        assert!(error("long").contains("bytes"), "{}", error("long"));
+        assert!(error("many").contains("values"), "{}", error("many"));
+        assert_eq!(error("none"), "there is no `spec`");
+        assert!(error("wrong").contains("none"), "{}", error("wrong"));
+        assert_eq!(read["usual"].as_ref().unwrap().spec.clusters, quickstart().spec.clusters);
+        let cached = list.items.iter().map(|it| it.spec.as_ref().map_or(0, |it| it.get().len()));
+        assert!(cached.sum::<usize>() < 10_000, "the text of a spec that is too large is not cached");
+    }
+
+    #[test]
+    fn unused_metadata_is_neither_parsed_nor_cached() {
+        let mut federation = serde_json::to_value(quickstart()).unwrap();
+        federation["metadata"]["labels"] = json!({ "a": "b" });
+        federation["metadata"]["generation"] = json!(3);
+        federation["metadata"]["managedFields"] = json!("HERE");
+        let text = federation.to_string().replace("\"HERE\"", &nested(1_000));
+        let read = serde_json::from_str::<CachedFederation>(&text).unwrap();
+        assert_eq!((read.metadata.generation, &read.metadata.labels), (Some(3), &None));
+        assert_eq!(read.read().unwrap().spec, quickstart().spec);
+    }
+
+    #[test]
+    fn characters_in_strings_are_not_counted() {
+        let text = json!({ "a": ",[{\\\"".repeat(MAX_VALUES / 2) }).to_string();
+        assert_eq!(check(&text), Ok(()));
+        assert_eq!(check(&Value::from(vec![0; MAX_VALUES - 1]).to_string()), Ok(()));
+        assert!(check(&Value::from(vec![0; MAX_VALUES]).to_string()).is_err());
+        assert_eq!(check(&nested(MAX_DEPTH)), Ok(()));
+        assert!(check(&nested(MAX_DEPTH + 1)).is_err());
+    }
+
+    #[test]
+    fn the_spec_in_a_file_has_the_same_limits() {
+        assert!(read_spec(&with_parameter("deep", &nested(10_000))).unwrap_err().contains("nests"));
+        assert!(read_spec("{}").unwrap_err().contains("spec"));
+        assert_eq!(read_spec(&serde_json::to_string(&quickstart()).unwrap()), Ok(quickstart().spec));
+    }
+}
