@@ -216,9 +216,17 @@ impl TestNamespace {
         }
     }
 
-    /// Returns the version of a federation, which each write changes.
-    pub async fn version(&self, name: &str) -> Result<Option<String>, Failure> {
-        Ok(self.api::<Federation>().get(name).await?.resource_version())
+    /// Waits for the first of these times, and returns whether nobody writes to a federation for the second one.
+    pub async fn is_unchanged(
+        &self,
+        name: &str,
+        (from, during): (Duration, Duration),
+    ) -> Result<bool, Failure> {
+        let version = async || Ok::<_, Failure>(self.api::<Federation>().get(name).await?.resource_version());
+        sleep(from).await;
+        let before = version().await?;
+        sleep(during).await;
+        Ok(version().await? == before)
     }
 
     /// Waits until a federation has reached a phase.

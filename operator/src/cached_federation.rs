@@ -15,11 +15,13 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// Maximum length of a spec, in bytes.
-const MAX_LENGTH: usize = 256 << 10;
-/// Maximum number of values in a spec, including lists, objects and their entries.
-const MAX_VALUES: usize = 20_000;
+const MAX_LENGTH: usize = 512 << 10;
+/// Maximum number of lists and objects in a spec. Other values need much less memory.
+const MAX_CONTAINERS: usize = 10_000;
 /// Maximum number of lists and objects that contain each other.
 const MAX_DEPTH: usize = 32;
+/// Maximum number of finalizers.
+const MAX_FINALIZERS: usize = 64;
 
 /// A federation whose spec may be unreadable.
 #[derive(Clone, Debug)]
@@ -65,6 +67,8 @@ impl<'de> Deserialize<'de> for CachedFederation {
             deletion_timestamp,
             finalizers,
         } = metadata;
+        let count = finalizers.as_ref().map_or(0, Vec::len);
+        let finalizers = finalizers.filter(|_| count <= MAX_FINALIZERS);
         let metadata = ObjectMeta {
             name,
             namespace,
@@ -76,8 +80,13 @@ impl<'de> Deserialize<'de> for CachedFederation {
             finalizers,
             ..ObjectMeta::default()
         };
-        let spec = spec.ok_or_else(|| "there is no `spec`".to_owned());
-        let spec = spec.and_then(|spec| check(spec.get()).map(|()| spec));
+        let spec = match spec {
+            _ if count > MAX_FINALIZERS => {
+                Err(format!("it has {count} finalizers, which is more than {MAX_FINALIZERS}"))
+            }
+            None => Err("there is no `spec`".to_owned()),
+            Some(spec) => check_length(spec.get()).and_then(|()| check(spec.get())).map(|()| spec),
+        };
         Ok(CachedFederation { metadata, spec, status })
     }
 }
@@ -96,7 +105,7 @@ impl CachedFederation {
     }
 }
 
-/// Parses the spec in the text of a federation, as it is in a ConfigMap.
+/// Parses the spec in the text of a federation, as it is in a ConfigMap. The API server limits its length.
 ///
 /// # Errors
 ///
@@ -113,16 +122,20 @@ pub fn read_spec(federation: &str) -> Result<FederationSpec, String> {
     serde_json::from_str(spec).map_err(wrong)
 }
 
-/// Checks that a spec is not too large to be parsed.
+fn check_length(spec: &str) -> Result<(), String> {
+    if spec.len() > MAX_LENGTH {
+        return Err(format!("`spec` has {} bytes, which is more than {MAX_LENGTH}", spec.len()));
+    }
+    Ok(())
+}
+
+/// Checks that a spec does not contain too much to be parsed.
 ///
 /// # Errors
 ///
 /// Returns the limit that the text, which must be JSON, exceeds.
 fn check(spec: &str) -> Result<(), String> {
-    if spec.len() > MAX_LENGTH {
-        return Err(format!("`spec` has {} bytes, which is more than {MAX_LENGTH}", spec.len()));
-    }
-    let (mut values, mut depth, mut deepest) = (1_usize, 0_usize, 0);
+    let (mut containers, mut depth, mut deepest) = (0_usize, 0_usize, 0);
     let (mut in_string, mut is_escaped) = (false, false);
     for byte in spec.bytes() {
         match byte {
@@ -131,24 +144,23 @@ fn check(spec: &str) -> Result<(), String> {
             b'"' => in_string = !in_string,
             _ if in_string => {}
             b'[' | b'{' => {
-                values += 1;
+                containers += 1;
                 depth += 1;
                 deepest = deepest.max(depth);
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
-            b',' => values += 1,
             _ => {}
         }
     }
-    match (values, deepest) {
-        (values, _) if values > MAX_VALUES => {
-            Err(format!("`spec` contains {values} values, which is more than {MAX_VALUES}"))
-        }
-        (_, deepest) if deepest > MAX_DEPTH => {
-            Err(format!("`spec` nests {deepest} lists and objects, which is more than {MAX_DEPTH}"))
-        }
-        _ => Ok(()),
+    if deepest > MAX_DEPTH {
+        return Err(format!("`spec` nests {deepest} lists and objects, which is more than {MAX_DEPTH}"));
     }
+    if containers > MAX_CONTAINERS {
+        return Err(format!(
+            "`spec` has {containers} lists and objects, which is more than {MAX_CONTAINERS}"
+        ));
+    }
+    Ok(())
 }
 
 impl Resource for CachedFederation {
@@ -206,13 +218,15 @@ mod tests {
     /// One user's federation does not prevent the operator from reading those of others.
     #[test]
     fn a_list_with_an_unreadable_federation_can_be_read() {
-        let many = format!("[{}0]", "0,".repeat(MAX_VALUES));
+        let many = format!("[{}0]", "[],".repeat(MAX_CONTAINERS));
+        let numbers = format!("[{}0]", "0,".repeat(200_000));
         let long = format!("\"{}\"", "x".repeat(MAX_LENGTH));
         let items = [
             with_parameter("deep", &nested(10_000)),
             with_parameter("long", &long),
             with_parameter("many", &many),
             with_parameter("usual", &nested(20)),
+            with_parameter("numbers", &numbers),
             r#"{ "metadata": { "name": "none" } }"#.to_owned(),
             r#"{ "metadata": { "name": "wrong" }, "spec": { "clusters": "none" } }"#.to_owned(),
         ];
@@ -226,12 +240,14 @@ mod tests {
         let error = |name: &str| read[name].as_ref().unwrap_err().clone();
         assert!(error("deep").contains("nests"), "{}", error("deep"));
         assert!(error("long").contains("bytes"), "{}", error("long"));
-        assert!(error("many").contains("values"), "{}", error("many"));
+        assert!(error("many").contains("lists and objects, which is more than 10000"), "{}", error("many"));
         assert_eq!(error("none"), "there is no `spec`");
         assert!(error("wrong").contains("none"), "{}", error("wrong"));
-        assert_eq!(read["usual"].as_ref().unwrap().spec.clusters, quickstart().spec.clusters);
-        let cached = list.items.iter().map(|it| it.spec.as_ref().map_or(0, |it| it.get().len()));
-        assert!(cached.sum::<usize>() < 10_000, "the text of a spec that is too large is not cached");
+        for name in ["usual", "numbers"] {
+            assert_eq!(read[name].as_ref().unwrap().spec.clusters, quickstart().spec.clusters);
+        }
+        let is_cached: Vec<bool> = list.items.iter().map(|it| it.spec.is_ok()).collect();
+        assert_eq!(is_cached, [false, false, false, true, true, false, true], "large texts are not cached");
     }
 
     #[test]
@@ -248,16 +264,35 @@ mod tests {
 
     #[test]
     fn characters_in_strings_are_not_counted() {
-        let text = json!({ "a": ",[{\\\"".repeat(MAX_VALUES / 2) }).to_string();
+        let text = json!({ "a": ",[{\\\"".repeat(MAX_CONTAINERS) }).to_string();
         assert_eq!(check(&text), Ok(()));
-        assert_eq!(check(&Value::from(vec![0; MAX_VALUES - 1]).to_string()), Ok(()));
-        assert!(check(&Value::from(vec![0; MAX_VALUES]).to_string()).is_err());
+        let lists = |count| Value::from(vec![json!([]); count]).to_string();
+        assert_eq!(check(&lists(MAX_CONTAINERS - 1)), Ok(()));
+        assert!(check(&lists(MAX_CONTAINERS)).is_err());
         assert_eq!(check(&nested(MAX_DEPTH)), Ok(()));
         assert!(check(&nested(MAX_DEPTH + 1)).is_err());
     }
 
     #[test]
-    fn the_spec_in_a_file_has_the_same_limits() {
+    fn a_federation_with_many_finalizers_is_unreadable() {
+        let read = |count: usize| {
+            let mut federation = serde_json::to_value(quickstart()).unwrap();
+            federation["metadata"]["finalizers"] = json!(vec!["a/b"; count]);
+            serde_json::from_value::<CachedFederation>(federation).unwrap()
+        };
+        assert_eq!(read(MAX_FINALIZERS).read().unwrap().finalizers().len(), MAX_FINALIZERS);
+        let many = read(MAX_FINALIZERS + 1);
+        assert!(many.read().unwrap_err().contains("65 finalizers"));
+        assert_eq!(many.metadata.finalizers, None);
+    }
+
+    #[test]
+    fn the_spec_in_a_file_has_the_same_limits_except_its_length() {
+        let long =
+            serde_json::from_str::<Value>(&with_parameter("long", &format!("[{}0]", "0,".repeat(200_000))));
+        let indented = format!("{:#}", long.unwrap());
+        assert!(indented.len() > MAX_LENGTH, "the operator writes files with indentation");
+        assert_eq!(read_spec(&indented).unwrap().clusters, quickstart().spec.clusters);
         assert!(read_spec(&with_parameter("deep", &nested(10_000))).unwrap_err().contains("nests"));
         assert!(read_spec("{}").unwrap_err().contains("spec"));
         assert_eq!(read_spec(&serde_json::to_string(&quickstart()).unwrap()), Ok(quickstart().spec));

@@ -55,9 +55,11 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// Minimum time between two equal warnings about a federation.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Number of objects in each page of a list. Objects are trimmed only once their page has been decoded.
-const PAGE: u32 = 20;
+pub(crate) const PAGE: u32 = 20;
 /// Longest value of a label or an annotation that is kept.
 const LONGEST_VALUE: usize = 64;
+/// Maximum number of finalizers that are kept. They are only reported.
+const MAX_FINALIZERS: usize = 8;
 /// Delay before the next attempt after a failure: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -295,6 +297,9 @@ fn trim(metadata: &mut ObjectMeta) {
     if let Some(owners) = &mut metadata.owner_references {
         owners.retain(|it| it.controller == Some(true));
     }
+    if let Some(finalizers) = &mut metadata.finalizers {
+        finalizers.truncate(MAX_FINALIZERS);
+    }
 }
 
 /// Removes the unused fields of a pod, which make up most of its size, because there may be thousands of pods.
@@ -413,6 +418,7 @@ mod tests {
                 "labels": { "a": "b", naming::CLUSTER: "paris" },
                 "annotations": { "a": long, naming::APPLIED: "hash" },
                 "ownerReferences": [owner(false), owner(true)],
+                "finalizers": vec!["a/b"; 10_000],
             },
             "spec": {
                 "replicas": 2,
@@ -427,7 +433,7 @@ mod tests {
         assert_eq!(set.spec.as_ref().and_then(|it| it.replicas), Some(2));
         assert_eq!(set.labels().get(naming::CLUSTER).map(String::as_str), Some("paris"));
         assert_eq!(set.annotations().get(naming::APPLIED).map(String::as_str), Some("hash"));
-        assert_eq!(set.owner_references().len(), 1);
+        assert_eq!((set.owner_references().len(), set.finalizers().len()), (1, MAX_FINALIZERS));
         set.annotations_mut().insert(naming::APPLIED.into(), long);
         trim_set(&mut set);
         assert!(set.annotations().is_empty());

@@ -141,7 +141,7 @@ pub fn is_claim_of(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
 
 /// Returns whether `claim`, which has the label with the UID of `federation`, is deleted once the set that owns it is
 /// deleted. Does not need the set, which may be gone. A claim that outlives its set has no owner.
-pub fn is_deleted_with_set<F: Resource>(claim: &PersistentVolumeClaim, federation: &F) -> bool {
+pub fn is_deleted_with_set<C: Resource, F: Resource>(claim: &C, federation: &F) -> bool {
     let is_set = |it: &OwnerReference| {
         it.kind == StatefulSet::kind(&())
             && it.name.starts_with(&format!("{}-", federation.meta().name.as_deref().unwrap_or_default()))

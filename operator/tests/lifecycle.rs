@@ -510,9 +510,17 @@ async fn a_volume_kept_from_an_earlier_federation_is_not_deleted_with_a_later_on
         change(&world, 1, |spec| {
             spec["kubernetes"] = json!({ "results": { "size": "1GiB", "keep": keep } });
         });
-        // The first of these is the claim of another federation.
-        world.make_claim("quickstart-supervisor-0-b-0", json!([]));
-        let kept = world.make_claim("quickstart-supervisor-0", json!([]));
+        let claim = |pod: &str, uid: &str| {
+            let path = world.make_claim(pod, json!([]));
+            let mut claim = world.server.get(&path).unwrap();
+            claim["metadata"]["labels"]["faultline.dev/uid"] = json!(uid);
+            world.server.put(&path, claim);
+            path
+        };
+        // A claim with another name; a claim of this federation whose set was deleted without its pods; and a kept one.
+        claim("quickstart-supervisor-0-b-0", "earlier");
+        claim("quickstart-supervisor-1", UID);
+        let kept = claim("quickstart-supervisor-0", "earlier");
         world.look().await.unwrap();
         world.look().await.unwrap();
         assert_eq!(world.server.paths(SETS).is_empty(), is_refused, "keep: {keep}");
@@ -560,15 +568,16 @@ async fn a_planted_set_does_not_evade_the_limits() {
 #[tokio::test]
 async fn a_replaced_file_is_reported_and_pods_are_not_created_from_it() {
     const FILE: &str = "/api/v1/namespaces/experiments/configmaps/quickstart-federation";
-    let ghost = json!({ "name": "ghost", "nodes": u32::MAX });
-    let empty = json!({ "name": "lyon", "nodes": 0 });
-    for cluster in [ghost, empty] {
+    for nodes in [u32::MAX, 4_000, 0] {
         let mut world = World::running(json!({})).await;
         let made = world.made();
         let mut file = world.server.get(FILE).unwrap();
         let entry = file["data"].as_object_mut().unwrap().values_mut().next().unwrap();
         let mut federation: Value = serde_json::from_str(entry.as_str().unwrap()).unwrap();
-        federation["spec"]["clusters"].as_array_mut().unwrap().push(cluster);
+        federation["spec"]["clusters"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({ "name": "ghost", "nodes": nodes }));
         *entry = json!(federation.to_string());
         world.server.put(FILE, file);
         change(&world, 2, |spec| spec["pause"] = json!(true));

@@ -598,6 +598,10 @@ pub(crate) struct DoctorArguments {
     /// Also check traffic control
     #[arg(long)]
     pub(crate) tc: bool,
+    /// With `--backend kubernetes`: check traffic control with this node image of this program's version. Default: the
+    /// image without a registry
+    #[arg(long, requires = "tc", value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

@@ -10,6 +10,7 @@ use faultline_console::examination::{Examination, can, loading};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::{MOST_PROCESSES, isolated};
 use faultline_tc::probe::{Ability, Probe};
+use miette::miette;
 
 use crate::arguments::{DoctorArguments, Examined};
 use crate::command_error::{CommandError, Exit};
@@ -23,6 +24,12 @@ const FOR_TC: [Ability; 5] = [Ability::Veth, Ability::Bridge, Ability::Htb, Abil
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> {
     if arguments.backend == Examined::Kubernetes {
         return plugin::doctor(arguments);
+    }
+    if arguments.image.is_some() {
+        return Err(CommandError::input(miette!(
+            help = "omit `--image`, or add `--backend kubernetes`",
+            "`--image` works only with `--backend kubernetes`"
+        )));
     }
     let nodes = u64::from(arguments.nodes.get());
     this_machine(nodes).print(nodes, arguments.tc, arguments.format)

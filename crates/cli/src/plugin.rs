@@ -60,11 +60,12 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
 
 /// Executes `faultline doctor --backend kubernetes`.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> {
-    let DoctorArguments { backend: _, nodes, tc, format, cluster } = arguments;
+    let DoctorArguments { backend: _, nodes, tc, image, format, cluster } = arguments;
     let mut line = PluginCommand::of("doctor");
     line.option("--nodes", Some(nodes.to_string()));
     line.option("--format", Some(format.as_str()));
     line.flag("--tc", (*tc).into());
+    line.option("--image", image.as_ref());
     line.cluster(cluster);
     line.call()
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
-use faultline_console::place::{check_free, create_record, remove_record};
+use faultline_console::place::{check_replaceable, create_record, remove_record};
 use faultline_console::repetition::consecutive;
 use faultline_experiments::sweep::{
     Links, Measured, Parameter, Plan, Setting, Sweep, page, quantities, text,
@@ -66,6 +66,10 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     })?;
     plan.parameters.iter().flat_map(|it| &it.notes).for_each(|it| anstream::eprintln!("note: {it}"));
     consecutive(first_seed, *seeds)?;
+    let records = Records { out, most: RECORDED / plan.settings.len() as u64, failed: Mutex::default() };
+    for setting in 0..plan.settings.len() {
+        check_replaceable(ACTION, &records.dir(setting))?;
+    }
     output::directory(&out.join(SETTINGS))?;
     let written = |it: &Parameter| (it.path.clone(), it.values.iter().map(|value| value.0.clone()).collect());
     let swept = Swept { federation, parameters: plan.parameters.iter().map(written).collect(), sample };
@@ -77,8 +81,6 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     for (number, setting) in plan.settings.iter().enumerate() {
         output::write(out, &path_of(number), &faultline_api::to_yaml(&setting.federation))?;
     }
-    let records = Records { out, most: RECORDED / plan.settings.len() as u64, failed: Mutex::default() };
-    (0..plan.settings.len()).try_for_each(|setting| records.check(setting))?;
     let interrupted = interrupt::flag();
     let total = plan.settings.len() as u64 * u64::from(*seeds);
     let settings = plan.settings.clone();
@@ -136,12 +138,6 @@ const ACTION: &str = "record a run in";
 impl Records<'_> {
     fn dir(&self, setting: usize) -> PathBuf {
         self.out.join(RECORDS).join((setting + 1).to_string())
-    }
-
-    /// Returns an error if the directory for a setting's record contains anything but a record.
-    fn check(&self, setting: usize) -> Result<(), CommandError> {
-        let dir = self.dir(setting);
-        if Bundle::open(&dir).holds_a_run() { Ok(()) } else { check_free(ACTION, &dir) }
     }
 
     /// Writes the record and the report of a run, unless they are too large. Removes those of an earlier run in any

@@ -1,7 +1,7 @@
 //! The directories in which runs are recorded: their names, and what may be written to them or removed from them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use faultline_api::Federation;
 use faultline_trace::manifest::BackendKind;
@@ -57,16 +57,38 @@ fn occupied(action: &str, dir: &Path) -> CommandError {
     CommandError::path(action, dir, error, "specify another directory with `--out`")
 }
 
-/// Removes `dir` if it contains a record. Otherwise, does nothing.
+/// Checks that a record can be written to `dir` after [`remove_record`].
+///
+/// # Errors
+///
+/// Returns an error if `dir` is neither a record, nor empty, nor free.
+pub fn check_replaceable(action: &str, dir: &Path) -> Result<(), CommandError> {
+    if Bundle::open(dir).holds_a_run() { Ok(()) } else { check_free(action, dir) }
+}
+
+/// Removes `dir` with everything in it if it contains a record. Otherwise, does nothing. If the removal is cut short,
+/// the directory still counts as a record.
 ///
 /// # Errors
 ///
 /// Returns an error if the directory cannot be removed.
 pub fn remove_record(dir: &Path) -> Result<(), CommandError> {
-    if !Bundle::open(dir).holds_a_run() {
+    let bundle = Bundle::open(dir);
+    if !bundle.holds_a_run() {
         return Ok(());
     }
-    fs::remove_dir_all(dir)
+    let remove = || {
+        for entry in dir.read_dir()? {
+            let entry = entry?;
+            if Bundle::PARTS.iter().all(|part| entry.file_name() != *part) {
+                let path = entry.path();
+                if entry.file_type()?.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+            }
+        }
+        bundle.clear().map_err(io::Error::other)?;
+        fs::remove_dir(dir)
+    };
+    remove()
         .map_err(|error| CommandError::path("replace", dir, error, "specify another directory with `--out`"))
 }
 
@@ -183,6 +205,9 @@ mod tests {
         let error = || create_record("record a run in", &dir).err().map(|it| it.report.to_string());
         assert_eq!(error(), None);
         assert!(error().is_some_and(|it| it.contains("already holds")), "{:?}", error());
+        fs::create_dir(dir.join("nodes")).expect("it does not exist");
+        fs::write(dir.join("nodes/log"), "text").expect("it can be written");
+        fs::write(dir.join("report.html"), "page").expect("it can be written");
         remove_record(&dir).expect("it is a record");
         assert!(!dir.exists());
 

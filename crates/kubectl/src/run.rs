@@ -279,6 +279,10 @@ impl Watch<'_> {
             let command_error = CommandError::input(miette!("the operator rejected the federation: {why}"));
             return Ok(Some(End::Without(command_error)));
         }
+        if let Some(error) = status.condition(condition::RECONCILED).filter(|it| it.reason == "Unreadable") {
+            let command_error = CommandError::input(miette!("{}", error.message));
+            return Ok(Some(End::Without(command_error)));
+        }
         if let Some(lost) = status.condition(condition::COMPLETED).filter(|it| it.reason == "RecordLost") {
             return Ok(Some(End::Without(CommandError::machine(&lost.message))));
         }

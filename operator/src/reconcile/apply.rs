@@ -21,13 +21,16 @@ use super::build::{Desired, Drift, SupervisorRequest};
 use super::dereference::{Observed, find_supervisor};
 use super::keys::{self, KeyError};
 use super::validate::Validated;
-use crate::controller::Context;
+use crate::controller::{Context, PAGE};
 use crate::naming;
 use crate::object_cache::{self, OwnedObjects};
 use crate::reconcile::build;
 
 /// Time between two checks for deleted objects while pods are missing.
 const RESTORED_EVERY: Duration = Duration::from_secs(20);
+
+/// Maximum number of volumes that a status names.
+const MAX_LEFT: usize = 100;
 
 /// The outcome of applying the desired state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -231,11 +234,12 @@ where
     left.extend(others.into_iter().map(|(name, _)| format!("the pod {name}")));
     // Volumes are deleted after the sets that own them.
     if left.is_empty() {
-        let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
-        let of_this = ListParams::default().labels(&format!("{}={uid}", naming::UID));
-        let claims = claims.list(&of_this).await.map_err(ApplyError::List)?.items;
-        let ends = claims.iter().filter(|it| object_cache::is_deleted_with_set(it, federation));
-        left.extend(ends.map(|it| format!("the volume {}", it.name_any())));
+        each_claim(&format!("{}={uid}", naming::UID), federation, context, |claim| {
+            if object_cache::is_deleted_with_set(claim, federation) && left.len() < MAX_LEFT {
+                left.push(format!("the volume {}", claim.name_any()));
+            }
+        })
+        .await?;
     }
     if left.is_empty() {
         let finalizers =
@@ -278,6 +282,9 @@ async fn make(
     desired: &Desired,
     context: &Context,
 ) -> Result<Option<Obstacle>, ApplyError> {
+    if let Some(obstacle) = kept_volume(federation, observed, &desired.sets, context).await? {
+        return Ok(Some(obstacle));
+    }
     // After a run, pods are only deleted, which requires no key.
     if observed.phase() != Phase::Completed {
         let key = match keys::find(federation, !observed.sets.is_empty(), context).await {
@@ -298,9 +305,6 @@ async fn make(
         return Ok(Some(obstacle));
     }
     if let Some(obstacle) = make_file(federation, &desired.file, context).await? {
-        return Ok(Some(obstacle));
-    }
-    if let Some(obstacle) = kept_volume(federation, observed, &desired.sets, context).await? {
         return Ok(Some(obstacle));
     }
     for set in &desired.sets {
@@ -327,23 +331,50 @@ async fn kept_volume(
     if prefixes.is_empty() {
         return Ok(None);
     }
-    let claims: Api<PersistentVolumeClaim> =
-        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
-    let of_federations = ListParams::default().labels(naming::UID);
-    let claims = claims.list_metadata(&of_federations).await.map_err(ApplyError::List)?;
     let is_of_a_set = |name: &str| {
         let numbers = prefixes.iter().filter_map(|prefix| name.strip_prefix(prefix.as_str()));
         { numbers }.any(|number| number.parse::<u32>().is_ok())
     };
-    let kept = claims.items.iter().find(|it| it.owner_references().is_empty() && is_of_a_set(&it.name_any()));
+    // The garbage collector also removes the owner of a claim whose set was deleted without its pods.
+    let is_of_another = |it: &PartialObjectMeta<PersistentVolumeClaim>| {
+        it.owner_references().is_empty() && it.labels().get(naming::UID) != federation.uid().as_ref()
+    };
+    let mut kept = None;
+    each_claim(naming::UID, federation, context, |claim| {
+        let name = claim.name_any();
+        if kept.is_none() && is_of_another(claim) && is_of_a_set(&name) {
+            kept = Some(name);
+        }
+    })
+    .await?;
     Ok(kept.map(|claim| Obstacle {
         reason: "NameTaken",
         message: format!(
-            "the volume claim {}, which was kept from an earlier federation with this name, would be deleted with this \
-             one; delete the claim, keep this federation's volume as well (`keep: true`), or rename the federation",
-            claim.name_any()
+            "the volume claim {claim}, which was kept from an earlier federation with this name, would be deleted with \
+             this one; delete the claim, or delete this federation and apply it again with `keep: true` or another name"
         ),
     }))
+}
+
+/// Passes the metadata of all volume claims with these labels in the namespace of a federation to `see`. Users of the
+/// namespace can create any number of them.
+async fn each_claim<F: Resource<DynamicType = ()>>(
+    labels: &str,
+    federation: &F,
+    context: &Context,
+    mut see: impl FnMut(&PartialObjectMeta<PersistentVolumeClaim>),
+) -> Result<(), ApplyError> {
+    let claims: Api<PersistentVolumeClaim> =
+        Api::namespaced(context.client.clone(), &federation.meta().namespace.clone().unwrap_or_default());
+    let mut page = ListParams::default().labels(labels).limit(PAGE);
+    loop {
+        let listed = claims.list_metadata(&page).await.map_err(ApplyError::List)?;
+        listed.items.iter().for_each(&mut see);
+        match listed.metadata.continue_.filter(|it| !it.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(()),
+        }
+    }
 }
 
 /// Returns whether the volumes of a set's pods are deleted with the set.

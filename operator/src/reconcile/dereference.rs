@@ -21,7 +21,7 @@ use super::assess::shortened;
 use super::build;
 use super::keys::{self, KeyError, KnownKey};
 use super::update_status::EventAllowance;
-use crate::controller::Context;
+use crate::controller::{Context, PAGE};
 use crate::naming;
 use crate::object_cache::{OwnedObjects, is_controlled};
 use crate::supervisor::{Supervisor, SupervisorError};
@@ -29,6 +29,9 @@ use crate::supervisor::{Supervisor, SupervisorError};
 /// Minimum time between two queries for the reason why pods are missing. If many federations are created at once,
 /// most pods only wait for their turn.
 const ASKED_EVERY: Duration = Duration::from_secs(3);
+/// Reasons of the events of a set that has created a pod, or failed to.
+const CREATED: &str = "SuccessfulCreate";
+const FAILED: &str = "FailedCreate";
 /// Size of a status, in bytes, from which only one is read at a time.
 const LARGE: usize = 2 << 20;
 /// Maximum length of a supervisor's identifier, in bytes.
@@ -261,19 +264,33 @@ async fn refused(observed: &Observed, context: &Context) -> Result<Option<String
     }
     let name = set.name_any();
     let events: Api<Event> = Api::namespaced(context.client.clone(), &set.namespace().unwrap_or_default());
-    let of_set =
-        ListParams::default().fields(&format!("involvedObject.uid={}", set.uid().unwrap_or_default()));
-    let events = events.list(&of_set).await.map_err(|it| DereferenceError::Events(name, it))?.items;
+    let of_set = format!("involvedObject.uid={}", set.uid().unwrap_or_default());
+    let mut page = ListParams::default().fields(&of_set).limit(PAGE);
+    // Users of the namespace can create any number of events.
+    let mut newest_of: BTreeMap<String, Event> = BTreeMap::new();
     let at = |it: &Event| it.last_timestamp.as_ref().map(|it| it.0);
-    let newest = |reason: &str| {
-        let events = events.iter().filter(|it| it.reason.as_deref() == Some(reason));
-        events.max_by_key(|it| at(it))
-    };
+    loop {
+        let listed = events.list(&page).await.map_err(|it| DereferenceError::Events(name.clone(), it))?;
+        for event in listed.items {
+            let Some(reason) = event.reason.clone().filter(|it| [FAILED, CREATED].contains(&it.as_str()))
+            else {
+                continue;
+            };
+            if newest_of.get(&reason).is_none_or(|it| at(&event) >= at(it)) {
+                newest_of.insert(reason, event);
+            }
+        }
+        match listed.metadata.continue_.filter(|it| !it.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => break,
+        }
+    }
+    let newest = |reason: &str| newest_of.get(reason);
     // The times are in whole seconds.
     let pods = observed.pods.values().filter(|it| is_controlled(&***it, set.uid().as_deref()));
     let created = pods.filter_map(|it| it.creation_timestamp()).map(|it| it.0).max();
-    let created = created.max(newest("SuccessfulCreate").and_then(at));
-    let found = newest("FailedCreate").filter(|it| at(it) >= created).and_then(|it| it.message.clone());
+    let created = created.max(newest(CREATED).and_then(at));
+    let found = newest(FAILED).filter(|it| at(it) >= created).and_then(|it| it.message.clone());
     context.session(&uid, |it| it.refused = Some((Instant::now(), found.clone())));
     Ok(found)
 }

@@ -11,7 +11,7 @@ use kube::{Api, ResourceExt};
 use thiserror::Error;
 
 use super::build::FILE;
-use super::validate::{self, Refusal, described};
+use super::validate::{Refusal, described};
 use crate::cached_federation::read_spec;
 use crate::controller::Context;
 use crate::{naming, object_cache};
@@ -22,7 +22,7 @@ pub enum MadeError {
     /// The API server did not return it.
     #[error("cannot read the ConfigMap {0}, which contains the federation as it was applied: {1}")]
     Read(String, #[source] kube::Error),
-    /// It does not contain a federation from which this operator would have created pods.
+    /// It does not contain the federation from which the pods were created.
     #[error(
         "the ConfigMap {0} was replaced, and does not contain the federation as it was applied: {1}; restore the \
          ConfigMap, or delete the federation and apply it again"
@@ -36,8 +36,7 @@ pub enum MadeError {
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read or is not valid: users of the namespace can replace it. A missing file is not an
-/// error.
+/// Fails if the file cannot be read or was replaced, as users of the namespace can do. A missing file is not an error.
 pub async fn made(
     federation: &Arc<Federation>,
     context: &Context,
@@ -66,16 +65,21 @@ async fn spec(federation: &Federation, context: &Context) -> Result<Option<Arc<F
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
     let file = files.get_opt(&name).await.map_err(|it| MadeError::Read(name.clone(), it))?;
     let text = file.filter(|it| object_cache::belongs(it, federation)).and_then(|it| it.data?.remove(FILE));
-    let made = text.map(|it| valid(federation, &it)).transpose();
+    let made = text.map(|it| authentic(federation, &it)).transpose();
     let made = made.map_err(|it| MadeError::Replaced(name, it))?.map(Arc::new);
     context.session(&uid, |it| it.made.clone_from(&made));
     Ok(made)
 }
 
-/// Reads the spec in the file of a federation. Returns the reason if no pods can be created from it.
-fn valid(federation: &Federation, file: &str) -> Result<FederationSpec, String> {
-    let made = Federation { spec: read_spec(file)?, ..federation.clone() };
-    let checked = validate::fits_any_operator(&made).and_then(|()| validate::check(&made));
-    checked.map_err(|refusal| refusal.message)?;
-    Ok(made.spec)
+/// Reads the spec in the file of a federation. Returns the reason if the federation's pods were not created from it.
+fn authentic(federation: &Federation, file: &str) -> Result<FederationSpec, String> {
+    let spec = read_spec(file)?;
+    // Users of the namespace cannot write the status.
+    let known = federation.status.iter().flat_map(|it| &it.clusters).map(|it| (&it.name, it.nodes));
+    let known: Vec<_> = known.collect();
+    let stated: Vec<_> = spec.clusters.iter().map(|it| (&it.name, it.nodes)).collect();
+    if !known.is_empty() && known != stated {
+        return Err("its clusters are not those of the run".to_owned());
+    }
+    Ok(spec)
 }

@@ -202,8 +202,12 @@ fn validate(
         validate::fits(validate::ranks(made), max_pods)?;
     }
     let validated = match changed {
+        Some(refusal) if has_begun => validate::unchanged(made, refusal),
         // The operator may have stopped before it could report that the federation has begun.
-        Some(refusal) if has_begun || !observed.sets.is_empty() => validate::unchanged(made, refusal),
+        Some(refusal) if !observed.sets.is_empty() => {
+            validate::check(made)?;
+            validate::unchanged(made, refusal)
+        }
         Some(refusal) => return Err(refusal),
         None => match check(&observed.federation, context) {
             Ok(()) => validate::passed(made),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
-use faultline_console::place::remove_record;
+use faultline_console::place::{check_replaceable, remove_record};
 use faultline_fuzz::{Scenario, Shrunk, Steps, Trial, run, shrink};
 use faultline_report::page::document;
 use faultline_trace::Bundle;
@@ -17,7 +17,7 @@ use maud::{Markup, html};
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
-use super::finding::{RenderedTrial, record, reproduce, violations};
+use super::finding::{ACTION, RenderedTrial, record, reproduce, violations};
 use super::table::{self, Detection, detect};
 use super::{available, summary};
 use crate::arguments::{ErrataArguments, Format, FuzzArguments};
@@ -290,6 +290,7 @@ impl Page<'_> {
             Some(known) => known.clone(),
             None if interrupted.load(Ordering::Relaxed) => return Ok(None),
             None => {
+                check_replaceable(ACTION, &bundle)?;
                 let Some(detection) = detect(&search, defect, &title, interrupted)? else { return Ok(None) };
                 remove_record(&bundle)?;
                 let new = Known { is_shrunk: detection.shown().is_none(), detection };

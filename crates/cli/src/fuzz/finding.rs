@@ -20,7 +20,7 @@ use crate::files;
 use crate::output;
 
 /// The start of an error about the record of a violation.
-const ACTION: &str = "record a run in";
+pub(super) const ACTION: &str = "record a run in";
 
 /// A violation, shrunk as far as possible.
 #[derive(Serialize)]

@@ -103,8 +103,8 @@ fn the_plugin_receives_every_option_and_its_status_is_returned() {
             "fetch --out=here --context=kind -- federation/quickstart",
         ),
         (
-            &["doctor", "--backend", "kubernetes", "--tc", "--nodes", "60"],
-            "doctor --nodes=60 --format=text --tc",
+            &["doctor", "--backend", "kubernetes", "--tc", "--nodes", "60", "--image", "registry/node:1"],
+            "doctor --nodes=60 --format=text --tc --image=registry/node:1",
         ),
     ] {
         let passed = passed.replace(' ', "\n") + "\n";
