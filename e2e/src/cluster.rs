@@ -216,7 +216,7 @@ impl TestNamespace {
         }
     }
 
-    /// Waits for the first of these times, and returns whether nobody writes to a federation for the second one.
+    /// Waits for the first of these times, and returns whether a federation stays unchanged for the second one.
     pub async fn is_unchanged(
         &self,
         name: &str,
