@@ -423,10 +423,17 @@ impl TestNamespace {
     }
 }
 
-/// Returns whether all reasons for a verdict are facts that were lost with processes of this cluster.
+/// Returns whether all reasons for a verdict are facts that were lost with processes of this cluster, or consequences: only
+/// the facts of its sender tell which checkpoint a message must force.
 fn is_of_lost_facts(reasons: &str, cluster: &str) -> bool {
     let of_cluster = format!("the facts of {cluster}-");
-    reasons.split("; ").all(|it| it.starts_with(&of_cluster) && it.contains("may be incomplete"))
+    let is_lost = |it: &str| it.starts_with(&of_cluster) && it.contains("may be incomplete");
+    let is_unstated = |it: &str| {
+        let message =
+            it.strip_prefix("the checkpoint that message ").filter(|it| it.ends_with(" is unknown"));
+        message.is_some_and(|it| it.contains(&format!(" from {cluster}-")))
+    };
+    reasons.split("; ").any(is_lost) && reasons.split("; ").all(|it| is_lost(it) || is_unstated(it))
 }
 
 #[cfg(test)]
@@ -445,5 +452,13 @@ mod tests {
         assert!(!is_of_lost_facts(&lost, "paris"), "{lost}");
         assert!(!is_of_lost_facts(&format!("{lost}; {}", flaw(FlawKind::Absent)), "rennes"));
         assert!(!is_of_lost_facts("", "rennes"));
+        let unstated =
+            "the checkpoint that message 118 from rennes-2 to paris-0 forced at paris-0 is unknown";
+        assert!(is_of_lost_facts(&format!("{lost}; {unstated}"), "rennes"));
+        assert!(!is_of_lost_facts(unstated, "rennes"), "no facts were lost");
+        assert!(!is_of_lost_facts(
+            &format!("{lost}; {}", unstated.replace("from rennes", "from nancy")),
+            "rennes"
+        ));
     }
 }

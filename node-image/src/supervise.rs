@@ -3,8 +3,8 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use std::{fs, thread};
 
@@ -129,6 +129,7 @@ impl Visitor for Run<'_> {
             run_state: run_state.clone(),
             amender,
             sum: sum.clone(),
+            page: Mutex::default(),
             dir: out.clone(),
         };
         let session = Session::new(federation).of_text(text, SystemTime::now());

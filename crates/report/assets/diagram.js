@@ -656,7 +656,7 @@ const known = [
   ...data.checkpoints.map(it => ({ at: it.at, lane: it.lane, layer: "checkpoints",
     text: `${data.lanes[it.lane]}: ${it.kind} checkpoint ${it.name}\nsaved at ${moment(it.at, 4)}, committed ${span(it.committed - it.at)} later`
       + (it.undone ? "\nundone by a rollback" : "") })),
-  ...data.outages.map(it => ({ at: it.from, lane: it.lane, text: `${it.text}\nat ${moment(it.from, 4)}, next life after ${span(it.upto - it.from)}` })),
+  ...data.outages.map(it => ({ at: it.from, lane: it.lane, text: `${it.text}\nat ${moment(it.from, 4)}` })),
   ...data.rollbacks.flatMap(it => it.members.map(([lane, restored]) => ({ at: restored, lane, layer: "rollbacks",
     text: `${data.lanes[lane]} restored its state at ${moment(restored, 4)}\n${it.text}` }))),
 ].sort((a, b) => a.at - b.at || a.lane - b.lane);

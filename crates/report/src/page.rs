@@ -139,7 +139,8 @@ fn head(summary: &Summary) -> Markup {
             div { b { (if has_lost { span(lost) } else { "none".to_owned() }) } span { "work lost, all processes" @if has_lost { ": " (percent(lost, all(|it| it.time.total_seconds()))) " of their time" } } }
             div { b { (if rollbacks > 0.0 { span(slowest) } else { "none".to_owned() }) } span { "longest recovery" } }
             @if summary.is_of_tasks() {
-                div { b { (all(|it| it.tasks_run.unwrap_or(0) as f64)) } span { "executions of tasks" } }
+                @let executions = all(|it| it.tasks_run.unwrap_or(0) as f64);
+                div { b { (executions) } span { (if executions == 1.0 { "execution of a task" } else { "executions of tasks" }) } }
             } @else {
                 @let resent = all(|it| it.resent as f64);
                 div { b { (resent) } span { (if resent == 1.0 { "message re-sent" } else { "messages re-sent" }) } }

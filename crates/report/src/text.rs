@@ -346,8 +346,14 @@ pub(crate) fn because(it: &crate::summary::RollbackSummary) -> String {
     match &it.because_of {
         Some(cluster) => format!("rollback of {cluster}"),
         None if it.faults.is_empty() && it.unplanned == 0 => "the previous failure".to_owned(),
-        None if it.faults.is_empty() => "an unplanned failure".to_owned(),
-        None => it.faults.iter().map(|no| format!("fault {no}")).collect::<Vec<_>>().join(", "),
+        None => {
+            let unplanned = match it.unplanned {
+                0 => None,
+                1 => Some("an unplanned failure".to_owned()),
+                more => Some(format!("{more} unplanned failures")),
+            };
+            it.faults.iter().map(|no| format!("fault {no}")).chain(unplanned).collect::<Vec<_>>().join(", ")
+        }
     }
 }
 

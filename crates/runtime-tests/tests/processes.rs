@@ -296,11 +296,13 @@ fn every_node_and_the_supervisor_serve_metrics() {
         assert_eq!(value(&page, &delay), (name == "0" || name == "1").then_some(0.001), "{page}");
     }
     let port = run.metrics_port();
+    const LINK: &str = "{from=\"cluster-0\",to=\"cluster-1\"}";
     wait_until("the supervisor shows a sum", || {
         let page = metrics(port);
         sum(&page, "faultline_images_saved_total") > NODES as f64
-            && value(&page, "faultline_link_delay_seen_seconds{from=\"cluster-0\",to=\"cluster-1\"}")
-                > Some(0.0009)
+            && value(&page, &format!("faultline_link_delay_seconds_total{LINK}"))
+                .zip(value(&page, &format!("faultline_link_packets_total{LINK}")))
+                .is_some_and(|(delays, packets)| delays / packets > 0.0009)
     });
 }
 

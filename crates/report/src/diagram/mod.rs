@@ -234,7 +234,11 @@ impl Diagram {
                 |at| format!("announced after {}", lasted(at.since(failure.at))),
             );
             let storage = if failure.storage == StorageFate::Lost { ", storage lost" } else { "" };
-            let text = format!("{} failed ({}{storage}), {detected}", lanes[lane], failure.life);
+            let next = failure.restarted.map_or_else(
+                || "no later life".to_owned(),
+                |at| format!("next life after {}", lasted(at.since(failure.at))),
+            );
+            let text = format!("{} failed ({}{storage}), {detected}, {next}", lanes[lane], failure.life);
             Some(Outage { lane, from, upto, text })
         });
         let recoveries = timeline.rollbacks.iter().flat_map(|rollback| {

@@ -116,14 +116,16 @@ mod tests {
             page.delays.insert((ClusterId(0), ClusterId(1)), (3, Span::from_secs(3)));
         });
         assert!(sum.text().contains("faultline_steps_wanted{cluster=\"c0\"} 9"));
-        let delays = |text: &str| text.lines().filter(|it| it.starts_with("faultline_link_delay")).count();
-        assert_eq!(delays(&sum.text()), 2);
+        let asked =
+            |text: &str| text.lines().filter(|it| it.starts_with("faultline_link_delay_requested")).count();
+        assert_eq!(asked(&sum.text()), 1);
         sum.over();
         let text = sum.text();
         assert!(text.contains("faultline_steps_wanted{cluster=\"c0\"} 9"), "{text}");
         assert!(text.contains("faultline_log_messages{cluster=\"c0\"} 0"), "{text}");
         assert!(text.contains("faultline_run_phase{phase=\"Judging\"} 1"), "{text}");
-        assert_eq!(delays(&text), 0, "an unused link is neither fast nor slow: {text}");
+        assert_eq!(asked(&text), 0, "an unused link is neither fast nor slow: {text}");
+        assert!(text.contains("faultline_link_delay_seconds_total{from=\"c0\",to=\"c1\"} 3"), "{text}");
         assert!(
             text.lines().any(|it| it.starts_with("faultline_link_packets_total{") && it.ends_with(" 3")),
             "{text}"

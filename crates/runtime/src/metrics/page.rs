@@ -38,7 +38,7 @@ pub(crate) struct RunValues {
     pub(crate) info: Option<RunInfo>,
     pub(crate) phase: PhaseLabel,
     pub(crate) verdict: Option<VerdictLabel>,
-    /// Clusters that are part of the federation at present.
+    /// Clusters that are or were part of the federation.
     pub(crate) clusters: BTreeMap<ClusterId, Uptime>,
     pub(crate) faults: BTreeMap<FaultNo, FaultEntry>,
     /// Skew and latency of each fault, if known.

@@ -16,9 +16,14 @@ use super::page::{FaultEntry, Page, PhaseLabel, RunValues, Uptime, Values, Verdi
 
 /// Bounds of the buckets for skew and latency of faults, in seconds. The text format of Prometheus has no native
 /// histograms.
-const EFFECT_BUCKETS: [f64; 10] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1.0];
+const EFFECT_BUCKETS: [f64; 13] =
+    [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1.0, 5.0, 30.0, 300.0];
 /// Bounds of the buckets for detection and recovery, in seconds.
 const RECOVERY_BUCKETS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
+
+/// Maximum number of links with series. Each pair of clusters is a link, so the series of large federations would
+/// overload Prometheus.
+const MAX_LINKS: usize = 1024;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -110,14 +115,16 @@ impl Series<'_, '_> {
         let labels = |(from, to): (ClusterId, ClusterId)| -> Labels {
             vec![("from", clusters.of(from)), ("to", clusters.of(to))]
         };
+        if requested.len().max(delays.len()) > MAX_LINKS {
+            return Ok(());
+        }
         let seconds = Some(Unit::Seconds);
         let asked =
             requested.iter().filter(|_| !over).map(|&(pair, link)| (labels(pair), span(link.latency)));
         self.family("link_delay_requested", "Requested latency of a link", seconds.as_ref(), asked)?;
-        let seen = delays.iter().filter(|_| !over).map(|(&pair, &(packets, sum))| {
-            (labels(pair), span(Span(sum.0.checked_div(packets).unwrap_or(0))))
-        });
-        self.family("link_delay_seen", "Mean delay of packets over a link", seconds.as_ref(), seen)?;
+        let sums =
+            delays.iter().map(|(&pair, &(_, sum))| (labels(pair), ConstCounter::new(sum.as_secs_f64())));
+        self.family("link_delay", "Sum of the delays of all packets over a link", seconds.as_ref(), sums)?;
         let packets = delays.iter().map(|(&pair, &(packets, _))| (labels(pair), number(packets)));
         self.family("link_packets", "Packets that arrived over a link", None, packets)
     }
@@ -295,6 +302,21 @@ mod tests {
     use super::super::Sum;
     use super::super::page::RunInfo;
     use super::*;
+
+    #[test]
+    fn a_federation_with_many_clusters_has_no_series_for_links() {
+        let links = |clusters: u16| {
+            let sum = Sum::default();
+            sum.0.update(|page| {
+                let all = || (0..clusters).map(ClusterId);
+                for pair in all().flat_map(|from| all().map(move |to| (from, to))) {
+                    page.delays.insert(pair, (1, Span::from_millis(5)));
+                }
+            });
+            sum.text().lines().filter(|it| it.starts_with("faultline_link_packets_total")).count()
+        };
+        assert_eq!([links(32), links(33)], [1024, 0]);
+    }
 
     #[test]
     fn a_run_shows_its_phase_verdict_and_faults() {

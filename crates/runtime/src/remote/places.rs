@@ -94,13 +94,21 @@ struct PlaceEntry {
     agent: Option<Agent>,
     /// The hosted life. There is at most one, and a life that was removed from here is never hosted again.
     life: Option<Life>,
+    /// The clock and the features of traffic control that the last launched life uses. The agent may be disconnected
+    /// when the life asks for them.
+    launched: Option<(AgentClock, Option<Kernel>)>,
+    /// The newest life that has connected to the supervisor.
+    introduced: Life,
+    /// Whether the hosted life is to be paused, if it was ever paused.
+    paused: Option<bool>,
     /// The life that waits for an agent, and for the completion of earlier orders.
     wanted: Option<(Life, Boot)>,
     /// Number of incomplete orders to end lives at this place.
     ending: u32,
     /// Number of messages received from the agent.
     heard: u64,
-    /// Whether the storage must still be removed, because no agent has confirmed its removal.
+    /// Whether the storage must still be removed, because neither an agent has confirmed its removal nor a life has
+    /// been launched without it.
     wipes: bool,
     /// The newest life ever requested.
     newest: Life,
@@ -182,7 +190,16 @@ impl PlaceBackend for Remote {
             entry.newest = life;
         });
         self.shared.try_launch(process);
+        tokio::task::spawn_local(self.shared.clone().replace_if_silent(process, life));
         Ok(())
+    }
+
+    fn introduced(&mut self, process: ProcessId, life: Life) {
+        self.shared.with(process, |entry| {
+            entry.introduced = life;
+            // Its agent has removed the storage, and it has not stored anything yet.
+            entry.wipes = false;
+        });
     }
 
     fn hosts(&self, process: ProcessId, life: Life) -> bool {
@@ -190,17 +207,16 @@ impl PlaceBackend for Remote {
     }
 
     fn kernel(&self, process: ProcessId) -> Option<Kernel> {
-        self.shared.with(process, |entry| entry.agent.as_ref().and_then(|agent| agent.kernel))
+        self.shared.with(process, |entry| entry.launched.and_then(|it| it.1))
     }
 
     fn clock(&self, process: ProcessId) -> Clock {
         let clock = self.shared.place_context.clock;
-        self.shared.with(process, |entry| entry.agent.as_ref().map_or(clock, |agent| agent.clock.clock))
+        self.shared.with(process, |entry| entry.launched.map_or(clock, |it| it.0.clock))
     }
 
     fn clock_error(&self, process: ProcessId) -> Span {
-        self.shared
-            .with(process, |entry| entry.agent.as_ref().map_or(Span::ZERO, |agent| agent.clock.error()))
+        self.shared.with(process, |entry| entry.launched.map_or(Span::ZERO, |it| it.0.error()))
     }
 
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError> {
@@ -236,6 +252,7 @@ impl PlaceBackend for Remote {
             answer(None);
             return Ok(());
         }
+        self.shared.with(process, |entry| entry.paused = Some(paused));
         let order = self.shared.order(process, |order| ToAgent::Pause { order, life, paused });
         let shared = self.shared.clone();
         tokio::task::spawn_local(async move {
@@ -407,6 +424,10 @@ impl Shared {
             entry.heard += 1;
             entry.life.take_if(|life| Some(*life) != ready.life)
         });
+        // An order to pause or resume may have been lost with the connection.
+        if let (Some(life), Some(paused)) = self.with(process, |entry| (entry.life, entry.paused)) {
+            drop(self.order(process, |order| ToAgent::Pause { order, life, paused }));
+        }
         self.place_registry.found(process, ready.abilities.clone());
         self.place_registry.note(process, true, None);
         if let Some(life) = ended {
@@ -439,20 +460,43 @@ impl Shared {
             }
             let here = if control.ip().is_unspecified() { agent.here } else { control.ip() };
             let supervisor = SocketAddr::new(here, control.port());
-            let wipes = std::mem::take(&mut entry.wipes);
-            let keeps_storage = boot != Boot::Fresh && !wipes;
+            let keeps_storage = boot != Boot::Fresh && !entry.wipes;
             let uid = entry.place.as_ref().map(|place| place.uid.clone()).expect("an agent is at a place");
             self.note(&JournalEntry::Launched { process, life, uid: uid.clone() });
             // If the agent has just disconnected, the next connection will find that the life is not running.
             drop(agent.words.send(ToAgent::Launch { life, keeps_storage, supervisor }));
             agent.holds_storage = true;
             entry.life = Some(life);
+            entry.launched = Some((agent.clock, agent.kernel));
+            entry.paused = None;
             entry.incomplete.insert(life, Some(uid));
             None
         });
         if let Some(life) = lost {
             let (storage, by) = (StorageFate::Lost, EndedBy::StorageLost);
             self.place_context.host_events.put(HostEvent::Lost { process, life, storage, by });
+        }
+    }
+
+    /// Asks the provider to replace the place of a life that has been launched or waits to be launched, if the agent
+    /// stays silent: the failure of such a life is not detected otherwise, because only connected lives send heartbeats.
+    async fn replace_if_silent(self: Rc<Self>, process: ProcessId, life: Life) {
+        let waits = |entry: &PlaceEntry| entry.newest == life && entry.introduced < life;
+        while self.with(process, |entry| waits(entry)) {
+            let (place, heard) = self.with(process, |entry| {
+                // A living agent answers.
+                let agent = entry.agent.as_ref();
+                agent.inspect(|it| drop(it.words.send(ToAgent::Clock)));
+                (entry.place.clone(), entry.heard)
+            });
+            tokio::time::sleep(self.replace_after).await;
+            let is_silent = self.with(process, |entry| {
+                waits(entry) && heard > 0 && entry.heard == heard && entry.place == place
+            });
+            if let Some(place) = place.filter(|_| is_silent) {
+                warn!(%process, %life, "the agent is silent; asking for another place");
+                self.place_registry.ask(Wanted::Removal, process, place.uid);
+            }
         }
     }
 
@@ -696,6 +740,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::ClockSource;
     use crate::secret::Keys;
     use crate::supervise::places::HostEvents;
     use crate::transport::tests::run;
@@ -705,15 +750,20 @@ mod tests {
 
     /// Returns the places of a process whose first life runs at `place`, with the record in `dir`.
     fn hosting(dir: &std::path::Path, place: &AgentPlace) -> Remote {
+        hosting_with(dir, place, Duration::from_secs(60))
+    }
+
+    /// Does the same; silent agents lose their places after `patience`.
+    fn hosting_with(dir: &std::path::Path, place: &AgentPlace, patience: Duration) -> Remote {
         let clock = Clock::start();
         let (host_events, _) = HostEvents::new(clock);
         let (keys, control) = (Keys::generate(1).unwrap(), place.address);
         let context = PlaceContext { clock, keys, control, host_events };
         let names = Names { processes: vec!["p0".into()], ..Names::default() };
         let (journal, registry) = (Journal::default(), PlaceRegistry::default());
+        registry.assign(1, [(PROCESS, place.clone())].into()).unwrap();
         let incomplete = [(PROCESS, [(LIFE, Some(place.uid.clone()))].into())].into();
         let of_run = ("run".into(), dir.to_owned());
-        let patience = Duration::from_secs(60);
         let remote = Remote::new(of_run, names, vec![], context, registry, patience, (journal, incomplete));
         remote.shared.with(PROCESS, |entry| {
             entry.place = Some(place.clone());
@@ -722,9 +772,113 @@ mod tests {
         remote
     }
 
+    fn place() -> AgentPlace {
+        AgentPlace { uid: "a".into(), address: SocketAddr::from(([127, 0, 0, 1], 1)) }
+    }
+
+    /// Connects an agent. Returns the orders that it receives.
+    fn connect(remote: &Remote, running: Option<Life>) -> mpsc::UnboundedReceiver<ToAgent> {
+        let (words, orders) = mpsc::unbounded_channel();
+        let clock = AgentClock::read(remote.shared.place_context.clock, 0, 5_000_000, 2_000_000);
+        let clock_source = ClockSource::of_this_process();
+        let ready = Ready { life: running, holds_storage: true, abilities: None, clock_source };
+        let here = IpAddr::from([127, 0, 0, 1]);
+        remote.shared.ready(PROCESS, &place(), &ready, words, clock, here);
+        orders
+    }
+
+    /// Returns whether the agent is to keep the storage of a life that it is told to launch.
+    fn keeps_storage(orders: &mut mpsc::UnboundedReceiver<ToAgent>) -> Option<bool> {
+        std::iter::from_fn(|| orders.try_recv().ok()).find_map(|it| match it {
+            ToAgent::Launch { keeps_storage, .. } => Some(keeps_storage),
+            _ => None,
+        })
+    }
+
+    /// An order to launch a life can get lost with the connection, together with the removal of the storage.
+    #[test]
+    fn storage_is_removed_until_a_life_without_it_connects() {
+        run(async {
+            let dir = tempfile::tempdir().unwrap();
+            let mut remote = hosting(dir.path(), &place());
+            remote.shared.with(PROCESS, |entry| (entry.life, entry.wipes) = (None, true));
+            for (life, keeps) in [(2, false), (3, false), (4, true)] {
+                let mut orders = connect(&remote, None);
+                remote.launch(PROCESS, Life(life), Boot::Replaced).unwrap();
+                assert_eq!(keeps_storage(&mut orders), Some(keeps), "life {life}");
+                if life == 3 {
+                    remote.introduced(PROCESS, Life(3));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_life_keeps_its_clock_while_its_agent_is_disconnected() {
+        run(async {
+            let dir = tempfile::tempdir().unwrap();
+            let mut remote = hosting(dir.path(), &place());
+            remote.shared.with(PROCESS, |entry| entry.life = None);
+            let _orders = connect(&remote, None);
+            remote.launch(PROCESS, Life(2), Boot::Fresh).unwrap();
+            let clock = remote.clock(PROCESS);
+            assert_ne!(clock, remote.shared.place_context.clock, "the agent is on another machine");
+            remote.shared.unready(PROCESS, &place(), "disconnected".into());
+            assert_eq!(remote.clock(PROCESS), clock);
+            assert!(remote.clock_error(PROCESS) >= Span::from_millis(1));
+        });
+    }
+
+    #[test]
+    fn an_order_to_resume_that_got_lost_is_repeated() {
+        run(async {
+            let dir = tempfile::tempdir().unwrap();
+            let mut remote = hosting(dir.path(), &place());
+            let _lost = connect(&remote, Some(LIFE));
+            for paused in [true, false] {
+                remote.pause(PROCESS, LIFE, paused).await.unwrap();
+            }
+            remote.shared.unready(PROCESS, &place(), "disconnected".into());
+            let mut orders = connect(&remote, Some(LIFE));
+            assert!(matches!(orders.try_recv(), Ok(ToAgent::Pause { life: LIFE, paused: false, .. })));
+        });
+    }
+
+    /// Such a life sends no heartbeats whose absence would show that its place has failed.
+    #[test]
+    fn a_silent_place_of_a_life_that_has_not_connected_is_replaced() {
+        for is_silent in [true, false] {
+            run(async {
+                let dir = tempfile::tempdir().unwrap();
+                let mut remote = hosting_with(dir.path(), &place(), Duration::from_millis(20));
+                remote.shared.with(PROCESS, |entry| entry.life = None);
+                let mut orders = connect(&remote, None);
+                remote.launch(PROCESS, Life(2), Boot::Fresh).unwrap();
+                let requests = || remote.shared.place_registry.state().requests.len();
+                let mut asked = 0;
+                while asked < 3 && requests() == 0 {
+                    match orders.recv().await.unwrap() {
+                        ToAgent::Clock if is_silent => {
+                            remote.shared.unready(PROCESS, &place(), "disconnected".into());
+                            while requests() == 0 {
+                                tokio::task::yield_now().await;
+                            }
+                        }
+                        ToAgent::Clock => {
+                            asked += 1;
+                            remote.shared.said(PROCESS, &place(), ToPlace::Clock(1));
+                        }
+                        _ => {}
+                    }
+                }
+                assert_eq!(requests(), usize::from(is_silent));
+            });
+        }
+    }
+
     #[test]
     fn facts_that_cannot_be_written_make_a_life_incomplete_however_it_ends() {
-        let place = AgentPlace { uid: "a".into(), address: SocketAddr::from(([127, 0, 0, 1], 1)) };
+        let place = place();
         for can_write in [true, false] {
             for end in [
                 ToPlace::Ended { life: LIFE, status: "exit status: 0".into(), last_output: String::new() },

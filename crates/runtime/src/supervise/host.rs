@@ -259,12 +259,9 @@ impl<P: PlaceBackend> Host<'_, P> {
             }
             alarm.set(supervisor.next_deadline()).map_err(RunError::Alarm)?;
             let reports = tokio::select! {
+                // Messages come last: if nodes send them faster than they can be handled, deadlines, limits and
+                // interrupts still count.
                 biased;
-                Some((at, host_event)) = happened.recv() => dated(at, self.understand(at, host_event)),
-                rung = alarm.elapsed() => {
-                    rung.map_err(RunError::Alarm)?;
-                    self.catch_up(happened).await
-                }
                 _ = status.tick() => {
                     let (now, status) = (self.clock.now(), supervisor.status());
                     self.totals.publish(now, &status, &self.membership);
@@ -281,6 +278,11 @@ impl<P: PlaceBackend> Host<'_, P> {
                     }
                     reports
                 }
+                rung = alarm.elapsed() => {
+                    rung.map_err(RunError::Alarm)?;
+                    self.catch_up(happened).await
+                }
+                Some((at, host_event)) = happened.recv() => dated(at, self.understand(at, host_event)),
             };
             if let Some(error) = self.hopeless.take() {
                 return Err(error);
@@ -354,6 +356,8 @@ impl<P: PlaceBackend> Host<'_, P> {
                                 self.totals.recorded(at, *process, *life, fact);
                                 self.observer.recorded(at, *process, *life, fact);
                             }
+                            // Its agent has removed the storage if necessary.
+                            Report::Registered { process, .. } => drop(memory.wiped.remove(process)),
                             Report::LinksMeasured => {
                                 self.begun = true;
                                 self.observer.measured(&self.measuring.entries());
@@ -375,9 +379,9 @@ impl<P: PlaceBackend> Host<'_, P> {
                 journal::JournalEntry::Paused(seen) => self.paused(seen),
                 journal::JournalEntry::InForce { no, effect } => self.effects.applied(no, effect),
                 journal::JournalEntry::Observed(no) => self.observe_effects_of(no),
-                journal::JournalEntry::Launched { process, .. } => drop(memory.wiped.remove(&process)),
                 journal::JournalEntry::Resumed(at) => self.observer.resumed(at),
                 journal::JournalEntry::Run { .. }
+                | journal::JournalEntry::Launched { .. }
                 | journal::JournalEntry::Complete { .. }
                 | journal::JournalEntry::Noted(_) => {}
             }
@@ -448,6 +452,9 @@ impl<P: PlaceBackend> Host<'_, P> {
 
     fn note_link(&mut self, from: ClusterId, to: ClusterId, properties: Option<LinkProperties>) {
         self.effects.changing(Target::Link(from, to), properties.is_none());
+        if let Some(now) = properties.or_else(|| self.options.links.requested.get(&(from, to)).copied()) {
+            self.totals.ask(from, to, now);
+        }
         match properties {
             Some(properties) => drop(self.changed.insert((from, to), properties)),
             None => drop(self.changed.remove(&(from, to))),
@@ -496,15 +503,18 @@ impl<P: PlaceBackend> Host<'_, P> {
         &mut self,
         happened: &mut mpsc::UnboundedReceiver<(Time, HostEvent)>,
     ) -> Vec<(Time, Report)> {
-        let mut reports = Vec::new();
-        loop {
+        let (mut reports, begun) = (Vec::new(), self.clock.now());
+        let mut is_late = true;
+        while is_late {
             // Let the tasks that read from nodes run.
             tokio::task::yield_now().await;
-            if happened.is_empty() {
-                break;
-            }
+            is_late = false;
             while let Ok((at, host_event)) = happened.try_recv() {
                 reports.extend(dated(at, self.understand(at, host_event)));
+                is_late = at <= begun;
+                if !is_late {
+                    break;
+                }
             }
         }
         reports.push((self.clock.now(), Report::Timeout));
@@ -685,6 +695,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             // The disconnected node exits and is restarted.
             Err(error) => return warn!(%process, %error, "cannot send a node its keys"),
         };
+        self.places.introduced(process, life);
         let (mut read, write) = stream.into_split();
         let (orders, inbox) = mpsc::unbounded_channel();
         let setup = ToNode::Setup(Box::new(self.setup(process, keys)));

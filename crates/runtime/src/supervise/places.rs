@@ -71,6 +71,12 @@ pub(crate) trait PlaceBackend {
     /// Starts a life, immediately or once it has a place. Reports its end as a [`HostEvent`].
     fn launch(&mut self, process: ProcessId, life: Life, boot: Boot) -> Result<(), RunError>;
 
+    /// Records that a hosted life has connected to the supervisor. It has not stored anything yet. A backend whose
+    /// launches cannot get lost need not implement this method.
+    fn introduced(&mut self, process: ProcessId, life: Life) {
+        let _ = (process, life);
+    }
+
     /// Returns whether this is the hosted life of its process.
     fn hosts(&self, process: ProcessId, life: Life) -> bool;
 

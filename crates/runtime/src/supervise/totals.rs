@@ -24,8 +24,9 @@ pub(super) struct Totals {
     /// Cluster of each process.
     clusters: Vec<ClusterId>,
     incidents: Incidents,
-    /// Time at which uptimes and downtimes were last updated.
-    published: Time,
+    /// Time at which uptimes and downtimes were last updated. They do not include the time before this supervisor
+    /// started, even if it resumes a run.
+    published: Option<Time>,
 }
 
 impl Totals {
@@ -52,7 +53,7 @@ impl Totals {
             gauges: BTreeMap::new(),
             clusters,
             incidents: Incidents::default(),
-            published: Time::ZERO,
+            published: None,
         }
     }
 
@@ -154,8 +155,7 @@ impl Totals {
             sum.log_bytes_spilled += gauges.log_bytes_spilled;
             sum.checkpoints += gauges.checkpoints;
         }
-        let passed = now.since(self.published);
-        self.published = now;
+        let passed = now.since(self.published.replace(now).unwrap_or(now));
         let counts = status.begun.is_some() && !status.paused && status.outcome.is_none();
         let passed = if counts { passed } else { Span::ZERO };
         self.exposition.update(|page| {
@@ -170,7 +170,10 @@ impl Totals {
             for (index, of) in status.clusters.iter().enumerate() {
                 let cluster = ClusterId(index as u16);
                 if !membership.presence(cluster).is_present() {
-                    run.clusters.remove(&cluster);
+                    // A cluster that has left keeps the times of its processes, as it keeps its other sums.
+                    if let Some(left) = run.clusters.get_mut(&cluster) {
+                        (left.processes, left.up) = (0, 0);
+                    }
                     continue;
                 }
                 let Uptime { time_up, time_down, .. } =

@@ -64,6 +64,7 @@ impl Bundle {
         if let Some(object) = value.as_object_mut() {
             object.remove("digest");
         }
+        replace_control_characters(&mut value);
         let mut manifest: Manifest = serde_json::from_value(value).map_err(wrong)?;
         manifest.federation = String::from_utf8_lossy(&read(&self.dir.join(FEDERATION))?).into_owned();
         Ok(manifest)
@@ -107,6 +108,19 @@ impl Bundle {
         }
         entries.sort_unstable();
         Ok(entries)
+    }
+}
+
+/// Replaces the control characters in all strings. Programs print the names and reasons in records from any source, and
+/// must pass no control characters on to a terminal or a picture.
+fn replace_control_characters(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) if text.contains(char::is_control) => {
+            *text = text.replace(char::is_control, "\u{fffd}");
+        }
+        serde_json::Value::Array(values) => values.iter_mut().for_each(replace_control_characters),
+        serde_json::Value::Object(entries) => entries.values_mut().for_each(replace_control_characters),
+        _ => {}
     }
 }
 

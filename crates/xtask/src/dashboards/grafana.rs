@@ -66,8 +66,11 @@ fn panel(panel: &Panel, id: usize, column: usize, line: usize) -> Value {
     let (width, height) = panel.size();
     let target = |(index, (query, legend)): (usize, &(&str, &str))| {
         let name = char::from(b'A' + index as u8).to_string();
+        // A value over time would include series that no longer exist, such as an earlier phase.
+        let instant = !matches!(panel.kind, Kind::Graph);
         json!({
             "refId": name, "expr": fill(query, None), "legendFormat": legend, "datasource": datasource(),
+            "instant": instant, "range": !instant,
         })
     };
     let defaults = json!({ "unit": panel.unit, "min": 0 });

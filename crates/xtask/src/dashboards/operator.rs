@@ -21,8 +21,8 @@ pub(super) const OPERATOR: Dashboard = Dashboard {
     annotations: &[Annotation {
         name: "Operators",
         color: BLUE,
-        query: "changes(sum(faultline_operator_leader)[INTERVAL:]) > 0",
-        text: "another operator is active",
+        query: "faultline_operator_leader == 1 unless faultline_operator_leader offset INTERVAL == 1",
+        text: "{{instance}} becomes active",
     }],
     rows: &[
         (
@@ -30,10 +30,10 @@ pub(super) const OPERATOR: Dashboard = Dashboard {
             &[
                 Panel::number("Federations", "short", PLAIN)
                     .about("Federations that the operator manages.")
-                    .of(&[("count(faultline_federation_info{FEDERATIONS})", "federations")]),
+                    .of(&[("count(faultline_federation_info{FEDERATIONS}) or vector(0)", "federations")]),
                 Panel::number("Running", "short", PLAIN)
                     .about("Federations whose application is running.")
-                    .of(&[("sum(faultline_federation_phase{FEDERATIONS, phase=\"Running\"})", "running")]),
+                    .of(&[("sum(faultline_federation_phase{FEDERATIONS, phase=\"Running\"}) or vector(0)", "running")]),
                 Panel::number("Failed verdicts", "short", &[(0.0, GREEN), (1.0, RED)])
                     .about("Federations whose run violated a property.")
                     .of(&[("sum(faultline_federation_verdict{FEDERATIONS, verdict=\"fail\"})", "fail")]),
@@ -44,8 +44,12 @@ pub(super) const OPERATOR: Dashboard = Dashboard {
                     .about("Federations that cannot be run.")
                     .of(&[("sum(faultline_federation_phase{FEDERATIONS, phase=\"Rejected\"})", "rejected")]),
                 Panel::number("Active operators", "short", &[(0.0, RED), (1.0, GREEN), (2.0, RED)])
-                    .about("Operators that hold the lease of their installation.")
-                    .of(&[("sum(faultline_operator_leader)", "active")]),
+                    .about("Operators that hold the lease of their installation: in the installations with the fewest and \
+                            with the most.")
+                    .of(&[
+                        ("min(sum by (job, namespace) (faultline_operator_leader)) or vector(0)", "fewest"),
+                        ("max(sum by (job, namespace) (faultline_operator_leader)) or vector(0)", "most"),
+                    ]),
                 Panel::graph("Phases", "short")
                     .about("Federations by phase.")
                     .of(&[("sum by (phase) (faultline_federation_phase{FEDERATIONS}) > 0", "{{phase}}")]),

@@ -23,7 +23,7 @@ const CLUSTER: Variable = Variable {
 pub(super) const FAULTS: Annotation = Annotation {
     name: "Faults",
     color: RED,
-    query: "sum by (federation, kind) (changes(faultline_faults_injected_total{RUNS}[INTERVAL])) > 0",
+    query: "sum by (namespace, federation, kind) (changes(faultline_faults_injected_total{RUNS}[INTERVAL])) > 0",
     text: "{{federation}}: {{kind}}",
 };
 
@@ -43,13 +43,13 @@ pub(super) const RUN: Dashboard = Dashboard {
         Annotation {
             name: "Rollbacks",
             color: ORANGE,
-            query: "sum by (federation, cluster) (changes(faultline_rollbacks_total{CLUSTERS}[INTERVAL])) > 0",
+            query: "sum by (namespace, federation, cluster) (changes(faultline_rollbacks_total{CLUSTERS}[INTERVAL])) > 0",
             text: "{{federation}}: {{cluster}} rolls back",
         },
         Annotation {
             name: "Recoveries",
             color: GREEN,
-            query: "sum by (federation) (changes(faultline_recovery_seconds_count{RUNS}[INTERVAL])) > 0",
+            query: "sum by (namespace, federation) (changes(faultline_recovery_seconds_count{RUNS}[INTERVAL])) > 0",
             text: "{{federation}}: a failed process has recovered",
         },
     ],
@@ -85,7 +85,8 @@ const ROW_RUN: &[Panel] = &[
         .about("Time between a checkpoint and the rollback to it, summed over processes. An estimate.")
         .of(&[("sum(faultline_lost_work_seconds_total{CLUSTERS})", "lost")]),
     Panel::number("Worst skew", "s", &[(0.0, GREEN), (0.01, ORANGE), (0.05, RED)])
-        .about("Longest time from the first to the last effect of a fault, as the upper bound of its bucket.")
+        .about("Longest time from the first to the last effect of a fault, as the upper bound of its bucket, or 300 s if it \
+                took longer.")
         .of(&[("histogram_quantile(1, sum by (le) (faultline_fault_skew_seconds_bucket{RUNS}))", "skew")]),
     Panel::number("Mean recovery time", "s", &[(0.0, GREEN), (5.0, ORANGE), (30.0, RED)])
         .about("Time from a fault, or from the last heartbeat, until the failed process had restored its state.")
@@ -102,13 +103,13 @@ const ROW_RUN: &[Panel] = &[
     Panel::graph("Progress of clusters", "percentunit")
         .about("Share of a cluster's steps that are complete.")
         .of(&[(
-            "sum by (federation, cluster) (faultline_steps_done{CLUSTERS}) \
-             / (sum by (federation, cluster) (faultline_steps_wanted{CLUSTERS}) > 0)",
-            "{{federation}}: {{cluster}}",
+            "sum by (namespace, federation, cluster) (faultline_steps_done{CLUSTERS}) \
+             / (sum by (namespace, federation, cluster) (faultline_steps_wanted{CLUSTERS}) > 0)",
+            "{{namespace}} {{federation}}: {{cluster}}",
         )]),
     Panel::graph("Processes", "short").about("Processes that are up, and all processes.").of(&[
-        ("sum by (federation) (faultline_processes_up{CLUSTERS})", "{{federation}}: up"),
-        ("sum by (federation) (faultline_processes{CLUSTERS})", "{{federation}}: all"),
+        ("sum by (namespace, federation) (faultline_processes_up{CLUSTERS})", "{{namespace}} {{federation}}: up"),
+        ("sum by (namespace, federation) (faultline_processes{CLUSTERS})", "{{namespace}} {{federation}}: all"),
     ]),
     Panel::graph("Faults", "short").about("Faults so far, by outcome.").of(&[
         ("sum(faultline_faults_planned{RUNS})", "planned"),
@@ -130,8 +131,8 @@ const ROW_RUN: &[Panel] = &[
             ),
         ]),
     Panel::graph("Fault latency", "s")
-        .about("Time between the due time of a fault and its last effect. The median and the maximum are the upper \
-                bounds of their buckets.")
+        .about("Time between the due time of a fault and its last effect. The median is interpolated within its bucket; \
+                the maximum is the upper bound of its bucket.")
         .of(&[
             ("histogram_quantile(0.5, sum by (le) (faultline_fault_latency_seconds_bucket{RUNS}))", "median"),
             ("histogram_quantile(1, sum by (le) (faultline_fault_latency_seconds_bucket{RUNS}))", "worst"),
@@ -139,8 +140,8 @@ const ROW_RUN: &[Panel] = &[
     Panel::graph("Lost work of clusters", "s")
         .about("Time between a checkpoint and the rollback to it, summed over processes.")
         .of(&[(
-            "sum by (federation, cluster) (faultline_lost_work_seconds_total{CLUSTERS})",
-            "{{federation}}: {{cluster}}",
+            "sum by (namespace, federation, cluster) (faultline_lost_work_seconds_total{CLUSTERS})",
+            "{{namespace}} {{federation}}: {{cluster}}",
         )]),
 ];
 
@@ -178,19 +179,23 @@ const ROW_PROTOCOL: &[Panel] = &[
         )]),
 ];
 
+const DELAY: &str = "sum by (from, to) (rate(faultline_link_delay_seconds_total{RUNS}[INTERVAL])) \
+     / (sum by (from, to) (rate(faultline_link_packets_total{RUNS}[INTERVAL])) > 0)";
+const BEYOND: &str = "sum by (from, to) (rate(faultline_link_delay_seconds_total{RUNS}[INTERVAL])) \
+     / (sum by (from, to) (rate(faultline_link_packets_total{RUNS}[INTERVAL])) > 0) \
+     - max by (from, to) (faultline_link_delay_requested_seconds{RUNS})";
+
 const ROW_LINKS: &[Panel] = &[
     Panel::graph("Delay", "s")
-        .about("Mean delay since the start of the run, and the requested latency. Queueing on a slow link adds to the delay.")
+        .about("Mean delay of the packets that have just arrived, and the requested latency. Queueing on a slow link adds \
+                to the delay.")
         .of(&[
-            ("max by (from, to) (faultline_link_delay_seen_seconds{RUNS})", "{{from}} to {{to}}"),
+            (DELAY, "{{from}} to {{to}}"),
             ("max by (from, to) (faultline_link_delay_requested_seconds{RUNS})", "{{from}} to {{to}}, requested"),
         ]),
     Panel::graph("Delay beyond the requested latency", "s")
-        .about("Mean delay minus the requested latency.")
-        .of(&[(
-            "max by (from, to) (faultline_link_delay_seen_seconds{RUNS} - faultline_link_delay_requested_seconds{RUNS})",
-            "{{from}} to {{to}}",
-        )]),
+        .about("Mean delay of the packets that have just arrived, minus the requested latency.")
+        .of(&[(BEYOND, "{{from}} to {{to}}")]),
     Panel::graph("Packets", "pps")
         .about("Packets that arrived over a link.")
         .of(&[("sum by (from, to) (rate(faultline_link_packets_total{RUNS}[INTERVAL]))", "{{from}} to {{to}}")]),
