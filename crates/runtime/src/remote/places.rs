@@ -489,7 +489,8 @@ impl Shared {
                 agent.inspect(|it| drop(it.words.send(ToAgent::Clock)));
                 (entry.place.clone(), entry.heard)
             });
-            tokio::time::sleep(self.replace_after).await;
+            let patience = if self.replace_after.is_zero() { PATIENCE } else { self.replace_after };
+            tokio::time::sleep(patience).await;
             let is_silent = self.with(process, |entry| {
                 waits(entry) && heard > 0 && entry.heard == heard && entry.place == place
             });

@@ -39,6 +39,8 @@ use crate::secret::{Ends, Keys, Secret, WrappedKeys};
 const HEARTBEATS: u64 = 5;
 /// Longest interval between heartbeats, which also report the node's progress.
 const HEARTBEAT_AT_LEAST_EVERY: Span = Span::from_millis(250);
+/// Longest time for which a late host handles messages before it handles a deadline.
+const CAUGHT_UP: Span = Span::from_millis(500);
 /// Interval between two status reports to the observer.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
 
@@ -498,23 +500,22 @@ impl<P: PlaceBackend> Host<'_, P> {
     }
 
     /// Handles the alarm for the supervisor's next deadline. If the host is late, it first handles messages that nodes
-    /// have sent in the meantime, before any node is declared failed.
+    /// have sent in the meantime, before any node is declared failed, but for no longer than [`CAUGHT_UP`].
     async fn catch_up(
         &mut self,
         happened: &mut mpsc::UnboundedReceiver<(Time, HostEvent)>,
     ) -> Vec<(Time, Report)> {
         let (mut reports, begun) = (Vec::new(), self.clock.now());
-        let mut is_late = true;
-        while is_late {
+        loop {
             // Let the tasks that read from nodes run.
             tokio::task::yield_now().await;
-            is_late = false;
-            while let Ok((at, host_event)) = happened.try_recv() {
+            if happened.is_empty() || self.clock.now().since(begun) > CAUGHT_UP {
+                break;
+            }
+            // Messages that arrive in the meantime wait for the next turn.
+            for _ in 0..happened.len() {
+                let Ok((at, host_event)) = happened.try_recv() else { break };
                 reports.extend(dated(at, self.understand(at, host_event)));
-                is_late = at <= begun;
-                if !is_late {
-                    break;
-                }
             }
         }
         reports.push((self.clock.now(), Report::Timeout));
