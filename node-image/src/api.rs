@@ -5,9 +5,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path as Segment, RawQuery, Request, State};
@@ -19,7 +19,7 @@ use axum::routing::{get, post, put};
 use axum::{Extension, Router};
 use faultline_api::Names;
 use faultline_api::supervision::{self, Amended, BUNDLE, PLACES, Places, Refusal, SPEC, STATUS};
-use faultline_callers::{Trust, UntrustedConnections};
+use faultline_callers::{SharedPage, Trust, UntrustedConnections};
 use faultline_core::ProcessId;
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{AgentPlace, PlaceRegistry};
@@ -41,7 +41,7 @@ const IDLE: Duration = Duration::from_secs(90);
 /// Maximum number of open connections without a valid token.
 const UNTRUSTED: usize = 512;
 /// Time for which a page with metrics is sent again. Callers without a token can request it.
-const FRESH: Duration = Duration::from_millis(500);
+pub(crate) const FRESH: Duration = Duration::from_millis(500);
 /// Size in bytes of the buffer between packing and sending a record.
 const PIPE: usize = 256 << 10;
 
@@ -58,8 +58,8 @@ pub(crate) struct ApiState {
     pub(crate) run_state: RunState,
     pub(crate) amender: Amender,
     pub(crate) sum: Sum,
-    /// The last page with metrics, and the time at which it was written.
-    pub(crate) page: Mutex<Option<(Instant, Bytes)>>,
+    /// The page with metrics.
+    pub(crate) page: SharedPage,
     /// Directory of the record.
     pub(crate) dir: PathBuf,
 }
@@ -251,11 +251,7 @@ async fn bundle(State(api): State<Arc<ApiState>>) -> Response {
 }
 
 async fn metrics(State(api): State<Arc<ApiState>>) -> Response {
-    let text = {
-        let mut page = api.page.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = page.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, text)| text.clone());
-        fresh.unwrap_or_else(|| page.insert((Instant::now(), api.sum.text().into())).1.clone())
-    };
+    let text = api.page.text(|| api.sum.text());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 

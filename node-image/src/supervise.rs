@@ -3,14 +3,15 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use std::{fs, thread};
 
 use clap::Args;
 use faultline_api::resource::custom;
 use faultline_api::{Federation, supervision};
+use faultline_callers::SharedPage;
 use faultline_catalog::{Hosted, Setup, Visitor, awaited_clusters, with_setup};
 use faultline_checker::Verdict;
 use faultline_core::fault::Change;
@@ -129,7 +130,7 @@ impl Visitor for Run<'_> {
             run_state: run_state.clone(),
             amender,
             sum: sum.clone(),
-            page: Mutex::default(),
+            page: SharedPage::new(api::FRESH),
             dir: out.clone(),
         };
         let session = Session::new(federation).of_text(text, SystemTime::now());

@@ -98,10 +98,9 @@ impl CachedFederation {
     ///
     /// Returns the reason why it cannot be read.
     pub fn read(&self) -> Result<Federation, String> {
-        let wrong = |error: serde_json::Error| error.to_string();
-        let spec = serde_json::from_str(self.spec.as_ref()?.get()).map_err(wrong)?;
-        let status = self.status.as_ref().map(|it| serde_json::from_str(it.get()));
-        Ok(Federation { metadata: self.metadata.clone(), spec, status: status.transpose().map_err(wrong)? })
+        let spec = parse(self.spec.as_ref()?.get())?;
+        let status = self.status.as_ref().map(|it| parse(it.get())).transpose()?;
+        Ok(Federation { metadata: self.metadata.clone(), spec, status })
     }
 }
 
@@ -116,10 +115,13 @@ pub fn read_spec(federation: &str) -> Result<FederationSpec, String> {
         #[serde(borrow)]
         spec: &'a RawValue,
     }
-    let wrong = |error: serde_json::Error| error.to_string();
-    let spec = serde_json::from_str::<File<'_>>(federation).map_err(wrong)?.spec.get();
+    let spec = parse::<File<'_>>(federation)?.spec.get();
     check(spec)?;
-    serde_json::from_str(spec).map_err(wrong)
+    parse(spec)
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 fn check_length(spec: &str) -> Result<(), String> {

@@ -32,6 +32,7 @@ use crate::election::GRACE;
 use crate::metrics::Metrics;
 use crate::naming;
 use crate::object_cache::{self, ObjectCache};
+use crate::pages::PAGE;
 use crate::reconcile::keys::KnownKey;
 use crate::reconcile::unreadable::unreadable;
 use crate::reconcile::update_status::{EventAllowance, Pace, UnreportedEvents};
@@ -54,8 +55,6 @@ const REMEMBERED: Duration = Duration::from_secs(300);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Minimum time between two equal warnings about a federation.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-/// Number of objects in each page of a list. Objects are trimmed only once their page has been decoded.
-pub(crate) const PAGE: u32 = 20;
 /// Longest value of a label or an annotation that is kept.
 const LONGEST_VALUE: usize = 64;
 /// Maximum number of finalizers that are kept. They are only reported.
@@ -214,6 +213,7 @@ pub async fn run(
         }
     };
     let (touched, triggers) = unbounded();
+    // Objects are trimmed only once their page has been decoded.
     let of_ours = watcher::Config::default().page_size(PAGE).labels(&naming::selector());
     let sets = follow(scoped(&context.client, namespace), of_ours.clone(), touched.clone(), {
         let context = Arc::clone(&context);

@@ -12,6 +12,7 @@
 //! | [`reconcile`] | reconciling a federation: dereference, validate, build, apply, update the status |
 //! | [`cached_federation`] | federations as they are cached, readable or not |
 //! | [`object_cache`] | the known pods and sets of each federation |
+//! | [`pages`] | lists that are read page by page |
 //! | [`client`] | the client of the API server |
 //! | [`election`] | which of several operators is active |
 //! | [`install`] | the objects that install the operator, including its permissions |
@@ -24,6 +25,7 @@ pub mod election;
 pub mod install;
 pub mod metrics;
 pub mod object_cache;
+pub mod pages;
 pub mod reconcile;
 pub mod settings;
 pub mod shares;

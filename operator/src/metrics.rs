@@ -4,8 +4,8 @@ mod federations;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -15,7 +15,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use faultline_api::Federation;
 use faultline_api::resource::FederationStatus;
-use faultline_callers::UntrustedConnections;
+use faultline_callers::{SharedPage, UntrustedConnections};
 use federations::Federations;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -127,7 +127,7 @@ pub async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> io::Result<()>
 
 /// Serves the same pages on an existing listener.
 pub async fn serve_on(listener: TcpListener, metrics: Arc<Metrics>) {
-    let page = Arc::new(Page { metrics, last: Mutex::default() });
+    let page = Arc::new(Page { metrics, shared: SharedPage::new(FRESH) });
     let app = Router::new()
         .route("/metrics", get(async |State(page): State<Arc<Page>>| page.response()))
         .route("/healthz", get(async || "ok\n"))
@@ -138,8 +138,7 @@ pub async fn serve_on(listener: TcpListener, metrics: Arc<Metrics>) {
 /// The page with the metrics.
 struct Page {
     metrics: Arc<Metrics>,
-    /// The last page, and the time at which it was written.
-    last: Mutex<Option<(Instant, Bytes)>>,
+    shared: SharedPage,
 }
 
 impl Page {
@@ -148,13 +147,11 @@ impl Page {
     }
 
     fn text(&self) -> Bytes {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return text.clone();
-        }
-        let mut text = String::new();
-        encode(&mut text, &self.metrics.registry).expect("writing to a string never fails");
-        last.insert((Instant::now(), text.into())).1.clone()
+        self.shared.text(|| {
+            let mut text = String::new();
+            encode(&mut text, &self.metrics.registry).expect("writing to a string never fails");
+            text
+        })
     }
 }
 

@@ -547,12 +547,9 @@ async fn a_planted_set_does_not_evade_the_limits() {
         for name in ["quickstart-supervisor", "quickstart-paris"] {
             let labels =
                 json!({ "app.kubernetes.io/managed-by": "faultline-operator", "faultline.dev/uid": UID });
-            let metadata = json!({
-                "name": name, "namespace": "experiments", "uid": name, "labels": labels, "ownerReferences": [owner],
-            });
-            world
-                .server
-                .put(&format!("{SETS}/{name}"), json!({ "metadata": metadata, "spec": { "replicas": 0 } }));
+            let metadata = json!({ "labels": labels, "ownerReferences": [owner] });
+            let set = json!({ "metadata": metadata, "spec": { "replicas": 0 } });
+            forge(&world, "statefulsets", "experiments", name, set);
         }
         change(&world, 1, |spec| spec["clusters"][0]["nodes"] = json!(nodes));
         world.look().await.unwrap();
@@ -1399,10 +1396,7 @@ async fn a_lower_limit_on_pods_does_not_affect_a_run() {
     permit(&mut world, 6);
     world.look().await.unwrap();
     assert_eq!((world.status().phase, world.condition("Accepted")), (Phase::Running, "True Valid".into()));
-    let mut federation = world.server.get(FEDERATION).unwrap();
-    federation["spec"]["pause"] = json!(true);
-    federation["metadata"]["generation"] = json!(2);
-    world.server.put(FEDERATION, federation);
+    change(&world, 2, |spec| spec["pause"] = json!(true));
     world.look().await.unwrap();
     assert_eq!(world.condition("Accepted"), "True Valid");
     assert!(world.supervisor.paused.load(Relaxed), "the change is sent to the supervisor");
@@ -1418,11 +1412,9 @@ async fn a_change_that_a_weakened_definition_admits_does_not_reach_the_pods() {
     world.supervisor.say(|it| it.phase = supervision::RunPhase::Running);
     world.look().await.unwrap();
     let made = world.made();
-    let mut federation = world.server.get(FEDERATION).unwrap();
-    federation["spec"]["clusters"] =
-        json!([{ "name": "paris", "nodes": 1 }, { "name": "nancy", "nodes": 3 }]);
-    federation["metadata"]["generation"] = json!(2);
-    world.server.put(FEDERATION, federation);
+    change(&world, 2, |spec| {
+        spec["clusters"] = json!([{ "name": "paris", "nodes": 1 }, { "name": "nancy", "nodes": 3 }]);
+    });
     world.server.writes();
     world.look().await.unwrap();
     world.look().await.unwrap();

@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Bytes;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -32,6 +33,32 @@ const RETRY_AFTER: Duration = Duration::from_millis(10);
 const HEAD: usize = 16 << 10;
 /// Number of connections to a port that callers without a key may keep open, at least.
 const STRANGERS: usize = 64;
+
+/// A page that callers without a key may request, and that takes time and memory to write. All of them receive the same
+/// copy until it is too old.
+#[derive(Debug)]
+pub struct SharedPage {
+    /// Time after which the page is written anew.
+    fresh: Duration,
+    /// The last page, and the time at which it was written.
+    last: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl SharedPage {
+    /// Creates a page that is written anew after this time.
+    pub fn new(fresh: Duration) -> SharedPage {
+        SharedPage { fresh, last: Mutex::default() }
+    }
+
+    /// Returns the last page, or the one that `write` returns.
+    pub fn text(&self, write: impl FnOnce() -> String) -> Bytes {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < self.fresh) {
+            return text.clone();
+        }
+        last.insert((Instant::now(), write().into())).1.clone()
+    }
+}
 
 /// The open connections to one port whose callers have not authenticated.
 #[derive(Clone, Debug)]

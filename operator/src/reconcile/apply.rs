@@ -21,10 +21,10 @@ use super::build::{Desired, Drift, SupervisorRequest};
 use super::dereference::{Observed, find_supervisor};
 use super::keys::{self, KeyError};
 use super::validate::Validated;
-use crate::controller::{Context, PAGE};
-use crate::naming;
+use crate::controller::Context;
 use crate::object_cache::{self, OwnedObjects};
 use crate::reconcile::build;
+use crate::{naming, pages};
 
 /// Time between two checks for deleted objects while pods are missing.
 const RESTORED_EVERY: Duration = Duration::from_secs(20);
@@ -235,7 +235,7 @@ where
     // Volumes are deleted after the sets that own them.
     if left.is_empty() {
         each_claim(&format!("{}={uid}", naming::UID), federation, context, |claim| {
-            if object_cache::is_deleted_with_set(claim, federation) && left.len() < MAX_LEFT {
+            if object_cache::is_deleted_with_set(&claim, federation) && left.len() < MAX_LEFT {
                 left.push(format!("the volume {}", claim.name_any()));
             }
         })
@@ -342,7 +342,7 @@ async fn kept_volume(
     let mut kept = None;
     each_claim(naming::UID, federation, context, |claim| {
         let name = claim.name_any();
-        if kept.is_none() && is_of_another(claim) && is_of_a_set(&name) {
+        if kept.is_none() && is_of_another(&claim) && is_of_a_set(&name) {
             kept = Some(name);
         }
     })
@@ -356,25 +356,26 @@ async fn kept_volume(
     }))
 }
 
-/// Passes the metadata of all volume claims with these labels in the namespace of a federation to `see`. Users of the
-/// namespace can create any number of them.
+/// Passes the metadata of all volume claims with these labels in the namespace of a federation to `see`.
 async fn each_claim<F: Resource<DynamicType = ()>>(
     labels: &str,
     federation: &F,
     context: &Context,
-    mut see: impl FnMut(&PartialObjectMeta<PersistentVolumeClaim>),
+    see: impl FnMut(PartialObjectMeta<PersistentVolumeClaim>),
 ) -> Result<(), ApplyError> {
     let claims: Api<PersistentVolumeClaim> =
         Api::namespaced(context.client.clone(), &federation.meta().namespace.clone().unwrap_or_default());
-    let mut page = ListParams::default().labels(labels).limit(PAGE);
-    loop {
-        let listed = claims.list_metadata(&page).await.map_err(ApplyError::List)?;
-        listed.items.iter().for_each(&mut see);
-        match listed.metadata.continue_.filter(|it| !it.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(()),
-        }
-    }
+    let parameters = ListParams::default().labels(labels);
+    pages::each(
+        parameters,
+        |page| {
+            let claims = &claims;
+            async move { claims.list_metadata(&page).await }
+        },
+        see,
+    )
+    .await
+    .map_err(ApplyError::List)
 }
 
 /// Returns whether the volumes of a set's pods are deleted with the set.

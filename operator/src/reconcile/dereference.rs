@@ -21,17 +21,14 @@ use super::assess::shortened;
 use super::build;
 use super::keys::{self, KeyError, KnownKey};
 use super::update_status::EventAllowance;
-use crate::controller::{Context, PAGE};
-use crate::naming;
+use crate::controller::Context;
 use crate::object_cache::{OwnedObjects, is_controlled};
 use crate::supervisor::{Supervisor, SupervisorError};
+use crate::{naming, pages};
 
 /// Minimum time between two queries for the reason why pods are missing. If many federations are created at once,
 /// most pods only wait for their turn.
 const ASKED_EVERY: Duration = Duration::from_secs(3);
-/// Reasons of the events of a set that has created a pod, or failed to.
-const CREATED: &str = "SuccessfulCreate";
-const FAILED: &str = "FailedCreate";
 /// Size of a status, in bytes, from which only one is read at a time.
 const LARGE: usize = 2 << 20;
 /// Maximum length of a supervisor's identifier, in bytes.
@@ -265,32 +262,34 @@ async fn refused(observed: &Observed, context: &Context) -> Result<Option<String
     let name = set.name_any();
     let events: Api<Event> = Api::namespaced(context.client.clone(), &set.namespace().unwrap_or_default());
     let of_set = format!("involvedObject.uid={}", set.uid().unwrap_or_default());
-    let mut page = ListParams::default().fields(&of_set).limit(PAGE);
-    // Users of the namespace can create any number of events.
-    let mut newest_of: BTreeMap<String, Event> = BTreeMap::new();
     let at = |it: &Event| it.last_timestamp.as_ref().map(|it| it.0);
-    loop {
-        let listed = events.list(&page).await.map_err(|it| DereferenceError::Events(name.clone(), it))?;
-        for event in listed.items {
-            let Some(reason) = event.reason.clone().filter(|it| [FAILED, CREATED].contains(&it.as_str()))
-            else {
-                continue;
-            };
-            if newest_of.get(&reason).is_none_or(|it| at(&event) >= at(it)) {
-                newest_of.insert(reason, event);
-            }
+    let (mut newest_created, mut newest_failed) = (None, None);
+    let newest = |event: Event| {
+        let newest = match event.reason.as_deref() {
+            Some("SuccessfulCreate") => &mut newest_created,
+            Some("FailedCreate") => &mut newest_failed,
+            _ => return,
+        };
+        if newest.as_ref().is_none_or(|it| at(&event) >= at(it)) {
+            *newest = Some(event);
         }
-        match listed.metadata.continue_.filter(|it| !it.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => break,
-        }
-    }
-    let newest = |reason: &str| newest_of.get(reason);
+    };
+    let of_set = ListParams::default().fields(&of_set);
+    pages::each(
+        of_set,
+        |page| {
+            let events = &events;
+            async move { events.list(&page).await }
+        },
+        newest,
+    )
+    .await
+    .map_err(|it| DereferenceError::Events(name, it))?;
     // The times are in whole seconds.
     let pods = observed.pods.values().filter(|it| is_controlled(&***it, set.uid().as_deref()));
     let created = pods.filter_map(|it| it.creation_timestamp()).map(|it| it.0).max();
-    let created = created.max(newest(CREATED).and_then(at));
-    let found = newest(FAILED).filter(|it| at(it) >= created).and_then(|it| it.message.clone());
+    let created = created.max(newest_created.as_ref().and_then(at));
+    let found = newest_failed.filter(|it| at(it) >= created).and_then(|it| it.message);
     context.session(&uid, |it| it.refused = Some((Instant::now(), found.clone())));
     Ok(found)
 }

@@ -103,8 +103,8 @@ pub fn fits(processes: u64, max_pods: u32) -> Result<(), Refusal> {
     Err(Refusal { message })
 }
 
-/// Checks that a federation, which need not be valid, is not too large for every operator, whatever its settings. All
-/// further work takes time in proportion to the number of processes.
+/// Checks that a federation is small enough for an operator with the largest possible limit. The federation need not be
+/// valid. Call this function first: all further work takes time in proportion to the number of processes.
 ///
 /// # Errors
 ///
