@@ -10,12 +10,12 @@ use faultline_console::examination::{Examination, can, loading};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::{MOST_PROCESSES, isolated};
 use faultline_tc::probe::{Ability, Probe};
-use miette::miette;
 
 use crate::arguments::{DoctorArguments, Examined};
 use crate::command_error::{CommandError, Exit};
 use crate::machine::{self, CheckState, Finding, Size};
 use crate::plugin;
+use crate::run::without_effect;
 
 /// The kernel features that `--links tc` requires.
 const FOR_TC: [Ability; 5] = [Ability::Veth, Ability::Bridge, Ability::Htb, Ability::Pfifo, Ability::U32];
@@ -26,10 +26,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> 
         return plugin::doctor(arguments);
     }
     if arguments.image.is_some() {
-        return Err(CommandError::input(miette!(
-            help = "omit `--image`, or add `--backend kubernetes`",
-            "`--image` works only with `--backend kubernetes`"
-        )));
+        return Err(without_effect("--image", "kubernetes"));
     }
     let nodes = u64::from(arguments.nodes.get());
     this_machine(nodes).print(nodes, arguments.tc, arguments.format)

@@ -1,7 +1,7 @@
 //! `faultline explore`: visits every run of a small federation, within given bounds.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use faultline_api::Federation;
 use faultline_api::quantity::Size;
 use faultline_api::resource::Family;
 use faultline_checker::{Property, Verdict};
-use faultline_console::place::{RUNS, check_free, create_record};
+use faultline_console::place::{ACTION, check_free, numbered_place, write_record};
 use faultline_explore::{
     Bounds, Counterexample, Ending, Exploration, Program, SearchExtent, Storage, explore as search,
     federation, names,
@@ -18,7 +18,6 @@ use faultline_report::explain::count;
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
 use faultline_session::{UnjudgedRecording, memory_bound};
-use faultline_trace::BundleError;
 use miette::miette;
 use serde::Serialize;
 
@@ -28,9 +27,6 @@ use crate::fuzz::available;
 use crate::paper::jobs;
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
-
-/// The start of an error about the record of a counterexample.
-const ACTION: &str = "record a run in";
 
 /// Executes `faultline explore`.
 pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError> {
@@ -296,16 +292,12 @@ impl Finding {
         let history = Timeline::new(&found.trace, &found.manifest);
         let transcript = text(&transcript(&found.trace, &history, &names));
         let dir = place(arguments, &found.manifest.name);
-        let unwritable = |error: BundleError| {
-            CommandError::path(ACTION, &dir, error, "specify a writable directory with `--out`")
-        };
-        let bundle = create_record(ACTION, &dir)?;
         let run = UnjudgedRecording {
             manifest: found.manifest.clone(),
             trace: found.trace.clone(),
             is_read: false,
         };
-        run.write(&bundle).map_err(unwritable)?;
+        write_record(&dir, &run)?;
         output::write(&dir, "transcript.txt", &transcript)?;
         let steps: String =
             (1..).zip(&found.steps).map(|(number, step)| format!("{number:4}  {step}\n")).collect();
@@ -330,12 +322,7 @@ fn place(arguments: &ExploreArguments, name: &str) -> PathBuf {
         Some(defect) => format!("explore-{defect}"),
         None => name.to_owned(),
     };
-    let numbered = (2..).map(|number| format!("{base}.{number}"));
-    let mut places = std::iter::once(base.clone())
-        .chain(numbered)
-        .map(|it| Path::new(RUNS).join(it))
-        .filter(|it| !it.exists());
-    places.next().expect("there are as many names as numbers")
+    numbered_place(&base)
 }
 
 impl Report {

@@ -90,11 +90,16 @@ fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
     }
     match ignored.into_iter().find(|&(_, is_given, _)| is_given) {
         None => Ok(()),
-        Some((option, _, backend)) => Err(CommandError::input(miette!(
-            help = format!("omit `{option}`, or add `--backend {backend}`"),
-            "`{option}` works only with `--backend {backend}`"
-        ))),
+        Some((option, _, backend)) => Err(without_effect(option, backend)),
     }
+}
+
+/// Returns the error for an option that has an effect only with this backend.
+pub(crate) fn without_effect(option: &str, backend: &str) -> CommandError {
+    CommandError::input(miette!(
+        help = format!("omit `{option}`, or add `--backend {backend}`"),
+        "`{option}` works only with `--backend {backend}`"
+    ))
 }
 
 /// Returns the kernel's features for traffic control if `--links tc` is specified. Unless the output is quiet, prints

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use faultline_api::{Federation, Names};
 use faultline_checker::Strictness;
-use faultline_console::place::create_record;
+use faultline_console::place::{ACTION, create_record};
 use faultline_session::{Session, SessionError, Simulator};
 use faultline_shaper::Kernel;
 
@@ -55,7 +55,7 @@ impl Runner<'_> {
             let processes = names.ranks() as usize + names.extra().len();
             machine::require(Size::of_run(processes, &federation.spec))?;
         }
-        let bundle = create_record("record a run in", dir)?;
+        let bundle = create_record(ACTION, dir)?;
         let session = Session::new(federation).seed(seed).of_text(text, SystemTime::now());
         let session = session.with_inputs(*records_inputs);
         let run = match here {

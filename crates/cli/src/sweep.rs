@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
-use faultline_console::place::{check_replaceable, create_record, remove_record};
+use faultline_console::place::{ACTION, check_replaceable, create_record, remove_record};
 use faultline_console::repetition::consecutive;
 use faultline_experiments::sweep::{
     Links, Measured, Parameter, Plan, Setting, Sweep, page, quantities, text,
@@ -131,9 +131,6 @@ struct Records<'a> {
     /// The first error while writing records.
     failed: Mutex<Option<CommandError>>,
 }
-
-/// The start of an error about a record.
-const ACTION: &str = "record a run in";
 
 impl Records<'_> {
     fn dir(&self, setting: usize) -> PathBuf {

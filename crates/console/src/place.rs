@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use faultline_api::Federation;
+use faultline_session::UnjudgedRecording;
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, BundleError};
 use serde_json::Value;
@@ -13,13 +14,18 @@ use crate::command_error::CommandError;
 /// The default directory for records.
 pub const RUNS: &str = "faultline-runs";
 
+/// The start of an error about a directory in which a run is to be recorded.
+pub const ACTION: &str = "record a run in";
+/// The remedy if a directory cannot be written.
+const UNWRITABLE: &str = "specify a writable directory with `--out`";
+
 /// The maximum number of differences in a name.
 const MOST_DIFFERENCES: usize = 3;
 /// The maximum length of the differences in a name, in bytes.
 const MOST_BYTES: usize = 80;
 
 /// Checks that a record can be written to `dir`, which must be empty if it exists. `action` begins the error message, as
-/// in `record a run in`.
+/// [`ACTION`] does.
 ///
 /// # Errors
 ///
@@ -38,8 +44,7 @@ pub fn check_free(action: &str, dir: &Path) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Creates a record in `dir`, which must be empty if it exists. `action` begins the error message, as in `record a run
-/// in`.
+/// Creates a record in `dir`, which must be empty if it exists. `action` begins the error message, as [`ACTION`] does.
 ///
 /// # Errors
 ///
@@ -48,13 +53,23 @@ pub fn create_record(action: &str, dir: &Path) -> Result<Bundle, CommandError> {
     check_free(action, dir)?;
     Bundle::create(dir).map_err(|error| match error {
         BundleError::Occupied(_) => occupied(action, dir),
-        other => CommandError::path(action, dir, other, "specify a writable directory with `--out`"),
+        other => CommandError::path(action, dir, other, UNWRITABLE),
     })
 }
 
 fn occupied(action: &str, dir: &Path) -> CommandError {
     let error = BundleError::Occupied(dir.to_owned());
     CommandError::path(action, dir, error, "specify another directory with `--out`")
+}
+
+/// Creates a record in `dir`, which must be empty if it exists, and writes a run to it.
+///
+/// # Errors
+///
+/// Returns an error if `dir` contains anything, is not a directory, or cannot be written.
+pub fn write_record(dir: &Path, run: &UnjudgedRecording) -> Result<(), CommandError> {
+    let bundle = create_record(ACTION, dir)?;
+    run.write(&bundle).map_err(|error| CommandError::path(ACTION, dir, error, UNWRITABLE))
 }
 
 /// Checks that a record can be written to `dir` after [`remove_record`].
@@ -105,11 +120,21 @@ fn free_in(runs: &Path, name: &str, seed: u64, federation: &Federation, backend:
         let differs = recorded(&runs.join(&base)).map(|it| differences(&it, (federation, backend)));
         base = [base].into_iter().chain(differs.unwrap_or_default()).collect::<Vec<_>>().join("-");
     }
-    let free = (1..).map(|number| match number {
-        1 => base.clone(),
+    numbered_in(runs, &base)
+}
+
+/// Returns the path of a new directory in the default directory for records: `base` or, if that exists, `base` with a
+/// number. Does not create the directory.
+pub fn numbered_place(base: &str) -> PathBuf {
+    numbered_in(Path::new(RUNS), base)
+}
+
+fn numbered_in(runs: &Path, base: &str) -> PathBuf {
+    let names = (1..).map(|number| match number {
+        1 => base.to_owned(),
         number => format!("{base}.{number}"),
     });
-    let mut places = free.map(|it| runs.join(it)).filter(|it| !it.exists());
+    let mut places = names.map(|it| runs.join(it)).filter(|it| !it.exists());
     places.next().expect("names never run out")
 }
 
@@ -202,7 +227,7 @@ mod tests {
     fn only_records_are_replaced_and_nothing_else_is_overwritten() {
         let temporary = tempfile::tempdir().expect("a directory");
         let dir = temporary.path().join("new");
-        let error = || create_record("record a run in", &dir).err().map(|it| it.report.to_string());
+        let error = || create_record(ACTION, &dir).err().map(|it| it.report.to_string());
         assert_eq!(error(), None);
         assert!(error().is_some_and(|it| it.contains("already holds")), "{:?}", error());
         fs::create_dir(dir.join("nodes")).expect("it does not exist");

@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::arguments::{Format, OutputArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::output;
-use crate::place::{check_free, free_place};
+use crate::place::{ACTION, check_free, free_place};
 use crate::progress::Progress;
 use crate::recording::LocatedRecording;
 
@@ -94,7 +94,7 @@ struct Outcomes<'a> {
 
 /// Performs a run. If a problem with the machine ended the run early, its record is judged like any other.
 fn recorded(seed: u64, dir: &Path, once: &mut Once<'_>) -> Result<LocatedRecording, CommandError> {
-    check_free("record a run in", dir)?;
+    check_free(ACTION, dir)?;
     match once(seed, dir) {
         Err(command_error) if command_error.exit == Exit::Unknown && Bundle::open(dir).holds_a_run() => {
             let Ok(recording) = LocatedRecording::read(dir) else { return Err(command_error) };

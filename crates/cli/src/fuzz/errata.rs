@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
-use faultline_console::place::{check_replaceable, remove_record};
+use faultline_console::place::{ACTION, check_replaceable, remove_record};
 use faultline_fuzz::{Scenario, Shrunk, Steps, Trial, run, shrink};
 use faultline_report::page::document;
 use faultline_trace::Bundle;
@@ -17,7 +17,7 @@ use maud::{Markup, html};
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
-use super::finding::{ACTION, RenderedTrial, record, reproduce, violations};
+use super::finding::{RenderedTrial, record, reproduce, violations};
 use super::table::{self, Detection, detect};
 use super::{available, summary};
 use crate::arguments::{ErrataArguments, Format, FuzzArguments};

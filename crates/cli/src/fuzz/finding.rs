@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use faultline_checker::{Context, Property, Violation};
-use faultline_console::place::{RUNS, check_free, create_record, remove_record};
+use faultline_console::place::{ACTION, check_free, numbered_place, remove_record, write_record};
 use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{task_names, text, transcript};
 use faultline_report::{DisplayNames, RecordedRun, Timeline};
 use faultline_session::UnjudgedRecording;
-use faultline_trace::{Bundle, BundleError, Manifest};
+use faultline_trace::{Bundle, Manifest};
 use serde::Serialize;
 
 use super::summary;
@@ -18,9 +18,6 @@ use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
 use crate::files;
 use crate::output;
-
-/// The start of an error about the record of a violation.
-pub(super) const ACTION: &str = "record a run in";
 
 /// A violation, shrunk as far as possible.
 #[derive(Serialize)]
@@ -133,13 +130,9 @@ impl<'a> RenderedTrial<'a> {
 
 /// Writes the record of a trial, with its page and picture. Returns the picture's path.
 pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, CommandError> {
-    let unwritable = |error: BundleError| {
-        CommandError::path(ACTION, dir, error, "specify a writable directory with `--out`")
-    };
-    let bundle = create_record(ACTION, dir)?;
     let manifest = Manifest { federation: trial.scenario.to_yaml(), ..trial.manifest.clone() };
     let run = UnjudgedRecording { manifest, trace: trial.trace.clone(), is_read: false };
-    run.write(&bundle).map_err(unwritable)?;
+    write_record(dir, &run)?;
     let shown = RenderedTrial::new(trial);
     let recorded = RecordedRun {
         bundle: &dir.display().to_string(),
@@ -180,12 +173,7 @@ fn place(arguments: &FuzzArguments, seed: u64) -> PathBuf {
         Some(defect) => format!("fuzz-{defect}-{seed}"),
         None => format!("fuzz-{seed}"),
     };
-    let free = (1..).map(|number| match number {
-        1 => base.clone(),
-        number => format!("{base}.{number}"),
-    });
-    let mut places = free.map(|it| Path::new(RUNS).join(it)).filter(|it| !it.exists());
-    places.next().expect("there are as many names as numbers")
+    numbered_place(&base)
 }
 
 /// Returns the command that reproduces a trial.

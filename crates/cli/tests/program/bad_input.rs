@@ -12,6 +12,16 @@ fn refused(place: &TestDirectory, arguments: &[&str], said: &[&str]) {
     }
 }
 
+const RECORD: [&str; 7] = ["run", "small.yaml", "--backend", "simulate", "--out", "record", "-q"];
+
+/// Returns a directory in which `record` contains a run.
+fn with_record() -> TestDirectory {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(CRASH));
+    place.faultline(RECORD).assert().code(0);
+    place
+}
+
 #[test]
 fn a_missing_file_is_reported_with_a_remedy() {
     let place = TestDirectory::new();
@@ -76,10 +86,7 @@ fn files_other_than_records_are_left_alone() {
 /// The search would otherwise end with a violation that cannot be recorded, or replace the user's files.
 #[test]
 fn a_search_is_not_begun_if_its_violations_could_not_be_recorded() {
-    let place = TestDirectory::new();
-    place.write("small.yaml", small(CRASH));
-    let run = ["run", "small.yaml", "--backend", "simulate", "--out", "record", "-q"];
-    place.faultline(run).assert().code(0);
+    let place = with_record();
     std::fs::create_dir(place.path("mine")).unwrap();
     place.write("mine/federation.yaml", "mine");
     for command in ["fuzz", "explore"] {
@@ -114,10 +121,7 @@ fn seeds_beyond_the_largest_one_are_rejected() {
 
 #[test]
 fn the_page_of_a_report_cannot_have_the_name_of_its_diagram() {
-    let place = TestDirectory::new();
-    place.write("small.yaml", small(CRASH));
-    let run = ["run", "small.yaml", "--backend", "simulate", "--out", "record", "-q"];
-    place.faultline(run).assert().code(0);
+    let place = with_record();
     refused(
         &place,
         &["report", "record", "--to", "diagram.svg"],
@@ -174,12 +178,9 @@ fn an_occupied_metrics_port_is_reported_with_a_remedy() {
 
 #[test]
 fn a_record_is_never_overwritten() {
-    let place = TestDirectory::new();
-    place.write("small.yaml", small(CRASH));
-    let arguments = ["run", "small.yaml", "--backend", "simulate", "--out", "record", "-q"];
-    place.faultline(arguments).assert().code(0);
+    let place = with_record();
     let before = std::fs::read(place.path("record/manifest.json")).unwrap();
-    refused(&place, &arguments, &["already holds the record of a run", "--out"]);
+    refused(&place, &RECORD, &["already holds the record of a run", "--out"]);
     assert_eq!(std::fs::read(place.path("record/manifest.json")).unwrap(), before);
 }
 
