@@ -350,25 +350,28 @@ impl TestNamespace {
         Ok(pods.iter().map(|it| (it.name_any(), (it.uid(), restarts(it)))).collect())
     }
 
+    /// Returns the kinds and names of all objects of one kind that a list with these parameters contains.
+    pub async fn names<K>(&self, of: &ListParams) -> Result<Vec<String>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let kind = K::kind(&());
+        let all = self.api::<K>().list_metadata(of).await?;
+        Ok(all.iter().map(|it| format!("{kind} {}", it.name_any())).collect())
+    }
+
     /// Returns the kinds and names of the sets, pods, secrets, config maps, claims and network policies that remain of
     /// a federation.
     pub async fn remains(&self, name: &str) -> Result<Vec<String>, Failure> {
-        async fn names<K>(api: Api<K>, of_it: &ListParams) -> Result<Vec<String>, Failure>
-        where
-            K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-        {
-            let kind = K::kind(&());
-            Ok(api.list(of_it).await?.iter().map(|it| format!("{kind} {}", it.name_any())).collect())
-        }
         let labels =
             format!("app.kubernetes.io/managed-by=faultline-operator,faultline.dev/federation={name}");
         let of_it = &ListParams::default().labels(&labels);
-        let mut left = names(self.api::<StatefulSet>(), of_it).await?;
-        left.extend(names(self.api::<Pod>(), of_it).await?);
-        left.extend(names(self.api::<Secret>(), of_it).await?);
-        left.extend(names(self.api::<ConfigMap>(), of_it).await?);
-        left.extend(names(self.api::<PersistentVolumeClaim>(), of_it).await?);
-        left.extend(names(self.api::<NetworkPolicy>(), of_it).await?);
+        let mut left = self.names::<StatefulSet>(of_it).await?;
+        left.extend(self.names::<Pod>(of_it).await?);
+        left.extend(self.names::<Secret>(of_it).await?);
+        left.extend(self.names::<ConfigMap>(of_it).await?);
+        left.extend(self.names::<PersistentVolumeClaim>(of_it).await?);
+        left.extend(self.names::<NetworkPolicy>(of_it).await?);
         Ok(left)
     }
 
@@ -423,8 +426,8 @@ impl TestNamespace {
     }
 }
 
-/// Returns whether all reasons for a verdict are facts that were lost with processes of this cluster, or consequences: only
-/// the facts of its sender tell which checkpoint a message must force.
+/// Returns whether all reasons for a verdict are facts that were lost with processes of this cluster, or consequences of
+/// such a loss: only the facts of its sender tell which checkpoint a message must force.
 fn is_of_lost_facts(reasons: &str, cluster: &str) -> bool {
     let of_cluster = format!("the facts of {cluster}-");
     let is_lost = |it: &str| it.starts_with(&of_cluster) && it.contains("may be incomplete");

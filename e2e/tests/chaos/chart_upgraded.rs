@@ -1,19 +1,15 @@
 //! The operator is installed with the chart in one namespace, and upgraded while a federation runs there. The run is
 //! not affected. `helm uninstall` removes everything that `helm` created.
 
-use std::fmt::Debug;
 use std::process::Stdio;
 
 use faultline_api::resource::Phase;
 use faultline_e2e::{Failure, Operators, QUICK_START, Skipped, TestNamespace, kubeconfig, restorable};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::ListParams;
-use kube::{Resource, ResourceExt};
-use serde::de::DeserializeOwned;
 use tokio::process::Command;
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/faultline");
@@ -28,26 +24,22 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let uninstalled = helm(&ns, &["uninstall", RELEASE, "--wait"]).await;
     operators.start().await?;
     went.and(uninstalled)?;
+    let all = &ListParams::default();
     let left = [
-        names::<Deployment>(&ns).await?,
-        names::<Role>(&ns).await?,
-        names::<RoleBinding>(&ns).await?,
-        names::<NetworkPolicy>(&ns).await?,
-        names::<Secret>(&ns).await?,
-        names::<Service>(&ns).await?,
-        names::<ServiceAccount>(&ns).await?.into_iter().filter(|it| it != "ServiceAccount default").collect(),
+        ns.names::<Deployment>(all).await?,
+        ns.names::<Role>(all).await?,
+        ns.names::<RoleBinding>(all).await?,
+        ns.names::<NetworkPolicy>(all).await?,
+        ns.names::<Secret>(all).await?,
+        ns.names::<Service>(all).await?,
+        ns.names::<ServiceAccount>(all)
+            .await?
+            .into_iter()
+            .filter(|it| it != "ServiceAccount default")
+            .collect(),
     ];
     assert_eq!(left.concat(), [""; 0], "helm did not delete everything");
     Ok(())
-}
-
-/// Returns the names of all objects of a kind in the namespace.
-async fn names<K>(ns: &TestNamespace) -> Result<Vec<String>, Failure>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-{
-    let all = ns.api::<K>().list_metadata(&ListParams::default()).await?;
-    Ok(all.items.iter().map(|it| format!("{} {}", K::kind(&()), it.name_any())).collect())
 }
 
 async fn upgraded(ns: &TestNamespace) -> Result<(), Failure> {

@@ -179,23 +179,28 @@ const ROW_PROTOCOL: &[Panel] = &[
         )]),
 ];
 
-const DELAY: &str = "sum by (from, to) (rate(faultline_link_delay_seconds_total{RUNS}[INTERVAL])) \
-     / (sum by (from, to) (rate(faultline_link_packets_total{RUNS}[INTERVAL])) > 0)";
-const BEYOND: &str = "sum by (from, to) (rate(faultline_link_delay_seconds_total{RUNS}[INTERVAL])) \
-     / (sum by (from, to) (rate(faultline_link_packets_total{RUNS}[INTERVAL])) > 0) \
-     - max by (from, to) (faultline_link_delay_requested_seconds{RUNS})";
+/// The mean delay of the packets that have just arrived over each link, and its requested latency.
+macro_rules! delay {
+    () => {
+        "sum by (from, to) (rate(faultline_link_delay_seconds_total{RUNS}[INTERVAL])) \
+         / (sum by (from, to) (rate(faultline_link_packets_total{RUNS}[INTERVAL])) > 0)"
+    };
+    (requested) => {
+        "max by (from, to) (faultline_link_delay_requested_seconds{RUNS})"
+    };
+}
 
 const ROW_LINKS: &[Panel] = &[
     Panel::graph("Delay", "s")
         .about("Mean delay of the packets that have just arrived, and the requested latency. Queueing on a slow link adds \
                 to the delay.")
         .of(&[
-            (DELAY, "{{from}} to {{to}}"),
-            ("max by (from, to) (faultline_link_delay_requested_seconds{RUNS})", "{{from}} to {{to}}, requested"),
+            (delay!(), "{{from}} to {{to}}"),
+            (delay!(requested), "{{from}} to {{to}}, requested"),
         ]),
     Panel::graph("Delay beyond the requested latency", "s")
         .about("Mean delay of the packets that have just arrived, minus the requested latency.")
-        .of(&[(BEYOND, "{{from}} to {{to}}")]),
+        .of(&[(concat!(delay!(), " - ", delay!(requested)), "{{from}} to {{to}}")]),
     Panel::graph("Packets", "pps")
         .about("Packets that arrived over a link.")
         .of(&[("sum by (from, to) (rate(faultline_link_packets_total{RUNS}[INTERVAL]))", "{{from}} to {{to}}")]),
