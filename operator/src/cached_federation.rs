@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 
+use faultline_api::resource::FederationStatus;
 use faultline_api::{Federation, FederationSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
@@ -98,9 +99,18 @@ impl CachedFederation {
     ///
     /// Returns the reason why it cannot be read.
     pub fn read(&self) -> Result<Federation, String> {
-        let spec = parse(self.spec.as_ref()?.get())?;
-        let status = self.status.as_ref().map(|it| parse(it.get())).transpose()?;
-        Ok(Federation { metadata: self.metadata.clone(), spec, status })
+        let spec = parse(self.spec.as_ref()?.get()).map_err(|error| format!("spec: {error}"))?;
+        Ok(Federation { metadata: self.metadata.clone(), spec, status: self.status()? })
+    }
+
+    /// Parses the status, even if the spec cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the status cannot be read.
+    pub fn status(&self) -> Result<Option<FederationStatus>, String> {
+        let status = self.status.as_ref().map(|it| parse(it.get())).transpose();
+        status.map_err(|error| format!("status: {error}"))
     }
 }
 
@@ -121,7 +131,12 @@ pub fn read_spec(federation: &str) -> Result<FederationSpec, String> {
 }
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+    serde_json::from_str(text).map_err(|error| {
+        let message = error.to_string();
+        // Users do not see this text, so a position in it would not help them.
+        let position = format!(" at line {} column {}", error.line(), error.column());
+        message.strip_suffix(&position).unwrap_or(&message).to_owned()
+    })
 }
 
 fn check_length(spec: &str) -> Result<(), String> {
@@ -244,7 +259,7 @@ mod tests {
         assert!(error("long").contains("bytes"), "{}", error("long"));
         assert!(error("many").contains("lists and objects, which is more than 10000"), "{}", error("many"));
         assert_eq!(error("none"), "there is no `spec`");
-        assert!(error("wrong").contains("none"), "{}", error("wrong"));
+        assert_eq!(error("wrong"), "spec: invalid type: string \"none\", expected a sequence");
         for name in ["usual", "numbers"] {
             assert_eq!(read[name].as_ref().unwrap().spec.clusters, quickstart().spec.clusters);
         }

@@ -25,7 +25,6 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync;
-use tokio::time::timeout;
 
 use crate::cached_federation::CachedFederation;
 use crate::election::GRACE;
@@ -104,6 +103,8 @@ pub struct FederationCache {
     pub refused: Option<(Instant, Option<String>)>,
     /// Time at which the operator last checked for deleted objects, or first found that pods are missing.
     pub restored: Option<Instant>,
+    /// Whether this operator has created or changed the federation's network policy.
+    pub has_policy: bool,
     /// The spec with which the federation's pods were created.
     pub made: Option<Arc<FederationSpec>>,
     /// The generation that was last reported as unreadable.
@@ -160,7 +161,7 @@ impl Context {
     }
 
     /// Logs a warning about a federation, at most once per minute: its cause may persist for many reconciliations.
-    pub fn warn(&self, federation: &Federation, warning: &'static str, error: &dyn Display) {
+    pub fn warn(&self, federation: &impl ResourceExt, warning: &'static str, error: &dyn Display) {
         let uid = federation.uid().unwrap_or_default();
         if self.session(&uid, |it| it.may_warn(warning, Instant::now())) {
             let namespace = federation.namespace().unwrap_or_default();
@@ -365,10 +366,7 @@ async fn reconcile_cached(
     context.forget_others(&name, Some(&uid));
     let result = match federation.read() {
         Ok(readable) => reconcile(Arc::new(readable), Arc::clone(&context)).await,
-        Err(error) => {
-            let outcome = timeout(context.deadline, unreadable(&federation, &error, &context)).await;
-            outcome.unwrap_or(Err(ReconcileError::DeadlineExceeded(context.deadline)))
-        }
+        Err(error) => unreadable(&federation, &error, &context).await,
     };
     context.metrics.reconciled(begun.elapsed(), result.is_ok());
     // The reconciliation may have completed the deletion.

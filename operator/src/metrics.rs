@@ -13,10 +13,10 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use faultline_api::Federation;
 use faultline_api::resource::FederationStatus;
 use faultline_callers::{SharedPage, UntrustedConnections};
 use federations::Federations;
+use kube::ResourceExt;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -93,7 +93,7 @@ impl Metrics {
     }
 
     /// Exports the current status of a federation.
-    pub fn show(&self, federation: &Federation, status: &FederationStatus) {
+    pub fn show(&self, federation: &impl ResourceExt, status: &FederationStatus) {
         self.federations.show(federation, status);
     }
 
@@ -244,9 +244,13 @@ mod tests {
         metrics.lead(true);
         let mut federation = crate::reconcile::build::tests::quickstart();
         federation.metadata.uid = Some("1".into());
-        let status = FederationStatus { phase: Phase::Running, ..FederationStatus::default() };
-        metrics.show(&federation, &status);
         let protocol = federation.spec.protocol.name();
+        let status = FederationStatus {
+            phase: Phase::Running,
+            protocol: Some(protocol.to_owned()),
+            ..FederationStatus::default()
+        };
+        metrics.show(&federation, &status);
         let info = format!(
             "faultline_federation_info{{namespace=\"experiments\",federation=\"quickstart\",protocol=\"{protocol}\"}} 1"
         );

@@ -156,8 +156,10 @@ impl World {
         serde_json::from_value(self.server.get(FEDERATION).expect("it is there")).unwrap()
     }
 
+    /// Returns the status, even if the spec cannot be read.
     fn status(&self) -> FederationStatus {
-        self.federation().status.expect("it has a status")
+        let status = self.server.get(FEDERATION).expect("it is there")["status"].clone();
+        serde_json::from_value(status).expect("it has a status")
     }
 
     fn condition(&self, kind: &str) -> String {
@@ -190,7 +192,12 @@ impl World {
             it.statuses = Pace::default();
             it.unreported.due = it.unreported.due.map(|_| Instant::now());
         });
-        reconcile(Arc::new(self.federation()), Arc::clone(&self.context)).await
+        let federation = self.server.get(FEDERATION).expect("it is there");
+        let federation: CachedFederation = serde_json::from_value(federation).unwrap();
+        match federation.read() {
+            Ok(federation) => reconcile(Arc::new(federation), Arc::clone(&self.context)).await,
+            Err(error) => unreadable(&federation, &error, &self.context).await,
+        }
     }
 
     /// Creates a world whose run has ended with a verdict.
@@ -1443,7 +1450,7 @@ async fn a_federation_that_cannot_be_read_is_reported_and_does_not_block_others(
     let server = world.server.clone();
     let told = async move {
         while server.paths(SETS).len() < 3
-            || server.get(BROKEN).unwrap()["status"]["conditions"][0]["reason"] != "Unreadable"
+            || server.get(BROKEN).unwrap()["status"]["conditions"][0]["reason"] != "Invalid"
         {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -1452,8 +1459,129 @@ async fn a_federation_that_cannot_be_read_is_reported_and_does_not_block_others(
     tokio::time::timeout(Duration::from_secs(30), run).await.expect("both federations are handled");
     let status = &world.server.get(BROKEN).unwrap()["status"];
     let message = status["message"].as_str().unwrap();
-    assert!(message.contains("cannot read this federation") && message.contains("none"), "{message}");
+    assert!(message.starts_with("spec: ") && message.contains("none"), "{message}");
     assert!(world.server.paths(SETS).iter().all(|it| it.contains("quickstart")));
+}
+
+#[tokio::test]
+async fn a_new_federation_that_cannot_be_read_is_rejected_until_it_is_corrected() {
+    let world = World::new().await;
+    let deadline = world.server.get(FEDERATION).unwrap()["spec"]["deadline"].clone();
+    change(&world, 1, |spec| spec["deadline"] = json!("100000h"));
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    let rejected = (Phase::Rejected, "False Invalid".to_owned());
+    assert_eq!((world.status().phase, world.condition("Accepted")), rejected);
+    let message = world.status().message.unwrap();
+    assert!(message.contains("`100000h` is too large for a duration"), "{message}");
+    assert_eq!(world.notes(), [message], "it is reported once");
+    assert_eq!(world.server.paths(SETS), [""; 0]);
+    assert!(world.server.get(KEY).is_none());
+    change(&world, 2, |spec| spec["deadline"] = deadline.clone());
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Accepted"), "True Valid");
+    assert_eq!(world.server.paths(SETS).len(), 3);
+}
+
+#[tokio::test]
+async fn a_run_continues_without_a_change_that_cannot_be_read() {
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    let mut deep = json!([]);
+    (0..40).for_each(|_| deep = json!([deep]));
+    let beyond_limits = json!({ "custom": { "name": "theirs", "parameter": deep } });
+    let changes: [(&str, Change<'_>); 2] = [
+        ("`60%` is too large for a loss", &|spec| spec["links"]["between"]["loss"] = json!("60%")),
+        ("`spec` nests", &|spec| spec["application"] = beyond_limits.clone()),
+    ];
+    for (reason, unreadable) in changes {
+        let mut world = World::running(json!({})).await;
+        let (made, spec) = (world.made(), world.server.get(FEDERATION).unwrap()["spec"].clone());
+        change(&world, 2, unreadable);
+        // The new operator knows the run only from the API server.
+        world.restart();
+        world.look().await.unwrap();
+        let refused = (Phase::Running, "False ChangeRefused".to_owned());
+        assert_eq!((world.status().phase, world.condition("Accepted")), refused);
+        let message = world.status().message.unwrap();
+        assert!(message.contains(reason), "{message}");
+        assert!(world.status().condition("Reconciled").is_none());
+
+        change(&world, 3, |it| {
+            *it = spec.clone();
+            it["pause"] = json!(true);
+        });
+        world.look().await.unwrap();
+        assert!(world.supervisor.paused.load(Relaxed), "later changes count once this one is reverted");
+        world.look().await.unwrap();
+        assert_eq!(world.condition("Accepted"), "True Valid");
+
+        // The operator still replaces lost objects, and informs the supervisor about new pods.
+        change(&world, 4, unreadable);
+        world.server.remove(&format!("{SETS}/quickstart-paris"));
+        world.server.remove(&format!("{PODS}/quickstart-paris-1"));
+        world.look().await.unwrap();
+        assert_eq!(world.condition("Accepted"), "False ChangeRefused");
+        world.make_pods();
+        assert_eq!(world.made(), made);
+        world.look().await.unwrap();
+        assert_eq!(world.supervisor.places.lock().unwrap().last().unwrap().places.len(), 6);
+        let notes = world.notes();
+        assert_eq!(notes.iter().filter(|it| it.contains(reason)).count(), 2, "once per change: {notes:?}");
+
+        world.supervisor.say(|it| {
+            it.phase = supervision::RunPhase::Completed;
+            it.verdict = Some(RunVerdict::Pass);
+        });
+        world.look().await.unwrap();
+        assert_eq!(
+            (world.status().phase, world.condition("Completed")),
+            (Phase::Completed, "True Pass".into())
+        );
+        world.look().await.unwrap();
+        let paris = world.server.get(&format!("{SETS}/quickstart-paris")).unwrap();
+        assert_eq!(paris["spec"]["replicas"], 0);
+
+        world.delete_federation();
+        world.look().await.unwrap();
+        world.collect_garbage();
+        world.look().await.unwrap();
+        assert_eq!(world.server.get(FEDERATION).unwrap()["metadata"]["finalizers"], json!([]));
+    }
+}
+
+#[tokio::test]
+async fn a_run_without_a_file_is_left_alone_while_its_federation_cannot_be_read() {
+    let mut world = World::running(json!({})).await;
+    world.server.remove("/api/v1/namespaces/experiments/configmaps/quickstart-federation");
+    let made = world.made();
+    change(&world, 2, |spec| spec["links"]["between"]["loss"] = json!("60%"));
+    world.restart();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Reconciled"), "False Unreadable");
+    assert_eq!(world.made(), made);
+}
+
+#[tokio::test]
+async fn an_operator_in_another_namespace_may_connect_to_existing_supervisors() {
+    const POLICY: &str = "/apis/networking.k8s.io/v1/namespaces/experiments/networkpolicies/quickstart-pods";
+    let mut world = World::running(json!({})).await;
+    let admitted = |world: &World| {
+        let policy = world.server.get(POLICY).unwrap();
+        let from = &policy["spec"]["ingress"][1]["from"][0]["namespaceSelector"]["matchLabels"];
+        from["kubernetes.io/metadata.name"].clone()
+    };
+    assert_eq!(admitted(&world), "default");
+    world.server.writes();
+    let settings = Settings { supervisor_api_port: world.port, ..Settings::default() };
+    let client = world.server.client_in("elsewhere");
+    world.context = Arc::new(Context::new(client, settings, "test".into(), Arc::new(Metrics::default())));
+    world.look().await.unwrap();
+    assert_eq!(admitted(&world), "elsewhere");
+    world.look().await.unwrap();
+    let writes = world.server.writes();
+    assert_eq!(writes.iter().filter(|it| it.contains("networkpolicies")).count(), 1, "{writes:?}");
+    assert!(!writes.iter().any(|it| it.contains("statefulsets")), "{writes:?}");
 }
 
 #[tokio::test]
@@ -1463,17 +1591,11 @@ async fn a_federation_that_cannot_be_read_is_deleted_with_its_objects() {
     world.look().await.unwrap();
     world.make_pods();
     world.delete_federation();
-    let mut federation = world.server.get(FEDERATION).unwrap();
-    federation["spec"]["clusters"] = json!("none");
-    world.server.put(FEDERATION, federation);
+    change(&world, 2, |spec| spec["clusters"] = json!("none"));
     let look = async || {
-        world.watch(&world.context.sets, "/statefulsets/", object_cache::owner_of_set);
-        world.watch(&world.context.pods, "/pods/", |it| object_cache::owner_of_pod(it, &world.context.sets));
         let federation = world.server.get(FEDERATION).unwrap();
         let finalizers = federation["metadata"]["finalizers"].as_array().unwrap().len();
-        let federation: CachedFederation = serde_json::from_value(federation).unwrap();
-        let error = federation.read().unwrap_err();
-        unreadable(&federation, &error, &world.context).await.unwrap();
+        world.look().await.unwrap();
         finalizers
     };
     assert_eq!([look().await, look().await], [1, 1]);

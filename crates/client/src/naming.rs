@@ -66,7 +66,11 @@ impl Component {
 
 /// Returns the name of the stateful set for the pods of a cluster, or of a process outside all clusters.
 pub fn set(federation: &Federation, group: &str) -> String {
-    format!("{}-{}", federation.name_any(), in_objects(group))
+    in_federation(federation, group)
+}
+
+fn in_federation(federation: &impl ResourceExt, name: &str) -> String {
+    format!("{}-{}", federation.name_any(), in_objects(name))
 }
 
 /// Returns the name of the stateful set for the supervisor's pod.
@@ -96,8 +100,8 @@ pub fn reader(federation: &Federation) -> String {
 }
 
 /// Returns the name of the config map with the federation's file.
-pub fn file(federation: &Federation) -> String {
-    set(federation, "federation")
+pub fn file(federation: &impl ResourceExt) -> String {
+    in_federation(federation, "federation")
 }
 
 /// Returns the name of the claim for a pod's volume.

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use faultline_api::Federation;
+use faultline_api::resource::FederationStatus;
 use faultline_client::naming;
 use faultline_console::command_error::CommandError;
 use futures::AsyncBufRead;
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::api::{DeleteParams, LogParams, PostParams, Preconditions};
+use kube::api::{ApiResource, DeleteParams, LogParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::object::{NotUsed, Object};
 use kube::{Api, Client, Config, ResourceExt};
 use miette::miette;
 use tokio::time::timeout;
@@ -56,6 +58,9 @@ fn is_temporary(error: &kube::Error) -> bool {
         _ => false,
     }
 }
+
+/// A federation without its spec. The API server admits changes to the spec that this program cannot read.
+pub(crate) type Outline = Object<NotUsed, FederationStatus>;
 
 /// One namespace of a cluster.
 pub(crate) struct KubernetesCluster {
@@ -173,12 +178,12 @@ impl KubernetesCluster {
             preconditions: Some(Preconditions { uid: federation.uid(), resource_version: None }),
             ..DeleteParams::default()
         };
-        match self.answered(self.federations().delete(&name, &only_this)).await {
+        match self.answered(self.outlines().delete(&name, &only_this)).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => return Ok(()),
             Err(error) => return Err(self.denied("delete", "federations", &error)),
         }
-        while self.find(&name).await?.is_some_and(|it| it.uid() == federation.uid()) {
+        while self.find_outline(&name).await?.is_some_and(|it| it.uid() == federation.uid()) {
             tokio::time::sleep(CHECK_EVERY).await;
         }
         Ok(())
@@ -239,7 +244,16 @@ impl KubernetesCluster {
 
     /// Returns a federation; `None` if it does not exist.
     pub(crate) async fn find(&self, name: &str) -> Result<Option<Federation>, ClusterError> {
-        match self.answered(self.federations().get(name)).await {
+        self.found(name, self.answered(self.federations().get(name)).await)
+    }
+
+    /// Returns a federation without its spec; `None` if it does not exist.
+    pub(crate) async fn find_outline(&self, name: &str) -> Result<Option<Outline>, ClusterError> {
+        self.found(name, self.answered(self.outlines().get(name)).await)
+    }
+
+    fn found<T>(&self, name: &str, answer: Result<T, kube::Error>) -> Result<Option<T>, ClusterError> {
+        match answer {
             Ok(federation) => Ok(Some(federation)),
             // The details of the answer contain the name only if the kind is known and the object itself is missing.
             Err(kube::Error::Api(status)) if status.is_not_found() => {
@@ -265,6 +279,11 @@ impl KubernetesCluster {
 
     fn federations(&self) -> Api<Federation> {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    fn outlines(&self) -> Api<Outline> {
+        let resource = ApiResource::erase::<Federation>(&());
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
     /// Returns the reason why an operation failed.

@@ -279,7 +279,10 @@ impl Watch<'_> {
             let command_error = CommandError::input(miette!("the operator rejected the federation: {why}"));
             return Ok(Some(End::Without(command_error)));
         }
-        if let Some(error) = status.condition(condition::RECONCILED).filter(|it| it.reason == "Unreadable") {
+        // A run that has begun continues without the operator.
+        let has_begun = status.phase > Phase::Rejected;
+        let unreadable = status.condition(condition::RECONCILED).filter(|it| it.reason == "Unreadable");
+        if let Some(error) = unreadable.filter(|_| !has_begun) {
             let command_error = CommandError::input(miette!("{}", error.message));
             return Ok(Some(End::Without(command_error)));
         }
@@ -331,7 +334,7 @@ impl Watch<'_> {
     /// Returns the status of the resource; `None` if the resource was deleted or is being deleted.
     async fn resource(&self) -> Result<Option<FederationStatus>, ClusterError> {
         let name = self.federation.metadata.name.as_deref().unwrap_or_default();
-        let there = self.cluster.find(name).await?;
+        let there = self.cluster.find_outline(name).await?;
         let there = there.filter(|it| it.metadata.uid == self.federation.metadata.uid);
         let there = there.filter(|it| it.metadata.deletion_timestamp.is_none());
         Ok(there.map(|it| it.status.unwrap_or_default()))
@@ -548,6 +551,22 @@ mod tests {
         let Ok(End::Without(command_error)) = end else { panic!("the run has ended without a record") };
         assert_eq!(command_error.report.to_string(), "the record is lost");
         assert_eq!(asked.load(Ordering::Relaxed), 6);
+    }
+
+    /// The API server admits changes that neither this program nor the operator can read.
+    #[tokio::test]
+    async fn a_change_that_cannot_be_read_does_not_end_the_run() {
+        let mut changed = resource(json!({ "phase": "Running", "conditions": [{
+            "type": "Reconciled", "status": "False", "reason": "Unreadable", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }] }));
+        changed["spec"]["links"]["between"]["loss"] = json!("60%");
+        assert!(serde_json::from_value::<Federation>(changed.clone()).is_err());
+        let (cluster, asked) = cluster(vec![Answer::Object(changed), Answer::Object(lost())]);
+        let end = followed(&cluster, None).await;
+        let Ok(End::Without(command_error)) = end else { panic!("the run has ended without a record") };
+        assert_eq!(command_error.report.to_string(), "the record is lost");
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 
     /// Another program's finalizer holds one of the federation's objects.

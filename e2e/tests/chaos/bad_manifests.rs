@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use faultline_api::Federation;
-use faultline_api::resource::{FaultSpec, FederationStatus, Kubernetes, Phase};
-use faultline_e2e::{Failure, QUICK_START, TestNamespace};
+use faultline_api::resource::{FaultSpec, FederationStatus, Kubernetes, Phase, condition};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace, read_sample};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -64,6 +64,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     assert!(status.message.as_ref().is_some_and(|it| it.contains("spec.deadline")), "{status:#?}");
     assert_eq!(ns.remains(QUICK_START).await?, [""; 0], "nothing was created");
 
+    beyond_limits(&ns).await?;
     same_quantities(&ns).await?;
     // The status allows only known phases.
     let phase = Patch::Merge(json!({ "status": { "phase": "Sleeping" } }));
@@ -77,6 +78,27 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         Err(error) if error.to_string().contains("cannot change") => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The API server does not know the limits of quantities, and the operator cannot read a quantity beyond its limit.
+async fn beyond_limits(ns: &TestNamespace) -> Result<(), Failure> {
+    const NAME: &str = "beyond-limits";
+    let mut federation = serde_json::to_value(read_sample(QUICK_START)?)?;
+    federation["metadata"] = json!({ "name": NAME });
+    federation["spec"]["deadline"] = json!("100000h");
+    let resource = ApiResource::erase::<Federation>(&());
+    let objects: Api<DynamicObject> = Api::namespaced_with(ns.client.clone(), &ns.namespace, &resource);
+    objects.create(&PostParams::default(), &serde_json::from_value(federation)?).await?;
+    let refused = |it: &FederationStatus| {
+        it.condition(condition::ACCEPTED).is_some_and(|it| {
+            it.status == "False" && it.reason == "Invalid" && it.message.contains("100000h")
+        })
+    };
+    let status = ns.wait(NAME, "the federation is rejected", Duration::from_secs(30), refused).await?;
+    assert_eq!(status.phase, Phase::Rejected, "{status:#?}");
+    assert_eq!(ns.remains(NAME).await?, [""; 0], "nothing was created");
+    objects.delete(NAME, &DeleteParams::default()).await?;
+    Ok(())
 }
 
 /// Quantities are accepted in the notation of Kubernetes, and an equal quantity in another notation is not a change.

@@ -1,5 +1,5 @@
 //! While a federation runs, the custom resource definition is replaced with one that checks nothing. A federation that
-//! cannot be read is reported, and does not block the others. A change that no rule rejects does not affect the run.
+//! cannot be read is rejected, and does not block the others. A change that no rule rejects does not affect the run.
 //! Both federations are deleted without leaving anything behind.
 
 use std::time::Duration;
@@ -72,7 +72,7 @@ async fn run_steps(ns: &TestNamespace) -> Result<(), Failure> {
         loop {
             let it = objects.get(UNREADABLE).await?;
             let conditions = it.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            if let Some(it) = conditions.into_iter().find(|it| it["reason"] == "Unreadable") {
+            if let Some(it) = conditions.into_iter().find(|it| it["reason"] == "Invalid") {
                 return Ok::<_, Failure>(it);
             }
             sleep(Duration::from_millis(500)).await;
@@ -80,7 +80,7 @@ async fn run_steps(ns: &TestNamespace) -> Result<(), Failure> {
     };
     let told = tokio::time::timeout(WITHIN, told)
         .await
-        .map_err(|_| "the status does not report that the federation cannot be read")??;
+        .map_err(|_| "the status does not report that the federation is rejected")??;
     println!("    {}", told["message"].as_str().unwrap_or_default());
     let pods = ns.pods().await?;
     let created: Vec<_> = pods.keys().filter(|it| !before.contains_key(*it)).collect();

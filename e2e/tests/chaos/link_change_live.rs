@@ -1,10 +1,10 @@
 //! While the application runs, a link is changed and a fault is added: both are applied, reported and recorded. Other
-//! changes are rejected.
+//! changes are rejected or refused, even if the operator cannot read them.
 
 use std::time::Duration;
 
 use faultline_api::Federation;
-use faultline_api::resource::{FederationStatus, Phase, condition};
+use faultline_api::resource::{ApplicationSpec, FederationStatus, Phase, condition};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
@@ -16,7 +16,13 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         let patch = Patch::Merge(json!({ "spec": spec }));
         ns.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await
     };
-    let made = ns.apply(|spec| spec.faults.truncate(1)).await?;
+    let made = ns.apply(|spec| {
+        spec.faults.truncate(1);
+        if let ApplicationSpec::Heat(heat) = &mut spec.application {
+            heat.steps = Some(800); // 16 s of computation
+        }
+    });
+    let made = made.await?;
     ns.reach(QUICK_START, Phase::Running).await?;
     let before = ns.pods().await?;
 
@@ -56,6 +62,20 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     assert!(status.phase >= Phase::Running && status.phase <= Phase::Completed, "{status:#?}");
     patch(json!({ "faults": faults })).await?;
     ns.wait(QUICK_START, "the refused change is withdrawn", soon, accepted("True")).await?;
+    // Admission does not know the limits of quantities, and the operator cannot read a quantity beyond its limit.
+    let loss = async |loss: Value| {
+        let patch = Patch::Merge(json!({ "spec": { "links": { "between": { "loss": loss } } } }));
+        ns.outlines().patch(QUICK_START, &PatchParams::default(), &patch).await
+    };
+    loss(json!("60%")).await?;
+    let refused = |it: &FederationStatus| {
+        it.condition(condition::ACCEPTED)
+            .is_some_and(|it| it.reason == "ChangeRefused" && it.message.contains("60%"))
+    };
+    let status = ns.wait(QUICK_START, "the unreadable change is refused", soon, refused).await?;
+    assert_eq!(status.phase, Phase::Running, "{status:#?}");
+    loss(Value::Null).await?;
+    ns.wait(QUICK_START, "the unreadable change is withdrawn", soon, accepted("True")).await?;
     patch(json!({ "faults": [] })).await?;
     ns.wait(QUICK_START, "the removal of the faults is refused", soon, accepted("False")).await?;
 

@@ -29,7 +29,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     kill(&ns).await?;
     let get = federations(&ns).get(UNREADABLE, &GetParams::default())?;
     let unreadable = ns.client.request_text(get).await?;
-    assert!(unreadable.contains("\"Unreadable\"") && unreadable.contains("nests"), "{unreadable}");
+    assert!(unreadable.contains("\"Rejected\"") && unreadable.contains("nests"), "{unreadable}");
     ns.delete(QUICK_START).await
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use faultline_api::Federation;
 use faultline_api::resource::{FederationStatus, Phase};
 use kube::ResourceExt;
 use prometheus_client::collector::Collector;
@@ -44,11 +43,11 @@ type Labels = Vec<(&'static str, String)>;
 
 impl Federations {
     /// Exports the current status of a federation.
-    pub(super) fn show(&self, federation: &Federation, status: &FederationStatus) {
+    pub(super) fn show(&self, federation: &impl ResourceExt, status: &FederationStatus) {
         let shown = Exported {
             namespace: federation.namespace().unwrap_or_default(),
             federation: federation.name_any(),
-            protocol: federation.spec.protocol.name().to_owned(),
+            protocol: status.protocol.clone().unwrap_or_default(),
             phase: status.phase,
             verdict: status.verdict.clone(),
             conditions: status.conditions.iter().map(|it| (it.kind.clone(), it.status == "True")).collect(),

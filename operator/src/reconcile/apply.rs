@@ -105,8 +105,15 @@ pub async fn apply(
     let mut restored = Vec::new();
     if !desired.sets.is_empty() {
         obstacle = make(federation, observed, &desired, context).await?;
-    } else if lacks_pods(validated, observed) {
-        restored = restore(federation, &desired, context).await?;
+    } else if observed.phase() != Phase::Completed {
+        if lacks_pods(validated, observed) {
+            restored = restore(federation, &desired, context).await?;
+        }
+        // The policy admits only operators of one namespace, but an operator may move to another.
+        let uid = federation.uid().unwrap_or_default();
+        if !context.session(&uid, |it| it.has_policy) {
+            obstacle = make_policy(federation, &desired, context).await?;
+        }
     }
     for drift in &desired.drifted {
         scale(federation, drift, context).await?;
@@ -115,10 +122,10 @@ pub async fn apply(
     Ok(Applied { obstacle, repaired: desired.drifted, restored })
 }
 
-/// Returns whether pods of a federation are missing or not running although its run is not over.
+/// Returns whether pods of a federation are missing or not running.
 fn lacks_pods(validated: &Validated, observed: &Observed) -> bool {
     let running = observed.pods.values().filter(|it| build::is_complete(it)).count();
-    observed.phase() != Phase::Completed && running <= validated.nodes() as usize
+    running <= validated.nodes() as usize
 }
 
 /// Creates the objects that new pods need, if other clients have deleted them. Checks this at most once per
@@ -301,7 +308,7 @@ async fn make(
             }
         }
     }
-    if let Some(obstacle) = make_object(federation, &desired.policy, context).await? {
+    if let Some(obstacle) = make_policy(federation, desired, context).await? {
         return Ok(Some(obstacle));
     }
     if let Some(obstacle) = make_file(federation, &desired.file, context).await? {
@@ -382,6 +389,18 @@ async fn each_claim<F: Resource<DynamicType = ()>>(
 fn deletes_volumes(set: &StatefulSet) -> bool {
     let policy = set.spec.as_ref().and_then(|it| it.persistent_volume_claim_retention_policy.as_ref());
     policy.is_some_and(|it| it.when_deleted.as_deref() == Some("Delete"))
+}
+
+/// Creates or changes the network policy, and remembers that this operator has done so.
+async fn make_policy(
+    federation: &Federation,
+    desired: &Desired,
+    context: &Context,
+) -> Result<Option<Obstacle>, ApplyError> {
+    let obstacle = make_object(federation, &desired.policy, context).await?;
+    let uid = federation.uid().unwrap_or_default();
+    context.session(&uid, |it| it.has_policy = obstacle.is_none());
+    Ok(obstacle)
 }
 
 /// Creates the file unless it already exists, because it must keep the federation as it was first applied.

@@ -6,7 +6,7 @@ use faultline_api::resource::{
 };
 use faultline_api::supervision::{self, ClusterState, RunEvent, RunStatus, RunVerdict, Shaping};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::ResourceExt;
 
 use super::apply::{Applied, Obstacle, Restored, exceeds_quota};
@@ -78,15 +78,12 @@ pub struct NewEvent {
 
 /// Returns the status, and the events to report.
 pub fn assess(observed: &Observed, situation: &Situation, now: Time) -> (FederationStatus, Vec<NewEvent>) {
-    let federation = &*observed.federation;
-    let mut status = federation.status.clone().unwrap_or_default();
+    let Federation { metadata, spec, status } = &*observed.federation;
+    let mut report = Report::new(metadata, status.as_ref(), now);
+    report.is_to_pause = spec.pause;
+    report.status.protocol = Some(spec.protocol.name().to_owned());
     if !matches!(situation, Situation::Failed { .. }) {
-        status.observed_generation = federation.metadata.generation;
-    }
-    status.protocol = Some(federation.spec.protocol.name().to_owned());
-    let mut report = Report { federation, status, new_events: Vec::new(), now };
-    if !matches!(situation, Situation::Failed { .. }) {
-        report.recovered();
+        report.reconciled();
     }
     match situation {
         Situation::Failed { reason, message } => report.failed(reason, message),
@@ -97,14 +94,38 @@ pub fn assess(observed: &Observed, situation: &Situation, now: Time) -> (Federat
     (report.status, report.new_events)
 }
 
+/// Returns the status of a federation that is rejected because its spec cannot be read, and the events to report.
+/// `before` is the federation's last status.
+pub fn assess_unreadable(
+    metadata: &ObjectMeta,
+    before: Option<&FederationStatus>,
+    refusal: &Refusal,
+    now: Time,
+) -> (FederationStatus, Vec<NewEvent>) {
+    let mut report = Report::new(metadata, before, now);
+    report.reconciled();
+    report.rejected(refusal);
+    (report.status, report.new_events)
+}
+
 struct Report<'a> {
-    federation: &'a Federation,
+    metadata: &'a ObjectMeta,
+    /// The last status.
+    before: Option<&'a FederationStatus>,
+    /// Whether the spec pauses the federation.
+    is_to_pause: bool,
     status: FederationStatus,
     new_events: Vec<NewEvent>,
     now: Time,
 }
 
-impl Report<'_> {
+impl<'a> Report<'a> {
+    /// Creates a report without changes to the status `before`.
+    fn new(metadata: &'a ObjectMeta, before: Option<&'a FederationStatus>, now: Time) -> Report<'a> {
+        let status = before.cloned().unwrap_or_default();
+        Report { metadata, before, is_to_pause: false, status, new_events: Vec::new(), now }
+    }
+
     /// Reports a failed reconciliation. The rest of the status stays as it was after the last successful
     /// reconciliation.
     fn failed(&mut self, reason: &str, message: &str) {
@@ -114,8 +135,10 @@ impl Report<'_> {
         }
     }
 
-    /// Reports that an earlier problem is resolved. If there was none, adds no condition.
-    fn recovered(&mut self) {
+    /// Reports that the status describes the current spec, and that an earlier problem is resolved. If there was none,
+    /// adds no condition.
+    fn reconciled(&mut self) {
+        self.status.observed_generation = self.metadata.generation;
         if self.status.condition(condition::RECONCILED).is_some() {
             self.condition(
                 condition::RECONCILED,
@@ -222,13 +245,13 @@ impl Report<'_> {
         }
         let Supervision::Known(said) = &observed.supervision else { return None };
         let newest = said.amendment.as_ref()?;
-        newest.refused.clone().filter(|_| Some(newest.generation) == self.federation.metadata.generation)
+        newest.refused.clone().filter(|_| Some(newest.generation) == self.metadata.generation)
     }
 
     /// Returns whether this generation of the spec was refused, and the supervisor has not repeated its answer: it may
     /// have restarted, or the run may be over.
     fn awaits_answer(&self, observed: &Observed) -> bool {
-        let generation = self.federation.metadata.generation;
+        let generation = self.metadata.generation;
         let accepted = self.status.condition(condition::ACCEPTED);
         let was_refused =
             accepted.is_some_and(|it| it.reason == CHANGE_REFUSED && it.observed_generation == generation);
@@ -246,7 +269,7 @@ impl Report<'_> {
             "the federation keeps running as before, and ignores all changes to its spec until this one is reverted: \
              {why}"
         );
-        let generation = self.federation.metadata.generation;
+        let generation = self.metadata.generation;
         let before = self.status.condition(condition::ACCEPTED).cloned();
         let told =
             before.is_some_and(|it| it.reason == CHANGE_REFUSED && it.observed_generation == generation);
@@ -307,7 +330,7 @@ impl Report<'_> {
         let supervisor = observed.supervisor();
         let (wanted, up) =
             (validated.nodes() + 1, up + u32::from(supervisor.is_some_and(|it| build::is_complete(it))));
-        let refused = observed.refused.as_ref().map(|message| self.refusal(message));
+        let refused = observed.refused.as_ref().map(|message| refusal(&observed.federation, message));
         let stuck = || observed.pods.values().find_map(|it| obstacle(it));
         let obstacle = applied.obstacle.clone().or(refused).or_else(stuck).filter(|_| up < wanted);
         match obstacle {
@@ -487,7 +510,7 @@ impl Report<'_> {
             RunPhase::Gathering => {
                 self.condition(condition::RUNNING, "False", "Gathering", &waiting());
             }
-            RunPhase::Measuring if self.federation.spec.pause => {
+            RunPhase::Measuring if self.is_to_pause => {
                 self.condition(condition::RUNNING, "False", "Paused", READY_BUT_PAUSED);
             }
             RunPhase::Paused => {
@@ -536,7 +559,7 @@ impl Report<'_> {
     /// `allowance`. Returns whether more events remain to be reported, or to be requested from the supervisor.
     fn report_events(&mut self, said: &RunStatus, allowance: usize) -> bool {
         use supervision::RunPhase;
-        let same = is_known(self.federation, &said.supervisor);
+        let same = is_known(self.before, &said.supervisor);
         if !same {
             self.status.last_event = None;
         }
@@ -582,7 +605,7 @@ impl Report<'_> {
             self.set_message(&why);
             return;
         }
-        if self.status.phase == Phase::Linking && self.federation.spec.pause {
+        if self.status.phase == Phase::Linking && self.is_to_pause {
             self.set_message(READY_BUT_PAUSED);
         }
         if self.status.phase < Phase::Linking || !matches!(observed.supervision, Supervision::Known(_)) {
@@ -598,33 +621,6 @@ impl Report<'_> {
         }
     }
 
-    /// Explains the API server's refusal of a pod, and suggests a remedy.
-    fn refusal(&self, message: &str) -> Obstacle {
-        let kubernetes = self.federation.spec.kubernetes.as_ref();
-        let shapes = kubernetes.is_some_and(|it| it.links == Some(Emulation::Tc));
-        if message.contains("PodSecurity") && shapes {
-            let namespace = self.federation.namespace().unwrap_or_default();
-            let remedy = format!(
-                "traffic control requires pods with NET_ADMIN: label the namespace with `kubectl label --overwrite \
-                 namespace {namespace} pod-security.kubernetes.io/enforce=privileged`, or set spec.kubernetes.links \
-                 to inNode"
-            );
-            return Obstacle { reason: "PodSecurity", message: format!("{remedy}; {message}") };
-        }
-        let reason = if message.contains("PodSecurity") {
-            "PodSecurity"
-        } else if exceeds_quota(message) {
-            let remedy = "use fewer nodes, reduce spec.kubernetes.resources, or raise the ResourceQuota";
-            return Obstacle { reason: "Quota", message: format!("{remedy}; {message}") };
-        } else if message.contains("usage per") || message.contains("limit to request ratio") {
-            let remedy = "change spec.kubernetes.resources, or the LimitRange of the namespace";
-            return Obstacle { reason: "LimitRange", message: format!("{remedy}; {message}") };
-        } else {
-            "Refused"
-        };
-        Obstacle { reason, message: message.to_owned() }
-    }
-
     fn set_message(&mut self, message: &str) {
         self.status.message = Some(shortened(message, MAX_MESSAGE));
     }
@@ -637,7 +633,7 @@ impl Report<'_> {
             reason: reason.into(),
             message: shortened(message, MAX_MESSAGE),
             last_transition_time: self.now.clone(),
-            observed_generation: self.federation.metadata.generation,
+            observed_generation: self.metadata.generation,
         };
         let Some(old) = self.status.conditions.iter_mut().find(|it| it.kind == kind) else {
             self.status.conditions.push(new);
@@ -653,8 +649,7 @@ impl Report<'_> {
     /// Adds an event about a condition. The same change always gets the same name, so that it is not reported again
     /// if writing the status failed.
     fn add_event(&mut self, kind: &str, reason: &str, note: &str, warning: bool) {
-        let before = self.federation.status.as_ref();
-        let before = before.and_then(|it| it.condition(kind));
+        let before = self.before.and_then(|it| it.condition(kind));
         let since = before.map(|it| format!("{} {} {}", it.status, it.reason, it.last_transition_time.0));
         self.new_events.push(NewEvent {
             name: self.event_name(&format!("{kind} {reason} after {since:?}")),
@@ -665,9 +660,36 @@ impl Report<'_> {
     }
 
     fn event_name(&self, what: &str) -> String {
-        let uid = self.federation.uid().unwrap_or_default();
+        let uid = self.metadata.uid.as_deref().unwrap_or_default();
         blake3::hash(format!("{uid} {what}").as_bytes()).to_hex()[..16].to_owned()
     }
+}
+
+/// Explains the API server's refusal of a pod, and suggests a remedy.
+fn refusal(federation: &Federation, message: &str) -> Obstacle {
+    let kubernetes = federation.spec.kubernetes.as_ref();
+    let shapes = kubernetes.is_some_and(|it| it.links == Some(Emulation::Tc));
+    if message.contains("PodSecurity") && shapes {
+        let namespace = federation.namespace().unwrap_or_default();
+        let remedy = format!(
+            "traffic control requires pods with NET_ADMIN: label the namespace with `kubectl label --overwrite \
+             namespace {namespace} pod-security.kubernetes.io/enforce=privileged`, or set spec.kubernetes.links \
+             to inNode"
+        );
+        return Obstacle { reason: "PodSecurity", message: format!("{remedy}; {message}") };
+    }
+    let reason = if message.contains("PodSecurity") {
+        "PodSecurity"
+    } else if exceeds_quota(message) {
+        let remedy = "use fewer nodes, reduce spec.kubernetes.resources, or raise the ResourceQuota";
+        return Obstacle { reason: "Quota", message: format!("{remedy}; {message}") };
+    } else if message.contains("usage per") || message.contains("limit to request ratio") {
+        let remedy = "change spec.kubernetes.resources, or the LimitRange of the namespace";
+        return Obstacle { reason: "LimitRange", message: format!("{remedy}; {message}") };
+    } else {
+        "Refused"
+    };
+    Obstacle { reason, message: message.to_owned() }
 }
 
 /// How links are emulated.

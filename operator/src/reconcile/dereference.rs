@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
-use faultline_api::resource::{Phase, condition};
+use faultline_api::resource::{FederationStatus, Phase, condition};
 use faultline_api::supervision::{LinkReport, Places, RunPhase, RunStatus};
 use faultline_client::supervisor::max_status;
 use http::StatusCode;
@@ -168,7 +168,7 @@ impl Observed {
         let begins = !matches!(said.phase, RunPhase::Judging | RunPhase::Completed | RunPhase::Failed);
         matches!(self.phase(), Phase::Running | Phase::Paused)
             && begins
-            && !is_known(&self.federation, &said.supervisor)
+            && !is_known(self.federation.status.as_ref(), &said.supervisor)
     }
 }
 
@@ -221,16 +221,16 @@ async fn ask(
     let clusters = federation.spec.clusters.len();
     let _turn = if max_status(clusters) > LARGE { Some(context.large_status.lock().await) } else { None };
     let status = supervisor.status(told.unsigned_abs(), clusters).await?;
-    if told == 0 || is_known(federation, &status.supervisor) {
+    if told == 0 || is_known(federation.status.as_ref(), &status.supervisor) {
         Ok(status)
     } else {
         supervisor.status(0, clusters).await
     }
 }
 
-/// Returns whether earlier reports came from this supervisor.
-pub(super) fn is_known(federation: &Federation, supervisor: &str) -> bool {
-    federation.status.as_ref().is_some_and(|it| it.supervisor.as_deref() == Some(supervisor))
+/// Returns whether the reports in a federation's last status came from this supervisor.
+pub(super) fn is_known(status: Option<&FederationStatus>, supervisor: &str) -> bool {
+    status.is_some_and(|it| it.supervisor.as_deref() == Some(supervisor))
 }
 
 /// Returns a client of the supervisor at this address, with the federation's key.

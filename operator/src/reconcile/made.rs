@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use faultline_api::resource::FederationStatus;
 use faultline_api::{Federation, FederationSpec, live};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 use thiserror::Error;
 
 use super::build::FILE;
@@ -45,7 +46,9 @@ pub async fn made(
     if federation.metadata.generation.is_none_or(|it| it <= 1) {
         return Ok((Arc::clone(federation), None));
     }
-    let Some(spec) = spec(federation, context).await? else { return Ok((Arc::clone(federation), None)) };
+    let Some(spec) = spec(&**federation, federation.status.as_ref(), context).await? else {
+        return Ok((Arc::clone(federation), None));
+    };
     let problems = live::changes_of_fixed_fields(&spec, &federation.spec);
     if problems.is_empty() {
         return Ok((Arc::clone(federation), None));
@@ -54,7 +57,17 @@ pub async fn made(
     Ok((Arc::new(made), Some(Refusal { message: described(&problems) })))
 }
 
-async fn spec(federation: &Federation, context: &Context) -> Result<Option<Arc<FederationSpec>>, MadeError> {
+/// Returns the spec in the file of a federation, from which the federation's pods were created; `None` if there is no
+/// file. The federation's current spec is not needed.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read or was replaced.
+pub async fn spec<F: Resource<DynamicType = ()>>(
+    federation: &F,
+    status: Option<&FederationStatus>,
+    context: &Context,
+) -> Result<Option<Arc<FederationSpec>>, MadeError> {
     let uid = federation.uid().unwrap_or_default();
     let known = context.session(&uid, |it| it.made.clone());
     if known.is_some() {
@@ -65,17 +78,18 @@ async fn spec(federation: &Federation, context: &Context) -> Result<Option<Arc<F
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
     let file = files.get_opt(&name).await.map_err(|it| MadeError::Read(name.clone(), it))?;
     let text = file.filter(|it| object_cache::belongs(it, federation)).and_then(|it| it.data?.remove(FILE));
-    let made = text.map(|it| authentic(federation, &it)).transpose();
+    let made = text.map(|it| authentic(status, &it)).transpose();
     let made = made.map_err(|it| MadeError::Replaced(name, it))?.map(Arc::new);
     context.session(&uid, |it| it.made.clone_from(&made));
     Ok(made)
 }
 
-/// Reads the spec in the file of a federation. Returns the reason if the federation's pods were not created from it.
-fn authentic(federation: &Federation, file: &str) -> Result<FederationSpec, String> {
+/// Reads the spec in the file of a federation with this status. Returns the reason if the federation's pods were not
+/// created from it.
+fn authentic(status: Option<&FederationStatus>, file: &str) -> Result<FederationSpec, String> {
     let spec = read_spec(file)?;
     // Users of the namespace cannot write the status.
-    let known = federation.status.iter().flat_map(|it| &it.clusters).map(|it| (&it.name, it.nodes));
+    let known = status.iter().flat_map(|it| &it.clusters).map(|it| (&it.name, it.nodes));
     let known: Vec<_> = known.collect();
     let stated: Vec<_> = spec.clusters.iter().map(|it| (&it.name, it.nodes)).collect();
     if !known.is_empty() && known != stated {

@@ -81,14 +81,24 @@ pub enum ReconcileError {
 ///
 /// Fails if a step fails. The controller then retries.
 pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let steps = timeout(context.deadline, reconcile_steps(Arc::clone(&federation), &context)).await;
+    reconcile_unless_refused(federation, None, &context).await
+}
+
+/// Does the same. If `refused` gives the reason for refusing the current spec, `federation` instead has the spec from
+/// which its pods were created.
+async fn reconcile_unless_refused(
+    federation: Arc<Federation>,
+    refused: Option<Refusal>,
+    context: &Context,
+) -> Result<Action, ReconcileError> {
+    let steps = timeout(context.deadline, reconcile_steps(Arc::clone(&federation), refused, context)).await;
     let result = steps.unwrap_or(Err(ReconcileError::DeadlineExceeded(context.deadline)));
     if let Err(error) = &result {
         let uid = federation.uid().unwrap_or_default();
         if error.is_lasting() || context.session(&uid, |it| it.failures) > 0 {
             let situation = Situation::Failed { reason: error.reason(), message: error.to_string() };
             let observed = dereference::Observed::of(federation);
-            match timeout(REPORT, update_status(&observed, &situation, &context)).await {
+            match timeout(REPORT, update_status(&observed, &situation, context)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "cannot report a failed reconciliation")
@@ -133,18 +143,26 @@ impl ReconcileError {
     }
 }
 
-async fn reconcile_steps(federation: Arc<Federation>, context: &Context) -> Result<Action, ReconcileError> {
+async fn reconcile_steps(
+    federation: Arc<Federation>,
+    refused: Option<Refusal>,
+    context: &Context,
+) -> Result<Action, ReconcileError> {
     if federation.metadata.deletion_timestamp.is_some() {
         return delete(federation, context).await;
     }
-    if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
-        // The finalizer comes first. Writing it triggers the next reconciliation.
-        apply::add_finalizer(&federation, context).await?;
-        return Ok(Action::await_change());
-    }
     // The pods were created from `made`, which may differ: a custom resource definition without rules admits any
     // change.
-    let (made, changed) = made::made(&federation, context).await?;
+    let (made, changed) = if refused.is_some() {
+        (Arc::clone(&federation), refused)
+    } else {
+        if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
+            // The finalizer comes first. Writing it triggers the next reconciliation.
+            apply::add_finalizer(&federation, context).await?;
+            return Ok(Action::await_change());
+        }
+        made::made(&federation, context).await?
+    };
     if let Err(refusal) = validate::fits_any_operator(&made) {
         let observed = dereference::Observed::of(federation);
         return Ok(after(update_status(&observed, &Situation::Rejected(refusal), context).await?));
@@ -195,7 +213,7 @@ fn validate(
     changed: Option<Refusal>,
     context: &Context,
 ) -> Result<Validated, Refusal> {
-    let has_begun = !matches!(observed.phase(), Phase::Pending | Phase::Rejected);
+    let has_begun = has_begun(observed.phase());
     let max_pods = context.settings.max_pods;
     if !has_begun {
         // Validating a federation that is far too large would take long.
@@ -219,6 +237,11 @@ fn validate(
         validate::fits(validated.nodes().into(), max_pods)?;
     }
     Ok(validated)
+}
+
+/// Returns whether a federation in this phase has begun.
+fn has_begun(phase: Phase) -> bool {
+    !matches!(phase, Phase::Pending | Phase::Rejected)
 }
 
 /// Checks whether a federation is valid, unless this generation of it has already been checked.

@@ -1,7 +1,15 @@
-//! Reports a federation that this operator cannot read, and deletes its objects once it is being deleted.
+//! Reconciles a federation whose spec this operator cannot read.
 //!
-//! The API server refuses most such objects, unless the custom resource definition was weakened, or belongs to another
-//! version of the operator. It admits custom parameters that are too large for the operator.
+//! The API server refuses most such specs, unless the custom resource definition was weakened, or belongs to another
+//! version of the operator. It admits quantities beyond their limits, and custom parameters that are too large for the
+//! operator.
+//!
+//! A run that has begun continues with the spec in the file from which its pods were created. A new federation is
+//! rejected. If there is no usable file for a run, the operator only reports the problem. In any case, it deletes the
+//! objects of a federation that is being deleted, which requires no spec.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use faultline_api::Federation;
 use faultline_api::resource::{Condition, FederationStatus, MAX_MESSAGE, condition};
@@ -11,9 +19,13 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::assess::shortened;
-use super::{ReconcileError, SOON, apply};
+use super::made::{self, MadeError};
+use super::update_status::reject_unreadable;
+use super::validate::Refusal;
+use super::{KEPT, ReconcileError, SOON, after, apply, has_begun, reconcile_unless_refused};
 use crate::cached_federation::CachedFederation;
 use crate::controller::Context;
 use crate::naming;
@@ -21,35 +33,78 @@ use crate::naming;
 /// Field manager of this report. The rest of the status has another manager and stays unchanged.
 const MANAGER: &str = "faultline-operator-unreadable";
 
-/// Reports that a federation cannot be read because of `error`, once per generation. If the federation is being
-/// deleted, deletes its objects instead.
+/// Reconciles a federation that cannot be read because of `error`. Returns the action that triggers the next
+/// reconciliation.
 ///
 /// # Errors
 ///
-/// Fails if a request to the API server fails.
+/// Fails if a step fails. The controller then retries.
 pub async fn unreadable(
     federation: &CachedFederation,
     error: &str,
     context: &Context,
 ) -> Result<Action, ReconcileError> {
-    let uid = federation.uid().unwrap_or_default();
+    let refusal = Refusal { message: error.to_owned() };
+    let with_file = timeout(context.deadline, with_file(federation, &refusal, context)).await;
+    match with_file.unwrap_or(Err(ReconcileError::DeadlineExceeded(context.deadline)))? {
+        ControlFlow::Continue(made) => reconcile_unless_refused(Arc::new(made), Some(refusal), context).await,
+        ControlFlow::Break(action) => Ok(action),
+    }
+}
+
+/// Returns the federation with the spec in its file. If there is no such spec, or if the federation is being deleted,
+/// reconciles the federation without a spec instead.
+async fn with_file(
+    federation: &CachedFederation,
+    refusal: &Refusal,
+    context: &Context,
+) -> Result<ControlFlow<Action, Federation>, ReconcileError> {
     if federation.meta().deletion_timestamp.is_some() {
-        if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
-            return Ok(Action::await_change());
+        return delete(federation, context).await.map(ControlFlow::Break);
+    }
+    // Only a readable status says whether a run has begun.
+    let Ok(status) = federation.status() else {
+        report(federation, &refusal.message, context).await?;
+        return Ok(ControlFlow::Break(Action::await_change()));
+    };
+    match made::spec(federation, status.as_ref(), context).await {
+        Ok(Some(spec)) => {
+            let metadata = federation.meta().clone();
+            return Ok(ControlFlow::Continue(Federation { metadata, spec: (*spec).clone(), status }));
         }
-        if !apply::delete(federation, context).await?.is_empty() {
-            return Ok(Action::requeue(SOON));
-        }
-        context.forget(&uid);
+        Ok(None) | Err(MadeError::Replaced(..)) => {}
+        Err(error @ MadeError::Read(..)) => return Err(error.into()),
+    }
+    if has_begun(status.as_ref().map(|it| it.phase).unwrap_or_default()) {
+        report(federation, &refusal.message, context).await?;
+        // The operator does not watch files.
+        return Ok(ControlFlow::Break(Action::requeue(KEPT)));
+    }
+    let rejected = reject_unreadable(federation, status.as_ref(), refusal, context).await;
+    Ok(ControlFlow::Break(after(rejected.map_err(ReconcileError::UpdateStatus)?)))
+}
+
+async fn delete(federation: &CachedFederation, context: &Context) -> Result<Action, ReconcileError> {
+    if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
         return Ok(Action::await_change());
     }
-    let generation = federation.meta().generation;
-    if context.session(&uid, |it| it.unreadable) != generation.or(Some(0)) {
+    if !apply::delete(federation, context).await?.is_empty() {
+        return Ok(Action::requeue(SOON));
+    }
+    context.forget(&federation.uid().unwrap_or_default());
+    Ok(Action::await_change())
+}
+
+/// Reports that a federation cannot be read because of `error`, once per generation.
+async fn report(federation: &CachedFederation, error: &str, context: &Context) -> Result<(), ReconcileError> {
+    let uid = federation.uid().unwrap_or_default();
+    let generation = federation.meta().generation.or(Some(0));
+    if context.session(&uid, |it| it.unreadable) != generation {
         tracing::warn!(federation = federation.name_any(), error, "a federation cannot be read");
         write(federation, error, context).await.map_err(ReconcileError::UpdateStatus)?;
-        context.session(&uid, |it| it.unreadable = generation.or(Some(0)));
+        context.session(&uid, |it| it.unreadable = generation);
     }
-    Ok(Action::await_change())
+    Ok(())
 }
 
 async fn write(federation: &CachedFederation, error: &str, context: &Context) -> Result<(), kube::Error> {

@@ -21,6 +21,8 @@ use tokio::time::timeout;
 
 use super::assess::{self, NewEvent, Situation};
 use super::dereference::Observed;
+use super::validate::Refusal;
+use crate::cached_federation::CachedFederation;
 use crate::controller::Context;
 use crate::naming;
 
@@ -59,15 +61,41 @@ pub async fn update_status(
     context: &Context,
 ) -> Result<Option<Duration>, kube::Error> {
     let federation = &*observed.federation;
-    let uid = federation.uid().unwrap_or_default();
     let now = Timestamp::now();
-    let (status, new_events) = assess::assess(observed, situation, Time(now));
+    let assessed = assess::assess(observed, situation, Time(now));
+    publish(federation, federation.status.as_ref(), assessed, now, context).await
+}
+
+/// Does the same for a federation that is rejected because its spec cannot be read. `before` is its last status.
+///
+/// # Errors
+///
+/// Fails if the API server rejects the status.
+pub async fn reject_unreadable(
+    federation: &CachedFederation,
+    before: Option<&FederationStatus>,
+    refusal: &Refusal,
+    context: &Context,
+) -> Result<Option<Duration>, kube::Error> {
+    let now = Timestamp::now();
+    let assessed = assess::assess_unreadable(federation.meta(), before, refusal, Time(now));
+    publish(federation, before, assessed, now, context).await
+}
+
+async fn publish<F: Resource<DynamicType = ()>>(
+    federation: &F,
+    before: Option<&FederationStatus>,
+    (status, new_events): (FederationStatus, Vec<NewEvent>),
+    now: Timestamp,
+    context: &Context,
+) -> Result<Option<Duration>, kube::Error> {
+    let uid = federation.uid().unwrap_or_default();
     context.metrics.show(federation, &status);
     let again = report_again(federation, context).await;
-    if new_events.is_empty() && federation.status.as_ref() == Some(&status) {
+    if new_events.is_empty() && before == Some(&status) {
         return Ok(again);
     }
-    let is_awaited = !new_events.is_empty() || is_awaited(federation.status.as_ref(), &status);
+    let is_awaited = !new_events.is_empty() || is_awaited(before, &status);
     let progress = PROGRESS + SHARE * context.federations();
     let wait = context.session(&uid, |it| it.statuses.wait(is_awaited, progress, Instant::now()));
     if wait > Duration::ZERO {
@@ -128,7 +156,7 @@ impl UnreportedEvents {
 
 /// Reports the events that could not be created earlier, if it is time for the next attempt. Returns the time until the
 /// next attempt if events are left.
-async fn report_again(federation: &Federation, context: &Context) -> Option<Duration> {
+async fn report_again<F: Resource<DynamicType = ()>>(federation: &F, context: &Context) -> Option<Duration> {
     let uid = federation.uid().unwrap_or_default();
     let mut events = context.session(&uid, |it| it.unreported.take_due(Instant::now()));
     let horizon = Timestamp::now() - PERIOD;
@@ -141,7 +169,11 @@ async fn report_again(federation: &Federation, context: &Context) -> Option<Dura
 }
 
 /// Creates events until one cannot be created, or until this takes too long. Removes those that have been created.
-async fn report(federation: &Federation, events: &mut VecDeque<Event>, context: &Context) {
+async fn report<F: Resource<DynamicType = ()>>(
+    federation: &F,
+    events: &mut VecDeque<Event>,
+    context: &Context,
+) {
     let reported = async {
         while let Some(event) = events.front() {
             create(event, context).await?;
@@ -217,12 +249,13 @@ fn is_awaited(before: Option<&FederationStatus>, after: &FederationStatus) -> bo
     before.is_none_or(|before| before.phase != after.phase || conditions(before).ne(conditions(after)))
 }
 
-async fn write(
-    federation: &Federation,
+async fn write<F: Resource<DynamicType = ()>>(
+    federation: &F,
     status: &FederationStatus,
     context: &Context,
 ) -> Result<(), kube::Error> {
-    let api: Api<Federation> =
+    // The answer contains the current spec, which the operator may be unable to read.
+    let api: Api<CachedFederation> =
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
     let patch = json!({
         "apiVersion": Federation::api_version(&()),
@@ -238,7 +271,12 @@ async fn write(
     }
 }
 
-fn event(federation: &Federation, new: &NewEvent, at: Timestamp, context: &Context) -> Event {
+fn event<F: Resource<DynamicType = ()>>(
+    federation: &F,
+    new: &NewEvent,
+    at: Timestamp,
+    context: &Context,
+) -> Event {
     Event {
         metadata: kube::core::ObjectMeta {
             name: Some(format!("{}.{}", federation.name_any(), new.name)),

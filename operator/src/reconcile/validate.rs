@@ -4,7 +4,9 @@
 //! The operator checks them again, and everything that they cannot express, with the same code that validates a
 //! federation file.
 
+use faultline_api::flow::{flow, unread};
 use faultline_api::names::Names;
+use faultline_api::resource::{ApplicationSpec, FederationSpec};
 use faultline_api::supervision::MAX_PROCESSES;
 use faultline_api::{Federation, Problem};
 
@@ -61,17 +63,27 @@ pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
 }
 
 /// Checks whether a federation can be run. Applies all rules for federation files, which takes longer than the rest of
-/// a reconciliation.
+/// a reconciliation. A federation in pods must not name other files: its pods cannot read them.
 ///
 /// # Errors
 ///
 /// Returns the reason why the federation cannot be run.
 pub fn check(federation: &Federation) -> Result<(), Refusal> {
-    let problems = faultline_api::validate(federation);
+    let mut problems = faultline_api::validate(federation);
+    problems.extend(unread_files(&federation.spec));
     if !problems.is_empty() {
         return Err(Refusal { message: described(&problems) });
     }
     Ok(())
+}
+
+/// Returns a problem for each file that a federation names.
+fn unread_files(spec: &FederationSpec) -> impl Iterator<Item = Problem> {
+    let program = match &spec.application {
+        ApplicationSpec::Qap(qap) if qap.file.is_some() => flow(&spec.application).and_then(Result::err),
+        _ => None,
+    };
+    program.into_iter().chain(spec.schedule.as_ref().and_then(unread))
 }
 
 /// Returns the problems with their remedies, as text.
@@ -145,7 +157,7 @@ pub fn groups(federation: &Federation) -> Vec<Group> {
 mod tests {
     use super::*;
     use crate::reconcile::build::tests::quickstart;
-    use faultline_api::resource::ReplicateTo;
+    use faultline_api::resource::{Qap, ReplicateTo, Schedule};
     use faultline_api::samples;
 
     #[test]
@@ -191,6 +203,28 @@ mod tests {
         federation.spec.clusters.iter_mut().for_each(|it| it.nodes = u32::MAX);
         let message = fits_any_operator(&federation).unwrap_err().message;
         assert!(message.contains("8589934590 processes are too many"), "{message}");
+    }
+
+    #[test]
+    fn a_federation_that_names_another_file_is_refused() {
+        type Change = fn(&mut FederationSpec);
+        let cases: [(&str, &str, Change); 2] = [
+            ("tic", "spec.application.qap.file: `tiny.dat` cannot be read here", |spec| {
+                let qap = Qap { file: Some("tiny.dat".into()), ..Qap::default() };
+                spec.application = ApplicationSpec::Qap(qap);
+            }),
+            ("cck", "spec.schedule.file: `planned.part` cannot be read here", |spec| {
+                spec.schedule = Some(Schedule { file: Some("planned.part".into()), ..Schedule::default() });
+            }),
+        ];
+        for (sample, problem, name_file) in cases {
+            let text = samples::sample(sample).expect("it is a sample").text;
+            let mut federation = faultline_api::parse(sample, text.as_bytes()).expect("it is valid");
+            name_file(&mut federation.spec);
+            assert_eq!(faultline_api::validate(&federation), [], "the `faultline` command can run it");
+            let message = validate(&federation).unwrap_err().message;
+            assert!(message.starts_with(problem) && !message.contains("; "), "{message}");
+        }
     }
 
     #[test]

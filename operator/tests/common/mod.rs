@@ -45,6 +45,11 @@ struct ObjectPath {
 impl ApiServer {
     /// Returns a client of the server.
     pub(crate) fn client(&self) -> Client {
+        self.client_in("default")
+    }
+
+    /// Returns a client of the server that runs in this namespace.
+    pub(crate) fn client_in(&self, namespace: &str) -> Client {
         let server = self.clone();
         let service = service_fn(move |request: Request<Body>| {
             let server = server.clone();
@@ -64,7 +69,7 @@ impl ApiServer {
                 Ok::<_, Infallible>(response.expect("a response"))
             }
         });
-        Client::new(service, "default")
+        Client::new(service, namespace)
     }
 
     /// Returns the object at a path.
