@@ -121,7 +121,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
                     self.kill(process, life, storage);
                 }
             }
-            Order::Link { from, to, properties } => {
+            Order::Link { from, to, properties, .. } => {
                 self.network.set_properties(self.network.link(from, to), properties);
             }
             Order::Relink { .. } => unreachable!("no user changes a federation in virtual time"),
@@ -134,7 +134,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
                     }
                 }
             }
-            Order::Storage { process, how } => self.storages[process.index()].set_fault(how),
+            Order::Storage { process, how, .. } => self.storages[process.index()].set_fault(how),
             Order::Record(fact) => self.record_own_fact(fact),
             Order::End(outcome) => self.outcome = Some(outcome),
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use faultline_core::fault::{LinkProperties, StorageFault};
 use faultline_core::{
     ClusterId, EndedBy, Fact, FactKind, Fault, FaultNo, Life, PlannedFault, Presence, ProcessId, StorageFate,
     Time, Trigger,
@@ -42,14 +43,33 @@ pub(crate) enum Due {
     Deadline,
 }
 
-/// The faults of a run, and their latest effects on links and storage.
+/// The faults of a run, and those that have not ended for each link and storage.
 #[derive(Debug)]
 pub(crate) struct Plan {
     faults: Vec<FaultEntry>,
-    links: BTreeMap<(ClusterId, ClusterId), FaultNo>,
+    links: BTreeMap<(ClusterId, ClusterId), Unended<Option<LinkProperties>>>,
     /// Number of partitions that cut each link.
     cuts: BTreeMap<(ClusterId, ClusterId), u32>,
-    storages: BTreeMap<ProcessId, FaultNo>,
+    storages: BTreeMap<ProcessId, Unended<StorageFault>>,
+}
+
+/// Faults of the same kind with the same target, in the order of their injection. The last one is in force.
+#[derive(Debug)]
+struct Unended<T>(Vec<(FaultNo, T)>);
+
+impl<T> Default for Unended<T> {
+    fn default() -> Unended<T> {
+        Unended(Vec::new())
+    }
+}
+
+impl<T: Copy> Unended<T> {
+    /// Ends a fault. If it was in force, returns the fault that is in force now, if any, and otherwise `None`.
+    fn end(&mut self, no: FaultNo) -> Option<Option<(FaultNo, T)>> {
+        let was_in_force = self.0.last().is_some_and(|it| it.0 == no);
+        self.0.retain(|it| it.0 != no);
+        was_in_force.then(|| self.0.last().copied())
+    }
 }
 
 #[derive(Debug)]
@@ -144,8 +164,11 @@ impl Supervisor {
             Due::Leave(cluster) => self.leaves(cluster, out),
             Due::Resume { process, life } => self.resume(process, life, now, out),
             Due::RestoreLink { from, to, changed_by } => {
-                if self.plan.links.get(&(from, to)) == Some(&changed_by) {
-                    out.push(Order::Link { from, to, properties: None });
+                let unended = self.plan.links.entry((from, to)).or_default();
+                if let Some(earlier) = unended.end(changed_by) {
+                    let (of, properties) = earlier.unzip();
+                    let properties = properties.flatten();
+                    out.push(Order::Link { from, to, properties, of });
                 }
             }
             Due::Heal { from, to } => {
@@ -156,8 +179,10 @@ impl Supervisor {
                 }
             }
             Due::RestoreStorage { process, changed_by } => {
-                if self.plan.storages.get(&process) == Some(&changed_by) {
-                    out.push(Order::Storage { process, how: None });
+                let unended = self.plan.storages.entry(process).or_default();
+                if let Some(earlier) = unended.end(changed_by) {
+                    let (of, how) = earlier.unzip();
+                    out.push(Order::Storage { process, how, of });
                 }
             }
             Due::Deadline => self.end_at_deadline(now, out),
@@ -213,8 +238,8 @@ impl Supervisor {
                 }
             }
             Fault::Link { from, to, properties, span } => {
-                out.push(Order::Link { from, to, properties });
-                self.plan.links.insert((from, to), no);
+                out.push(Order::Link { from, to, properties, of: Some(no) });
+                self.plan.links.entry((from, to)).or_default().0.push((no, properties));
                 if let Some(span) = span {
                     self.plan_at(now + span, Due::RestoreLink { from, to, changed_by: no });
                 }
@@ -226,8 +251,8 @@ impl Supervisor {
                 }
             }
             Fault::Storage { process, how, span } => {
-                out.push(Order::Storage { process, how: Some(how) });
-                self.plan.storages.insert(process, no);
+                out.push(Order::Storage { process, how: Some(how), of: Some(no) });
+                self.plan.storages.entry(process).or_default().0.push((no, how));
                 if let Some(span) = span {
                     self.plan_at(now + span, Due::RestoreStorage { process, changed_by: no });
                 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use faultline_core::fault::{Change, LinkProperties, MemoryUse, StorageFault};
 use faultline_core::{
-    Boot, ClusterId, EndedBy, Fact, Gauges, Life, Membership, PlannedFault, Position, Presence, ProcessId,
-    Progress, Scope, Span, StorageFate, Time, Trigger,
+    Boot, ClusterId, EndedBy, Fact, FaultNo, Gauges, Life, Membership, PlannedFault, Position, Presence,
+    ProcessId, Progress, Scope, Span, StorageFate, Time, Trigger,
 };
 
 use serde::{Deserialize, Serialize};
@@ -215,6 +215,8 @@ pub enum Order {
         to: ClusterId,
         /// The new properties.
         properties: Option<LinkProperties>,
+        /// The fault that is in force now, if any.
+        of: Option<FaultNo>,
     },
     /// Changes the properties that the federation itself specifies for a link. An earlier [`Order::Link`] remains in
     /// effect.
@@ -242,6 +244,8 @@ pub enum Order {
         process: ProcessId,
         /// The malfunction.
         how: Option<StorageFault>,
+        /// The fault that is in force now, if any.
+        of: Option<FaultNo>,
     },
     /// Records a fact of the supervisor itself. The fact must be recorded before later orders are performed.
     Record(Fact),

@@ -1,7 +1,7 @@
 //! The supervisor's side: connections that use TLS if the caller requests it.
 
 use std::fmt;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -140,6 +140,27 @@ impl AsyncWrite for Connection {
             Stream::Encrypted(it) => Pin::new(it).poll_write(cx, bytes),
         };
         this.unless_idle(progress, cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let progress = match &mut this.stream {
+            Stream::Plain(it) => Pin::new(it).poll_write_vectored(cx, parts),
+            Stream::Encrypted(it) => Pin::new(it).poll_write_vectored(cx, parts),
+        };
+        this.unless_idle(progress, cx)
+    }
+
+    /// Without vectored writes, hyper would copy a page that callers share for each of them.
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(it) => it.is_write_vectored(),
+            Stream::Encrypted(it) => it.is_write_vectored(),
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,12 +1,12 @@
 //! Tests that a caller reaches only the supervisor of its federation, and that no secrets cross the network
 //! unencrypted.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use faultline_tls::{Acceptor, Connection, Connector};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -51,6 +51,34 @@ async fn ends_with_the_same_key_can_communicate() {
     connection.read_exact(&mut heard).await.unwrap();
     assert_eq!(heard, SECRET);
     drop(caller.await.unwrap());
+}
+
+/// Otherwise, hyper copies a page that callers share for each of them.
+#[tokio::test]
+async fn a_connection_accepts_several_buffers_at_once() {
+    for is_encrypted in [false, true] {
+        let (listener, address) = Listener::new(KEY).await;
+        let caller = tokio::spawn(async move {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let mut heard = Vec::new();
+            if is_encrypted {
+                let mut stream = Connector::new(KEY).unwrap().connect(stream).await.unwrap();
+                stream.read_to_end(&mut heard).await.unwrap();
+            } else {
+                stream.write_all(b"GET").await.unwrap();
+                stream.read_to_end(&mut heard).await.unwrap();
+            }
+            heard
+        });
+        let mut connection = listener.accept().await.unwrap();
+        assert_eq!(connection.is_encrypted(), is_encrypted);
+        assert!(connection.is_write_vectored());
+        let count =
+            connection.write_vectored(&[IoSlice::new(b"head "), IoSlice::new(b"body")]).await.unwrap();
+        connection.shutdown().await.unwrap();
+        let heard = caller.await.unwrap();
+        assert_eq!((heard.as_slice(), count), (b"head body".as_slice(), 9));
+    }
 }
 
 #[tokio::test]

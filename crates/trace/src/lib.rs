@@ -38,4 +38,5 @@ pub use faultline_core::names::{self, RunNames};
 pub use flaw::{Flaw, FlawKind};
 pub use manifest::Manifest;
 pub use memory::{Record, Recorder, Sink, Stream, Trace};
+pub use possible::Extent;
 pub use seal::{Hash, Seal, SealedBy};

@@ -14,9 +14,11 @@ const UNFINISHED_TASKS: u64 = 1 << 26;
 
 /// The size of a run's federation, which limits the identities that its facts can contain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
-    pub(crate) processes: usize,
-    pub(crate) clusters: usize,
+pub struct Extent {
+    /// The number of processes.
+    pub processes: usize,
+    /// The number of clusters.
+    pub clusters: usize,
 }
 
 impl Extent {
@@ -48,10 +50,20 @@ impl Extent {
         at.map(|at| FactNo(at as u64))
     }
 
+    /// Returns whether a process other than the supervisor can report this fact.
+    pub fn allows_of_process(self, fact: &Fact) -> bool {
+        fact.kind().is_of_process() && self.allows(fact)
+    }
+
+    /// Returns whether a link can have this cluster at one of its ends.
+    pub fn has_cluster(self, cluster: ClusterId) -> bool {
+        cluster == ClusterId::OUTSIDE || cluster.index() < self.clusters
+    }
+
     fn allows(self, fact: &Fact) -> bool {
         let process = |it: &ProcessId| self.contains(*it);
         let has_known_ends = |fact| message_of(fact).is_none_or(|it| process(&it.from) && process(&it.to));
-        let cluster = |it: &ClusterId| *it == ClusterId::OUTSIDE || it.index() < self.clusters;
+        let cluster = |it: &ClusterId| self.has_cluster(*it);
         let has_known_target = |fault: &Fault| match fault {
             Fault::Crash { process: of, .. }
             | Fault::Pause { process: of, .. }

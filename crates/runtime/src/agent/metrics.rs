@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
@@ -15,6 +16,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use tokio::sync;
 use tracing::warn;
 
 use crate::metrics::ClusterNames;
@@ -40,10 +42,16 @@ pub(super) struct Counters {
     shaped: Option<Shaped>,
 }
 
-/// Traffic-control counters, which the agent requests from the shaper each time the page is read.
+/// Time for which the agent does not request the shaper's counters again.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// Traffic-control counters, which the agent requests from the shaper when the page is read.
 #[derive(Clone, Debug)]
 struct Shaped {
     shaper: Shaper,
+    /// Time of the last request. Anyone can read the page, but the shaper answers one request at a time, and those that
+    /// change links must not wait.
+    requested: Arc<sync::Mutex<Option<Instant>>>,
     /// Address of this place, once a supervisor has connected.
     here: Arc<Mutex<Option<IpAddr>>>,
     clusters: Arc<Mutex<ClusterNames>>,
@@ -62,6 +70,7 @@ impl Counters {
     pub(super) fn new(shaper: Option<&Path>) -> Counters {
         let shaped = |socket| Shaped {
             shaper: Shaper::at(socket),
+            requested: Arc::default(),
             here: Arc::default(),
             clusters: Arc::default(),
             packets: Family::default(),
@@ -122,8 +131,13 @@ async fn show(State(page): State<Arc<Page>>) -> impl IntoResponse {
 }
 
 impl Shaped {
-    /// Asks the shaper for its counts. If the shaper does not respond, the previous counts remain.
+    /// Asks the shaper for its counts, unless they are fresh. If the shaper does not respond, the previous counts remain.
     async fn refresh(&self) {
+        let mut requested = self.requested.lock().await;
+        if requested.is_some_and(|it| it.elapsed() < FRESH) {
+            return;
+        }
+        *requested = Some(Instant::now());
         let here = *self.here.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(IpAddr::V4(address)) = here else { return };
         match self.shaper.passed(address).await {
@@ -142,5 +156,53 @@ impl Shaped {
         set(&self.packets, counts.packets);
         set(&self.bytes, counts.bytes);
         set(&self.drops, counts.drops);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::net::Ipv4Addr;
+
+    use faultline_tc::TrafficCounts;
+    use tokio::runtime::{Builder, LocalOptions};
+
+    use super::*;
+    use crate::shaper::{Answer, answer_all, listen};
+
+    /// Anyone can read the page, but the shaper answers one request at a time.
+    #[test]
+    fn callers_who_read_the_page_together_cause_one_request_to_the_shaper() {
+        let runtime =
+            Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+        runtime.block_on(async {
+            let dir = tempfile::tempdir().unwrap();
+            let socket = dir.path().join("shaper");
+            let counters = Counters::new(Some(&socket));
+            counters.at(Some(Ipv4Addr::LOCALHOST.into()));
+            let shaped = counters.shaped.unwrap();
+            let listener = listen(&socket).unwrap();
+            let asked = Cell::new(0);
+            let serve = answer_all(&listener, |_| {
+                asked.set(asked.get() + 1);
+                Answer::TrafficCounts(TrafficCounts::default())
+            });
+            let callers: Vec<_> = (0..200)
+                .map(|_| {
+                    let shaped = shaped.clone();
+                    tokio::task::spawn_local(async move { shaped.refresh().await })
+                })
+                .collect();
+            let all = async {
+                for caller in callers {
+                    caller.await.unwrap();
+                }
+            };
+            tokio::select! {
+                Err(error) = serve => panic!("{error}"),
+                () = all => {}
+            }
+            assert_eq!(asked.get(), 1);
+        });
     }
 }

@@ -592,7 +592,8 @@ async fn listen(
             };
             match connection.met(meet).await {
                 Some(Ok(Some(stream))) => drop(stimuli.send(Stimulus::Called(stream))),
-                Some(Err(error)) => warn!(%error, "refused a connection"),
+                // Anyone can connect, and as often as they like.
+                Some(Err(error)) => debug!(%error, "refused a connection"),
                 Some(Ok(None)) | None => {}
             }
         });

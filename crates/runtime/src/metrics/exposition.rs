@@ -1,16 +1,24 @@
 //! Pages of metrics, as HTTP responses.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use faultline_callers::SharedPage;
 use prometheus_client::registry::Registry;
 
 use super::page::{Page, Values};
 use crate::control::ToSupervisor;
+
+/// The content type of the Prometheus text format.
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Time for which all callers receive the same page: anyone can read it, but a process writes it on the thread that runs
+/// the application.
+const FRESH: Duration = Duration::from_millis(500);
 
 /// The metrics of a node, or of an entire run.
 #[derive(Debug, Default)]
@@ -39,12 +47,14 @@ impl Exposition {
     /// Returns the application that serves `/metrics`. `process` labels the metrics of a single process; `None` means
     /// the sum over all processes.
     pub(crate) fn app(self: Arc<Self>, process: Option<String>) -> Router {
-        Router::new().route("/metrics", get(page)).with_state(Arc::new(registry(self, process)))
+        let state = Arc::new((registry(self, process), SharedPage::new(FRESH)));
+        Router::new().route("/metrics", get(page)).with_state(state)
     }
 }
 
-async fn page(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
-    render(&registry)
+async fn page(State(state): State<Arc<(Registry, SharedPage)>>) -> impl IntoResponse {
+    let (registry, shared) = &*state;
+    ([(CONTENT_TYPE, PROMETHEUS)], shared.text(|| text(registry)))
 }
 
 /// Creates a registry that shows `exposition`. Every series of a run has the run's federation and protocol as
@@ -62,7 +72,7 @@ pub(crate) fn registry(exposition: Arc<Exposition>, process: Option<String>) -> 
 
 /// Returns all metrics of a registry as an HTTP response.
 pub(crate) fn render(registry: &Registry) -> impl IntoResponse + use<> {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text(registry))
+    ([(CONTENT_TYPE, PROMETHEUS)], text(registry))
 }
 
 /// Returns all metrics of a registry as text.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use faultline_core::fault::Fault;
+use faultline_core::fault::{Change, Fault, LinkProperties};
 use faultline_core::{
-    Cluster, ClusterId, Fact, FaultNo, Gauges, Life, Member, Membership, MembershipVersion, NodeId,
-    PlannedFault, ProcessId, Role, Scope, Span, StorageFate, Time, Trigger,
+    Cluster, ClusterId, Fact, FaultNo, Gauges, Incarnation, Life, Member, Membership, MembershipVersion,
+    MessageId, NodeId, PlannedFault, ProcessId, Role, Scope, Span, StorageFate, Time, Trigger,
 };
 use faultline_supervisor::{Config, Status};
 use faultline_trace::Bundle;
@@ -48,7 +48,12 @@ struct Watcher {
 }
 
 impl Observer for Watcher {
-    fn recorded(&mut self, at: Time, _: ProcessId, _: Life, fact: &Fact) {
+    fn recorded(&mut self, at: Time, by: ProcessId, _: Life, fact: &Fact) {
+        assert_eq!(
+            by,
+            ProcessId::SUPERVISOR,
+            "the processes report only facts that they cannot know: {fact:?}"
+        );
         match fact {
             Fact::Begun => {
                 self.began = Some(at);
@@ -111,7 +116,22 @@ async fn agent(
     }
 }
 
-/// A process that registers, answers requests to measure links, and sends heartbeats.
+/// Facts that a process cannot know: those that only a supervisor reports, and those about processes and clusters that do
+/// not exist.
+fn forged_facts() -> [Fact; 5] {
+    let unknown = ProcessId(60_000);
+    let (from, to) = (ClusterId(60_000), ClusterId(0));
+    let message = MessageId { from: unknown, to: ProcessId(0), incarnation: Incarnation(0), number: 0 };
+    [
+        Fact::Changed(Box::new(Change::Link { from, to, properties: LinkProperties::default() })),
+        Fact::Ineffective { no: FaultNo(0), reason: "the process says so".into() },
+        Fact::Left(ClusterId(0)),
+        Fact::Completed,
+        Fact::Delivered(message),
+    ]
+}
+
+/// A process that registers, answers requests to measure links, and sends heartbeats and facts that it cannot know.
 async fn node(
     supervisor: SocketAddr,
     process: ProcessId,
@@ -126,6 +146,9 @@ async fn node(
     let (mut read, mut write) = stream.into_split();
     let (words, mut spoken) = mpsc::unbounded_channel();
     words.send(ToSupervisor::Registered(SocketAddr::from(([127, 0, 0, 1], 1)))).unwrap();
+    for fact in forged_facts() {
+        words.send(ToSupervisor::Fact { fact, halted: false }).unwrap();
+    }
     let listen = async {
         while let Ok(order) = control::receive(&mut read).await {
             if let ToNode::Measure(links, _) = order {

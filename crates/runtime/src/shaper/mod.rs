@@ -24,6 +24,8 @@ use tracing::{info, warn};
 
 use crate::control;
 pub use serve::{ServeError, serve};
+#[cfg(test)]
+pub(crate) use serve::{answer_all, listen};
 
 /// Time within which a running shaper responds.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -34,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A request to a shaper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Question {
+pub(crate) enum Question {
     /// Asks for the features of the kernel.
     Abilities,
     /// Applies exactly this tree to the interface with this address.
@@ -45,7 +47,7 @@ enum Question {
 
 /// A shaper's response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Answer {
+pub(crate) enum Answer {
     Abilities(Abilities),
     /// The tree is in effect, after this number of changes.
     InForce(u64),

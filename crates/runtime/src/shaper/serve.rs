@@ -71,7 +71,7 @@ pub fn serve(socket: &Path) -> Result<(), ServeError> {
 }
 
 /// Opens the socket, replacing a predecessor's.
-pub(super) fn listen(socket: &Path) -> Result<UnixListener, ServeError> {
+pub(crate) fn listen(socket: &Path) -> Result<UnixListener, ServeError> {
     let failed = |source| ServeError::Listen { path: socket.to_owned(), source };
     match fs::remove_file(socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -83,7 +83,7 @@ pub(super) fn listen(socket: &Path) -> Result<UnixListener, ServeError> {
 }
 
 /// Answers requests one at a time, in order of arrival.
-pub(super) async fn answer_all(
+pub(crate) async fn answer_all(
     listener: &UnixListener,
     answer: impl Fn(Question) -> Answer,
 ) -> Result<Infallible, ServeError> {

@@ -87,12 +87,19 @@ impl Effects {
         self.entries.get(&fault?)
     }
 
-    /// Records an order that changes or restores `target`.
-    pub(super) fn changing(&mut self, target: Target, is_restored: bool) {
-        if is_restored || !matches!(target, Target::Cut(..)) {
+    /// Records an order that changes the properties of a link, or storage. `by` is the fault that requires the change;
+    /// `None` if the order restores the target.
+    pub(super) fn changing(&mut self, target: Target, by: Option<FaultNo>) {
+        self.in_force.retain(|it| it.0 != target);
+        self.in_force.extend(by.map(|no| (target, no)));
+    }
+
+    /// Records an order that cuts or heals a link.
+    pub(super) fn cutting(&mut self, from: ClusterId, to: ClusterId, cut: bool) {
+        let target = Target::Cut(from, to);
+        if !cut {
             self.in_force.retain(|it| it.0 != target);
-        }
-        if let Some(no) = self.injecting().filter(|_| !is_restored) {
+        } else if let Some(no) = self.injecting() {
             self.in_force.insert((target, no));
         }
     }
@@ -222,22 +229,20 @@ mod tests {
     fn a_process_starts_with_the_faults_that_are_in_force() {
         let mut effects = Effects::default();
         let (here, there) = (ClusterId(0), ClusterId(1));
-        let mut inject = |no, target| {
+        for no in 0..2 {
             effects.recorded(&injected(no), |_| Some(DUE));
-            effects.changing(target, false);
-        };
-        inject(0, Target::Cut(here, there));
-        inject(1, Target::Cut(here, there));
-        inject(2, Target::Link(here, there));
-        inject(3, Target::Link(here, there));
-        inject(4, Target::Storage(ProcessId(1)));
+            effects.cutting(here, there, true);
+        }
+        effects.changing(Target::Link(here, there), Some(FaultNo(2)));
+        effects.changing(Target::Link(here, there), Some(FaultNo(3)));
+        effects.changing(Target::Storage(ProcessId(1)), Some(FaultNo(4)));
         let at_start = |effects: &Effects, process, cluster| {
             effects.at_start(ProcessId(process), cluster).into_iter().map(|it| it.0).collect::<Vec<_>>()
         };
         assert_eq!(at_start(&effects, 0, here), [0, 1, 3], "a change of a link replaces an earlier one");
         assert_eq!(at_start(&effects, 1, there), [4]);
-        effects.changing(Target::Cut(here, there), true);
-        effects.changing(Target::Storage(ProcessId(1)), true);
+        effects.cutting(here, there, false);
+        effects.changing(Target::Storage(ProcessId(1)), None);
         assert_eq!(at_start(&effects, 0, here), [3]);
         assert!(at_start(&effects, 1, there).is_empty());
     }

@@ -16,12 +16,13 @@ use faultline_core::{
 };
 use faultline_supervisor::{MemoryBound, Order, Report, Supervisor};
 use faultline_trace::manifest::{Effect, LinkEntry, LinkMeasured};
-use faultline_trace::{Bundle, FactsWriter, Stream};
+use faultline_trace::{Bundle, Extent, FactsWriter, Stream};
 use nix::errno::Errno;
 use nix::sys::statvfs::statvfs;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tracing::{debug, warn};
 
 use super::effects::{Effects, Target};
@@ -71,6 +72,7 @@ pub(crate) struct Memory {
 /// Carries out the supervisor's orders.
 struct Host<'a, P> {
     options: RunOptions,
+    extent: Extent,
     observer: &'a mut dyn Observer,
     clock: Clock,
     journal: Journal,
@@ -116,6 +118,8 @@ struct JournalReplay {
 
 struct Node {
     orders: mpsc::UnboundedSender<ToNode>,
+    /// The task that reads the node's messages, and owns this half of the connection.
+    reader: AbortHandle,
     /// Address of the node, once it listens.
     address: Option<SocketAddr>,
     /// Faults that were in force when the node started. The node has applied them once it listens.
@@ -169,6 +173,7 @@ pub(crate) async fn host<P: PlaceBackend>(
     let places =
         settle(PlaceContext { clock, keys: keys.clone(), control, host_events: host_events.clone() });
     let mut host = Host {
+        extent: Extent { processes: options.names.processes.len(), clusters: options.names.clusters.0.len() },
         observer,
         clock,
         journal,
@@ -437,13 +442,13 @@ impl<P: PlaceBackend> Host<'_, P> {
                 Order::Announce(membership) => self.membership = membership,
                 Order::Launch { process, boot, .. } => drop(self.boots.insert(process, boot)),
                 Order::Watch(triggers) => self.watches = triggers.to_vec(),
-                Order::Link { from, to, properties } => self.note_link(from, to, properties),
+                Order::Link { from, to, properties, of } => self.note_link(from, to, properties, of),
                 Order::Relink { from, to, properties } => {
                     let since = self.begun.then_some(at);
                     self.note_relink(from, to, properties, since);
                 }
                 Order::Cut { from, to, cut } => self.note_cut(from, to, cut),
-                Order::Storage { process, how } => self.note_storage(process, how),
+                Order::Storage { process, how, of } => self.note_storage(process, how, of),
                 Order::Pause { process, life, paused: true } => self.effects.pausing(process, life),
                 Order::Kill { .. } | Order::Go { .. } | Order::Pause { .. } => {}
                 Order::End(outcome) => memory.outcome = Some(outcome),
@@ -452,8 +457,14 @@ impl<P: PlaceBackend> Host<'_, P> {
         Ok(())
     }
 
-    fn note_link(&mut self, from: ClusterId, to: ClusterId, properties: Option<LinkProperties>) {
-        self.effects.changing(Target::Link(from, to), properties.is_none());
+    fn note_link(
+        &mut self,
+        from: ClusterId,
+        to: ClusterId,
+        properties: Option<LinkProperties>,
+        of: Option<FaultNo>,
+    ) {
+        self.effects.changing(Target::Link(from, to), of.filter(|_| properties.is_some()));
         if let Some(now) = properties.or_else(|| self.options.links.requested.get(&(from, to)).copied()) {
             self.totals.ask(from, to, now);
         }
@@ -476,15 +487,15 @@ impl<P: PlaceBackend> Host<'_, P> {
     }
 
     fn note_cut(&mut self, from: ClusterId, to: ClusterId, cut: bool) {
-        self.effects.changing(Target::Cut(from, to), !cut);
+        self.effects.cutting(from, to, cut);
         self.cut.retain(|pair| *pair != (from, to));
         if cut {
             self.cut.push((from, to));
         }
     }
 
-    fn note_storage(&mut self, process: ProcessId, how: Option<StorageFault>) {
-        self.effects.changing(Target::Storage(process), how.is_none());
+    fn note_storage(&mut self, process: ProcessId, how: Option<StorageFault>, of: Option<FaultNo>) {
+        self.effects.changing(Target::Storage(process), of);
         match how {
             Some(how) => drop(self.storage_faults.insert(process, how)),
             None => drop(self.storage_faults.remove(&process)),
@@ -558,9 +569,11 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Removes a node whose life has ended. Orders no longer wait for it.
+    /// Removes a node whose life has ended, and closes its connection. Orders no longer wait for it.
     fn removed(&mut self, process: ProcessId, life: Life) {
-        self.nodes.remove(&(process, life));
+        if let Some(node) = self.nodes.remove(&(process, life)) {
+            node.reader.abort();
+        }
         self.measuring.process_stops(process);
         self.observe_effects();
         self.release_halted();
@@ -626,11 +639,13 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
+    /// Handles a node's message. The node has proved which process it is, but its program may be hostile. Hence the message
+    /// must not speak for the supervisor, or name processes or clusters that do not exist.
     fn said(&mut self, at: Time, process: ProcessId, life: Life, message: ToSupervisor) -> Vec<Report> {
+        // A process that has failed in the meantime may have been replaced. Its facts are in its record.
+        let Some(node) = self.nodes.get_mut(&(process, life)) else { return vec![] };
         match message {
             ToSupervisor::Registered(address) => {
-                // Ignore a message from a process that has failed in the meantime.
-                let Some(node) = self.nodes.get_mut(&(process, life)) else { return vec![] };
                 node.address = Some(address);
                 for no in std::mem::take(&mut node.at_start) {
                     // Further processes that start say nothing about how long the fault took to take effect.
@@ -639,10 +654,7 @@ impl<P: PlaceBackend> Host<'_, P> {
                     }
                 }
                 self.observe_effects();
-                let presence = self.membership.presence(self.membership.cluster_of(process));
-                if !self.begun || presence != Presence::Awaited {
-                    self.measuring.process_runs(process, at);
-                }
+                self.process_runs(process, at);
                 if self.begun {
                     self.observe_links(process);
                 }
@@ -662,9 +674,17 @@ impl<P: PlaceBackend> Host<'_, P> {
                 }
                 vec![]
             }
-            ToSupervisor::Heartbeat(gauges, counts, delays) => {
+            ToSupervisor::Heartbeat(gauges, counts, mut delays) => {
+                let cluster = self.membership.cluster_of(process);
+                delays.retain(|&(from, to), _| {
+                    [from, to].contains(&cluster) && [from, to].iter().all(|it| self.extent.has_cluster(*it))
+                });
                 self.totals.heard(at, process, life, gauges, counts, delays);
                 vec![Report::Heartbeat { process, life, gauges }]
+            }
+            ToSupervisor::Fact { fact, .. } if !self.extent.allows_of_process(&fact) => {
+                debug!(%process, %life, ?fact, "a process has reported a fact that it cannot know");
+                vec![]
             }
             ToSupervisor::Fact { fact, halted } => {
                 self.totals.recorded(at, process, life, &fact);
@@ -674,8 +694,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             ToSupervisor::Started => vec![Report::Started { process, life }],
             ToSupervisor::Held => vec![Report::Held { process, life }],
             ToSupervisor::InForce(at) => {
-                let order = self.nodes.get_mut(&(process, life)).and_then(|it| it.outstanding.pop_front());
-                if let Some(Some(no)) = order {
+                if let Some(Some(no)) = node.outstanding.pop_front() {
                     let error = self.places.clock_error(process);
                     self.applied(no, Effect { process, life, at: Some(at), error });
                 }
@@ -703,7 +722,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         orders.send(setup).expect("the receiver exists");
         tokio::task::spawn_local(speak(write, inbox));
         let host_events = self.host_events.clone();
-        tokio::task::spawn_local(async move {
+        let reader = tokio::task::spawn_local(async move {
             loop {
                 match control::receive(&mut read).await {
                     Ok(message) => host_events.put(HostEvent::Said { process, life, message }),
@@ -712,8 +731,17 @@ impl<P: PlaceBackend> Host<'_, P> {
             }
         });
         let at_start = self.effects.at_start(process, self.membership.cluster_of(process));
-        let node = Node { orders, address: None, at_start, outstanding: VecDeque::new() };
+        let outstanding = VecDeque::new();
+        let node = Node { orders, reader: reader.abort_handle(), address: None, at_start, outstanding };
         self.nodes.insert((process, life), node);
+    }
+
+    /// Records that a process runs, and so answers echoes, unless its cluster has not joined yet.
+    fn process_runs(&mut self, process: ProcessId, now: Time) {
+        let presence = self.membership.presence(self.membership.cluster_of(process));
+        if !self.begun || presence != Presence::Awaited {
+            self.measuring.process_runs(process, now);
+        }
     }
 
     fn setup(&self, process: ProcessId, keys: WrappedKeys) -> Setup {
@@ -846,14 +874,16 @@ impl<P: PlaceBackend> Host<'_, P> {
                         self.effects.pausing(process, life);
                         self.measuring.process_stops(process);
                     }
-                    false => self.measuring.process_runs(process, self.clock.now()),
+                    false => self.process_runs(process, self.clock.now()),
                 }
                 self.places.pause(process, life, paused).await?;
             }
-            Order::Link { from, to, properties } => {
-                self.note_link(from, to, properties);
+            Order::Link { from, to, properties, of } => {
+                self.note_link(from, to, properties, of);
                 self.measuring.disturb_link(from, to, self.clock.now());
-                self.order_all(&ToNode::Link { from, to, properties }, properties.and(Some(from)));
+                // A fault that is in force again, after the end of a later one, took effect when it was injected.
+                let begins = properties.is_some() && of == self.effects.injecting();
+                self.order_all(&ToNode::Link { from, to, properties }, begins.then_some(from));
                 self.measure_later();
             }
             Order::Relink { from, to, properties } => {
@@ -873,9 +903,10 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.order_all(&ToNode::Cut { from, to, cut }, cut.then_some(from));
                 self.measure_later();
             }
-            Order::Storage { process, how } => {
-                self.note_storage(process, how);
-                self.order(|it| it == process, |_| how.is_some(), &ToNode::Storage(how));
+            Order::Storage { process, how, of } => {
+                self.note_storage(process, how, of);
+                let begins = how.is_some() && of == self.effects.injecting();
+                self.order(|it| it == process, |_| begins, &ToNode::Storage(how));
             }
             Order::Record(fact) => self.record(self.clock.now(), &fact, supervisor)?,
             Order::End(outcome) => return Ok(Some(outcome)),
@@ -1025,7 +1056,8 @@ async fn listen(
             };
             match connection.met(introduce).await {
                 Some(Ok(introduction)) => host_events.put(HostEvent::Introduced { introduction, stream }),
-                Some(Err(error)) => warn!(%error, "refused a connection"),
+                // Anyone can connect, and as often as they like.
+                Some(Err(error)) => debug!(%error, "refused a connection"),
                 None => {}
             }
         });

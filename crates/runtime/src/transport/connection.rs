@@ -183,13 +183,12 @@ impl Transport {
         }
         let answer = {
             let state = self.state.borrow();
-            let peer = &state.peers[from.index()];
-            if peer.address(life).is_none() || call.to != (self.me.process, self.me.life) {
-                Answer::Stale
-            } else if peer.dialing && self.me.process < from {
-                Answer::Busy
-            } else {
-                Answer::Welcome { expected: peer.session.expected() }
+            let is_for_me = call.to == (self.me.process, self.me.life);
+            // There are no peers before the first directory, for which a life 0 does not wait.
+            match state.peers.get(from.index()).filter(|it| is_for_me && it.address(life).is_some()) {
+                None => Answer::Stale,
+                Some(peer) if peer.dialing && self.me.process < from => Answer::Busy,
+                Some(peer) => Answer::Welcome { expected: peer.session.expected() },
             }
         };
         control::send(&mut stream, &answer).await?;
@@ -265,5 +264,33 @@ impl Transport {
                 self.take(from, generation, frame)?;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::links::Links;
+    use crate::transport::tests::{End, run};
+
+    /// A process may be hostile: it can call before the supervisor has announced any process.
+    #[test]
+    fn a_call_before_the_first_directory_from_a_life_that_never_exists_is_stale() {
+        run(async {
+            let secret = Secret::generate().unwrap();
+            let clock = Clock::start();
+            let called = End::new(0, 1, &secret, clock, Links::default()).await;
+            let mut stream = TcpStream::connect(called.address).await.unwrap();
+            let ends = Ends { caller: ProcessId(1), called: ProcessId(0) };
+            secret.dial(&mut stream, ends).await.unwrap();
+            let call = Call { from: (ProcessId(1), Life(0)), to: (ProcessId(0), Life(1)), expected: 0 };
+            control::send(&mut stream, &call).await.unwrap();
+            let answer: Answer =
+                timeout(Duration::from_secs(30), control::receive(&mut stream)).await.unwrap().unwrap();
+            assert!(matches!(answer, Answer::Stale), "{answer:?}");
+        });
     }
 }

@@ -645,19 +645,43 @@ fn the_pause_of_a_life_that_exits_does_not_affect_the_next() {
 
 #[test]
 fn a_link_is_restored_unless_a_later_fault_has_changed_it() {
-    let slow =
-        |millis| Some(LinkProperties { latency: Span::from_millis(millis), ..LinkProperties::default() });
-    let link = |millis, span| Fault::Link { from: C0, to: C1, properties: slow(millis), span };
-    let order = |properties| Order::Link { from: C0, to: C1, properties };
     let mut driver =
-        TestDriver::begun(vec![(at(10), link(1, Some(Span(50)))), (at(20), link(2, Some(Span(100))))]);
+        TestDriver::begun(vec![(at(10), slow(1, Some(Span(50)))), (at(20), slow(2, Some(Span(100))))]);
     driver.pass(BEGUN + Span(20));
     let orders = driver.take();
-    assert_eq!((&orders[1], &orders[3]), (&order(slow(1)), &order(slow(2))));
+    assert_eq!((&orders[1], &orders[3]), (&slowed(1, 0), &slowed(2, 1)));
     driver.pass(BEGUN + Span(119));
     assert_eq!(driver.take(), [], "the end of the first fault does not end the second");
     driver.pass(BEGUN + Span(120));
-    assert_eq!(driver.take(), [order(None)]);
+    assert_eq!(driver.take(), [Order::Link { from: C0, to: C1, properties: None, of: None }]);
+}
+
+#[test]
+fn an_earlier_fault_of_a_link_is_in_force_again_after_a_later_one() {
+    for span in [Some(Span(200)), None] {
+        let middle = slow(2, Some(Span(50)));
+        let last = slow(3, Some(Span(20)));
+        let mut driver = TestDriver::begun(vec![(at(10), slow(1, span)), (at(20), middle), (at(60), last)]);
+        driver.pass(BEGUN + Span(79));
+        driver.take();
+        driver.pass(BEGUN + Span(80));
+        assert_eq!(driver.take(), [slowed(1, 0)], "the second fault has ended in the meantime");
+        driver.pass(BEGUN + Span(5000));
+        let restored = Order::Link { from: C0, to: C1, properties: None, of: None };
+        assert_eq!(driver.take(), span.map(|_| restored).as_slice());
+    }
+}
+
+fn latency(millis: u64) -> Option<LinkProperties> {
+    Some(LinkProperties { latency: Span::from_millis(millis), ..LinkProperties::default() })
+}
+
+fn slow(millis: u64, span: Option<Span>) -> Fault {
+    Fault::Link { from: C0, to: C1, properties: latency(millis), span }
+}
+
+fn slowed(millis: u64, no: u32) -> Order {
+    Order::Link { from: C0, to: C1, properties: latency(millis), of: Some(FaultNo(no)) }
 }
 
 #[test]
@@ -688,11 +712,14 @@ fn a_storage_fault_lasts_for_its_span_even_if_its_process_is_down() {
     let mut driver = TestDriver::begun(vec![(at(10), fault)]);
     driver.exited(P0, 1);
     driver.pass(BEGUN + Span(10));
-    assert_eq!(driver.take().last(), Some(&Order::Storage { process: P0, how: Some(StorageFault::Full) }));
+    assert_eq!(
+        driver.take().last(),
+        Some(&Order::Storage { process: P0, how: Some(StorageFault::Full), of: Some(FaultNo(0)) })
+    );
     driver.pass(BEGUN + Span(39));
     assert_eq!(driver.take(), []);
     driver.pass(BEGUN + Span(40));
-    assert_eq!(driver.take(), [Order::Storage { process: P0, how: None }]);
+    assert_eq!(driver.take(), [Order::Storage { process: P0, how: None, of: None }]);
 }
 
 #[test]
@@ -705,6 +732,19 @@ fn the_end_of_a_storage_fault_does_not_end_a_later_one() {
     driver.take();
     driver.pass(BEGUN + Span(5000));
     assert_eq!(driver.take(), []);
+}
+
+#[test]
+fn an_earlier_storage_fault_is_in_force_again_after_a_later_one() {
+    let fault = |how, span| Fault::Storage { process: P0, how, span };
+    let full = fault(StorageFault::Full, None);
+    let corrupt = fault(StorageFault::Corrupt, Some(Span(30)));
+    let mut driver = TestDriver::begun(vec![(at(10), full), (at(20), corrupt)]);
+    driver.pass(BEGUN + Span(20));
+    driver.take();
+    driver.pass(BEGUN + Span(50));
+    let order = Order::Storage { process: P0, how: Some(StorageFault::Full), of: Some(FaultNo(0)) };
+    assert_eq!(driver.take(), [order]);
 }
 
 #[test]
