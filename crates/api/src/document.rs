@@ -11,11 +11,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::CustomResourceExt;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::resource::{Federation, FederationSpec, custom};
 
 /// Returns the JSON schema of a federation file, for editors and for `faultline schema`.
-pub fn schema() -> serde_json::Value {
+pub fn schema() -> Value {
     let mut generator = SchemaGenerator::default();
     let mut schema = generator.root_schema_for::<Document>().to_value();
     custom::describe(&mut schema, &mut generator);
@@ -23,33 +24,86 @@ pub fn schema() -> serde_json::Value {
 }
 
 /// Returns the custom resource definition.
-///
-/// API servers reject `additionalProperties: false`, and remove unknown fields on their own.
 pub fn definition() -> CustomResourceDefinition {
     let mut definition = Federation::crd();
+    let of_file = schema();
     for version in &mut definition.spec.versions {
         let schema = version.schema.as_mut().and_then(|it| it.open_api_v3_schema.as_mut());
-        schema.into_iter().for_each(permit_additional_properties);
+        if let Some(schema) = schema {
+            adapt(schema);
+            describe(schema, &of_file, &of_file["$defs"]);
+        }
     }
     definition
 }
 
-/// Removes `additionalProperties: false` from a schema and all schemas in it.
-fn permit_additional_properties(schema: &mut JSONSchemaProps) {
+/// Returns the schema of a spec in the custom resource definition.
+pub(crate) fn schema_of_spec() -> Value {
+    let version = definition().spec.versions.remove(0);
+    let schema = version.schema.and_then(|it| it.open_api_v3_schema).expect("the definition has a schema");
+    serde_json::to_value(&schema.properties.unwrap_or_default()["spec"]).expect("a schema serialises")
+}
+
+/// Adapts a schema and all schemas in it to API servers, which
+///
+/// * reject `additionalProperties: false`, and remove unknown fields on their own;
+/// * store a `null` only if the field is nullable. Before Kubernetes 1.34, an object with a `null` did not equal itself
+///   in a rule, so the rules would have rejected every later write;
+/// * do not know the format `uint32`.
+fn adapt(schema: &mut JSONSchemaProps) {
     use JSONSchemaPropsOrArray::{Schema, Schemas};
 
     if let Some(JSONSchemaPropsOrBool::Bool(false)) = schema.additional_properties {
         schema.additional_properties = None;
     }
-    schema.properties.iter_mut().flat_map(|it| it.values_mut()).for_each(permit_additional_properties);
+    schema.nullable = None;
+    if schema.format.as_deref() == Some("uint32") {
+        schema.maximum.get_or_insert(u32::MAX.into());
+    }
+    schema.properties.iter_mut().flat_map(|it| it.values_mut()).for_each(adapt);
     if let Some(JSONSchemaPropsOrBool::Schema(of)) = &mut schema.additional_properties {
-        permit_additional_properties(of);
+        adapt(of);
     }
     match &mut schema.items {
-        Some(Schema(of)) => permit_additional_properties(of),
-        Some(Schemas(all)) => all.iter_mut().for_each(permit_additional_properties),
+        Some(Schema(of)) => adapt(of),
+        Some(Schemas(all)) => all.iter_mut().for_each(adapt),
         None => {}
     }
+}
+
+/// Gives each property in a schema its own description from `of_file`, the corresponding schema of a file. Without this,
+/// an optional enum or object has only the description of its type, because the definition has no references.
+fn describe(schema: &mut JSONSchemaProps, of_file: &Value, types: &Value) {
+    let parts = parts(of_file, types, false);
+    let part = |keyword: &str| parts.iter().map(|(it, _)| &it[keyword]).find(|it| it.is_object());
+    for (name, property) in schema.properties.iter_mut().flatten() {
+        let mut found = parts.iter().map(|(it, is_variant)| (&it["properties"][name], *is_variant));
+        let Some((of_file, is_variant)) = found.find(|it| it.0.is_object()) else { continue };
+        // A variant is described as such, and its value only by its type.
+        if let Some(own) = of_file["description"].as_str().filter(|_| !is_variant) {
+            property.description = Some(own.to_owned());
+        }
+        describe(property, of_file, types);
+    }
+    if let (Some(JSONSchemaPropsOrArray::Schema(entry)), Some(of_file)) = (&mut schema.items, part("items")) {
+        describe(entry, of_file, types);
+    }
+    let values = &mut schema.additional_properties;
+    if let (Some(JSONSchemaPropsOrBool::Schema(value)), Some(of_file)) =
+        (values, part("additionalProperties"))
+    {
+        describe(value, of_file, types);
+    }
+}
+
+/// Returns a schema and the schemas that it refers to or combines, each with whether it is a variant of an enum.
+fn parts<'a>(schema: &'a Value, types: &'a Value, is_variant: bool) -> Vec<(&'a Value, bool)> {
+    let referred = schema["$ref"].as_str().and_then(|it| types.get(it.trim_start_matches("#/$defs/")));
+    let all = |keyword: &str| schema[keyword].as_array().into_iter().flatten();
+    let others = referred.into_iter().chain(all("anyOf")).map(|it| (it, false));
+    let others = others.chain(all("oneOf").map(|it| (it, true)));
+    let others = others.flat_map(|(it, is_variant)| parts(it, types, is_variant));
+    std::iter::once((schema, is_variant)).chain(others).collect()
 }
 
 /// Returns the text of a YAML file that describes the federation.

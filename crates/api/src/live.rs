@@ -5,10 +5,13 @@
 
 use faultline_core::ClusterId;
 use faultline_core::fault::Change;
+use serde_json::Value;
 
+use crate::document::schema_of_spec;
 use crate::names::Names;
+use crate::parse::{Rejected, read};
 use crate::plan::plan;
-use crate::resource::{Federation, FederationSpec};
+use crate::resource::{Federation, FederationSpec, difference_of_fields, stored};
 use crate::validate::{Problem, validate};
 
 /// Returns the changes that turn a federation running as `old` into `new`, in an order in which they can be applied.
@@ -41,22 +44,68 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
     Ok(changes)
 }
 
+/// Returns the problems with values that are written differently in two files, although they are equal. API servers
+/// treat some of these as forbidden changes, because they compare most quantities as text. Both files must contain valid
+/// federations that differ only by permitted [changes]. `old` is the text that was applied.
+///
+/// # Errors
+///
+/// Fails if a file is not YAML.
+pub fn rewritten(old: &str, new: &str) -> Result<Vec<Problem>, Box<Rejected>> {
+    let schema = schema_of_spec();
+    let spec = |text: &str| -> Result<Value, Box<Rejected>> {
+        let document = read::<Value>("", text.as_bytes(), "describe a federation")?.value;
+        Ok(stored(&schema, &document["spec"]))
+    };
+    let (old, new) = (spec(old)?, spec(new)?);
+    let difference = |field| difference_of_fields(&schema, "spec", [field], &new, &old);
+    let mut paths: Vec<String> = FIXED_FIELDS.into_iter().filter_map(difference).collect();
+    let faults = |spec: &Value| spec["faults"].as_array().cloned().unwrap_or_default();
+    let index = faults(&old).iter().zip(&faults(&new)).position(|(old, new)| old != new);
+    paths.extend(index.map(|it| format!("spec.faults[{it}]")));
+    let problem = |path: String| Problem {
+        message: format!(
+            "`{}` is written differently, which an API server rejects although the meaning is the same",
+            path.trim_start_matches("spec.")
+        ),
+        help: "write it exactly as in the running federation".into(),
+        path,
+    };
+    Ok(paths.into_iter().map(problem).collect())
+}
+
+/// Fields that must not change while a federation runs.
+const FIXED_FIELDS: [&str; 11] = [
+    "seed",
+    "clusters",
+    "storage",
+    "protocol",
+    "application",
+    "stealing",
+    "schedule",
+    "failures",
+    "deadline",
+    "kubernetes",
+    "simulator",
+];
+
 /// Returns the problems with changes that a running federation does not allow.
 pub fn changes_of_fixed_fields(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
-    let fields = [
-        ("seed", old.seed != new.seed),
-        ("clusters", old.clusters != new.clusters),
-        ("storage", old.storage != new.storage),
-        ("protocol", old.protocol != new.protocol),
-        ("application", old.application != new.application),
-        ("stealing", old.stealing != new.stealing),
-        ("schedule", old.schedule != new.schedule),
-        ("failures", old.failures != new.failures),
-        ("deadline", old.deadline != new.deadline),
-        ("kubernetes", old.kubernetes != new.kubernetes),
-        ("simulator", old.simulator != new.simulator),
+    let changes = [
+        old.seed != new.seed,
+        old.clusters != new.clusters,
+        old.storage != new.storage,
+        old.protocol != new.protocol,
+        old.application != new.application,
+        old.stealing != new.stealing,
+        old.schedule != new.schedule,
+        old.failures != new.failures,
+        old.deadline != new.deadline,
+        old.kubernetes != new.kubernetes,
+        old.simulator != new.simulator,
     ];
-    let changed = fields.into_iter().filter(|(_, changed)| *changed).map(|(field, _)| Problem {
+    let fields = FIXED_FIELDS.into_iter().zip(changes);
+    let changed = fields.filter(|(_, changed)| *changed).map(|(field, _)| Problem {
         path: format!("spec.{field}"),
         message: format!("`{field}` cannot change while the federation runs"),
         help: "change only `links`, `faults` or `pause`, or delete the federation and apply it again".into(),
@@ -168,5 +217,62 @@ mod tests {
         assert_eq!(after(faults(drawn)), Err(vec![at]));
         let last_cluster = json!({ "at": "9s", "loseCluster": { "cluster": "nancy" } });
         assert!(after(faults(last_cluster)).is_err());
+    }
+
+    #[test]
+    fn values_that_only_an_api_server_considers_changed_are_reported() {
+        use serde_json::json;
+        let nodes = |extra: Value| {
+            let mut clusters = json!([{ "name": "paris", "nodes": 3 }, { "name": "rennes", "nodes": 3 }]);
+            clusters[0].as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            json!({ "clusters": clusters })
+        };
+        let memory = |it: &str| json!({ "kubernetes": { "resources": { "memory": it } } });
+        let cpu = |it: Value| json!({ "kubernetes": { "resources": { "cpu": it } } });
+        let write = |it: &str| json!({ "storage": { "writeBandwidth": it } });
+        let every = |it: &str| json!({ "protocol": { "hc3i": { "checkpointEveryIn": { "paris": it } } } });
+        let collect = |it: &str| json!({ "protocol": { "hc3i": { "collectEvery": it } } });
+        let step = |it: &str| json!({ "application": { "heat": { "stepTime": it } } });
+        let pods = |it: Value| json!({ "kubernetes": it });
+        let pause = |it: &str| json!({ "faults": [{ "at": "9s", "pause": { "for": it } }] });
+        for (old, new, path) in [
+            (memory("1GiB"), memory("1024MiB"), "spec.kubernetes.resources.memory"),
+            (memory("1GiB"), memory("1Gi"), ""),
+            (cpu(json!("0.5")), cpu(json!("500m")), ""),
+            (cpu(json!(2)), cpu(json!("2")), ""),
+            (write("200MB"), write("1600Mbit"), "spec.storage.writeBandwidth"),
+            (nodes(json!({ "joinsAfter": "60s" })), nodes(json!({ "joinsAfter": "1m" })), "spec.clusters"),
+            (every("60s"), every("1m"), "spec.protocol.hc3i.checkpointEveryIn"),
+            (collect("60s"), collect("1m"), ""),
+            (collect("never"), collect("infinite"), "spec.protocol.hc3i.collectEvery"),
+            (collect("0"), collect("0s"), "spec.protocol.hc3i.collectEvery"),
+            (step("20ms"), step("20000us"), ""),
+            (json!({ "deadline": "60s" }), json!({ "deadline": "1m" }), ""),
+            (json!({ "storage": {} }), json!({ "storage": { "kind": "disk" } }), ""),
+            (pods(json!({})), pods(json!({ "tolerations": [] })), "spec.kubernetes.tolerations"),
+            (
+                pods(json!({ "results": { "size": "1GiB" } })),
+                pods(json!({ "results": { "size": "1GiB", "keep": false } })),
+                "spec.kubernetes.results.keep",
+            ),
+            (pause("60s"), pause("1m"), "spec.faults[0]"),
+        ] {
+            let [old, new] = [old, new].map(|patch| {
+                let mut spec = serde_json::to_value(quickstart().spec).unwrap();
+                spec.as_object_mut().unwrap().extend(patch.as_object().unwrap().clone());
+                spec
+            });
+            let parsed = |spec: &Value| serde_json::from_value::<FederationSpec>(spec.clone()).unwrap();
+            assert_eq!(changes_of_fixed_fields(&parsed(&old), &parsed(&new)), [], "equal: {new}");
+            let by_rules = kube_core::cel::Validator::new().validate(&schema_of_spec(), &new, Some(&old));
+            let text = |spec: &Value| json!({ "spec": spec }).to_string();
+            let found = rewritten(&text(&old), &text(&new)).unwrap();
+            let paths: Vec<&str> = found.iter().map(|it| it.path.as_str()).collect();
+            assert_eq!(paths, if path.is_empty() { vec![] } else { vec![path] }, "{new}");
+            assert_eq!(by_rules.is_ok(), paths.is_empty(), "the rules agree about {new}: {by_rules:?}");
+        }
+        let spec = |failures: &str| format!("spec: {{ failures: {failures} }}");
+        let with_null = rewritten(&spec("{}"), &spec("{ detectAfter: null, restartAfter: ~ }"));
+        assert_eq!(with_null.unwrap(), [], "API servers remove nulls");
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandErr
     let source = read(&arguments.file)?;
     let federation = source.parse()?;
     if let Some(running) = &arguments.running {
-        return print_changes(&read(running)?.parse()?, &federation, &source);
+        return print_changes(&read(running)?, &federation, &source);
     }
     let manifest = expand(&federation, "", None)?;
     let nodes = manifest.processes.len() as u64;
@@ -58,11 +58,17 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandErr
 }
 
 /// Prints what would change if a running federation were changed to `new`.
-fn print_changes(running: &Federation, new: &Federation, source: &Source) -> Result<Exit, CommandError> {
-    let changes = faultline_api::live::changes(running, new).map_err(|problems| {
+fn print_changes(running: &Source, new: &Federation, source: &Source) -> Result<Exit, CommandError> {
+    let reject = |problems| {
         let text = faultline_api::parse::Text::new(&source.label, source.text());
         CommandError::input(*text.reject(problems))
-    })?;
+    };
+    let changes = faultline_api::live::changes(&running.parse()?, new).map_err(reject)?;
+    let rewritten = faultline_api::live::rewritten(&running.text(), &source.text());
+    let rewritten = rewritten.map_err(|rejected| CommandError::input(*rejected))?;
+    if !rewritten.is_empty() {
+        return Err(reject(rewritten));
+    }
     if changes.is_empty() {
         output::print("nothing would change\n")?;
     }

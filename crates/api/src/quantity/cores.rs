@@ -103,7 +103,10 @@ impl JsonSchema for Cores {
             "x-kubernetes-int-or-string": true,
             "description": "A number of CPU cores: a whole number, or a string such as `100m` or `\"0.5\"`.",
             "pattern": r"^[0-9]+(\.[0-9]+)?m?$",
-            "maxLength": MAX_LENGTH
+            "maxLength": MAX_LENGTH,
+            // The pattern applies only to strings.
+            "minimum": 0,
+            "maximum": CORES.limit.0 / 1_000
         })
     }
 }

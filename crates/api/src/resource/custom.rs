@@ -4,6 +4,7 @@
 //! before it reads a file. A program that hosts no processes, such as the operator, [accepts](accept_unknown) names
 //! that are not registered.
 
+use std::ops::RangeInclusive;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -82,6 +83,9 @@ pub struct KnownApplication {
     /// Its parameters.
     pub parameters: KnownParameters,
 }
+
+/// Permitted lengths of a name, in characters.
+const NAMES: RangeInclusive<usize> = 1..=40;
 
 /// Parameters, by name.
 pub type Parameters = Map<String, Value>;
@@ -245,6 +249,12 @@ impl Custom {
         spec: &FederationSpec,
     ) -> Option<(String, String, String)> {
         let name = &self.name;
+        let length = name.chars().count();
+        if !NAMES.contains(&length) {
+            let message = format!("the name of the {kind} must not have {length} characters");
+            let help = format!("write a name of {} to {} characters", NAMES.start(), NAMES.end());
+            return Some(("name".to_owned(), message, help));
+        }
         let Some(known) = known else {
             if ACCEPTS_UNKNOWN.load(Ordering::Relaxed) {
                 return None;

@@ -78,9 +78,9 @@ pub struct Site {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Toleration {
-    /// Key of the taint. Without it, every key matches.
+    /// Key of the taint. Without it, every key matches; requires `operator: Exists`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 316))]
+    #[schemars(length(max = 317))]
     pub key: Option<String>,
     /// How the value is compared. Default `Equal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

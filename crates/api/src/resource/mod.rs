@@ -33,6 +33,8 @@ pub use simulator::*;
 pub use status::*;
 pub use tasks::*;
 
+pub(crate) use rules::{difference_of_fields, stored};
+
 use faultline_core::{Role, Span};
 use kube_derive::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -104,7 +106,7 @@ pub const ANY: &str = "any";
 #[x_kube(
     crates(kube_core = "::kube_core"),
     validation = rules::stays::<u64>("seed"),
-    validation = rules::stays_required::<Vec<ClusterSpec>>("clusters"),
+    validation = rules::clusters_stay(),
     validation = rules::stays::<Storage>("storage"),
     validation = rules::stays_required::<ProtocolSpec>("protocol"),
     validation = rules::stays_required::<ApplicationSpec>("application"),
@@ -140,7 +142,7 @@ pub const ANY: &str = "any";
     validation = rules::places_clusters("sites"),
 )]
 pub struct FederationSpec {
-    /// Seed of all random choices. Default 0.
+    /// Seed of all random choices. Default 0. On Kubernetes, at most 9223372036854775807.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>", range(min = 0))]
     pub seed: Option<u64>,

@@ -8,9 +8,9 @@ use faultline_core::Role;
 use kube_core::{Message, Rule};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{ANY, MAX_FAULTS, MAX_NODES, ProtocolSpec};
+use super::{ANY, MAX_CLUSTERS, MAX_FAULTS, MAX_NODES, ProtocolSpec};
 use crate::names::Names;
 use crate::quantity::{Cores, Duration, Period, Size};
 use crate::validate::{MAX_STATEFUL_SET, NAME_HELP, RESERVED, SERVER};
@@ -174,6 +174,18 @@ pub(super) fn stays_required<T: JsonSchema>(field: &str) -> Rule {
     unless_same(field, &same(&schema::<T>(), &format!("self.{field}"), &format!("oldSelf.{field}")))
 }
 
+/// Rule: the clusters do not change, and neither does their order, which numbers the processes.
+///
+/// API servers ignore the order when they compare two whole lists of type `map`, so this rule compares the entries.
+pub(super) fn clusters_stay() -> Rule {
+    const { assert!(MAX_CLUSTERS == 16 * 16) };
+    let is_same = "h + l >= self.clusters.size() || self.clusters[h + l] == oldSelf.clusters[h + l]";
+    unless_same(
+        "clusters",
+        &format!("self.clusters.size() == oldSelf.clusters.size() && {}", at_every_index(is_same)),
+    )
+}
+
 fn unless_same(field: &str, is_same: &str) -> Rule {
     let message = format!(
         "`{field}` cannot change while the federation runs: change only `links`, `faults` or `pause`, or delete the \
@@ -186,22 +198,27 @@ fn unless_same(field: &str, is_same: &str) -> Rule {
 /// are counted from the start of the application. Faults that the run refused can be removed.
 ///
 /// This rule cannot tell whether the run has accepted a fault, because the stored spec contains accepted and refused
-/// faults alike. The run itself checks that. CEL has no ranges, so an index is written as the sum of a multiple of 16
-/// and a remainder. Existing faults must be written exactly as before: comparing the meaning of their quantities would
-/// make this by far the longest rule.
+/// faults alike. The run itself checks that. Existing faults must be written exactly as before: comparing the meaning of
+/// their quantities would make this by far the longest rule.
 pub(super) fn faults_are_added() -> Rule {
     const { assert!(MAX_FAULTS == 16 * 16) };
-    let numbers = |step: usize| (0..16).map(|it| (it * step).to_string()).collect::<Vec<_>>().join(", ");
     let rule = format!(
-        "!has(oldSelf.faults) ? !has(self.faults) || !self.faults.exists(f, has(f.mtbf)) \
-         : !has(self.faults) || [{}].all(h, [{}].all(l, h + l >= self.faults.size() || (h + l < oldSelf.faults.size() \
-         ? self.faults[h + l] == oldSelf.faults[h + l] : !has(self.faults[h + l].mtbf))))",
-        numbers(16),
-        numbers(1),
+        "!has(oldSelf.faults) ? !has(self.faults) || !self.faults.exists(f, has(f.mtbf)) : !has(self.faults) || {}",
+        at_every_index(
+            "h + l >= self.faults.size() || (h + l < oldSelf.faults.size() \
+             ? self.faults[h + l] == oldSelf.faults[h + l] : !has(self.faults[h + l].mtbf))"
+        ),
     );
     let message = "the faults of a running federation cannot change: add faults with `at` or `when` at the end of the list, \
                    or remove faults that were refused";
     Rule::new(rule).message(Message::Message(message.to_owned())).field_path(".faults")
+}
+
+/// Returns the expression that is true if `condition` holds for every index `h + l` from 0 to 255. CEL has no ranges, so
+/// an index is the sum of a multiple of 16 and a remainder.
+fn at_every_index(condition: &str) -> String {
+    let numbers = |step: usize| (0..16).map(|it| (it * step).to_string()).collect::<Vec<_>>().join(", ");
+    format!("[{}].all(h, [{}].all(l, {condition}))", numbers(16), numbers(1))
 }
 
 /// Returns the schema of a type, with all subschemas inlined.
@@ -210,23 +227,72 @@ fn schema<T: JsonSchema>() -> Value {
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
+/// How two texts of a quantity are compared.
+#[derive(Clone, Copy)]
+enum Notation {
+    /// A duration, or a word such as `never`.
+    Duration,
+    /// A size. Only the letter `B` is optional.
+    Size,
+    /// A number of cores.
+    Cores,
+}
+
+impl Notation {
+    /// Returns how quantities of this schema are compared; `None` if they must have the same text.
+    fn of(schema: &Value) -> Option<Notation> {
+        let is = |quantity: Value| schema["pattern"].is_string() && schema["pattern"] == quantity["pattern"];
+        if is(self::schema::<Duration>()) || is(self::schema::<Period>()) {
+            Some(Notation::Duration)
+        } else if is(self::schema::<Size>()) {
+            Some(Notation::Size)
+        } else if is(self::schema::<Cores>()) {
+            Some(Notation::Cores)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the expression that is true if the two quantities are equal.
+    fn same(self, new: &str, old: &str) -> String {
+        match self {
+            Notation::Duration => format!(
+                "({new} == {old} || !({new} in {WORDS:?}) && !({old} in {WORDS:?}) && duration({new}) == duration({old}))"
+            )
+            .replace('"', "'"),
+            Notation::Size => format!("{new}.replace('B', '') == {old}.replace('B', '')"),
+            Notation::Cores => {
+                format!("quantity(string({new})).compareTo(quantity(string({old}))) == 0")
+            }
+        }
+    }
+
+    /// Returns the value of the expression from [`Notation::same`] for these values.
+    fn is_same(self, new: &Value, old: &Value) -> bool {
+        let text = |it: &Value| it.as_str().map_or_else(|| it.to_string(), str::to_owned);
+        let texts = [text(new), text(old)];
+        let [new, old] = &texts;
+        match self {
+            Notation::Duration => {
+                let is_word = texts.iter().any(|it| WORDS.contains(&it.as_str()));
+                new == old || !is_word && new.parse::<Duration>() == old.parse::<Duration>()
+            }
+            Notation::Size => new.replace('B', "") == old.replace('B', ""),
+            Notation::Cores => new.parse::<Cores>() == old.parse::<Cores>(),
+        }
+    }
+}
+
+/// Values of a duration that CEL cannot parse.
+const WORDS: [&str; 3] = ["0", "never", "infinite"];
+
 /// Returns the expression that is true if two values of this schema are equal. Durations and numbers of cores
 /// are equal if they have the same value, such as `1m` and `60s`. Sizes are equal if they differ at most in
 /// the letter `B`, such as `64KiB` and `64Ki`. All other quantities, and those in lists and maps, must have
 /// the same text.
 fn same(schema: &Value, new: &str, old: &str) -> String {
-    let is = |quantity: Value| schema["pattern"].is_string() && schema["pattern"] == quantity["pattern"];
-    if is(self::schema::<Duration>()) || is(self::schema::<Period>()) {
-        let words = "['0', 'never', 'infinite']";
-        return format!(
-            "({new} == {old} || !({new} in {words}) && !({old} in {words}) && duration({new}) == duration({old}))"
-        );
-    }
-    if is(self::schema::<Size>()) {
-        return format!("{new}.replace('B', '') == {old}.replace('B', '')");
-    }
-    if is(self::schema::<Cores>()) {
-        return format!("quantity(string({new})).compareTo(quantity(string({old}))) == 0");
+    if let Some(notation) = Notation::of(schema) {
+        return notation.same(new, old);
     }
     let fields = fields(schema);
     if !fields.iter().any(|(_, it, _)| has_quantity(it)) {
@@ -238,6 +304,65 @@ fn same(schema: &Value, new: &str, old: &str) -> String {
         if *is_required { equal } else { format!("({})", if_both(&new, &old, &equal)) }
     });
     format!("({})", each.collect::<Vec<_>>().join(" && "))
+}
+
+/// Returns the path of the first value for which the expression from [`same`] is false; `None` if it is true. `path` is
+/// the path of the two values, as they are [stored](stored).
+pub(crate) fn difference(schema: &Value, path: String, new: &Value, old: &Value) -> Option<String> {
+    let is_same = match Notation::of(schema) {
+        Some(notation) => notation.is_same(new, old),
+        None if fields(schema).iter().any(|(_, it, _)| has_quantity(it)) => {
+            let names = fields(schema).into_iter().map(|(name, ..)| name);
+            return difference_of_fields(schema, &path, names, new, old);
+        }
+        None => new == old,
+    };
+    (!is_same).then_some(path)
+}
+
+/// Returns the path of the first of these fields that is in only one of the two objects, or that the rules consider
+/// changed.
+pub(crate) fn difference_of_fields<'a>(
+    schema: &Value,
+    path: &str,
+    names: impl IntoIterator<Item = &'a str>,
+    new: &Value,
+    old: &Value,
+) -> Option<String> {
+    names.into_iter().find_map(|name| {
+        let path = format!("{path}.{name}");
+        match (new.get(name), old.get(name)) {
+            (None, None) => None,
+            (Some(new), Some(old)) => difference(&schema["properties"][name], path, new, old),
+            _ => Some(path),
+        }
+    })
+}
+
+/// Returns a value in the form in which API servers store it: without `null`, and with defaults. `schema` is its schema
+/// in the definition.
+pub(crate) fn stored(schema: &Value, value: &Value) -> Value {
+    match value {
+        Value::Object(all) => {
+            let of = |name: &str| match &schema["properties"][name] {
+                Value::Null => &schema["additionalProperties"],
+                known => known,
+            };
+            let given = all.iter().filter(|(_, it)| !it.is_null());
+            let mut all: Map<String, Value> =
+                given.map(|(name, it)| (name.clone(), stored(of(name), it))).collect();
+            for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+                if let Some(default) = property.get("default") {
+                    all.entry(name.clone()).or_insert_with(|| default.clone());
+                }
+            }
+            Value::Object(all)
+        }
+        Value::Array(all) => all.iter().map(|it| stored(&schema["items"], it)).collect(),
+        // CEL compares these numbers as such: 1 equals 1.0.
+        Value::Number(it) if schema["type"] == "number" => it.as_f64().into(),
+        other => other.clone(),
+    }
 }
 
 /// Returns the expression that is true if an optional field is absent from both values, or present in both and `equal`
@@ -263,12 +388,5 @@ fn fields(schema: &Value) -> Vec<(&str, &Value, bool)> {
 
 /// Returns whether a value of this schema can be written in several ways.
 fn has_quantity(schema: &Value) -> bool {
-    let quantities = [
-        self::schema::<Duration>(),
-        self::schema::<Period>(),
-        self::schema::<Size>(),
-        self::schema::<Cores>(),
-    ];
-    schema["pattern"].is_string() && quantities.iter().any(|it| it["pattern"] == schema["pattern"])
-        || fields(schema).iter().any(|(_, it, _)| has_quantity(it))
+    Notation::of(schema).is_some() || fields(schema).iter().any(|(_, it, _)| has_quantity(it))
 }

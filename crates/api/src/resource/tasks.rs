@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::quantity::Duration;
 
 /// Maximum length of the text of a QAPLIB file, in bytes.
-const MAX_QAP_DATA: usize = 65_536;
+pub(crate) const MAX_QAP_DATA: usize = 65_536;
 
 /// Computes a Fibonacci number from its definition: two calls and a sum.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -24,7 +24,11 @@ const MAX_MESSAGE: u64 = 1 << 28;
 const LEAST_NAS_MESSAGE: u64 = 512;
 /// Numbers of processes that all NAS patterns support: the squares of powers of two from 16 to 4096.
 const NAS_PROCESSES: [u64; 5] = [16, 64, 256, 1024, 4096];
-/// Maximum number of round trips of a ping-pong.
+/// Maximum number of message lengths of a ping-pong.
+const MAX_LENGTHS: usize = 64;
+/// Maximum number of round trips of a ping-pong per message length.
+const MAX_ROUNDS: u32 = 1 << 20;
+/// Maximum number of round trips of a ping-pong in total.
 const MAX_ROUND_TRIPS: u64 = 1 << 24;
 /// Maximum number of pieces of work in a farm.
 const MAX_PIECES: u64 = 1 << 24;
@@ -215,12 +219,14 @@ impl Check<'_> {
                 "list at least one length, or omit the field",
             );
         }
+        self.at_most_entries(&format!("{path}.sizes"), sizes.len(), MAX_LENGTHS);
         for (index, size) in sizes.iter().enumerate() {
             self.at_most(&format!("{path}.sizes[{index}]"), *size, MAX_MESSAGE);
         }
         self.positive(&format!("{path}.rounds"), it.rounds());
+        self.at_most(&format!("{path}.rounds"), it.rounds().into(), MAX_ROUNDS.into());
         let round_trips = sizes.len() as u64 * u64::from(it.rounds());
-        if round_trips > MAX_ROUND_TRIPS {
+        if it.rounds() <= MAX_ROUNDS && round_trips > MAX_ROUND_TRIPS {
             self.problem(
                 format!("{path}.rounds"),
                 format!("too many round trips in total ({round_trips})"),

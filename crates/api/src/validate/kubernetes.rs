@@ -11,8 +11,18 @@ use crate::resource::{Comparison, Toleration};
 pub(crate) const MAX_STATEFUL_SET: usize = 52;
 /// Minimum size of a volume, in bytes.
 const SMALLEST_VOLUME: u64 = 1 << 20;
-/// Maximum length of a label's value.
+/// Maximum length of a label's value, and of the name of a label or a taint without its domain.
 const MAX_LABEL: usize = 63;
+/// Maximum length of a domain, and of the name of a class.
+const MAX_DOMAIN: usize = 253;
+/// Maximum number of labels that select Kubernetes nodes.
+const MAX_SELECTED: usize = 16;
+/// Maximum number of tolerations.
+const MAX_TOLERATIONS: usize = 16;
+const LABEL_HELP: &str =
+    "use at most 63 letters, digits, hyphens, dots and underscores; start and end with a letter or digit";
+const KEY_HELP: &str = "use at most 63 letters, digits, hyphens, dots and underscores, starting and ending with a letter or digit; \
+     a domain and a slash may precede them, as in `example.com/gpu`";
 /// Label by which `pools` selects Kubernetes nodes.
 const POOL: &str = "faultline.dev/pool";
 
@@ -27,11 +37,7 @@ impl Check<'_> {
             let path = format!("spec.kubernetes.pools.{cluster}");
             self.cluster(&path, cluster);
             if !is_label(pool) {
-                self.problem(
-                    path,
-                    format!("`{pool}` is not a valid label value"),
-                    "use at most 63 letters, digits, hyphens, dots and underscores; start and end with a letter or digit",
-                );
+                self.problem(path, format!("`{pool}` is not a valid label value"), LABEL_HELP);
             }
         }
         for (cluster, site) in &kubernetes.sites {
@@ -48,6 +54,9 @@ impl Check<'_> {
             }
         }
         self.nodes_for_pods("spec.kubernetes", &kubernetes.node_selector, &kubernetes.tolerations);
+        if let Some(class) = &kubernetes.priority_class {
+            self.class("spec.kubernetes.priorityClass", class);
+        }
         let resources = kubernetes.resources.unwrap_or_default();
         if resources.cpu().millis == 0 {
             self.problem(
@@ -64,12 +73,16 @@ impl Check<'_> {
             );
         }
         for (path, volume) in [("volumes", &kubernetes.volumes), ("results", &kubernetes.results)] {
-            if let Some(volume) = volume.as_ref().filter(|it| it.size.0 < SMALLEST_VOLUME) {
+            let Some(volume) = volume else { continue };
+            if volume.size.0 < SMALLEST_VOLUME {
                 self.problem(
                     format!("spec.kubernetes.{path}.size"),
                     format!("the volume is too small (found {})", volume.size),
                     "write at least 1MiB",
                 );
+            }
+            if let Some(class) = &volume.storage_class {
+                self.class(&format!("spec.kubernetes.{path}.storageClass"), class);
             }
         }
     }
@@ -118,27 +131,93 @@ impl Check<'_> {
         node_selector: &BTreeMap<String, String>,
         tolerations: &[Toleration],
     ) {
-        let selected = node_selector.iter();
-        for (label, value) in selected.filter(|it| !it.1.is_empty() && !is_label(it.1)) {
-            self.problem(
-                format!("{path}.nodeSelector"),
-                format!("`{value}` is not a valid value for the label `{label}`"),
-                "use at most 63 letters, digits, hyphens, dots and underscores; start and end with a letter or \
-                 digit",
-            );
+        let selector = format!("{path}.nodeSelector");
+        self.at_most_entries(&selector, node_selector.len(), MAX_SELECTED);
+        for (label, value) in node_selector {
+            if !is_key(label) {
+                self.problem(
+                    selector.as_str(),
+                    format!("`{label}` is not a valid name for a label"),
+                    KEY_HELP,
+                );
+            }
+            if !value.is_empty() && !is_label(value) {
+                self.problem(
+                    selector.as_str(),
+                    format!("`{value}` is not a valid value for the label `{label}`"),
+                    LABEL_HELP,
+                );
+            }
         }
-        let absurd = |it: &&Toleration| it.operator == Some(Comparison::Exists) && it.value.is_some();
-        if let Some(it) = tolerations.iter().find(absurd) {
-            self.problem(
-                format!("{path}.tolerations"),
-                format!(
-                    "`operator: Exists` does not allow a value (found `{}`)",
-                    it.value.as_deref().unwrap_or("")
-                ),
+        self.at_most_entries(&format!("{path}.tolerations"), tolerations.len(), MAX_TOLERATIONS);
+        for (index, toleration) in tolerations.iter().enumerate() {
+            self.toleration(&format!("{path}.tolerations[{index}]"), toleration);
+        }
+    }
+
+    fn toleration(&mut self, path: &str, toleration: &Toleration) {
+        let compares = toleration.operator != Some(Comparison::Exists);
+        match toleration.key.as_deref().unwrap_or_default() {
+            "" if compares => self.problem(
+                path,
+                "a toleration without a key requires `operator: Exists`",
+                "add `key`, or write `operator: Exists` to tolerate every taint",
+            ),
+            "" => {}
+            key if !is_key(key) => self.problem(
+                format!("{path}.key"),
+                format!("`{key}` is not a valid name for a taint"),
+                KEY_HELP,
+            ),
+            _ => {}
+        }
+        match toleration.value.as_deref() {
+            Some(value) if !compares => self.problem(
+                format!("{path}.value"),
+                format!("`operator: Exists` does not allow a value (found `{value}`)"),
                 "remove `value`, or write `operator: Equal`",
+            ),
+            Some(value) if !value.is_empty() && !is_label(value) => self.problem(
+                format!("{path}.value"),
+                format!("`{value}` is not a valid value for a taint"),
+                LABEL_HELP,
+            ),
+            _ => {}
+        }
+    }
+
+    /// Checks the name of a priority class or a storage class.
+    fn class(&mut self, path: &str, name: &str) {
+        if !is_domain(name) {
+            self.problem(
+                path,
+                format!("`{name}` is not a valid name for a class"),
+                format!(
+                    "use at most {MAX_DOMAIN} lower-case letters, digits, hyphens and dots, with a letter or digit at both \
+                     ends and next to each dot; omit the field for the default class"
+                ),
             );
         }
     }
+}
+
+/// Returns whether `text` is a valid name for a label or a taint: a name, after a domain and a slash if there is one.
+fn is_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((domain, name)) => is_domain(domain) && is_label(name),
+        None => is_label(text),
+    }
+}
+
+/// Returns whether `text` is a domain, which is also the form of the names of most Kubernetes objects.
+fn is_domain(text: &str) -> bool {
+    let outer = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    let is_part = |part: &str| {
+        part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+            && outer(part.chars().next())
+            && outer(part.chars().next_back())
+    };
+    text.len() <= MAX_DOMAIN && text.split('.').all(is_part)
 }
 
 fn is_label(text: &str) -> bool {

@@ -51,8 +51,9 @@ pub struct Problem {
 
 /// Returns the problems with `federation`, at most [`MAX_PROBLEMS`]. If there are none, the federation can be run.
 ///
-/// Rejects everything that the CEL rules of the custom resource definition reject, so API servers admit every
-/// federation that this function accepts.
+/// Rejects everything that the schema and the CEL rules of the custom resource definition reject, so API servers admit
+/// every federation that this function accepts. There is one exception: the seed of a Kubernetes object is at most
+/// [`i64::MAX`]. Files for the other backends may have any seed.
 pub fn validate(federation: &Federation) -> Vec<Problem> {
     let mut check = Check::new(&federation.spec);
     check.everything(federation);

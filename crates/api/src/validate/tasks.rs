@@ -10,7 +10,7 @@ use crate::flow::flow;
 use crate::names::Names;
 use crate::plan::faults_of;
 use crate::quantity::Duration;
-use crate::resource::{ApplicationSpec, Family, FaultSpec, Qap};
+use crate::resource::{ApplicationSpec, Family, FaultSpec, MAX_QAP_DATA, Qap};
 
 /// Permitted speeds in percent, from a hundredth of the default to a hundred times the default.
 const SPEEDS: RangeInclusive<u32> = 1..=10_000;
@@ -18,6 +18,8 @@ const SPEEDS: RangeInclusive<u32> = 1..=10_000;
 const CORES: RangeInclusive<u32> = 1..=256;
 /// Permitted numbers of iterations that a process works on at the same time.
 const WINDOWS: RangeInclusive<u32> = 1..=1024;
+/// Permitted lengths of the path of a file, in characters.
+const PATHS: RangeInclusive<usize> = 1..=4096;
 
 impl Check<'_> {
     /// Checks that the protocol supports this family of applications.
@@ -86,6 +88,9 @@ impl Check<'_> {
             );
         }
         let schedule = spec.schedule();
+        if let Some(file) = &schedule.file {
+            self.path_of_file(&format!("{PATH}.file"), file);
+        }
         if !WINDOWS.contains(&schedule.window()) {
             self.problem(
                 format!("{PATH}.window"),
@@ -298,12 +303,33 @@ impl Check<'_> {
                 );
                 return;
             }
-            if file.is_some() {
+            if let Some(file) = file {
+                self.path_of_file("spec.application.qap.file", file);
+                return;
+            }
+            let length = data.as_ref().map_or(0, |it| it.chars().count());
+            if length > MAX_QAP_DATA {
+                self.problem(
+                    "spec.application.qap.data",
+                    format!("the text is too long ({length} characters)"),
+                    format!("write at most {MAX_QAP_DATA} characters"),
+                );
                 return;
             }
         }
         if let Some(Err(problem)) = flow(&self.spec.application) {
             self.add(problem);
+        }
+    }
+
+    fn path_of_file(&mut self, path: &str, file: &str) {
+        let length = file.chars().count();
+        if !PATHS.contains(&length) {
+            self.problem(
+                path,
+                format!("a path of {length} characters cannot name a file"),
+                format!("write a path of {} to {} characters, or omit the field", PATHS.start(), PATHS.end()),
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The custom resource definition: a snapshot for review, the requirements of API servers, and rules that reject what
 //! the validation rejects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_api::resource::*;
 use faultline_api::samples::SAMPLES;
@@ -9,7 +9,7 @@ use faultline_api::{Federation, definition, parse, schema};
 use kube_core::cel::{Validator, validate_cel, validate_cel_update};
 use serde_json::{Value, json};
 
-fn open_api_schema() -> Value {
+pub(crate) fn open_api_schema() -> Value {
     let version = definition().spec.versions.remove(0);
     let schema = version.schema.and_then(|it| it.open_api_v3_schema).expect("the definition has a schema");
     serde_json::to_value(schema).expect("a schema serialises")
@@ -47,10 +47,67 @@ fn an_api_server_would_accept_the_definition() {
             Some("number" | "boolean") => true,
             other => panic!("{path}: {other:?}"),
         };
+        // Some API servers ignore the format.
+        let limit = |keyword: &str| schema[keyword].as_f64().unwrap_or(f64::NAN);
+        let fits = limit("minimum") >= 0.0 && limit("maximum") <= u32::MAX.into();
+        assert!(fits || schema["format"] != "uint32", "{path}: {schema}");
+        // API servers remove a `null` unless the field is nullable; otherwise, the object would not equal itself.
+        assert!(schema["nullable"].is_null(), "{path} is nullable");
         assert!(bounded, "{path} is not bounded: {schema}");
         assert_ne!(schema["additionalProperties"], json!(false), "{path}");
         assert!(schema["description"].is_string(), "{path} is not described");
     });
+}
+
+#[test]
+fn numbers_of_cores_are_not_negative() {
+    let schema = open_api_schema();
+    let cpu = &schema["properties"]["spec"]["properties"]["kubernetes"]["properties"]["resources"]["properties"]
+        ["cpu"];
+    assert_eq!((cpu["minimum"].as_f64(), cpu["maximum"].as_f64()), (Some(0.0), Some(1024.0)));
+}
+
+/// Calls `look` with the path and the description of each property in the schema of a file, except for variants of an
+/// enum: the definition describes the variant, not the type of its value.
+fn described(path: &str, schema: &Value, types: &Value, is_variant: bool, look: &mut dyn FnMut(&str, &str)) {
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        if let Some(description) = property["description"].as_str().filter(|_| !is_variant) {
+            look(&path, description);
+        }
+        described(&path, property, types, false, look);
+    }
+    for inner in ["items", "additionalProperties"].iter().map(|it| &schema[it]).filter(|it| it.is_object()) {
+        described(&format!("{path}[]"), inner, types, false, look);
+    }
+    if let Some(name) = schema["$ref"].as_str() {
+        described(path, &types[name.trim_start_matches("#/$defs/")], types, false, look);
+    }
+    for (keyword, is_variant) in [("anyOf", false), ("oneOf", true)] {
+        for combined in schema[keyword].as_array().into_iter().flatten() {
+            described(path, combined, types, is_variant, look);
+        }
+    }
+}
+
+#[test]
+fn the_definition_describes_each_field_as_the_schema_of_a_file_does() {
+    let mut descriptions = BTreeMap::new();
+    walk("", &open_api_schema(), &mut |path, schema| {
+        descriptions.insert(path.to_owned(), schema["description"].as_str().unwrap_or_default().to_owned());
+    });
+    let file = schema();
+    let mut compared = 0;
+    described("", &file, &file["$defs"], false, &mut |path, description| {
+        if path.starts_with(".spec") {
+            assert_eq!(descriptions.get(path).map(String::as_str), Some(description), "{path}");
+            compared += 1;
+        }
+    });
+    assert!(compared > 100, "{compared}");
+    assert!(
+        descriptions[".spec.protocol.hc3i.replicateTo"].contains("Default `sameCluster`, as in the paper")
+    );
 }
 
 #[test]
@@ -282,6 +339,38 @@ fn equal_quantities_are_no_change() {
         changed[field] = value;
         let errors = rules(&old, &changed).expect_err(field).to_string();
         assert!(errors.contains("cannot change"), "{field}: {errors}");
+    }
+}
+
+/// API servers ignore the order when they compare whole lists of type `map`, unlike the evaluation here.
+#[test]
+fn clusters_cannot_be_reordered() {
+    let schema = open_api_schema();
+    let spec = &schema["properties"]["spec"];
+    let rules = spec["x-kubernetes-validations"].as_array().expect("a spec has rules");
+    walk(".spec", spec, &mut |path, schema| {
+        if schema["x-kubernetes-list-type"] == "map" {
+            let field = path.trim_start_matches(".spec.");
+            let whole = format!("self.{field} == oldSelf.{field}");
+            let compares = |rule: &Value| rule["rule"].as_str().is_some_and(|it| it.contains(&whole));
+            assert!(!rules.iter().any(compares), "{path}");
+        }
+    });
+    let compares = |rule: &&Value| rule["rule"].as_str().is_some_and(|it| it.contains("oldSelf.clusters"));
+    let rule = rules.iter().find(compares).expect("clusters have a rule");
+    let only =
+        json!({ "type": "object", "properties": spec["properties"], "x-kubernetes-validations": [rule] });
+    let clusters = |names: &[&str]| {
+        let clusters = names.iter().map(|name| json!({ "name": name, "nodes": 2 }));
+        json!({ "clusters": clusters.collect::<Vec<_>>() })
+    };
+    let names: Vec<String> = (0..256).map(|it| format!("c{it}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut last_swapped = all.clone();
+    last_swapped.swap(254, 255);
+    for (new, is_same) in [(&all[..], true), (&last_swapped[..], false), (&all[..255], false)] {
+        let result = Validator::new().validate(&only, &clusters(new), Some(&clusters(&all)));
+        assert_eq!(result.is_ok(), is_same, "{result:?}");
     }
 }
 

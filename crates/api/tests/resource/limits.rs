@@ -1,10 +1,13 @@
 //! Validation stays cheap whatever a file contains, because an operator validates the federations of all users.
 
-use faultline_api::resource::MAX_SERVERS;
-use faultline_api::validate::{MAX_PROBLEMS, similar, validate};
+use faultline_api::resource::{FederationSpec, MAX_SERVERS};
+use faultline_api::validate::{MAX_PROBLEMS, Problem, similar, validate};
 use faultline_api::{Federation, Names, parse, plan};
 use faultline_core::ClusterId;
-use serde_json::{Value, json};
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use crate::definition::open_api_schema;
 
 /// Returns a federation with two clusters that runs a task-based program, with these fields replaced or added.
 fn federation(fields: Value) -> Federation {
@@ -142,4 +145,127 @@ fn expanded_links_have_the_properties_of_each_pair_of_clusters() {
         };
         assert_eq!(properties, expected, "{from} {to}");
     }
+}
+
+/// Returns the smallest value that the schema permits.
+fn minimal(schema: &Value) -> Value {
+    match schema["type"].as_str() {
+        Some("object") => {
+            let required = [&schema["required"], &schema["oneOf"][0]["required"]];
+            let names = required.into_iter().filter_map(Value::as_array).flatten().filter_map(Value::as_str);
+            let fields: Map<String, Value> =
+                names.map(|it| (it.to_owned(), minimal(&schema["properties"][it]))).collect();
+            fields.into()
+        }
+        Some("array") => {
+            (0..schema["minItems"].as_u64().unwrap_or(0)).map(|_| minimal(&schema["items"])).collect()
+        }
+        Some("integer") => json!(schema["minimum"].as_f64().unwrap_or(0.0) as u64),
+        Some("number") => json!(schema["minimum"].as_f64().unwrap_or(0.0)),
+        Some("boolean") => json!(false),
+        _ if schema["enum"].is_array() => schema["enum"][0].clone(),
+        _ => {
+            let pattern = Regex::new(schema["pattern"].as_str().unwrap_or("^a$")).expect("a valid pattern");
+            let text = ["a", "1", "1s", "1MB", "1%"].into_iter().find(|it| pattern.is_match(it));
+            json!(text.unwrap_or_else(|| panic!("no text matches {pattern}")))
+        }
+    }
+}
+
+/// Returns a spec in which the value at the end of the path is `end`. Schemas on the path require the other fields.
+fn containing(schema: &Value, path: &[&str], end: Value) -> Value {
+    let [step, rest @ ..] = path else { return end };
+    match *step {
+        "[]" => json!([containing(&schema["items"], rest, end)]),
+        "{}" => json!({ "a": containing(&schema["additionalProperties"], rest, end) }),
+        field => {
+            let mut all = if schema["oneOf"].is_array() { json!({}) } else { minimal(schema) };
+            all[field] = containing(&schema["properties"][field], rest, end);
+            all
+        }
+    }
+}
+
+/// Returns values that exceed a limit in the schema, each with the name of the limit.
+fn excesses(schema: &Value) -> Vec<(&'static str, Value)> {
+    let number = |value: f64| if schema["type"] == "number" { json!(value) } else { json!(value as i64) };
+    let many = |of: &Value, limit: u64| vec![minimal(of); limit as usize + 1];
+    let values = &schema["additionalProperties"];
+    let all = [
+        ("minimum", schema["minimum"].as_f64().map(|it| number(it - 1.0))),
+        ("maximum", schema["maximum"].as_f64().map(|it| number(it + 1.0))),
+        ("minLength", schema["minLength"].as_u64().map(|_| json!(""))),
+        ("maxLength", schema["maxLength"].as_u64().map(|it| json!("x".repeat(it as usize + 1)))),
+        ("minItems", schema["minItems"].as_u64().map(|_| json!([]))),
+        ("maxItems", schema["maxItems"].as_u64().map(|it| json!(many(&schema["items"], it)))),
+        (
+            "maxProperties",
+            schema["maxProperties"].as_u64().map(|it| {
+                let names = (0..).map(|it| format!("k{it}"));
+                names.zip(many(values, it)).collect::<Map<_, _>>().into()
+            }),
+        ),
+    ];
+    all.into_iter().filter_map(|(limit, value)| Some((limit, value?))).collect()
+}
+
+/// Calls `look` with the path and the content of each schema in a schema.
+fn each<'a>(schema: &'a Value, path: &mut Vec<&'a str>, look: &mut dyn FnMut(&[&'a str], &'a Value)) {
+    look(path, schema);
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let inner = [("[]", &schema["items"]), ("{}", &schema["additionalProperties"])];
+    let inner = inner.into_iter().filter(|(_, it)| it.is_object());
+    for (step, schema) in properties.map(|(name, it)| (name.as_str(), it)).chain(inner) {
+        path.push(step);
+        each(schema, path, look);
+        path.pop();
+    }
+}
+
+/// Returns the problems of a spec; `None` if it cannot be parsed.
+fn problems_of(mut spec: Value, changed: &str) -> Option<Vec<Problem>> {
+    let base = json!({
+        "clusters": [{ "name": "a", "nodes": 16 }],
+        "protocol": { "none": {} },
+        "application": { "fibonacci": {} },
+    });
+    for (field, value) in base.as_object().unwrap().iter().filter(|it| it.0 != changed) {
+        spec[field] = value.clone();
+    }
+    let spec = serde_json::from_value::<FederationSpec>(spec).ok()?;
+    Some(validate(&Federation::new("example", spec)))
+}
+
+/// API servers check these limits. A file that exceeds one must be rejected before it reaches an API server.
+#[test]
+fn every_limit_in_the_definition_is_checked() {
+    let definition = open_api_schema();
+    let spec = &definition["properties"]["spec"];
+    let mut checked = 0;
+    each(spec, &mut Vec::new(), &mut |path, schema| {
+        let Some(field) = path.first() else { return };
+        let mut place = String::from("spec");
+        for step in path {
+            place += &match *step {
+                "[]" => "[0]".to_owned(),
+                "{}" => ".a".to_owned(),
+                field => format!(".{field}"),
+            };
+        }
+        // A label can contain dots, so it is not part of a path.
+        let place =
+            place.strip_suffix(".nodeSelector.a").map_or(place.clone(), |it| format!("{it}.nodeSelector"));
+        let before = problems_of(containing(spec, path, minimal(schema)), field);
+        let before = before.unwrap_or_else(|| panic!("{place} can be parsed"));
+        for (limit, excess) in excesses(schema) {
+            checked += 1;
+            let Some(after) = problems_of(containing(spec, path, excess), field) else { continue };
+            let found = after.iter().filter(|it| it.path.starts_with(&place));
+            // The number of ranks must be exact, so any other number is the same problem.
+            let is_exact = place == "spec.application.nas.order";
+            let reported = found.filter(|it| is_exact || !before.contains(it)).count() > 0;
+            assert!(reported, "`{limit}` of {place}: {after:?}");
+        }
+    });
+    assert!(checked > 200, "{checked}");
 }

@@ -51,6 +51,21 @@ fn a_fault_in_a_nonexistent_cluster_is_rejected_with_its_line() {
 }
 
 #[test]
+fn a_value_that_an_api_server_considers_changed_is_rejected_with_its_line() {
+    let place = TestDirectory::new();
+    let extra = "  deadline: 60s\n  storage: { writeBandwidth: 200MB }\n";
+    let rewritten = extra.replace("60s", "1m");
+    place.write("old.yaml", small(extra));
+    place.write("same.yaml", small(&rewritten));
+    place.write("new.yaml", small(&rewritten.replace("200MB", "1600Mbit")));
+    let same = ["validate", "same.yaml", "--running", "old.yaml"];
+    place.faultline(same).assert().code(0).stdout("nothing would change\n");
+    let said =
+        ["`storage.writeBandwidth` is written differently", "new.yaml:16", "exactly as in the running"];
+    refused(&place, &["validate", "new.yaml", "--running", "old.yaml"], &said);
+}
+
+#[test]
 fn a_file_that_is_not_text_is_rejected() {
     let place = TestDirectory::new();
     place.write("image.yaml", [0xff, 0xd8, 0xff]);
