@@ -24,15 +24,18 @@ fn helm_for(release: &str, arguments: &[&str]) -> Result<String, String> {
 
 /// Returns the objects by kind and name, without labels and annotations, some of which only Helm sets.
 fn rendered(options: &[&str]) -> BTreeMap<String, Value> {
-    // Without a cluster, Helm assumes its own version of Kubernetes, which may be older than the chart requires.
-    let usual = ["template", "--namespace", install::NAMESPACE, "--kube-version", "1.34.0"];
-    let arguments = [&usual, options].concat();
-    read(&helm(&arguments).expect("it renders"))
+    named(objects(&template(options)).into_iter())
 }
 
-fn read(text: &str) -> BTreeMap<String, Value> {
+fn template(options: &[&str]) -> String {
+    // Without a cluster, Helm assumes its own version of Kubernetes, which may be older than the chart requires.
+    let usual = ["template", "--namespace", install::NAMESPACE, "--kube-version", "1.34.0"];
+    helm(&[&usual, options].concat()).expect("it renders")
+}
+
+fn objects(text: &str) -> Vec<Value> {
     let objects: Vec<Value> = serde_saphyr::from_multiple(text).expect("it is YAML");
-    named(objects.into_iter().filter(|it| !it.is_null()))
+    objects.into_iter().filter(|it| !it.is_null()).collect()
 }
 
 /// Makes numbers comparable: Helm writes `1` for `1.0`.
@@ -62,7 +65,7 @@ fn named(objects: impl Iterator<Item = Value>) -> BTreeMap<String, Value> {
 #[ignore = "needs helm: run by the step `chart` of .ci/run"]
 fn the_chart_installs_what_the_manifest_does() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/install.yaml");
-    let mut expected = read(&std::fs::read_to_string(manifest).expect("it is there"));
+    let mut expected = named(objects(&std::fs::read_to_string(manifest).expect("it is there")).into_iter());
     // Helm creates the namespace itself.
     expected.remove(&format!("Namespace {}", install::NAMESPACE)).expect("the manifest contains it");
     let rendered = rendered(&[]);
@@ -89,6 +92,85 @@ fn with_namespace_scope_nothing_is_granted_outside_the_namespace() {
 
 #[test]
 #[ignore = "needs helm: run by the step `chart` of .ci/run"]
+fn an_administrator_and_a_user_without_cluster_wide_permissions_share_the_installation() {
+    let monitoring = ["--api-versions", "monitoring.coreos.com/v1/PodMonitor"];
+    let values = "scope=namespace,crds.install=false,rbac.create=false,metrics.podMonitor=false";
+    let of_user = rendered(&[&monitoring[..], &["--set", values]].concat());
+    // The default role `edit` permits creating these kinds.
+    let permitted = ["Deployment", "NetworkPolicy", "ServiceAccount"];
+    assert_eq!(
+        of_user.keys().collect::<Vec<_>>(),
+        permitted.map(|it| format!("{it} faultline-operator")).each_ref()
+    );
+    let shown = ["--show-only", "templates/crd.yaml", "--show-only", "templates/aggregated.yaml"];
+    let once = rendered(&shown);
+    let per_namespace = rendered(&["--set", "scope=namespace", "--show-only", "templates/rights.yaml"]);
+    assert!(per_namespace.values().all(|it| it["metadata"]["namespace"] == install::NAMESPACE));
+    let parts: Vec<_> = [of_user, once, per_namespace].into_iter().flatten().collect();
+    let all = rendered(&["--set", "scope=namespace"]);
+    assert_eq!(parts.len(), all.len(), "no object is in two parts");
+    assert_eq!(parts.into_iter().collect::<BTreeMap<_, _>>(), all);
+}
+
+#[test]
+#[ignore = "needs helm: run by the step `chart` of .ci/run"]
+fn the_roles_of_users_stay_if_the_definition_stays() {
+    for keep in [true, false] {
+        let objects = objects(&template(&["--set", &format!("crds.keep={keep}")]));
+        let kept = |it: &Value| it["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep";
+        let of_kind = |kind: &'static str| objects.iter().filter(move |it| it["kind"] == kind);
+        assert!(of_kind("CustomResourceDefinition").all(|it| kept(it) == keep));
+        let roles: BTreeMap<_, _> =
+            of_kind("ClusterRole").map(|it| (it["metadata"]["name"].as_str().unwrap(), it)).collect();
+        assert!(!kept(roles["faultline-operator"]), "the operator's role belongs to the release");
+        assert_eq!(roles.len(), 1 + install::AGGREGATED.len());
+        for install::Aggregated { of, rules } in install::AGGREGATED {
+            let role = roles[format!("faultline-federations-{of}").as_str()];
+            assert_eq!(role["rules"], json!(rules), "{of}");
+            assert_eq!(kept(role), keep, "{of}");
+            let labels = role["metadata"]["labels"].as_object().unwrap().keys();
+            let target: Vec<_> =
+                labels.filter_map(|it| it.strip_prefix("rbac.authorization.k8s.io/aggregate-to-")).collect();
+            assert_eq!(target, [*of]);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs helm: run by the step `chart` of .ci/run"]
+fn pods_of_users_cannot_serve_the_series_of_the_operator() {
+    let rendered = rendered(&["--set", "metrics.podMonitor=true,metrics.alerts=true"]);
+    let monitor = |name: &str| &rendered[&format!("PodMonitor {name}")]["spec"];
+    let rule =
+        |regex: &str, action: &str| json!({ "sourceLabels": ["__name__"], "regex": regex, "action": action });
+    let supervisors = [rule("faultline_.*", "keep"), rule("faultline_(operator|federation)_.*", "drop")];
+    let agents = [rule("faultline_agent_.*", "keep")];
+    for (name, rules) in [("faultline-federations", &supervisors[..]), ("faultline-agents", &agents)] {
+        let monitor = monitor(name);
+        assert!(["sampleLimit", "labelLimit"].iter().all(|it| monitor[it].is_number()), "{name}");
+        let endpoints = monitor["podMetricsEndpoints"].as_array().unwrap();
+        assert!(
+            !endpoints.is_empty() && endpoints.iter().all(|it| it["metricRelabelings"] == json!(rules)),
+            "{name}"
+        );
+    }
+    assert!(monitor("faultline-operator")["podMetricsEndpoints"][0]["metricRelabelings"].is_null());
+    // The rules separate the series of the two groups of alerts.
+    for group in rendered["PrometheusRule faultline"]["spec"]["groups"].as_array().unwrap() {
+        for alert in group["rules"].as_array().unwrap() {
+            let expression = alert["expr"].as_str().unwrap();
+            let series = expression.split(|it: char| it != '_' && !it.is_alphanumeric());
+            for series in series.filter(|it| it.starts_with("faultline_")) {
+                let is_dropped =
+                    ["faultline_operator_", "faultline_federation_"].iter().any(|it| series.starts_with(it));
+                assert_eq!(is_dropped, group["name"] == "faultline-operator", "{series}");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs helm: run by the step `chart` of .ci/run"]
 fn values_are_checked_and_every_option_renders() {
     assert!(helm(&["lint", "--strict"]).is_ok_and(|it| it.contains("0 chart(s) failed")));
     for bad in [
@@ -97,6 +179,8 @@ fn values_are_checked_and_every_option_renders() {
         "operator.image.tag=latest",
         "operator.maxPods=10001",
         "no.such=value",
+        "rbac.create=maybe",
+        "rbac.no=value",
     ] {
         assert!(helm(&["template", "--set", bad]).is_err(), "{bad}");
     }
@@ -129,8 +213,16 @@ fn values_are_checked_and_every_option_renders() {
 
 /// Returns the paths of all values that are numbers, except those that have to be.
 fn numbers(value: &Value, path: &str) -> Vec<String> {
-    const NUMBERS: &[&str] =
-        &["replicas", "containerPort", "port", "runAsUser", "runAsGroup", "minAvailable"];
+    const NUMBERS: &[&str] = &[
+        "replicas",
+        "containerPort",
+        "port",
+        "runAsUser",
+        "runAsGroup",
+        "minAvailable",
+        "sampleLimit",
+        "labelLimit",
+    ];
     match value {
         Value::Number(_) if !NUMBERS.iter().any(|it| path.ends_with(&format!(".{it}"))) => {
             vec![path.to_owned()]
@@ -152,15 +244,13 @@ fn values_that_look_like_numbers_stay_text() {
         node.image.repository=4,node.image.tag=5";
     let arguments = ["template", "--kube-version", "1.34.0", "--namespace", "2024", "--set", options];
     let rendered = helm_for("123", &[&arguments[..], &["--set-string", text]].concat()).expect("it renders");
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered).expect("it is YAML");
+    let objects = objects(&rendered);
     assert!(objects.len() > 8, "{rendered}");
     for object in &objects {
         let name = format!("{} {}", object["kind"], object["metadata"]["name"]);
         assert_eq!(numbers(object, ""), [""; 0], "{name}");
-        if object.is_object() {
-            assert_eq!(object["metadata"]["namespace"], "2024", "{name}");
-            assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/instance"], "123", "{name}");
-        }
+        assert_eq!(object["metadata"]["namespace"], "2024", "{name}");
+        assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/instance"], "123", "{name}");
     }
     let env = objects.iter().find(|it| it["kind"] == "Deployment").map(|it| {
         it["spec"]["template"]["spec"]["containers"][0]["env"].as_array().expect("it has variables").clone()

@@ -162,6 +162,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         "kubectl delete crd",
         OnCluster("kubectl delete crd federations.faultline.dev --dry-run=server"),
     ),
+    ("docs/kubernetes.md", "kubectl delete clusterrole", OnCluster("PRINTED --dry-run=server")),
     ("docs/kubernetes.md", "kubectl", OnCluster("PRINTED")),
     ("docs/kubernetes.md", "kubectl get federation quickstart -o jsonpath", OnCluster(AGAIN)),
     (

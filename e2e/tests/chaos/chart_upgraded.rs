@@ -1,5 +1,5 @@
-//! The operator is installed with the chart in one namespace, and upgraded while a federation runs there. The run is
-//! not affected. `helm uninstall` removes everything that `helm` created.
+//! A user without cluster-wide permissions installs the operator with the chart in one namespace, and upgrades it while
+//! a federation runs there. The run is not affected. `helm uninstall` removes everything that `helm` created.
 
 use std::process::Stdio;
 
@@ -9,21 +9,28 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::json;
 use tokio::process::Command;
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/faultline");
 const RELEASE: &str = "faultline-e2e";
+/// The user who installs the operator, and the name of the binding to the role `edit`.
+const USER: &str = "faultline-e2e-user";
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
-    if helm(&ns, &["version"]).await.is_err() {
-        return Err(Skipped("helm is not installed".into()).into());
+    let mut kubectl = Command::new("kubectl");
+    kubectl.args(["version", "--client"]);
+    if helm(&ns, &["version"]).await.is_err() || run_command(kubectl).await.is_err() {
+        return Err(Skipped("helm or kubectl is not installed".into()).into());
     }
     let operators = Operators::stop(&ns.client).await?;
     let went = restorable(upgraded(&ns)).await;
     let uninstalled = helm(&ns, &["uninstall", RELEASE, "--wait"]).await;
     operators.start().await?;
     went.and(uninstalled)?;
+    permissions_of_operator(&ns, "delete").await?;
+    ns.api::<RoleBinding>().delete(USER, &DeleteParams::default()).await?;
     let all = &ListParams::default();
     let left = [
         ns.names::<Deployment>(all).await?,
@@ -43,9 +50,24 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
 }
 
 async fn upgraded(ns: &TestNamespace) -> Result<(), Failure> {
+    let user: RoleBinding = serde_json::from_value(json!({
+        "metadata": { "name": USER },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER }],
+    }))?;
+    ns.api().create(&PostParams::default(), &user).await?;
+    permissions_of_operator(ns, "apply --server-side").await?;
+    // A deleted release has left this object.
+    let left: ServiceAccount = serde_json::from_value(json!({ "metadata": {
+        "name": "faultline-operator",
+        "labels": { "app.kubernetes.io/managed-by": "Helm" },
+        "annotations": { "meta.helm.sh/release-name": "old", "meta.helm.sh/release-namespace": "old" },
+    } }))?;
+    ns.api().create(&PostParams::default(), &left).await?;
     // The custom resource definition is already installed, for all namespaces.
-    let values = ["--set", "scope=namespace", "--set", "crds.install=false", "--wait", "--timeout", "2m"];
-    helm(ns, &[&["install", RELEASE, CHART], &values[..]].concat()).await?;
+    let values = "scope=namespace,crds.install=false,rbac.create=false,metrics.podMonitor=false";
+    let values = ["--set", values, "--wait", "--timeout", "2m"];
+    helm(ns, &[&["install", RELEASE, CHART, "--take-ownership"], &values[..]].concat()).await?;
     ns.apply(|_| {}).await?;
     ns.reach(QUICK_START, Phase::Running).await?;
     let pods = async || -> Result<_, Failure> {
@@ -66,14 +88,31 @@ async fn upgraded(ns: &TestNamespace) -> Result<(), Failure> {
     ns.delete(QUICK_START).await
 }
 
+/// Applies or deletes the operator's permissions, as an administrator.
+async fn permissions_of_operator(ns: &TestNamespace, action: &str) -> Result<(), Failure> {
+    let line = format!(
+        "set -o pipefail; helm template {RELEASE} {CHART} --kube-version 1.33 --namespace {0} --set scope=namespace \
+         --show-only templates/rights.yaml | kubectl {action} -f -",
+        ns.namespace
+    );
+    let mut command = Command::new("bash");
+    command.args(["-c", &line]);
+    run_command(command).await
+}
+
+/// Runs a command of Helm as the user.
 async fn helm(ns: &TestNamespace, arguments: &[&str]) -> Result<(), Failure> {
     let mut command = Command::new("helm");
-    command.args(arguments).args(["--namespace", &ns.namespace]).stdin(Stdio::null()).kill_on_drop(true);
-    command.envs(kubeconfig().map(|it| ("KUBECONFIG", it)));
+    command.args(arguments).args(["--namespace", &ns.namespace, "--kube-as-user", USER]);
+    run_command(command).await
+}
+
+async fn run_command(mut command: Command) -> Result<(), Failure> {
+    command.envs(kubeconfig().map(|it| ("KUBECONFIG", it))).stdin(Stdio::null()).kill_on_drop(true);
     let output = command.output().await?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("`helm {}`: {}, {}", arguments.join(" "), output.status, said.trim()).into())
+    Err(format!("`{:?}`: {}, {}", command.as_std(), output.status, said.trim()).into())
 }
