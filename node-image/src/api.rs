@@ -255,18 +255,40 @@ async fn metrics(State(api): State<Arc<ApiState>>) -> Response {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-/// Packs the record as a tar archive.
+/// Packs the record as a tar archive. After an error, the archive has no end, although a dropped `tar::Builder` writes
+/// one: the archive must not look complete.
 fn pack(dir: &Path, to: impl Write) -> io::Result<()> {
-    let mut tar = tar::Builder::new(to);
+    let mut tar = tar::Builder::new(Breakable(Some(to)));
     for part in Bundle::PARTS {
         let path = dir.join(part);
-        if fs::metadata(&path)?.is_dir() {
-            tar.append_dir_all(part, path)?;
-        } else {
-            tar.append_path_with_name(path, part)?;
+        let appended = fs::metadata(&path).and_then(|it| {
+            if it.is_dir() { tar.append_dir_all(part, path) } else { tar.append_path_with_name(path, part) }
+        });
+        if appended.is_err() {
+            tar.get_mut().0 = None;
+            return appended;
         }
     }
     tar.into_inner()?.flush()
+}
+
+/// A writer that fails once it is `None`.
+struct Breakable<W>(Option<W>);
+
+impl<W: Write> Breakable<W> {
+    fn open(&mut self) -> io::Result<&mut W> {
+        self.0.as_mut().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl<W: Write> Write for Breakable<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.open()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.open()?.flush()
+    }
 }
 
 fn refuse(status: StatusCode, why: String) -> Response {
@@ -285,6 +307,15 @@ fn json(value: &impl Serialize) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_incomplete_archive_has_no_end() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(Bundle::PARTS[0]), "{}").unwrap();
+        let mut archive = Vec::new();
+        pack(dir.path(), &mut archive).unwrap_err();
+        assert!(!archive.is_empty() && archive.len() <= 1024, "{} bytes", archive.len());
+    }
 
     #[test]
     fn only_plain_connections_from_other_machines_are_exposed() {

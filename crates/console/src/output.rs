@@ -44,12 +44,20 @@ pub fn colours() -> bool {
 ///
 /// Fails if the text cannot be written.
 pub fn print(text: &str) -> Result<(), CommandError> {
+    print_if_open(text).map(|_| ())
+}
+
+/// Prints text, unless the output is closed. Returns whether it is still open.
+///
+/// # Errors
+///
+/// Fails if the text cannot be written.
+pub fn print_if_open(text: &str) -> Result<bool, CommandError> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(CommandError::machine(format!("cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(CommandError::machine(format!("cannot write to standard output: {error}"))),
     }
 }
 

@@ -128,8 +128,8 @@ impl Repetition<'_> {
         Ok(recording.exit())
     }
 
-    /// Performs runs until all are done, the user interrupts them, or the machine cannot perform one of them. The runs
-    /// so far are reported in any case.
+    /// Performs runs until all are done, the user interrupts them, or one of them cannot be performed. The runs so far
+    /// are reported in any case.
     fn several(&self, first: u64, once: &mut Once<'_>) -> Result<Exit, CommandError> {
         let output = self.output;
         let seeds = consecutive(first, self.repeat)?;
@@ -144,7 +144,7 @@ impl Repetition<'_> {
             }
             let dir = self.place(seed);
             let recording = match recorded(seed, &dir, once) {
-                Err(command_error) if command_error.exit == Exit::Unknown => {
+                Err(command_error) if command_error.exit == Exit::Unknown || !runs.is_empty() => {
                     progress.iter_mut().for_each(Progress::hide);
                     anstream::eprintln!("{:?}", command_error.report);
                     break;
@@ -257,6 +257,8 @@ fn row([seed, verdict, rollbacks, lost, duration, record]: [&str; 6]) -> String 
 
 #[cfg(test)]
 mod tests {
+    use faultline_session::{Session, Simulator};
+
     use super::*;
 
     /// A machine that fails during one run does not hide the results of the others.
@@ -283,5 +285,35 @@ mod tests {
         let wrong =
             repetition.perform(7, |_, _| Err(CommandError::input(miette::miette!("the file is wrong"))));
         assert_eq!(wrong.err().map(|it| it.exit), Some(Exit::BadInput));
+    }
+
+    /// On a cluster, later runs can be refused although the first was not.
+    #[test]
+    fn bad_input_after_a_run_does_not_hide_the_result_of_that_run() {
+        let sample = faultline_api::samples::sample("quickstart").unwrap();
+        let federation = faultline_api::parse("quickstart", sample.text.as_bytes()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let repetition = Repetition {
+            name: "quickstart",
+            federation: &federation,
+            backend: BackendKind::Simulate,
+            repeat: 3,
+            keeps_all: true,
+            out: Some(dir.path()),
+            output: OutputArguments { format: Format::Json, quiet: true, verbose: 0 },
+            interrupted: &AtomicBool::new(false),
+        };
+        let mut seeds = Vec::new();
+        let exit = repetition.perform(7, |seed, dir| {
+            seeds.push(seed);
+            if seed > 7 {
+                return Err(CommandError::input(miette::miette!("a quota is exceeded")));
+            }
+            let bundle = Bundle::create(dir).expect("the directory is free");
+            let session = Session::new(&federation);
+            session.record_simulated(&bundle, &mut Simulator::new(&mut ())).expect("the run is recorded");
+            LocatedRecording::read(dir)
+        });
+        assert_eq!((exit.unwrap(), seeds), (Exit::Unknown, vec![7, 8]));
     }
 }

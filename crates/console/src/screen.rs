@@ -66,9 +66,10 @@ impl Screen {
         }
     }
 
-    /// Shows an event. `at` is its time in seconds since the application started; `None` before that.
+    /// Shows an event, which may quote a program. `at` is its time in seconds since the application started; `None`
+    /// before that.
     pub fn show_event(&mut self, at: Option<f64>, text: &str) {
-        let line = format!("{}  {text}", instant(at));
+        let line = format!("{}  {}", instant(at), printable(text));
         if self.on_screen {
             self.recent.push_back(line);
             while self.recent.len() > RECENT {
@@ -120,7 +121,7 @@ impl Screen {
         };
         format!(
             "{:width$}  {}/{} up  {} ({} forced){progress}",
-            row.name,
+            printable(&row.name),
             row.up,
             row.processes,
             count(row.checkpoints.into(), "checkpoint"),
@@ -158,6 +159,12 @@ impl Screen {
     }
 }
 
+/// Returns a text that may come from a foreign program, with its control characters replaced: they must not reach a
+/// terminal, and a line break would forge a line of output.
+pub fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
 /// Formats a time since the application started. `None`, which stands for an earlier time, becomes blanks.
 fn instant(at: Option<f64>) -> String {
     at.map_or_else(|| " ".repeat(10), |at| format!("{:>10}", text::instant(at)))
@@ -170,7 +177,41 @@ fn bar(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
+
+    /// The supervisor's pod might run another program, and events quote the output of processes.
+    #[test]
+    fn control_characters_are_not_shown() {
+        for on_screen in [true, false] {
+            let (mut written, out) = io::pipe().expect("a pipe");
+            let mut screen = Screen {
+                out: Some(Box::new(out)),
+                on_screen,
+                title: String::new(),
+                recent: VecDeque::new(),
+                drawn: 0,
+                shown: Instant::now(),
+            };
+            screen.show_event(None, "paris-0: \u{1b}]0;title\u{7}\n  0.1 s  verdict: pass\u{9b}2J");
+            let name = "par\u{1b}c\nis".to_owned();
+            screen.show(
+                None,
+                "running",
+                &[Row { name, processes: 3, up: 3, checkpoints: 0, forced: 0, done: 0, total: 0 }],
+            );
+            drop(screen);
+            let mut shown = String::new();
+            written.read_to_string(&mut shown).expect("the output is text");
+            assert!(
+                !["\u{1b}]", "\u{1b}c", "\u{7}", "\u{9b}"].iter().any(|it| shown.contains(it)),
+                "{shown:?}"
+            );
+            assert!(shown.contains("title\u{fffd}\u{fffd}  0.1 s  verdict: pass\u{fffd}2J"), "{shown:?}");
+            assert!(shown.contains("par\u{fffd}c\u{fffd}is"), "{shown:?}");
+        }
+    }
 
     #[test]
     fn a_program_of_tasks_shows_tasks_instead_of_a_share() {

@@ -1,18 +1,23 @@
 //! The cluster that the user's kubeconfig selects, and the federations on it.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use faultline_api::Federation;
 use faultline_api::resource::FederationStatus;
+use faultline_api::{Federation, FederationSpec};
 use faultline_client::naming;
 use faultline_console::command_error::CommandError;
 use futures::AsyncBufRead;
+use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{ApiResource, DeleteParams, LogParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::object::{NotUsed, Object};
 use kube::{Api, Client, Config, ResourceExt};
 use miette::miette;
+use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::arguments::KubernetesArguments;
@@ -62,27 +67,39 @@ fn is_temporary(error: &kube::Error) -> bool {
 /// A federation without its spec. The API server admits changes to the spec that this program cannot read.
 pub(crate) type Outline = Object<NotUsed, FederationStatus>;
 
+/// A namespace of a cluster, as the user has chosen it. It stays the same even if the user changes the kubeconfig.
+#[derive(Clone, Debug)]
+pub(crate) struct ChosenCluster {
+    config: Config,
+    namespace: String,
+    /// The arguments that choose the same cluster and namespace.
+    arguments: String,
+}
+
 /// One namespace of a cluster.
 pub(crate) struct KubernetesCluster {
     client: Client,
     namespace: String,
+    /// The arguments of `kubectl` that choose this cluster and namespace.
+    arguments: String,
     /// Time limit of a request to the API server.
     api_deadline: Duration,
     /// Time limit of a request to a supervisor.
     supervisor_deadline: Duration,
 }
 
-impl KubernetesCluster {
-    /// Connects in the same way as `kubectl`.
-    pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<KubernetesCluster, CommandError> {
-        const HELP: &str = "set the environment variable KUBECONFIG to the path of a kubeconfig, and choose one of its \
-                            contexts with `--context`; check with `kubectl get federations`";
+const CHOOSE: &str = "set the environment variable KUBECONFIG to the path of a kubeconfig, and choose one of its \
+                      contexts with `--context`; check with `kubectl get federations`";
+
+impl ChosenCluster {
+    /// Chooses a cluster and a namespace in the same way as `kubectl`.
+    pub(crate) async fn of(arguments: &KubernetesArguments) -> Result<ChosenCluster, CommandError> {
         // A test may already have installed the provider.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let unfit = |error: &dyn std::fmt::Display| {
-            CommandError::input(miette!(help = HELP, "cannot find a Kubernetes cluster: {error}"))
+            CommandError::input(miette!(help = CHOOSE, "cannot find a Kubernetes cluster: {error}"))
         };
-        let config = match &arguments.context {
+        let mut config = match &arguments.context {
             None => Config::infer().await.map_err(|it| unfit(&it))?,
             Some(context) => {
                 let options = KubeConfigOptions { context: Some(context.clone()), ..Default::default() };
@@ -90,14 +107,68 @@ impl KubernetesCluster {
                 Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|it| unfit(&it))?
             }
         };
+        let variables = ["HTTPS_PROXY", "https_proxy"].map(|it| std::env::var(it).ok());
+        config.proxy_url = proxy(&config, &variables, &Matcher::from_env());
         let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).map_err(|it| unfit(&it))?;
+        let context = arguments.context.as_ref().map(|it| format!("--context {} ", quoted(it)));
+        let chosen = format!("{}--namespace {}", context.unwrap_or_default(), quoted(&namespace));
+        Ok(ChosenCluster { config, namespace, arguments: chosen })
+    }
+
+    /// Connects to the cluster.
+    pub(crate) fn connect(&self) -> Result<KubernetesCluster, CommandError> {
+        let client = Client::try_from(self.config.clone()).map_err(|error| {
+            let help = if self.config.proxy_url.is_some() {
+                "check `proxy-url` in the kubeconfig, and the environment variables HTTPS_PROXY and NO_PROXY"
+            } else {
+                CHOOSE
+            };
+            CommandError::input(miette!(help = help, "cannot connect to the Kubernetes cluster: {error}"))
+        })?;
         Ok(KubernetesCluster {
             client,
-            namespace,
+            namespace: self.namespace.clone(),
+            arguments: self.arguments.clone(),
             api_deadline: ANSWERED_WITHIN,
             supervisor_deadline: SUPERVISOR_WITHIN,
         })
+    }
+}
+
+/// Returns the proxy through which to reach a cluster. As with `kubectl`, that is the one in the kubeconfig, or else the
+/// one that the environment specifies for the cluster's address, but none for an address of this machine. `variables`
+/// are the environment variables from which `config` may have its proxy.
+fn proxy(config: &Config, variables: &[Option<String>], environment: &Matcher) -> Option<Uri> {
+    let given = config.proxy_url.clone();
+    let is_from_environment = |it: &Uri| {
+        variables.iter().flatten().filter_map(|it| it.parse::<Uri>().ok()).any(|variable| variable == *it)
+    };
+    if given.as_ref().is_some_and(|it| !is_from_environment(it)) {
+        return given;
+    }
+    let host = config.cluster_url.host().unwrap_or_default();
+    let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    if host == "localhost" || address.is_some_and(|it| it.is_loopback()) {
+        return None;
+    }
+    let proxy = environment.intercept(&config.cluster_url)?;
+    // Only the original contains a password.
+    Some(given.filter(|it| it.scheme().is_some()).unwrap_or_else(|| proxy.uri().clone()))
+}
+
+/// Returns a word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "@%+=:,./_-".contains(it);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+impl KubernetesCluster {
+    /// Connects in the same way as `kubectl`.
+    pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<KubernetesCluster, CommandError> {
+        ChosenCluster::of(arguments).await?.connect()
     }
 
     /// Returns the client, for requests that do not concern a federation.
@@ -116,6 +187,7 @@ impl KubernetesCluster {
         KubernetesCluster {
             client,
             namespace: namespace.to_owned(),
+            arguments: format!("--context here --namespace {namespace}"),
             api_deadline: deadline,
             supervisor_deadline: deadline,
         }
@@ -145,7 +217,19 @@ impl KubernetesCluster {
         let mut marked = federation.clone();
         marked.annotations_mut().insert(naming::INVOCATION.to_owned(), invocation.to_owned());
         match self.answered(self.federations().create(&PostParams::default(), &marked)).await {
-            Ok(made) => Ok(made),
+            Ok(made) if made.spec == federation.spec => Ok(made),
+            Ok(made) => {
+                self.delete(&made).await?;
+                let help = "`kubectl faultline doctor` compares the definition of federations on the cluster with that \
+                    in this program; install the same version of both";
+                Err(CommandError::input(miette!(
+                    help = help,
+                    "the cluster stored a different federation, which was deleted again: the definition of federations, \
+                     or an admission webhook, changed {}",
+                    changed_fields(&federation.spec, &made.spec)
+                ))
+                .into())
+            }
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 let is_ours = |it: &Federation| {
                     it.annotations().get(naming::INVOCATION).is_some_and(|it| it == invocation)
@@ -191,7 +275,22 @@ impl KubernetesCluster {
 
     /// Returns the `kubectl` command that deletes a federation.
     pub(crate) fn deletion(&self, federation: &Federation) -> String {
-        format!("kubectl delete federation {} --namespace {}", federation.name_any(), self.namespace)
+        format!("kubectl delete federation {} {}", federation.name_any(), self.arguments)
+    }
+
+    /// Returns the command that fetches the record of a federation.
+    pub(crate) fn fetching(&self, federation: &Federation) -> String {
+        format!("kubectl faultline fetch federation/{} {}", federation.name_any(), self.arguments)
+    }
+
+    /// Returns the `kubectl` command that describes an object.
+    pub(crate) fn description(&self, object: &str) -> String {
+        format!("kubectl describe {object} {}", self.arguments)
+    }
+
+    /// Returns the `kubectl` command that waits for the end of a run.
+    pub(crate) fn waiting(&self, name: &str) -> String {
+        format!("kubectl wait federation/{name} {} --for=condition=Completed", self.arguments)
     }
 
     /// Returns the supervisor of a federation, with the token for reading from its API.
@@ -219,10 +318,10 @@ impl KubernetesCluster {
     fn no_token(&self, federation: &Federation, problem: &str) -> CommandError {
         let name = federation.name_any();
         let help = format!(
-            "the operator creates this secret; check with `kubectl faultline doctor --namespace {}` whether an \
-             operator of this version manages the namespace, and with `kubectl describe federation/{name}` whether it \
-             reports a problem",
-            self.namespace
+            "the operator creates this secret; check with `kubectl faultline doctor {}` whether an operator of this \
+             version manages the namespace, and with `{}` whether it reports a problem",
+            self.arguments,
+            self.description(&format!("federation/{name}"))
         );
         CommandError::input(miette!(
             help = help,
@@ -289,6 +388,9 @@ impl KubernetesCluster {
     /// Returns the reason why an operation failed.
     fn denied(&self, verb: &str, what: &str, error: &kube::Error) -> ClusterError {
         let command_error = match error {
+            kube::Error::Api(status) if status.is_forbidden() && is_full_or_ending(&status.message) => {
+                CommandError::input(miette!("cannot {verb} {what}: {}", status.message))
+            }
             kube::Error::Api(status) if status.is_forbidden() => {
                 let help = format!(
                     "this requires permission to `{verb}` {what} in the namespace `{}`; docs/kubernetes.md contains \
@@ -299,9 +401,11 @@ impl KubernetesCluster {
             }
             // If the kind of resource is unknown, the answer is not a status, and has only a code.
             kube::Error::Api(status) if status.code == 404 => {
-                let is_place = status.details.as_ref().is_some_and(|it| it.kind == "namespaces");
-                let help =
-                    if is_place { "specify an existing namespace with `--namespace`" } else { INSTALL };
+                let help = match status.details.as_ref().map(|it| it.kind.as_str()) {
+                    Some("namespaces") => "specify an existing namespace with `--namespace`",
+                    Some("pods") => "the operator deletes the processes' pods when the run ends",
+                    _ => INSTALL,
+                };
                 CommandError::input(miette!(
                     help = help,
                     "cannot {verb} {what}: {}",
@@ -314,9 +418,85 @@ impl KubernetesCluster {
     }
 }
 
+/// Returns whether the API server refused to create an object because of a quota, or because its namespace is being
+/// deleted. It then answers as if a permission were missing.
+fn is_full_or_ending(message: &str) -> bool {
+    message.contains("exceeded quota") || message.contains("being terminated")
+}
+
+/// Returns the names of the fields in which two specs differ.
+fn changed_fields(ours: &FederationSpec, theirs: &FederationSpec) -> String {
+    let [ours, theirs] =
+        [ours, theirs].map(|it| serde_json::to_value(it).expect("every spec can be written as JSON"));
+    let fields =
+        |it: &Value| it.as_object().into_iter().flat_map(|it| it.keys().cloned()).collect::<Vec<_>>();
+    let names: BTreeSet<String> = fields(&ours).into_iter().chain(fields(&theirs)).collect();
+    let changed = names.into_iter().filter(|it| ours.get(it) != theirs.get(it));
+    changed.map(|it| format!("`spec.{it}`")).collect::<Vec<_>>().join(", ")
+}
+
 /// Returns a random text that identifies this invocation.
 pub(crate) fn invocation() -> Result<String, CommandError> {
     let number = getrandom::u64()
         .map_err(|error| CommandError::machine(format!("cannot generate random bytes: {error}")))?;
     Ok(format!("{number:016x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_proxy(cluster: &str, given: Option<&str>) -> Config {
+        let mut config = Config::new(cluster.parse().expect("a URI"));
+        config.proxy_url = given.map(|it| it.parse().expect("a URI"));
+        config
+    }
+
+    #[tokio::test]
+    async fn a_proxy_of_the_environment_is_used_unless_the_cluster_is_excluded() {
+        let (local, near, far) =
+            ("https://127.0.0.1:6443", "https://10.1.2.3:6443", "https://k8s.example:6443");
+        let variable = "http://user:password@proxy:3128";
+        let environment = || Matcher::builder().https(variable).no("10.0.0.0/8,.internal").build();
+        let chosen = |cluster, given| {
+            let config = with_proxy(cluster, given);
+            proxy(&config, &[Some(variable.to_owned()), None], &environment()).map(|it| it.to_string())
+        };
+        for excluded in [local, "https://localhost:6443", "https://[::1]:6443", near, "https://a.internal"] {
+            assert_eq!(chosen(excluded, Some(variable)), None, "{excluded}");
+        }
+        assert_eq!(chosen(far, Some(variable)).as_deref(), Some("http://user:password@proxy:3128/"));
+        let kubeconfig = "socks5://proxy:1080";
+        assert_eq!(
+            chosen(local, Some(kubeconfig)).as_deref(),
+            Some("socks5://proxy:1080/"),
+            "it was chosen for it"
+        );
+        for given in [variable, kubeconfig] {
+            let chosen = ChosenCluster {
+                config: with_proxy(far, Some(given)),
+                namespace: "default".into(),
+                arguments: String::new(),
+            };
+            let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+            assert!(chosen.connect().is_ok(), "{given}");
+        }
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quoted("kind-kind"), "kind-kind");
+        assert_eq!(quoted("it's mine"), "'it'\\''s mine'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn changed_fields_are_named() {
+        let sample = faultline_api::samples::sample("quickstart").unwrap();
+        let ours = faultline_api::parse("quickstart", sample.text.as_bytes()).unwrap().spec;
+        let mut theirs = ours.clone();
+        theirs.faults.clear();
+        theirs.seed = None;
+        assert_eq!(changed_fields(&ours, &theirs), "`spec.faults`, `spec.seed`");
+    }
 }

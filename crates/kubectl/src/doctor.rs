@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use faultline_api::Federation;
 use faultline_client::naming::{INVOCATION, NODE_IMAGE};
 use faultline_client::probe;
 use faultline_console::command_error::{CommandError, Exit};
@@ -117,10 +116,15 @@ impl Examiner {
                 "install the same version of the definition, the operator and this program",
             ),
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                let federations: Api<Federation> = Api::namespaced(self.client.clone(), &self.namespace);
-                match federations.list(&ListParams::default().limit(1)).await {
-                    Err(kube::Error::Api(status)) if status.code == 404 => no_definition(),
-                    _ => ok(NAME, "exists, but you have no permission to read it".to_owned()),
+                // Every user may list the groups of resources.
+                match self.client.list_api_groups().await {
+                    Ok(known) if !known.groups.iter().any(|it| it.name == ours.spec.group) => no_definition(),
+                    Ok(_) => ok(NAME, "exists, but you have no permission to read it".to_owned()),
+                    Err(error) => missing(
+                        NAME,
+                        format!("not checked: {error}"),
+                        "ask your administrator whether it exists",
+                    ),
                 }
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => no_definition(),
@@ -134,19 +138,28 @@ impl Examiner {
         const NAME: &str = "operator";
         let chosen = ListParams::default().labels(OPERATORS);
         let mut operators = Api::<Deployment>::all(self.client.clone()).list(&chosen).await;
-        if operators.as_ref().is_err_and(is_forbidden) {
+        let sees_only_this_namespace = operators.as_ref().is_err_and(is_forbidden);
+        if sees_only_this_namespace {
             operators =
                 Api::<Deployment>::namespaced(self.client.clone(), &self.namespace).list(&chosen).await;
         }
+        let unchecked = |why: String| {
+            let remedy = "ask your administrator whether the operator manages this namespace";
+            missing(NAME, format!("not checked: {why}"), remedy)
+        };
         let operators = match operators {
             Ok(operators) => operators.items,
-            Err(error) => {
-                let remedy = "ask your administrator whether the operator manages this namespace";
-                return missing(NAME, format!("not checked: {error}"), remedy);
-            }
+            Err(error) => return unchecked(error.to_string()),
         };
         let concerned: Vec<&Deployment> = operators.iter().filter(|it| self.is_managed(it)).collect();
         match concerned.as_slice() {
+            [] if sees_only_this_namespace => {
+                let why = format!(
+                    "you have no permission to list Deployments outside the namespace `{}`, which has no operator",
+                    self.namespace
+                );
+                unchecked(why)
+            }
             [] => {
                 let detail = format!("no visible operator manages the namespace `{}`", self.namespace);
                 fail(NAME, detail, INSTALL)

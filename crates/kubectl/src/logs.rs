@@ -7,6 +7,7 @@ use faultline_api::names::Names;
 use faultline_api::resource::ClusterSpec;
 use faultline_client::naming;
 use faultline_console::command_error::{CommandError, Exit};
+use faultline_console::output;
 use futures::{AsyncBufReadExt, TryStreamExt};
 use kube::api::LogParams;
 use miette::miette;
@@ -31,7 +32,9 @@ pub(crate) fn logs(arguments: &LogsArguments) -> Result<Exit, CommandError> {
         let mut lines = cluster.log(&pod, &parameters).await?.lines();
         loop {
             match lines.try_next().await {
-                Ok(Some(line)) => faultline_console::output::print(&format!("{line}\n"))?,
+                // `head` or `grep -m1` has seen enough.
+                Ok(Some(line)) if !output::print_if_open(&format!("{line}\n"))? => return Ok(Exit::Pass),
+                Ok(Some(_)) => {}
                 Ok(None) => return Ok(Exit::Pass),
                 Err(error) => return Err(broken(&pod, &error)),
             }

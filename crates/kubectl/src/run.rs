@@ -14,7 +14,7 @@ use faultline_console::interrupt;
 use faultline_console::memory::set_limit;
 use faultline_console::recording::LocatedRecording;
 use faultline_console::repetition::Repetition;
-use faultline_console::screen::{Row, Screen};
+use faultline_console::screen::{Row, Screen, printable};
 use faultline_console::source::{Source, unfit};
 use faultline_session::Session;
 use faultline_trace::manifest::BackendKind;
@@ -22,8 +22,8 @@ use miette::miette;
 use tokio::time::sleep;
 
 use crate::arguments::{KubernetesArguments, RunArguments};
-use crate::cluster::{ClusterError, KubernetesCluster, invocation};
-use crate::fetch::{unpack, unreachable};
+use crate::cluster::{ChosenCluster, ClusterError, KubernetesCluster, invocation};
+use crate::fetch::{check_place, unpack, unreachable};
 use crate::supervisor::{Supervisor, is_over};
 
 /// Time between two checks of a run.
@@ -54,6 +54,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     set_limit(arguments.memory)?;
     let federation = Source::of(arguments.file.as_deref())?.parse()?;
     let interrupted = interrupt::flag();
+    let chosen =
+        crate::block_on(async { ChosenCluster::of(&place(&arguments.cluster, &federation)?).await })?;
     let repetition = Repetition {
         name: &name(&federation),
         federation: &federation,
@@ -66,7 +68,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     };
     let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
     repetition.perform(first, |seed, dir| {
-        once(arguments, with_seed(&federation, seed)?, dir, &interrupted)?;
+        once(arguments, &chosen, with_seed(&federation, seed)?, dir, &interrupted)?;
         LocatedRecording::read(dir)
     })
 }
@@ -89,6 +91,7 @@ fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, CommandEr
 /// record cannot be fetched, the federation stays on the cluster.
 fn once(
     arguments: &RunArguments,
+    chosen: &ChosenCluster,
     federation: Federation,
     dir: &Path,
     interrupted: &AtomicBool,
@@ -98,9 +101,12 @@ fn once(
     let title = format!("{}: {protocol} in pods, seed {}", draft.name, draft.seed);
     let screen = Screen::new(arguments.output, arguments.repeat > 1, title);
     let timeout = arguments.timeout;
+    check_place(dir)?;
     crate::block_on(async {
-        let cluster = KubernetesCluster::connect(&place(&arguments.cluster, &federation)?).await?;
+        let cluster = chosen.connect()?;
         let mut wanted = Federation::new(&name(&federation), federation.spec.clone());
+        wanted.metadata.labels.clone_from(&federation.metadata.labels);
+        wanted.metadata.annotations.clone_from(&federation.metadata.annotations);
         wanted.metadata.namespace = Some(cluster.namespace().to_owned());
         let invocation = invocation()?;
         let deletion = cluster.deletion(&wanted);
@@ -133,22 +139,28 @@ fn once(
                 "interrupted: the federation was deleted from the cluster, and no record was fetched",
             )))
         });
+        let fetching = cluster.fetching(&federation);
         let ended = ended.inspect_err(|_| {
             anstream::eprintln!(
-                "the federation stays in the cluster: after the run, fetch its record with `kubectl faultline fetch \
-                 federation/{}`, and then delete the federation with `{deletion}`",
-                name(&federation)
+                "the federation stays in the cluster: after the run, fetch its record with `{fetching}`, and then \
+                 delete the federation with `{deletion}`"
             );
         })?;
         let fetched = match &ended {
             End::Over(supervisor) => tokio::select! {
-                fetched = retried(CHECK_EVERY, async || unpack(supervisor, &federation, dir).await) => fetched,
-                () = until_interrupted(interrupted) => Err(CommandError::machine(format!(
-                    "interrupted while fetching the record: the federation stays in the cluster; fetch the record \
-                     with `kubectl faultline fetch federation/{}`, and then delete the federation with `{deletion}`",
-                    name(&federation),
-                ))),
-            },
+                fetched = retried(CHECK_EVERY, async || unpack(&cluster, supervisor, &federation, dir).await) => {
+                    fetched
+                }
+                () = until_interrupted(interrupted) => {
+                    Err(CommandError::machine("interrupted while fetching the record"))
+                }
+            }
+            .inspect_err(|_| {
+                anstream::eprintln!(
+                    "the federation stays in the cluster: fetch its record with `{fetching}`, and then delete the \
+                     federation with `{deletion}`"
+                );
+            }),
             End::Without(_) => Ok(()),
         };
         // If the record could not be fetched, the federation stays on the cluster, and the record with it.
@@ -177,10 +189,10 @@ async fn remove(
     let deleted = retried(CHECK_EVERY, async || cluster.delete(federation).await);
     tokio::select! {
         deleted = tokio::time::timeout(limit, deleted) => deleted.unwrap_or_else(|_| {
-            let name = name(federation);
+            let description = cluster.description(&format!("federation/{}", name(federation)));
             Err(CommandError::machine(format!(
-                "the deletion of the federation takes longer than {limit:?}; the message at the end of `kubectl describe \
-                 federation {name}` states what it waits for"
+                "the deletion of the federation takes longer than {limit:?}; the message at the end of `{description}` \
+                 states what it waits for"
             )))
         }),
         () = until_interrupted(interrupted), if !is_ending => {
@@ -315,7 +327,9 @@ impl Watch<'_> {
                 seen.silent = 0;
                 self.show(&said, &status);
             }
-            Err(error) if error.is_forbidden() => return Err(unreachable(error, self.federation).into()),
+            Err(error) if error.is_forbidden() => {
+                return Err(unreachable(error, self.cluster, self.federation).into());
+            }
             // The supervisor may soon run in another pod.
             Err(error) => {
                 seen.silent += 1;
@@ -331,13 +345,19 @@ impl Watch<'_> {
         Ok(None)
     }
 
-    /// Returns the status of the resource; `None` if the resource was deleted or is being deleted.
+    /// Returns the status of the resource; `None` if the resource was deleted or is being deleted. Its messages may quote
+    /// the supervisor.
     async fn resource(&self) -> Result<Option<FederationStatus>, ClusterError> {
         let name = self.federation.metadata.name.as_deref().unwrap_or_default();
         let there = self.cluster.find_outline(name).await?;
         let there = there.filter(|it| it.metadata.uid == self.federation.metadata.uid);
         let there = there.filter(|it| it.metadata.deletion_timestamp.is_none());
-        Ok(there.map(|it| it.status.unwrap_or_default()))
+        Ok(there.map(|it| {
+            let mut status = it.status.unwrap_or_default();
+            let conditions = status.conditions.iter_mut().map(|it| &mut it.message);
+            status.message.iter_mut().chain(conditions).for_each(|it| *it = printable(it));
+            status
+        }))
     }
 
     fn say(&mut self, message: &str) {
@@ -569,6 +589,23 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 
+    #[tokio::test]
+    async fn control_characters_in_messages_are_replaced() {
+        let mut status = lost();
+        status["status"]["conditions"][0]["message"] = json!("lost\u{1b}[2J\n");
+        let rejected = resource(json!({ "phase": "Rejected", "message": "no\u{1b}c" }));
+        for (status, message) in [
+            (status, "lost\u{fffd}[2J\u{fffd}"),
+            (rejected, "the operator rejected the federation: no\u{fffd}c"),
+        ] {
+            let (cluster, _) = cluster(vec![Answer::Object(status)]);
+            let Ok(End::Without(command_error)) = followed(&cluster, None).await else {
+                panic!("the run has ended without a record")
+            };
+            assert_eq!(command_error.report.to_string(), message);
+        }
+    }
+
     /// Another program's finalizer holds one of the federation's objects.
     #[tokio::test]
     async fn a_deletion_that_does_not_end_is_given_up() {
@@ -590,6 +627,56 @@ mod tests {
         let removed = remove(&cluster, &federation, &interrupted, Duration::from_secs(600));
         let (removed, ()) = tokio::join!(removed, async { interrupted.store(true, Ordering::Relaxed) });
         assert!(removed.unwrap_err().report.to_string().contains("interrupted"));
+    }
+
+    #[tokio::test]
+    async fn commands_that_are_printed_name_the_cluster_and_the_namespace() {
+        let (cluster, _) = cluster(vec![Answer::Object(resource(json!({})))]);
+        let arguments = "--context here --namespace default";
+        let error =
+            remove(&cluster, &federation(), &AtomicBool::new(false), Duration::ZERO).await.unwrap_err();
+        let described = format!("`kubectl describe federation/quickstart {arguments}`");
+        assert!(error.report.to_string().contains(&described), "{}", error.report);
+        for command in [
+            cluster.deletion(&federation()),
+            cluster.fetching(&federation()),
+            cluster.description("pod/quickstart-supervisor-0"),
+            cluster.waiting("quickstart"),
+        ] {
+            assert!(command.contains(arguments), "{command}");
+        }
+    }
+
+    /// A definition of another version may drop fields, and a webhook may change them.
+    #[tokio::test]
+    async fn a_federation_that_the_cluster_changes_is_deleted_again() {
+        let wanted = federation();
+        let deleted = Arc::new(AtomicUsize::new(0));
+        let counted = deleted.clone();
+        let drops_faults = serve(move |method, _, mut body| match *method {
+            http::Method::POST => {
+                body["spec"].as_object_mut().unwrap().remove("faults");
+                body["metadata"]["uid"] = json!("the uid");
+                Answer::Object(body)
+            }
+            http::Method::DELETE => {
+                assert_eq!(body["preconditions"]["uid"], "the uid");
+                counted.fetch_add(1, Ordering::Relaxed);
+                Answer::Object(
+                    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" }),
+                )
+            }
+            _ => {
+                let mut other = resource(json!({}));
+                other["metadata"]["uid"] = json!("another");
+                Answer::Object(other)
+            }
+        });
+        let error = drops_faults.create(&wanted, "0").await.unwrap_err().command_error;
+        assert_eq!((error.exit, deleted.load(Ordering::Relaxed)), (Exit::BadInput, 1));
+        assert!(error.report.to_string().contains("`spec.faults`"), "{}", error.report);
+        let keeps_all = serve(|_, _, body| Answer::Object(body));
+        assert_eq!(keeps_all.create(&wanted, "0").await.unwrap().spec, wanted.spec);
     }
 
     #[tokio::test]

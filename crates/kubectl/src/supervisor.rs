@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use std::path::{Component, Path};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +24,8 @@ use tokio_util::io::SyncIoBridge;
 const PIECE_WITHIN: Duration = Duration::from_secs(30);
 /// Size in bytes of the buffer between receiving and unpacking a record.
 const PIPE: usize = 256 << 10;
+/// Maximum size in bytes of the data after the end of an archive.
+const MAX_SURPLUS: usize = 1 << 20;
 
 /// The supervisor of a federation.
 pub(crate) struct Supervisor {
@@ -74,6 +77,15 @@ pub(crate) enum RequestError {
 struct Forwarded {
     answer: HttpResponse,
     _port: Portforwarder,
+}
+
+/// Waits, when it is dropped, until the sender of this channel is dropped.
+struct UntilEnded(mpsc::Receiver<()>);
+
+impl Drop for UntilEnded {
+    fn drop(&mut self) {
+        let _ = self.0.recv();
+    }
 }
 
 impl RequestError {
@@ -139,7 +151,14 @@ impl Supervisor {
     ) -> Result<(), RequestError> {
         let (mut near, far) = tokio::io::duplex(PIPE);
         let (record, dir) = (SyncIoBridge::new(far), dir.to_owned());
-        let mut unpacked = tokio::task::spawn_blocking(move || unpack(record, &dir));
+        let (running, ended) = mpsc::channel();
+        let mut unpacked = tokio::task::spawn_blocking(move || {
+            let _running = running;
+            unpack(record, &dir)
+        });
+        // Even after an interrupt, which drops this future, nothing must be written later. `received` is dropped first
+        // and closes the pipe, so this takes no longer than unpacking the pipe's content.
+        let _until_ended = UntilEnded(ended);
         let finished = |unpacked: Result<_, JoinError>| {
             unpacked.map_err(io::Error::other).flatten().map_err(RequestError::Unpack)
         };
@@ -147,21 +166,31 @@ impl Supervisor {
             let next = async |answer: &mut HttpResponse| {
                 answer.piece().await.transpose().map_err(|it| self.silent(it))
             };
+            // Only the end of the answer shows that the supervisor could read the whole record.
+            let mut surplus = 0;
             while let Some(piece) = self.in_time(piece_within, next(&mut answer)).await? {
                 if near.write_all(&piece).await.is_err() {
-                    // The record is complete, or cannot be unpacked.
-                    break;
+                    // The archive is complete, or cannot be unpacked.
+                    surplus += piece.len();
+                }
+                if surplus > MAX_SURPLUS {
+                    let message = "data follows the end of the archive";
+                    return Err(RequestError::Unpack(io::Error::new(io::ErrorKind::InvalidData, message)));
                 }
             }
             Ok(())
         };
+        tokio::pin!(received);
         tokio::select! {
-            received = received => {
+            received = &mut received => {
                 // Even after a failure, nothing must be written later.
                 let unpacked = finished(unpacked.await);
                 received.and(unpacked)
             }
-            done = &mut unpacked => finished(done),
+            done = &mut unpacked => {
+                finished(done)?;
+                received.await
+            }
         }
     }
 
@@ -202,16 +231,17 @@ pub(crate) fn is_over(status: &RunStatus) -> bool {
     matches!(status.phase, supervision::RunPhase::Completed | supervision::RunPhase::Failed)
 }
 
-/// Unpacks the parts of a record into `dir`. Refuses any other file: the pod might run another program.
+/// Unpacks the parts of a record into `dir`. Refuses any other file: the pod might run another program. Long names are
+/// entries of their own, which `tar` would read into memory, whatever their size; the parts of a record have none.
 fn unpack(record: impl Read, dir: &Path) -> io::Result<()> {
-    for entry in tar::Archive::new(record).entries()? {
+    for entry in tar::Archive::new(record).entries()?.raw(true) {
         let mut entry = entry?;
         let path = entry.path()?.into_owned();
         let is_below = path.components().all(|it| matches!(it, Component::Normal(_)));
         let is_part = is_below && Bundle::PARTS.iter().any(|it| path.starts_with(it));
         let kind = entry.header().entry_type();
         if !is_part || !(kind.is_file() || kind.is_dir()) {
-            let message = format!("the archive contains {}, which is not part of a record", path.display());
+            let message = format!("the archive contains {path:?}, which is not part of a record");
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         entry.unpack_in(dir)?;
@@ -293,19 +323,29 @@ mod tests {
             tar.append(&header, io::empty()).unwrap();
             let dir = tempfile::tempdir().unwrap();
             let result = unpack(&tar.into_inner().unwrap()[..], dir.path());
-            (result.is_ok(), std::fs::read_dir(dir.path()).unwrap().count())
+            (result, std::fs::read_dir(dir.path()).unwrap().count())
         };
-        assert_eq!(unpacked("manifest.json", EntryType::Regular), (true, 1));
-        assert_eq!(unpacked("facts/", EntryType::Directory), (true, 1));
-        assert_eq!(unpacked("facts/p0-1.facts", EntryType::Regular), (true, 1));
+        for (path, kind) in [
+            ("manifest.json", EntryType::Regular),
+            ("facts/", EntryType::Directory),
+            ("facts/p0-1.facts", EntryType::Regular),
+        ] {
+            let (unpacked, files) = unpacked(path, kind);
+            assert!(unpacked.is_ok() && files == 1, "{path}: {unpacked:?}");
+        }
         for (path, kind) in [
             (".envrc", EntryType::Regular),
             ("/facts/p0-1.facts", EntryType::Regular),
             ("facts/../.envrc", EntryType::Regular),
             ("facts", EntryType::Symlink),
             ("facts/p0-1.facts", EntryType::Link),
+            ("facts/p0-1.facts", EntryType::GNULongName),
+            ("facts/p0-1.facts", EntryType::XHeader),
+            ("\u{1b}[2J", EntryType::Regular),
         ] {
-            assert_eq!(unpacked(path, kind), (false, 0), "{path}");
+            let (told, files) = unpacked(path, kind);
+            let told = told.expect_err(path).to_string();
+            assert!(files == 0 && !told.contains(char::is_control), "{told:?}");
         }
     }
 
@@ -321,6 +361,61 @@ mod tests {
         drop(broken);
         let error = supervisor().unpack(answer, dir.path(), WITHIN).await.unwrap_err();
         assert!(matches!(error, RequestError::Supervisor { .. }) && error.is_temporary(), "{error}");
+        // The supervisor fails after the end of the archive, which does not contain all facts.
+        let (answer, broken) = response(&record()).await;
+        drop(broken);
+        let error = supervisor().unpack(answer, dir.path(), WITHIN).await.unwrap_err();
+        assert!(matches!(error, RequestError::Supervisor { .. }) && error.is_temporary(), "{error}");
+    }
+
+    #[test]
+    fn nothing_is_written_after_an_interrupt() {
+        let mut tar = tar::Builder::new(Vec::new());
+        for life in 0..500 {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(0);
+            header.set_mode(0o644);
+            tar.append_data(&mut header, format!("facts/p0-{life}.facts"), io::empty()).unwrap();
+        }
+        let archive = tar.into_inner().unwrap();
+        let part = &archive[..archive.len() - 1024];
+        let dir = tempfile::tempdir().unwrap();
+        let facts = dir.path().join("facts");
+        let count = || std::fs::read_dir(&facts).map_or(0, Iterator::count);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let written = runtime.block_on(async {
+            let (answer, _far) = response(part).await;
+            let supervisor = supervisor();
+            let interrupt = async {
+                while count() == 0 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                _ = supervisor.unpack(answer, dir.path(), PIECE_WITHIN) => panic!("the record is incomplete"),
+                () = interrupt => count(),
+            }
+        });
+        // Waits for the threads.
+        drop(runtime);
+        assert_eq!(count(), written);
+    }
+
+    #[tokio::test]
+    async fn a_record_is_not_followed_by_endless_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let (answer, mut far) = response(&record()).await;
+        let supervisor = supervisor();
+        let endless = async {
+            let piece = [&b"10000\r\n"[..], &[0; 0x10000], b"\r\n"].concat();
+            while far.write_all(&piece).await.is_ok() {}
+            panic!("the answer is read until unpacking it has failed");
+        };
+        let error = tokio::select! {
+            unpacked = supervisor.unpack(answer, dir.path(), WITHIN) => unpacked.unwrap_err(),
+            () = endless => unreachable!(),
+        };
+        assert!(matches!(error, RequestError::Unpack(_)) && !error.is_temporary(), "{error}");
     }
 
     #[tokio::test]

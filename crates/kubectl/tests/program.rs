@@ -31,6 +31,23 @@ fn an_invalid_file_is_rejected_before_connecting_to_a_cluster() {
     assert!(said.contains("wrong.yaml") && !said.contains("a Kubernetes cluster"), "{said}");
 }
 
+/// If the program tried to create the federation first, it would report that it cannot connect.
+#[test]
+fn an_unwritable_directory_is_rejected_before_the_federation_is_created() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("kubeconfig");
+    let text = "{ apiVersion: v1, kind: Config, current-context: a, \
+                clusters: [{ name: a, cluster: { server: 'https://127.0.0.1:1' } }], \
+                users: [{ name: a, user: {} }], contexts: [{ name: a, context: { cluster: a, user: a } }] }\n";
+    std::fs::write(&config, text).unwrap();
+    let out = config.join("out");
+    let arguments = ["run", "--out", out.to_str().unwrap()];
+    let output = program().args(arguments).env("KUBECONFIG", &config).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot fetch into") && said.contains("a writable directory"), "{said}");
+}
+
 #[test]
 fn a_memory_limit_that_no_run_can_stay_within_is_rejected_before_connecting_to_a_cluster() {
     for limit in ["1KiB", "1024GiB"] {

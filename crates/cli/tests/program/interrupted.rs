@@ -11,6 +11,7 @@ use predicates::str::contains;
 use serde_json::Value;
 
 const SIGINT: u32 = 2;
+const SIGTERM: u32 = 15;
 
 /// Starts the command without waiting for it.
 fn begun(place: &TestDirectory, arguments: &[&str]) -> Child {
@@ -28,12 +29,14 @@ fn interrupted(place: &TestDirectory, arguments: &[&str], journal: &str, lines: 
     child.wait_with_output().unwrap()
 }
 
-/// Returns whether the process handles interrupts itself, according to its signal mask in `/proc`.
+/// Returns whether the process handles interrupts and termination signals itself, according to its signal mask in
+/// `/proc`. It installs the handlers one after the other.
 fn handles_interrupts(child: &Child) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     // The lowest bit stands for signal 1.
-    u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (SIGINT - 1)) != 0
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+    [SIGINT, SIGTERM].iter().all(|signal| mask & (1 << (signal - 1)) != 0)
 }
 
 fn text(bytes: &[u8]) -> String {
