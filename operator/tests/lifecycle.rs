@@ -941,6 +941,26 @@ async fn a_volume_is_deleted_only_for_the_pod_in_the_request_and_only_if_its_set
 }
 
 #[tokio::test]
+async fn a_request_that_cannot_be_carried_out_does_not_hold_up_others() {
+    let world = World::running(json!({ "volumes": { "size": "1GiB" } })).await;
+    // An administrator has provided this volume.
+    world.make_claim("quickstart-paris-0", world.owner("quickstart-rennes"));
+    world.make_claim("quickstart-rennes-2", world.owner("quickstart-rennes"));
+    let paths = ["quickstart-paris-0", "quickstart-rennes-2"].map(|it| format!("{PODS}/{it}"));
+    let requests = [("paris-0", &paths[0]), ("rennes-2", &paths[1])].map(|(process, path)| Request {
+        id: 1,
+        action: RequestedAction::DeleteVolume,
+        process: process.into(),
+        uid: world.uid_of(path),
+    });
+    world.supervisor.say(|it| it.requests = requests.to_vec());
+    assert!(world.look().await.is_err());
+    assert_eq!(world.condition("Reconciled"), "False NameTaken");
+    assert!(world.server.get(&paths[0]).is_some());
+    assert!(world.server.get(&paths[1]).is_none(), "its volume belongs to its set");
+}
+
+#[tokio::test]
 async fn a_restarted_operator_waits_for_the_volumes_of_a_deleted_federation() {
     let mut world = World::running(json!({ "volumes": { "size": "1GiB" } })).await;
     let claim = world.make_claim("quickstart-rennes-2", world.owner("quickstart-rennes"));

@@ -419,15 +419,7 @@ impl<'a> Demands<'a> {
         let mut pairs = BTreeSet::new();
         let first = self.context.links.iter().filter(|it| pairs.insert((it.from, it.to)));
         for link in first.filter(|it| it.measured.is_none()) {
-            let size = |cluster: faultline_core::ClusterId| {
-                self.context.clusters.get(cluster.index()).map_or(0, Vec::len)
-            };
-            let is_measured = if link.from == link.to {
-                size(link.from) > 1
-            } else {
-                size(link.from).min(size(link.to)) > 0
-            };
-            if is_measured && self.context.outcome.is_some() {
+            if self.context.measures_link(link.from, link.to) && self.context.outcome.is_some() {
                 found.push(Contradiction::LinkNotMeasured { from: link.from, to: link.to });
             }
         }

@@ -481,6 +481,7 @@ pub enum Gap {
     EndedApart { cluster: ClusterId, processes: usize, fault: FaultNo, skew: Span, within: Span },
     LinkLatency { from: ClusterId, to: ClusterId, measured: Span, asked: Span },
     LinkDelay(LinkDelay),
+    LinkNotMeasured { from: ClusterId, to: ClusterId, since: Time },
     // States.
     PartUnknown { owner: ProcessId, position: Position },
     CheckpointUnknown { group: GroupId, position: Position },

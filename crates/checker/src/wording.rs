@@ -848,6 +848,11 @@ impl Gap {
                 format!("{} has a latency of {measured} instead of {asked}", link(*from, *to, names))
             }
             Gap::LinkDelay(delay) => link_delay(delay, names),
+            Gap::LinkNotMeasured { from, to, since } => format!(
+                "{} was not measured after its change at {:.2} s",
+                link(*from, *to, names),
+                since.as_secs_f64()
+            ),
             Gap::PartUnknown { owner, position } => {
                 format!("the content of checkpoint {position} of {} is unknown", process(*owner))
             }

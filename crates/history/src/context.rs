@@ -105,6 +105,14 @@ impl Context {
         }
     }
 
+    /// Returns whether the driver measures the link from one cluster to another, or inside one: whether it measures
+    /// links, and the link connects two processes.
+    pub fn measures_link(&self, from: ClusterId, to: ClusterId) -> bool {
+        let size = |cluster: ClusterId| self.clusters.get(cluster.index()).map_or(0, Vec::len);
+        let connects_two = if from == to { size(from) > 1 } else { size(from).min(size(to)) > 0 };
+        self.measures_links && connects_two
+    }
+
     /// Returns the display name of `process` for a sentence.
     pub fn process(&self, process: ProcessId) -> String {
         self.names.process_in_sentence(process)

@@ -263,7 +263,7 @@ fn an_unknown_caller_is_disconnected_and_changes_nothing() {
     for (port, called) in ports.flat_map(|port| [(port, [0xff; 4]), (port, [1, 0, 0, 0])]) {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(&[*b"FLT2", [0; 4], called].concat()).unwrap();
+        stream.write_all(&[*b"FLT3", [0; 4], called].concat()).unwrap();
         stream.write_all(&[7; 16]).unwrap();
         // The called process proves that it knows the key; this caller cannot.
         if stream.read_exact(&mut [0; 48]).is_ok() {

@@ -105,7 +105,7 @@ pub(crate) struct ObservedLink {
 pub(crate) struct ObservedEcho {
     pub(crate) sent: Time,
     /// The requested latency plus the deviation of the echo from its expected time of arrival. The expected time
-    /// includes the delay behind other packets due to the link's bandwidth. For an unanswered echo, the delay so far.
+    /// includes delays due to the link's bandwidth and losses. For an unanswered echo, the delay so far.
     pub(crate) delay: Span,
     /// Whether the response has arrived. An unanswered echo is reported again if it is answered later.
     pub(crate) is_answered: bool,
@@ -117,8 +117,9 @@ pub(crate) enum ToNode {
     Setup(Box<Setup>),
     /// Permits connections before any process has started, so that the links can be measured.
     Directory(Directory),
-    /// Measures links by echo, one at a time. Until the given time has passed, repeats the measurement of links that
-    /// are not as requested. Replaces an earlier order of this kind.
+    /// Measures links by echo, one at a time, except that a link without responses does not delay the others. Until the
+    /// given time has passed, repeats the measurement of links that are not as requested. Replaces an earlier order of
+    /// this kind.
     Measure(Vec<Measurement>, Span),
     /// Observes exactly these links by echo while the application runs. Replaces an earlier order of this kind.
     Observe(Vec<ObservedLink>),
@@ -156,6 +157,8 @@ pub(crate) enum ToSupervisor {
         to: ProcessId,
         /// Requested latency.
         requested: Span,
+        /// Time at which the last round began.
+        began: Time,
         link: LinkMeasured,
     },
     /// Echoes over the link to a process. The requested latency of the link was `requested`.

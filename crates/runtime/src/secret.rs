@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The first bytes of every connection between programs of a run. Any other connection is a request for
 /// metrics, or unknown.
-pub(crate) const MAGIC: [u8; 4] = *b"FLT2";
+pub(crate) const MAGIC: [u8; 4] = *b"FLT3";
 
 const NONCE: usize = 16;
 const PROOF: usize = blake3::OUT_LEN;
@@ -164,9 +164,37 @@ impl Secret {
         line
     }
 
+    /// Derives the key that the supervisor and the agent of this key's process share if the agent knows the UID of its
+    /// place. An agent at another place has another key, even if it hosts the same process.
+    pub(crate) fn of_place(&self, uid: &str) -> Secret {
+        let mut hasher = blake3::Hasher::new_derive_key("faultline 2026 key of a place");
+        hasher.update(&self.0).update(uid.as_bytes());
+        Secret(hasher.finalize().into())
+    }
+
     /// Performs the handshake as the caller: proves knowledge of the key, and requires the same proof in return.
     pub(crate) async fn dial(
         &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        ends: Ends,
+    ) -> Result<(), HandshakeError> {
+        Secret::dial_with(&[self], stream, ends).await
+    }
+
+    /// Performs the handshake with the agent at the place `uid`. An agent that does not know the UID of its place proves
+    /// that it knows the key of the process. An agent at another place fails the handshake.
+    pub(crate) async fn dial_place(
+        &self,
+        uid: &str,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        ends: Ends,
+    ) -> Result<(), HandshakeError> {
+        Secret::dial_with(&[&self.of_place(uid), self], stream, ends).await
+    }
+
+    /// Performs the handshake as the caller, with the key among `keys` that the called end has.
+    async fn dial_with(
+        keys: &[&Secret],
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         ends: Ends,
     ) -> Result<(), HandshakeError> {
@@ -181,8 +209,9 @@ impl Secret {
         let mut proof = [0; PROOF];
         stream.read_exact(&mut theirs).await?;
         stream.read_exact(&mut proof).await?;
-        self.check(b"called", ends, &mine, &theirs, proof)?;
-        stream.write_all(self.proof(b"caller", ends, &mine, &theirs).as_bytes()).await?;
+        let is_known = |key: &&&Secret| key.check(b"called", ends, &mine, &theirs, proof).is_ok();
+        let key = keys.iter().find(is_known).ok_or(HandshakeError::Proof)?;
+        stream.write_all(key.proof(b"caller", ends, &mine, &theirs).as_bytes()).await?;
         Ok(())
     }
 

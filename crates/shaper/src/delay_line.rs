@@ -41,6 +41,10 @@ pub struct DelayLine<T> {
     cut: bool,
     /// Departure time of the newest packet. Packets added later do not leave before it.
     newest: Time,
+    /// Departure time of the newest packet that was added before the last change of the properties.
+    newest_before_change: Time,
+    /// Time at which the last of the packets added since then has been transmitted and, if it was lost, re-sent.
+    transmitted: Time,
     queue: VecDeque<(Time, T)>,
     chance: ChaCha8Rng,
 }
@@ -51,17 +55,34 @@ impl<T> DelayLine<T> {
     pub fn new(properties: LinkProperties, seed: u64, stream: u64) -> Self {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         chance.set_stream(stream);
-        DelayLine { properties, cut: false, newest: Time::ZERO, queue: VecDeque::new(), chance }
+        DelayLine {
+            properties,
+            cut: false,
+            newest: Time::ZERO,
+            newest_before_change: Time::ZERO,
+            transmitted: Time::ZERO,
+            queue: VecDeque::new(),
+            chance,
+        }
     }
 
     /// Adds a packet of `bytes` to the link, through the `interface` of its sender. Returns the time of its
     /// arrival, provided that the link is not cut at that time.
     pub fn push(&mut self, now: Time, bytes: u64, interface: &mut Interface, packet: T) -> Time {
         let out = interface.transmit(now, bytes, self.properties.bandwidth);
-        let arrival = out + self.propagation() + self.retransmissions();
-        self.newest = self.newest.max(arrival);
+        let propagation = self.propagation();
+        let sent = out + self.retransmissions();
+        self.transmitted = self.transmitted.max(sent);
+        self.newest = self.newest.max(sent + propagation);
         self.queue.push_back((self.newest, packet));
         self.newest
+    }
+
+    /// Returns the time at which the packet that was added last would arrive if the link had this latency, without
+    /// jitter. Unlike the time that [`DelayLine::push`] returns, it does not depend on the latency that the line
+    /// applies, except to packets from before the last change of the properties, which later packets do not overtake.
+    pub fn expected(&self, latency: Span) -> Time {
+        self.newest_before_change.max(self.transmitted + latency)
     }
 
     /// Removes and returns the oldest packet if it is due and the link is not cut.
@@ -79,7 +100,10 @@ impl<T> DelayLine<T> {
 
     /// Changes the link's properties for packets that are added later.
     pub fn set(&mut self, properties: LinkProperties) {
-        self.properties = properties;
+        if properties != self.properties {
+            self.properties = properties;
+            (self.newest_before_change, self.transmitted) = (self.newest, Time::ZERO);
+        }
     }
 
     /// Cuts the link (`true`) or heals it. While it is cut, no packet leaves and none is lost.
@@ -95,7 +119,7 @@ impl<T> DelayLine<T> {
     /// Drops the packets in transit, because one end of the link no longer exists.
     pub fn clear(&mut self) {
         self.queue.clear();
-        self.newest = Time::ZERO;
+        (self.newest, self.newest_before_change, self.transmitted) = (Time::ZERO, Time::ZERO, Time::ZERO);
     }
 
     /// Returns the number of packets in transit.
@@ -187,7 +211,44 @@ mod tests {
         assert!((900..1100).contains(&late), "{late} of 10000 packets were lost at 10 %");
     }
 
+    #[test]
+    fn the_expected_arrival_depends_on_the_requested_latency() {
+        let asked = Span::from_millis(10);
+        let slow = LinkProperties { latency: asked * 5, ..Default::default() };
+        let (mut line, mut interface) = (line(slow), Interface::default());
+        assert_eq!(line.push(Time(0), 1, &mut interface, 0), Time(0) + asked * 5);
+        assert_eq!(line.expected(asked), Time(0) + asked);
+        // A later packet does not overtake those from before the change.
+        let limited = LinkProperties { latency: asked, bandwidth: 1_000_000, ..Default::default() };
+        line.set(limited);
+        line.push(Time(1), 0, &mut interface, 1);
+        assert_eq!(line.expected(asked), Time(0) + asked * 5);
+        // Nor does it pass the interface before the packets that use the link's bandwidth.
+        line.push(Time(1), 100_000, &mut interface, 2);
+        line.push(Time(1), 0, &mut interface, 3);
+        assert_eq!(line.expected(asked), Time(1) + Span::from_millis(100) + asked);
+    }
+
     proptest! {
+        #[test]
+        fn the_expected_arrival_is_within_the_jitter(
+            latency in 0u64..10_000_000,
+            jitter in 0u64..10_000_000,
+            bandwidth in prop_oneof![Just(0u64), 1_000u64..1_000_000_000],
+            loss_ppm in 0u32..500_000,
+            packets in prop::collection::vec((0u64..2_000_000, 0u64..10_000), 1..60),
+        ) {
+            let (latency, jitter) = (Span(latency), Span(jitter.min(latency)));
+            let mut line = line(LinkProperties { latency, jitter, bandwidth, loss_ppm });
+            let (mut interface, mut now) = (Interface::default(), Time(0));
+            for (gap, bytes) in packets {
+                now += Span(gap);
+                let due = line.push(now, bytes, &mut interface, 0);
+                let expected = line.expected(latency);
+                prop_assert!(due <= expected + jitter && expected <= due + jitter, "{due} {expected}");
+            }
+        }
+
         #[test]
         fn packets_leave_in_order_and_never_early(
             latency in 0u64..10_000_000,

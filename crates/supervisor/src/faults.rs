@@ -25,7 +25,8 @@ pub(crate) enum Due {
         process: ProcessId,
         life: Life,
     },
-    /// Restores the link's own properties, unless a later fault has changed them.
+    /// Ends a fault of a link. Unless a later fault has changed the link, an earlier one that has not ended is in force
+    /// again or, if there is none, the link's own properties are restored.
     RestoreLink {
         from: ClusterId,
         to: ClusterId,
@@ -35,7 +36,8 @@ pub(crate) enum Due {
         from: ClusterId,
         to: ClusterId,
     },
-    /// Ends the malfunction of the storage, unless a later fault has changed it.
+    /// Ends a fault of the storage. Unless a later one is in force, an earlier one that has not ended is in force
+    /// again.
     RestoreStorage {
         process: ProcessId,
         changed_by: FaultNo,

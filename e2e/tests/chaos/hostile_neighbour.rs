@@ -25,9 +25,9 @@ const PROOF: usize = 48;
 /// What a caller without a key sends: the port, whether it is the supervisor's, and the words in the notation of
 /// `printf`. In a handshake, the words name the two ends, and zeros follow as nonce and proof.
 const ATTEMPTS: [(u16, bool, &str); 4] = [
-    (7300, true, r"FLT2\x00\x00\x00\x00\xff\xff\xff\xff"),
-    (7400, false, r"FLT2\xff\xff\xff\xff\x00\x00\x00\x00"),
-    (7401, false, r"FLT2\x01\x00\x00\x00\x00\x00\x00\x00"),
+    (7300, true, r"FLT3\x00\x00\x00\x00\xff\xff\xff\xff"),
+    (7400, false, r"FLT3\xff\xff\xff\xff\x00\x00\x00\x00"),
+    (7401, false, r"FLT3\x01\x00\x00\x00\x00\x00\x00\x00"),
     (
         API,
         true,

@@ -543,10 +543,13 @@ async fn update_supervisor(
         context.warn(federation, "the supervisor did not accept the changed spec", &error);
     }
     let mut accepts_answers = true;
+    // A request that cannot be carried out does not hold up those for other processes.
+    let mut carried_out = Ok(());
     for order in &desired.orders {
         match order {
             SupervisorRequest::Delete { pod, uid, claim } => {
-                delete_pod(federation, pod, uid, claim.as_deref(), context).await?;
+                let deleted = delete_pod(federation, pod, uid, claim.as_deref(), context).await;
+                carried_out = carried_out.and(deleted);
             }
             // If the supervisor hangs, waiting for it once is enough.
             SupervisorRequest::Done { request } if accepts_answers => {
@@ -558,7 +561,7 @@ async fn update_supervisor(
             SupervisorRequest::Done { .. } => {}
         }
     }
-    Ok(())
+    carried_out
 }
 
 /// Deletes a pod. If `claim` is given, deletes that claim first: Kubernetes keeps it until the pod is gone,

@@ -131,6 +131,12 @@ impl Observed {
         self.supervision = Supervision::Known(Box::new(status));
     }
 
+    /// Returns whether the supervisor says that its processes have started. The last status may not say so yet, if the
+    /// operator was stopped in the meantime.
+    pub fn is_past_gathering(&self) -> bool {
+        matches!(&self.supervision, Supervision::Known(said) if said.phase != RunPhase::Gathering)
+    }
+
     /// Returns the phase in the last status.
     pub fn phase(&self) -> Phase {
         self.federation.status.as_ref().map(|it| it.phase).unwrap_or_default()

@@ -2,12 +2,19 @@
 
 use std::cmp::Reverse;
 
+use faultline_core::fault::Change;
+use faultline_core::{ClusterId, Fault, Span, Time};
+use faultline_trace::manifest::LinkEntry;
+
 use crate::finding::{Findings, Gap, LinkDelay, Remark};
 use crate::judgement::Property;
 use faultline_history::History;
 
 /// If the delays of more than this percentage of a link's echoes are out of tolerance, the verdict is `unknown`.
 const MOST_PERCENT_OUTSIDE: u32 = 20;
+/// If a changed link was in force without a disturbance for longer than this and the time of a round trip, it must have
+/// been measured: at least the echoes during the run, one every 200 ms, are then enough.
+const MEASURED_WITHIN: Span = Span::from_secs(10);
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::LinksAsRequested);
@@ -45,16 +52,97 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             false => finding.remarks.push(Remark::LinkDelay(delay)),
         }
     }
+    for (index, link) in context.links.iter().enumerate() {
+        let Some(since) = link.since.filter(|_| is_unmeasured(history, index)) else { continue };
+        finding.unjudged(Gap::LinkNotMeasured { from: link.from, to: link.to, since });
+    }
     finding
+}
+
+/// Returns whether a changed link was not measured, although there was enough time. The record of a run that was cut
+/// short does not state the results.
+fn is_unmeasured(history: &History<'_>, index: usize) -> bool {
+    let (context, link) = (history.context, &history.context.links[index]);
+    let (from, to) = (link.from, link.to);
+    let Some(since) = link.since else { return false };
+    let is_measured = link.measured.is_some() || link.percent_outside().is_some();
+    if is_measured || context.outcome.is_none() || !context.measures_link(from, to) {
+        return false;
+    }
+    let delay = |it: &LinkEntry| it.requested.latency + it.requested.jitter;
+    let back = context.links.iter().filter(|it| (it.from, it.to) == (to, from)).map(delay).max();
+    let next = context.links[index + 1..].iter().find(|it| (it.from, it.to) == (from, to));
+    let until = next.and_then(|it| it.since).unwrap_or(context.end);
+    longest_calm(history, (from, to), since, until) > MEASURED_WITHIN + delay(link) + back.unwrap_or_default()
+}
+
+/// Returns the longest time between `since` and `until` during which nothing delayed echoes between two clusters, or
+/// their responses.
+fn longest_calm(history: &History<'_>, clusters: (ClusterId, ClusterId), since: Time, until: Time) -> Span {
+    let (mut calm_since, mut longest) = (since, Span::ZERO);
+    for (begin, end) in disturbances(history, clusters) {
+        longest = longest.max(begin.min(until).since(calm_since));
+        calm_since = calm_since.max(end);
+    }
+    longest.max(until.since(calm_since))
+}
+
+/// Returns when echoes between two clusters, or their responses, may have been delayed: the begin and the end of each
+/// disturbance, in the order of their begins. Any process of the clusters may have sent or answered the echoes.
+fn disturbances(history: &History<'_>, (from, to): (ClusterId, ClusterId)) -> Vec<(Time, Time)> {
+    let (supervision, clusters) = (&history.supervision, &history.context.clusters);
+    let is_between = |a, b| (a, b) == (from, to) || (b, a) == (from, to);
+    let members = |cluster: ClusterId| clusters.get(cluster.index()).into_iter().flatten().copied();
+    let cluster_of = |process| [from, to].into_iter().find(|it| members(*it).any(|it| it == process));
+    let mut all = Vec::new();
+    // Pauses by the user postpone the ends of faults.
+    let (mut paused_since, mut paused) = (None, Span::ZERO);
+    for (at, change) in &supervision.changes {
+        match change {
+            Change::Pause(true) => paused_since = Some(*at),
+            Change::Pause(false) => {
+                let begin = paused_since.take().unwrap_or_default();
+                paused = paused + at.since(begin);
+                all.push((begin, *at));
+            }
+            Change::Link { .. } | Change::Fault(_) => {}
+        }
+    }
+    all.extend(paused_since.map(|begin| (begin, Time::NEVER)));
+    for &(_, fault, at, _) in &supervision.injected {
+        let span = match *fault {
+            Fault::Link { from, to, span, .. } if is_between(from, to) => span.unwrap_or(Span::MAX),
+            Fault::Partition { from, to, span, .. } if is_between(from, to) => span,
+            Fault::Pause { process, span } if cluster_of(process).is_some() => span,
+            _ => continue,
+        };
+        all.push((at, at + span + paused));
+    }
+    let gone = supervision.gone(clusters);
+    for end in supervision.ends_before_joining.iter().chain(&supervision.ends) {
+        let Some(cluster) = cluster_of(end.process) else { continue };
+        let next = history.trace.streams.get(&(end.process, end.life.next())).and_then(|it| it.first());
+        // If enough processes remain, another one measures the links of one that has failed permanently.
+        let remaining = members(cluster).filter(|it| !gone.contains(it)).count();
+        let is_replaced = gone.contains(&end.process) && remaining > usize::from(from == to);
+        let replaced = end.detected.filter(|_| is_replaced);
+        all.push((end.at, next.map(|it| it.0).or(replaced).unwrap_or(Time::NEVER)));
+    }
+    let left = supervision.left.iter().filter(|(_, cluster)| [from, to].contains(cluster));
+    all.extend(left.map(|(at, _)| (*at, Time::NEVER)));
+    let joined = supervision.joined.iter().filter(|(_, cluster)| [from, to].contains(cluster));
+    all.extend(joined.map(|(at, _)| (Time::ZERO, *at)));
+    all.sort_unstable();
+    all
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, check_alone};
-    use faultline_core::fault::LinkProperties;
-    use faultline_core::{ClusterId, Span};
-    use faultline_trace::manifest::{LinkEntry, LinkMeasured, LinkObserved};
+    use crate::testing::{Run, check_alone, p};
+    use faultline_core::fault::{LinkProperties, Outcome};
+    use faultline_core::{Fact, FaultNo, StorageFate};
+    use faultline_trace::manifest::{LinkMeasured, LinkObserved};
 
     #[test]
     fn a_link_that_is_off_for_much_of_the_run_is_not_as_requested() {
@@ -94,6 +182,126 @@ mod tests {
             ..link(0)
         }];
         assert_eq!(check_alone(check, &run).open, None, "too few to tell");
+    }
+
+    /// A run of two clusters with two processes each, in which the link between the clusters changed after 20 s.
+    struct Relinked(Run);
+
+    impl Relinked {
+        /// `after` happens until the change was in force for `span`. Then the run ends.
+        fn new(span: Span, after: impl FnOnce(&mut Run)) -> Relinked {
+            let mut run = Run::new(&[&[0, 1], &[2, 3]]);
+            run.context.measures_links = true;
+            run.context.outcome = Some(Outcome::Completed);
+            let (from, to) = (ClusterId(0), ClusterId(1));
+            let requested = LinkProperties { latency: Span::from_millis(5), ..LinkProperties::default() };
+            let since = Time::ZERO + Span::from_secs(20);
+            let measured =
+                Some(LinkMeasured { latency: requested.latency, jitter: Span::ZERO, samples: 1, rounds: 1 });
+            let first = LinkEntry { from, to, requested, measured, observed: None, since: None };
+            let changed = LinkEntry { measured: None, since: Some(since), ..first.clone() };
+            run.context.links = vec![first, changed];
+            run.context.end = since + span;
+            run.wait(Span::from_secs(20));
+            after(&mut run);
+            Relinked(run)
+        }
+
+        fn is_open(&self) -> bool {
+            match check_alone(check, &self.0).open {
+                None => false,
+                Some(Gap::LinkNotMeasured { .. }) => true,
+                Some(open) => panic!("{open:?}"),
+            }
+        }
+    }
+
+    fn inject(run: &mut Run, fault: Fault) {
+        run.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
+    }
+
+    #[test]
+    fn a_changed_link_that_was_in_force_for_long_must_have_been_measured() {
+        let mut long = Relinked::new(Span::from_secs(60), |_| {});
+        assert!(long.is_open());
+        assert!(!Relinked::new(Span::from_secs(1), |_| {}).is_open(), "there was too little time");
+        let entry = &mut long.0.context.links[1];
+        entry.observed = Some(LinkObserved { echoes: 19, outside: 0, mean: entry.requested.latency });
+        assert!(long.is_open(), "there were too few echoes");
+        long.0.context.links[1].observed.as_mut().unwrap().echoes = 20;
+        assert!(!long.is_open());
+        long.0.context.links[1].observed = None;
+        long.0.context.measures_links = false;
+        assert!(!long.is_open(), "the run took place in virtual time");
+        long.0.context.measures_links = true;
+        long.0.context.outcome = None;
+        assert!(!long.is_open(), "the results are unknown");
+        long.0.context.outcome = Some(Outcome::Completed);
+        let next =
+            LinkEntry { since: Some(Time::ZERO + Span::from_secs(21)), ..long.0.context.links[0].clone() };
+        long.0.context.links.push(next);
+        assert!(!long.is_open(), "the next change followed soon, and was measured");
+    }
+
+    #[test]
+    fn a_changed_link_need_not_be_measured_while_it_is_disturbed() {
+        let minute = Span::from_secs(60);
+        let slow = |from, to, span| Fault::Link { from, to, properties: None, span };
+        let (here, there) = (ClusterId(0), ClusterId(1));
+        let long = Some(Span::from_secs(55));
+        let span = Span::from_secs(55);
+        for (fault, is_open) in [
+            (slow(here, there, None), false),
+            (slow(here, there, long), false),
+            (slow(there, here, long), false),
+            (slow(here, here, long), true),
+            (slow(here, there, Some(Span::from_secs(5))), true),
+            (Fault::Partition { from: there, to: here, both: false, span }, false),
+            (Fault::Pause { process: p(2), span }, false),
+        ] {
+            let run = Relinked::new(minute, |run| inject(run, fault.clone()));
+            assert_eq!(run.is_open(), is_open, "{fault:?}");
+        }
+        let pause =
+            |run: &mut Run, is_paused| run.supervisor(Fact::Changed(Box::new(Change::Pause(is_paused))));
+        assert!(!Relinked::new(minute, |run| pause(run, true)).is_open());
+        let postponed = Relinked::new(minute, |run| {
+            inject(run, Fault::Pause { process: p(2), span: Span::from_secs(30) });
+            pause(run, true);
+            run.wait(Span::from_secs(25));
+            pause(run, false);
+        });
+        assert!(!postponed.is_open(), "the pause by the user postpones the end of the fault");
+    }
+
+    #[test]
+    fn a_changed_link_need_not_be_measured_while_a_process_at_its_end_is_down_or_absent() {
+        let minute = Span::from_secs(60);
+        let restarted_after = |seconds| {
+            Relinked::new(minute, |run| {
+                run.kill(2, false);
+                run.wait(Span::from_secs(seconds));
+                run.state(2, Fact::Begun);
+            })
+        };
+        assert!(restarted_after(1).is_open());
+        assert!(!restarted_after(55).is_open());
+        assert!(
+            Relinked::new(minute, |run| run.lose_permanently(2)).is_open(),
+            "another process measures the link"
+        );
+        let lost = Relinked::new(minute, |run| {
+            let (storage, cluster) = (StorageFate::Kept, ClusterId(1));
+            inject(run, Fault::LoseCluster { cluster, storage, returns: false });
+            [2, 3].into_iter().for_each(|it| run.lose_permanently(it));
+        });
+        assert!(!lost.is_open());
+        assert!(!Relinked::new(minute, |run| run.supervisor(Fact::Left(ClusterId(0)))).is_open());
+        let joined = Relinked::new(minute, |run| {
+            run.wait(Span::from_secs(55));
+            run.supervisor(Fact::Joined(ClusterId(0)));
+        });
+        assert!(!joined.is_open());
     }
 
     #[test]

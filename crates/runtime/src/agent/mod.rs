@@ -65,13 +65,20 @@ pub struct AgentOptions {
     pub secret: Secret,
     /// Directory for facts and storage. The agent removes other runs' data from it.
     pub data: PathBuf,
-    /// UID of the pod, which the agent reports to a supervisor that expects another pod.
+    /// UID of the pod. The agent accepts only supervisors that expect this pod at its address.
     pub uid: Option<String>,
     /// Port on which the process listens; 0 for any port.
     pub node_port: u16,
     /// Socket of the shaper that configures traffic control for the process. The agent accepts no connection
     /// until the shaper responds.
     pub shaper: Option<PathBuf>,
+}
+
+impl AgentOptions {
+    /// Returns the key with which supervisors authenticate themselves to the agent.
+    fn key_of_connections(&self) -> Secret {
+        self.uid.as_ref().map_or_else(|| self.secret.clone(), |uid| self.secret.of_place(uid))
+    }
 }
 
 /// The reason why an agent exited without a termination signal.
@@ -204,7 +211,7 @@ async fn attend(options: AgentOptions) -> Result<(), AgentError> {
     let counters = Counters::new(options.shaper.as_deref());
     let (stimuli_in, mut stimuli) = mpsc::unbounded_channel();
     let app = counters.app();
-    tokio::task::spawn_local(listen(listener, options.secret.clone(), stimuli_in.clone(), app));
+    tokio::task::spawn_local(listen(listener, options.key_of_connections(), stimuli_in.clone(), app));
     // The reader of standard output may have closed it.
     drop(writeln!(io::stdout(), "{address}"));
 
@@ -296,10 +303,6 @@ impl Agent {
         match order {
             ToAgent::Clock => self.send(ToPlace::Clock(monotonic())),
             ToAgent::Assign(assignment) => {
-                if let Some(uid) = self.options.uid.as_ref().filter(|uid| **uid != assignment.uid) {
-                    warn!(meant = assignment.uid, "a supervisor expected another place at this address");
-                    return self.send(ToPlace::Elsewhere(uid.clone()));
-                }
                 if let Err(error) = self.host(assignment) {
                     // The supervisor will reconnect.
                     warn!(%error, "cannot accept the assignment");
@@ -638,7 +641,6 @@ mod tests {
         };
         agent.obey(ToAgent::Assign(Assignment {
             run: "run".into(),
-            uid: "a".into(),
             process: ProcessId(0),
             name: "p0".into(),
             cluster_names: ClusterNames::default(),
@@ -654,6 +656,39 @@ mod tests {
     fn launch(agent: &mut Agent, life: u32) {
         agent.obey(ToAgent::Launch { life: Life(life), keeps_storage: true, supervisor: SUPERVISOR });
         assert_eq!(agent.running.as_ref().map(|it| it.life), Some(Life(life)));
+    }
+
+    #[test]
+    fn an_agent_accepts_only_supervisors_that_expect_its_place() {
+        run(async {
+            // An address that belonged to place `a` may belong to a stranger that relays to another place.
+            for (uid, is_accepted) in [(Some("a"), true), (Some("b"), false), (None, true)] {
+                let secret = Secret::generate().unwrap();
+                let options = AgentOptions {
+                    command: vec![],
+                    listen: SUPERVISOR,
+                    secret: secret.clone(),
+                    data: PathBuf::new(),
+                    uid: uid.map(str::to_owned),
+                    node_port: 0,
+                    shaper: None,
+                };
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let address = listener.local_addr().unwrap();
+                let (stimuli_in, mut stimuli) = mpsc::unbounded_channel();
+                let key = options.key_of_connections();
+                tokio::task::spawn_local(listen(listener, key, stimuli_in, Router::new()));
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                let ends = Ends { caller: ProcessId::SUPERVISOR, called: ProcessId(0) };
+                let met = secret.dial_place("a", &mut stream, ends).await;
+                assert_eq!(met.is_ok(), is_accepted, "{uid:?}");
+                if is_accepted {
+                    assert!(matches!(stimuli.recv().await, Some(Stimulus::Called(_))));
+                } else {
+                    assert!(stimuli.try_recv().is_err());
+                }
+            }
+        });
     }
 
     #[test]

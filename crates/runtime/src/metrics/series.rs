@@ -297,6 +297,7 @@ fn span(span: Span) -> ConstGauge<f64> {
 
 #[cfg(test)]
 mod tests {
+    use faultline_core::fault::LinkProperties;
     use faultline_core::{Fault, FaultNo, ProcessId, StorageFate};
 
     use super::super::Sum;
@@ -316,6 +317,38 @@ mod tests {
             sum.text().lines().filter(|it| it.starts_with("faultline_link_packets_total")).count()
         };
         assert_eq!([links(32), links(33)], [1024, 0]);
+    }
+
+    #[test]
+    fn the_largest_federation_stays_below_the_sample_limit_of_the_chart() {
+        let sum = Sum::default();
+        sum.0.update(|page| {
+            let outside = std::iter::once(ClusterId::OUTSIDE);
+            for cluster in (0..256).map(ClusterId).chain(outside) {
+                page.values.entry(cluster).or_default();
+                page.run().clusters.insert(cluster, Uptime::default());
+            }
+            let all = || (0..32).map(ClusterId);
+            for (from, to) in all().flat_map(|from| all().map(move |to| (from, to))) {
+                page.delays.insert((from, to), (1, Span::from_millis(5)));
+                page.requested.push(((from, to), LinkProperties::default()));
+            }
+            page.run().info = Some(RunInfo {
+                federation: "large".to_owned(),
+                protocol: "p".to_owned(),
+                backend: "kubernetes",
+                seed: 7,
+                at_once_within: Span::from_millis(20),
+            });
+            for (no, kind) in (0..).zip(["crash", "pause", "loseCluster", "link", "partition", "storage"]) {
+                let entry = FaultEntry { kind, is_injected: true, state: FaultState::Effective };
+                page.run().faults.insert(FaultNo(no), entry);
+            }
+        });
+        let series = sum.text().lines().filter(|it| !it.starts_with('#')).count();
+        // See charts/faultline/templates/monitors.yaml.
+        assert_eq!(series, 27 * 257 + 3 * 1024 + 97);
+        assert!(series < 10_240);
     }
 
     #[test]

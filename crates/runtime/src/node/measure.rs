@@ -12,12 +12,15 @@
 //! While the application runs, links are also observed: an echo is sent at regular intervals. If a link or a connection
 //! stalls, the responses arrive much later or never. Each echo therefore stays open until its response arrives. If the
 //! response is overdue, the supervisor is told, because the run may end before it arrives.
+//!
+//! A process that has failed or left never responds. No other link waits for it.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use faultline_core::{ProcessId, Span, Time};
+use faultline_core::{Span, Time};
 use faultline_trace::manifest::LinkMeasured;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -28,6 +31,12 @@ use crate::transport::{EchoReply, Transport};
 
 /// Time between two rounds, long enough for a brief load on the machine to pass.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
+
+/// Time within which the responses to a round must arrive at first. If they do not, the other links are measured before
+/// the round is repeated, and each repetition waits twice as long, up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+/// Longest time for which a round waits for responses.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Interval between the echoes over an observed link.
 const ECHO_EVERY: Duration = Duration::from_millis(200);
@@ -50,7 +59,7 @@ pub(crate) enum Echoes {
 /// An echo without a response.
 struct OpenEcho {
     sent: Time,
-    /// Expected time of arrival. If the link's bandwidth delays packets ahead of the echo, includes that delay.
+    /// Expected time of arrival, including delays due to the link's bandwidth and losses.
     due: Time,
     /// Number of intervals for which the response has been overdue.
     overdue: u32,
@@ -78,14 +87,14 @@ impl Observed {
                 self.echoes.push(ObservedEcho { sent: it.sent, delay, is_answered: false });
             }
         }
-        let Some((sent, due)) = transport.echo(self.link.to) else { return };
-        // `due` does not include the delay that traffic control adds.
-        let due = due.max(sent + self.link.requested);
+        let Some((sent, due)) = transport.echo(self.link.to, self.link.requested) else { return };
         self.open.push_back(OpenEcho { sent, due, overdue: 0 });
     }
 
-    fn answered(&mut self, echo: &EchoReply) {
-        let Some(place) = self.open.iter().position(|it| it.sent == echo.sent) else { return };
+    /// Handles the response to an echo. Returns `false` if the echo was not sent to observe this link.
+    fn answered(&mut self, echo: &EchoReply) -> bool {
+        let place = self.open.iter().position(|it| it.sent == echo.sent);
+        let Some(place) = place.filter(|_| self.link.to == echo.from) else { return false };
         // Responses arrive in order. Older echoes were lost with an earlier life of the process at the other end.
         let OpenEcho { sent, due, .. } =
             self.open.drain(..=place).next_back().expect("the range is not empty");
@@ -93,6 +102,7 @@ impl Observed {
         let early = due.since(echo.arrived);
         let delay = Span((self.link.requested + late).0.saturating_sub(early.0));
         self.echoes.push(ObservedEcho { sent, delay, is_answered: true });
+        true
     }
 
     /// Reports echoes, except a few answered ones, which wait for the next report.
@@ -116,8 +126,7 @@ fn observe(links: Vec<ObservedLink>, earlier: &mut Vec<Observed>) -> Vec<Observe
     links.into_iter().map(continue_or_begin).collect()
 }
 
-/// Measures and observes links as ordered. A newer order ends an unfinished measurement, because the process at the
-/// other end of a link may have failed and may never respond.
+/// Measures and observes links as ordered. A newer order replaces an unfinished measurement.
 pub(crate) async fn measure(
     transport: Rc<Transport>,
     clock: Clock,
@@ -128,120 +137,127 @@ pub(crate) async fn measure(
     let mut observed: Vec<Observed> = Vec::new();
     let mut again = tokio::time::interval(ECHO_EVERY);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut next = None;
+    let mut measurement: Pin<Box<dyn Future<Output = ()>>> = Box::pin(std::future::pending());
+    let (mut responses, _) = mpsc::unbounded_channel();
     loop {
-        let order = match next.take() {
-            Some(order) => Some(order),
-            None => tokio::select! {
-                order = orders.recv() => match order {
-                    Some(order) => Some(order),
-                    None => return,
-                },
-                Some(echo) = echoes.recv() => {
-                    if let Some(it) = observed.iter_mut().find(|it| it.link.to == echo.from) {
-                        it.answered(&echo);
-                        it.report(&report);
-                    }
-                    None
-                }
-                _ = again.tick(), if !observed.is_empty() => {
-                    let now = clock.now();
-                    for it in &mut observed {
-                        it.echo(&transport, now);
-                        it.report(&report);
-                    }
-                    None
+        tokio::select! {
+            order = orders.recv() => match order {
+                None => return,
+                Some(Echoes::Observe(links)) => observed = observe(links, &mut observed),
+                Some(Echoes::Measure(links, again_for)) => {
+                    let (responses_in, responses_out) = mpsc::unbounded_channel();
+                    let rounds = Rounds {
+                        transport: transport.clone(),
+                        clock,
+                        patience: clock.now() + again_for,
+                        responses: responses_out,
+                    };
+                    measurement = Box::pin(rounds.measure(links, report.clone()));
+                    responses = responses_in;
                 }
             },
-        };
-        match order {
-            None => {}
-            Some(Echoes::Observe(links)) => observed = observe(links, &mut observed),
-            Some(Echoes::Measure(links, again_for)) => {
-                let patience = clock.now() + again_for;
-                let work = async {
-                    for link in links {
-                        let result = measure_link(&transport, clock, link, patience, &mut echoes).await;
-                        let Measurement { to, requested, .. } = link;
-                        drop(report.send(ToSupervisor::Measured { to, requested, link: result }));
-                    }
-                };
-                next = tokio::select! {
-                    newer = orders.recv() => match newer {
-                        Some(newer) => Some(newer),
-                        None => return,
-                    },
-                    () = work => None,
-                };
-                // In the meantime, responses to their echoes were ignored.
-                observed.iter_mut().for_each(|it| it.open.clear());
+            Some(echo) = echoes.recv() => match observed.iter_mut().find_map(|it| it.answered(&echo).then_some(it)) {
+                Some(it) => it.report(&report),
+                // The receiver is closed if no link is being measured.
+                None => drop(responses.send(echo)),
+            },
+            _ = again.tick(), if !observed.is_empty() => {
+                let now = clock.now();
+                for it in &mut observed {
+                    it.echo(&transport, now);
+                    it.report(&report);
+                }
+            }
+            () = &mut measurement => measurement = Box::pin(std::future::pending()),
+        }
+    }
+}
+
+/// Measures links in rounds of echoes.
+struct Rounds {
+    transport: Rc<Transport>,
+    clock: Clock,
+    /// Time until which links that are not as requested are measured again.
+    patience: Time,
+    /// Responses to echoes, including those of earlier measurements.
+    responses: mpsc::UnboundedReceiver<EchoReply>,
+}
+
+impl Rounds {
+    /// Measures links one at a time, and reports the results. If a process does not respond in time, measures the other
+    /// links first.
+    async fn measure(mut self, links: Vec<Measurement>, report: mpsc::UnboundedSender<ToSupervisor>) {
+        let mut missing: VecDeque<_> = links.into_iter().map(|link| (link, FIRST_WAIT)).collect();
+        while let Some((link, wait)) = missing.pop_front() {
+            match self.measure_link(link, wait).await {
+                Some((began, result)) => {
+                    let Measurement { to, requested, .. } = link;
+                    drop(report.send(ToSupervisor::Measured { to, requested, began, link: result }));
+                }
+                None => {
+                    missing.push_back((link, LONGEST_WAIT.min(wait * 2)));
+                    tokio::time::sleep(BETWEEN_ROUNDS).await;
+                }
             }
         }
     }
-}
 
-async fn measure_link(
-    transport: &Rc<Transport>,
-    clock: Clock,
-    link: Measurement,
-    patience: Time,
-    echoes: &mut mpsc::UnboundedReceiver<EchoReply>,
-) -> LinkMeasured {
-    // The first echo includes the connection setup, and does not count.
-    let begin = clock.now();
-    transport.echo(link.to);
-    next_from(echoes, link.to, begin).await;
-    let mut rounds = 1;
-    loop {
-        let (latency, jitter) = measure_once(transport, clock, link, echoes).await;
-        let is_as_requested = Span(latency.0.abs_diff(link.requested.0)) <= link.tolerance;
-        if is_as_requested || clock.now() >= patience {
-            return LinkMeasured { latency, jitter, samples: link.samples, rounds };
+    /// Measures a link. Returns the time at which the last round began, and the result; `None` if a response is
+    /// missing.
+    async fn measure_link(&mut self, link: Measurement, wait: Duration) -> Option<(Time, LinkMeasured)> {
+        // The first echo includes the connection setup, and does not count.
+        let (first, _) = self.transport.echo(link.to, link.requested)?;
+        self.delays(link, &[first], wait).await?;
+        let mut rounds = 1;
+        loop {
+            let began = self.clock.now();
+            let (latency, jitter) = self.measure_once(link, wait).await?;
+            let is_as_requested = Span(latency.0.abs_diff(link.requested.0)) <= link.tolerance;
+            if is_as_requested || self.clock.now() >= self.patience {
+                return Some((began, LinkMeasured { latency, jitter, samples: link.samples, rounds }));
+            }
+            tokio::time::sleep(BETWEEN_ROUNDS).await;
+            rounds += 1;
         }
-        tokio::time::sleep(BETWEEN_ROUNDS).await;
-        rounds += 1;
     }
-}
 
-/// Measures one round. Returns the median of the delays, and half the difference between the greatest and the
-/// smallest.
-async fn measure_once(
-    transport: &Rc<Transport>,
-    clock: Clock,
-    link: Measurement,
-    echoes: &mut mpsc::UnboundedReceiver<EchoReply>,
-) -> (Span, Span) {
-    let begin = clock.now();
-    for _ in 0..link.samples {
-        transport.echo(link.to);
-        tokio::time::sleep(Duration::from(link.apart)).await;
-    }
-    let mut delays = Vec::with_capacity(link.samples as usize);
-    for _ in 0..link.samples {
-        let echo = next_from(echoes, link.to, begin).await;
-        delays.push(echo.arrived.since(echo.sent));
-    }
-    delays.sort_unstable();
-    (delays[delays.len() / 2], Span((delays[delays.len() - 1] - delays[0]).0 / 2))
-}
-
-/// Returns the next response from `peer` to an echo sent at or after `begin`.
-async fn next_from(
-    echoes: &mut mpsc::UnboundedReceiver<EchoReply>,
-    peer: ProcessId,
-    begin: Time,
-) -> EchoReply {
-    loop {
-        let echo = echoes.recv().await.expect("the transport outlives this task");
-        if echo.from == peer && echo.sent >= begin {
-            return echo;
+    /// Measures one round. Returns the median of the delays, and half the difference between the greatest and the
+    /// smallest; `None` if a response is missing.
+    async fn measure_once(&mut self, link: Measurement, wait: Duration) -> Option<(Span, Span)> {
+        let mut sent = Vec::with_capacity(link.samples as usize);
+        for _ in 0..link.samples {
+            sent.push(self.transport.echo(link.to, link.requested)?.0);
+            tokio::time::sleep(Duration::from(link.apart)).await;
         }
+        let mut delays = self.delays(link, &sent, wait).await?;
+        delays.sort_unstable();
+        Some((delays[delays.len() / 2], Span((delays[delays.len() - 1] - delays[0]).0 / 2)))
+    }
+
+    /// Returns the delays of all echoes that were sent over a link at these times, which ascend. If a response does not
+    /// arrive within `wait` after the time that two links with the requested latency take, returns `None`.
+    async fn delays(&mut self, link: Measurement, sent: &[Time], wait: Duration) -> Option<Vec<Span>> {
+        let all = async {
+            let mut delays = Vec::with_capacity(sent.len());
+            while delays.len() < sent.len() {
+                let echo =
+                    self.responses.recv().await.expect("a measurement receives responses until it ends");
+                if echo.from == link.to && sent.binary_search(&echo.sent).is_ok() {
+                    delays.push(echo.arrived.since(echo.sent));
+                }
+            }
+            delays
+        };
+        tokio::time::timeout(wait + Duration::from(link.requested * 2), all).await.ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use faultline_core::ClusterId;
+    use std::net::SocketAddr;
+
+    use faultline_core::fault::LinkProperties;
+    use faultline_core::{ClusterId, ProcessId};
 
     use super::*;
     use crate::links::Links;
@@ -257,21 +273,26 @@ mod tests {
         orders: mpsc::UnboundedSender<Echoes>,
         reports: mpsc::UnboundedReceiver<ToSupervisor>,
         ends: [Rc<Transport>; 2],
-        addresses: [(u32, std::net::SocketAddr); 2],
+        addresses: Vec<(u32, SocketAddr)>,
         secret: Secret,
         clock: Clock,
     }
 
     impl Bench {
         async fn new() -> Bench {
+            Bench::with(Links::default()).await
+        }
+
+        /// `links` are the links that the observing process emulates.
+        async fn with(links: Links) -> Bench {
             let (secret, clock) = (Secret::generate().unwrap(), Clock::start());
-            let left = End::new(0, 1, &secret, clock, Links::default()).await;
+            let left = End::new(0, 1, &secret, clock, links).await;
             let right = End::new(1, 1, &secret, clock, Links::default()).await;
             let (orders, ordered) = mpsc::unbounded_channel();
             let (report, reports) = mpsc::unbounded_channel();
             let transport = left.transport.clone();
             tokio::task::spawn_local(measure(transport, clock, ordered, left.echoes, report));
-            let addresses = [(1, left.address), (1, right.address)];
+            let addresses = vec![(1, left.address), (1, right.address)];
             let ends = [left.transport, right.transport];
             Bench { orders, reports, ends, addresses, secret, clock }
         }
@@ -281,9 +302,14 @@ mod tests {
         }
 
         fn order(&self, requested: Span, again_for: Span) {
+            self.order_all(&[PEER], requested, again_for);
+        }
+
+        fn order_all(&self, processes: &[ProcessId], requested: Span, again_for: Span) {
             let (samples, apart, tolerance) = (5, Span::from_millis(1), Span::from_millis(100));
-            let link = Measurement { to: PEER, samples, apart, requested, tolerance };
-            self.orders.send(Echoes::Measure(vec![link], again_for)).unwrap();
+            let link = |&to| Measurement { to, samples, apart, requested, tolerance };
+            let links = processes.iter().map(link).collect();
+            self.orders.send(Echoes::Measure(links, again_for)).unwrap();
         }
 
         fn observe(&self, requested: Span) {
@@ -291,20 +317,27 @@ mod tests {
             self.orders.send(Echoes::Observe(vec![link])).unwrap();
         }
 
+        async fn reported(&mut self) -> ToSupervisor {
+            let report = tokio::time::timeout(Duration::from_secs(30), self.reports.recv()).await;
+            report.expect("a link is measured or observed").unwrap()
+        }
+
         /// Returns the echoes in the next report on a link with this requested latency.
         async fn observed(&mut self, of: Span) -> Vec<ObservedEcho> {
-            let report = tokio::time::timeout(Duration::from_secs(30), self.reports.recv()).await;
-            match report.expect("a link is observed").unwrap() {
+            match self.reported().await {
                 ToSupervisor::Observed { to: PEER, requested, echoes } if requested == of => echoes,
                 other => panic!("{other:?}"),
             }
         }
 
+        /// Returns the next result, and ignores observations.
         async fn result(&mut self) -> LinkMeasured {
-            let report = tokio::time::timeout(Duration::from_secs(30), self.reports.recv()).await;
-            match report.expect("a link is measured").unwrap() {
-                ToSupervisor::Measured { to: PEER, link, .. } => link,
-                other => panic!("{other:?}"),
+            loop {
+                match self.reported().await {
+                    ToSupervisor::Measured { to: PEER, link, .. } => return link,
+                    ToSupervisor::Observed { .. } => {}
+                    other => panic!("{other:?}"),
+                }
             }
         }
     }
@@ -324,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_observed_on_request_and_while_none_is_measured() {
+    fn links_are_observed_on_request() {
         run(async {
             let mut bench = Bench::new().await;
             bench.meet();
@@ -341,6 +374,45 @@ mod tests {
             bench.result().await;
             tokio::time::sleep(ECHO_EVERY * 8).await;
             assert!(bench.reports.is_empty(), "no link is observed");
+        });
+    }
+
+    #[test]
+    fn a_process_that_never_responds_delays_no_other_link() {
+        run(async {
+            let mut bench = Bench::new().await;
+            let ended = {
+                let listener =
+                    tokio::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+                listener.local_addr().unwrap()
+            };
+            bench.addresses.push((1, ended));
+            bench.meet();
+            let (ended, unknown) = (ProcessId(2), ProcessId(3));
+            let requested = Span::from_millis(3);
+            bench.observe(requested);
+            bench.order_all(&[ended, unknown], Span::ZERO, Span::ZERO);
+            bench.observed(requested).await;
+            bench.order_all(&[unknown, ended, PEER], Span::ZERO, Span::ZERO);
+            assert_eq!(bench.result().await.samples, 5);
+        });
+    }
+
+    #[test]
+    fn a_link_that_is_slower_than_requested_is_observed_as_such() {
+        run(async {
+            let [from, to] = LINK;
+            let latency = Span::from_millis(50);
+            let mut links = Links::default();
+            links.requested.insert((from, to), LinkProperties { latency, ..LinkProperties::default() });
+            let mut bench = Bench::with(links).await;
+            bench.meet();
+            let requested = Span::from_millis(3);
+            bench.observe(requested);
+            let echoes = bench.observed(requested).await;
+            // Packets leave the delay line slightly early.
+            let least = latency - Span::from_millis(1);
+            assert!(echoes.iter().all(|it| it.delay >= least), "{echoes:?}");
         });
     }
 

@@ -38,8 +38,8 @@ enum CallError {
     Handshake(HandshakeError),
     #[error("the connection to its agent broke: {0}")]
     Broken(io::Error),
-    #[error("its address belongs to another place, {0}")]
-    Elsewhere(String),
+    #[error("its address belongs to another place, or its agent has another key")]
+    Elsewhere,
 }
 
 /// Maintains a connection to the agent at `place` for as long as `process` is at this place.
@@ -61,7 +61,10 @@ async fn call(shared: &Shared, process: ProcessId, place: &AgentPlace) -> Result
         stream.set_nodelay(true).map_err(CallError::Connect)?;
         let key = shared.place_context.keys.of(process).ok_or(CallError::Handshake(HandshakeError::Proof))?;
         let ends = Ends { caller: ProcessId::SUPERVISOR, called: process };
-        key.dial(&mut stream, ends).await.map_err(CallError::Handshake)?;
+        key.dial_place(&place.uid, &mut stream, ends).await.map_err(|error| match error {
+            HandshakeError::Proof => CallError::Elsewhere,
+            error => CallError::Handshake(error),
+        })?;
         Ok(stream)
     };
     let stream = timeout(PATIENCE, meet).await.map_err(|_| CallError::Patience)??;
@@ -71,11 +74,10 @@ async fn call(shared: &Shared, process: ProcessId, place: &AgentPlace) -> Result
     tokio::task::spawn_local(speak(write, spoken));
     let say = |word| words.send(word).map_err(|_| CallError::Broken(io::ErrorKind::BrokenPipe.into()));
 
-    say(ToAgent::Assign(shared.assignment_of(process, place)))?;
+    say(ToAgent::Assign(shared.assignment_of(process)))?;
     let ready = loop {
         match listen(&mut read).await? {
             ToPlace::Ready(ready) => break ready,
-            ToPlace::Elsewhere(uid) => return Err(CallError::Elsewhere(uid)),
             other => shared.said(process, place, other),
         }
     };

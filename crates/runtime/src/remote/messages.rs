@@ -17,8 +17,6 @@ pub(crate) type OrderNo = u64;
 pub(crate) struct Assignment {
     /// Identifier of the run. The agent drops everything that it hosted for another run.
     pub(crate) run: String,
-    /// UID of the intended place.
-    pub(crate) uid: String,
     pub(crate) process: ProcessId,
     /// Name of the process.
     pub(crate) name: String,
@@ -57,8 +55,6 @@ pub(crate) enum ToAgent {
 pub(crate) enum ToPlace {
     /// Answers [`ToAgent::Assign`]. Preceded by all facts at this place that the supervisor has not received yet.
     Ready(Ready),
-    /// Answers [`ToAgent::Assign`] if another place was intended. Contains the UID of this place.
-    Elsewhere(String),
     /// Reading of the agent's monotonic clock, in nanoseconds.
     Clock(u64),
     /// A piece of the file that contains a life's facts.

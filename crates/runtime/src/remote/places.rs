@@ -382,7 +382,7 @@ impl Shared {
     }
 
     /// Returns the first message to an agent of `process`.
-    pub(super) fn assignment_of(&self, process: ProcessId, place: &AgentPlace) -> Assignment {
+    pub(super) fn assignment_of(&self, process: ProcessId) -> Assignment {
         let (life, newest) = self.with(process, |entry| (entry.life, entry.newest));
         let lives = (1..=newest.0).map(Life);
         let arrived = |life| {
@@ -391,7 +391,6 @@ impl Shared {
         };
         Assignment {
             run: self.run.clone(),
-            uid: place.uid.clone(),
             process,
             name: self.names.processes[process.index()].clone(),
             cluster_names: self.names.clusters.clone(),

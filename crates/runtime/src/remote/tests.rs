@@ -82,7 +82,8 @@ async fn agent(
     silent: watch::Receiver<bool>,
 ) {
     let (mut stream, _) = listener.accept().await.unwrap();
-    let ends = Secret::answer(&mut stream, |_| Some(&key)).await.unwrap();
+    let at_place = key.of_place(&process.to_string());
+    let ends = Secret::answer(&mut stream, |_| Some(&at_place)).await.unwrap();
     assert_eq!(ends, Ends { caller: ProcessId::SUPERVISOR, called: process });
     let falls_silent = {
         let mut silent = silent.clone();
@@ -155,7 +156,8 @@ async fn node(
                 for it in links {
                     let link =
                         LinkMeasured { latency: it.requested, jitter: Span::ZERO, samples: 1, rounds: 1 };
-                    let said = ToSupervisor::Measured { to: it.to, requested: it.requested, link };
+                    let (to, requested, began) = (it.to, it.requested, setup.clock.now());
+                    let said = ToSupervisor::Measured { to, requested, began, link };
                     words.send(said).unwrap();
                 }
             }
@@ -261,7 +263,9 @@ fn places_that_fall_silent_together_delay_neither_detection_nor_faults() {
     let keys = Keys::generate(SILENT as usize + 1).unwrap();
     let (begun, silent) = watch::channel(false);
     let place_registry = PlaceRegistry::default();
-    let place = |(process, address)| (ProcessId(process), AgentPlace { uid: process.to_string(), address });
+    let place = |(process, address)| {
+        (ProcessId(process), AgentPlace { uid: ProcessId(process).to_string(), address })
+    };
     place_registry.assign(1, (0..).zip(places(&keys, silent)).map(place).collect()).unwrap();
     let remote = RemoteOptions {
         run: "run".into(),

@@ -439,7 +439,10 @@ impl<P: PlaceBackend> Host<'_, P> {
                 Order::Kill { lives, storage: StorageFate::Lost } => {
                     memory.wiped.extend(lives.into_iter().map(|it| it.0));
                 }
-                Order::Announce(membership) => self.membership = membership,
+                Order::Announce(membership) => {
+                    self.measuring.replace_gone(&membership, at);
+                    self.membership = membership;
+                }
                 Order::Launch { process, boot, .. } => drop(self.boots.insert(process, boot)),
                 Order::Watch(triggers) => self.watches = triggers.to_vec(),
                 Order::Link { from, to, properties, of } => self.note_link(from, to, properties, of),
@@ -503,8 +506,7 @@ impl<P: PlaceBackend> Host<'_, P> {
     }
 
     fn note_measured(&mut self, by: ProcessId, to: ProcessId, requested: Span, link: LinkMeasured) {
-        let is_disturbed = disturbed(&self.changed, &self.cut);
-        self.measuring.measured(by, to, requested, link, is_disturbed);
+        self.measuring.measured((by, to), requested, link);
         if self.begun && self.measuring.is_done() {
             self.observer.measured(&self.measuring.entries());
         }
@@ -661,9 +663,15 @@ impl<P: PlaceBackend> Host<'_, P> {
                 let registered = Report::Registered { process, life };
                 [registered].into_iter().chain(self.measure()).collect()
             }
-            ToSupervisor::Measured { to, requested, link } => {
-                self.journal.write(&journal::JournalEntry::Measured { by: process, to, requested, link });
-                self.note_measured(process, to, requested, link);
+            ToSupervisor::Measured { to, requested, began, link } => {
+                let is_disturbed = disturbed(&self.changed, &self.cut);
+                if self.measuring.counts((process, to), requested, began, is_disturbed) {
+                    self.journal.write(&journal::JournalEntry::Measured { by: process, to, requested, link });
+                    self.note_measured(process, to, requested, link);
+                } else {
+                    // Something may have delayed the echoes since the measurement was requested.
+                    self.measure_later();
+                }
                 self.links_measured().into_iter().collect()
             }
             ToSupervisor::Observed { to, requested, echoes } => {
@@ -838,6 +846,9 @@ impl<P: PlaceBackend> Host<'_, P> {
             Order::Announce(membership) => {
                 let before = std::mem::replace(&mut self.membership, membership.clone());
                 self.disturb_joining(&before);
+                for process in self.measuring.replace_gone(&membership, self.clock.now()) {
+                    self.observe_links(process);
+                }
                 let entries = (0..).map(ProcessId).zip(membership.members.iter()).map(|(process, member)| {
                     match membership.presence(member.cluster) {
                         // The process already listens, and keeps the connections over which it measured
@@ -877,6 +888,9 @@ impl<P: PlaceBackend> Host<'_, P> {
                     false => self.process_runs(process, self.clock.now()),
                 }
                 self.places.pause(process, life, paused).await?;
+                if !paused {
+                    self.measure_later();
+                }
             }
             Order::Link { from, to, properties, of } => {
                 self.note_link(from, to, properties, of);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::LinkProperties;
-use faultline_core::{ClusterId, Membership, ProcessId, Span, Time};
+use faultline_core::{ClusterId, Member, Membership, ProcessId, Span, Time};
 use faultline_trace::manifest::{LinkEntry, LinkMeasured, LinkObserved};
 
 use crate::control::{Measurement, ObservedEcho, ObservedLink};
@@ -36,14 +36,16 @@ const SETTLES: Span = Span::from_secs(1);
 #[derive(Debug)]
 struct Link {
     entry: LinkEntry,
-    /// Only echoes sent at or after this time count. A fault may have delayed earlier ones.
-    settled: Time,
+    /// Time of the last event that may have delayed echoes: a fault of the link, a restart or pause of a process at
+    /// either end, or a change of the requested properties. Measurements that began earlier do not count.
+    disturbed: Time,
     /// Sum of the delays of all answered echoes that count.
     sum: Span,
     /// Echoes that count and have not been answered: the time at which each was sent, and the delay when it was
     /// reported. They are late, or their responses are.
     unanswered: BTreeMap<Time, Span>,
-    /// The measuring process and the process at the other end; `None` for a cluster with a single process.
+    /// The measuring process and the process at the other end; `None` for a cluster with a single process. A process
+    /// that has failed permanently is replaced by another of its cluster, if there is one.
     ends: Option<(ProcessId, ProcessId)>,
 }
 
@@ -53,29 +55,35 @@ impl Measuring {
         let mut clusters: Vec<ClusterId> = membership.members.iter().map(|member| member.cluster).collect();
         clusters.sort_unstable();
         clusters.dedup();
-        let processes = |cluster| {
-            let of = move |(index, member): (usize, &faultline_core::Member)| {
-                (member.cluster == cluster).then_some(ProcessId(index as u32))
-            };
-            membership.members.iter().enumerate().filter_map(of)
-        };
         let mut all = Vec::new();
         let stopped = (0..membership.members.len() as u32).map(ProcessId).collect();
         for &from in &clusters {
             for &to in &clusters {
-                let first = processes(from).next().expect("the cluster contains a process");
-                let second = processes(to).find(|&process| process != first);
                 let requested = links.between(from, to);
                 all.push(Link {
                     entry: LinkEntry { from, to, requested, measured: None, observed: None, since: None },
-                    settled: Time::ZERO,
+                    disturbed: Time::ZERO,
                     sum: Span::ZERO,
                     unanswered: BTreeMap::new(),
-                    ends: second.map(|second| (first, second)),
+                    ends: ends(membership, from, to),
                 });
             }
         }
         Measuring { links: all, past: Vec::new(), stopped }
+    }
+
+    /// Replaces processes at the ends of links that have failed permanently. Returns the processes whose
+    /// [observed links](Measuring::observed_by) change.
+    pub(super) fn replace_gone(&mut self, membership: &Membership, now: Time) -> BTreeSet<ProcessId> {
+        let mut changed = BTreeSet::new();
+        for link in &mut self.links {
+            let remaining = ends(membership, link.entry.from, link.entry.to);
+            if let Some((by, _)) = remaining.filter(|_| remaining != link.ends) {
+                (link.ends, link.disturbed) = (remaining, now);
+                changed.insert(by);
+            }
+        }
+        changed
     }
 
     /// Changes the requested properties of a link, which must then be measured again. `since` is the time of
@@ -92,20 +100,20 @@ impl Measuring {
             let before = link.entry();
             (link.entry, link.sum) = (entry, Span::ZERO);
             link.unanswered.clear();
-            link.settled = since.map_or(Time::ZERO, |it| it + SETTLES);
+            link.disturbed = since.unwrap_or_default();
             self.past.extend(Some(before).filter(|_| since.is_some()));
         }
     }
 
-    /// Returns the missing measurements, grouped by the process that performs them. Omits links for which
-    /// `is_disturbed` returns `true`.
+    /// Returns the missing measurements, grouped by the process that performs them. Omits links that cannot be measured
+    /// at present: those for which `is_disturbed` returns `true`, and those with a process that is not running.
     pub(super) fn undone(
         &self,
         is_disturbed: impl Fn(ClusterId, ClusterId) -> bool,
     ) -> BTreeMap<ProcessId, Vec<Measurement>> {
         let mut undone: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for link in self.links.iter().filter(|link| link.entry.measured.is_none()) {
-            let Some((by, to)) = link.ends else { continue };
+            let Some((by, to)) = link.ends.filter(|it| self.are_running(*it)) else { continue };
             if !is_disturbed(link.entry.from, link.entry.to) {
                 undone.entry(by).or_default().push(link.measurement(to));
             }
@@ -113,21 +121,31 @@ impl Measuring {
         undone
     }
 
-    /// Records a result for a link with this requested latency. A result for an earlier request, or for a link for
-    /// which `is_disturbed` returns `true`, is ignored.
-    pub(super) fn measured(
-        &mut self,
-        by: ProcessId,
-        to: ProcessId,
+    /// Returns whether the result of a measurement whose last round began at `began` counts, for a link with this
+    /// requested latency. It does not if it is for an earlier request, or if a fault, for which `is_disturbed` returns
+    /// `true`, or a process that stopped may have delayed the echoes.
+    pub(super) fn counts(
+        &self,
+        ends: (ProcessId, ProcessId),
         requested: Span,
-        result: LinkMeasured,
+        began: Time,
         is_disturbed: impl Fn(ClusterId, ClusterId) -> bool,
-    ) {
-        let entries = self.links.iter_mut().filter(|link| link.ends == Some((by, to)));
-        for entry in entries.map(|link| &mut link.entry) {
-            if entry.requested.latency == requested && !is_disturbed(entry.from, entry.to) {
-                entry.measured = Some(result);
-            }
+    ) -> bool {
+        let counts_for = |link: &Link| {
+            let entry = &link.entry;
+            entry.requested.latency == requested
+                && began >= link.disturbed
+                && !is_disturbed(entry.from, entry.to)
+        };
+        self.are_running(ends) && self.links.iter().any(|it| it.ends == Some(ends) && counts_for(it))
+    }
+
+    /// Records a result that [counts](Measuring::counts).
+    pub(super) fn measured(&mut self, ends: (ProcessId, ProcessId), requested: Span, result: LinkMeasured) {
+        let entries =
+            self.links.iter_mut().filter(|link| link.ends == Some(ends)).map(|link| &mut link.entry);
+        for entry in entries.filter(|it| it.requested.latency == requested) {
+            entry.measured = Some(result);
         }
     }
 
@@ -174,7 +192,11 @@ impl Measuring {
     }
 
     fn disturb(&mut self, is_concerned: impl Fn(&Link) -> bool, now: Time) {
-        self.links.iter_mut().filter(|link| is_concerned(link)).for_each(|link| link.settled = now + SETTLES);
+        self.links.iter_mut().filter(|link| is_concerned(link)).for_each(|link| link.disturbed = now);
+    }
+
+    fn are_running(&self, (by, to): (ProcessId, ProcessId)) -> bool {
+        ![by, to].iter().any(|it| self.stopped.contains(it))
     }
 
     /// Counts echoes over a link with this requested latency. Ignores echoes that a fault may have delayed. A fault in
@@ -191,12 +213,11 @@ impl Measuring {
         let index = self.links.iter().position(is_it)?;
         let link = &self.links[index];
         let is_settled = |link: &Link, echo: &ObservedEcho| {
-            echo.sent >= link.settled && !is_disturbed(link.entry.from, link.entry.to)
+            echo.sent >= link.disturbed + SETTLES && !is_disturbed(link.entry.from, link.entry.to)
         };
         let counts = |echo: &ObservedEcho| {
-            let are_running = ![by, to].iter().any(|it| self.stopped.contains(it));
             let is_back_settled = echo.is_answered || is_settled(self.reverse(link), echo);
-            are_running && is_settled(link, echo) && is_back_settled
+            self.are_running((by, to)) && is_settled(link, echo) && is_back_settled
         };
         let counted: Vec<bool> = echoes.iter().map(counts).collect();
         let link = &mut self.links[index];
@@ -262,6 +283,20 @@ impl Link {
     }
 }
 
+/// Returns the process that measures a link, and the process at the other end. Chooses the first processes of their
+/// clusters that have not failed permanently. Returns `None` if there are no two such processes.
+fn ends(membership: &Membership, from: ClusterId, to: ClusterId) -> Option<(ProcessId, ProcessId)> {
+    let processes = |cluster| {
+        let of = move |(index, member): (usize, &Member)| {
+            (member.cluster == cluster && !member.gone).then_some(ProcessId(index as u32))
+        };
+        membership.members.iter().enumerate().filter_map(of)
+    };
+    let first = processes(from).next()?;
+    let second = processes(to).find(|&process| process != first)?;
+    Some((first, second))
+}
+
 /// Adds an echo to the results of a link. `sum` is the sum of all delays.
 fn count(entry: &mut LinkEntry, sum: &mut Span, delay: Span) {
     let is_outside = entry.is_outside(delay);
@@ -274,18 +309,20 @@ fn count(entry: &mut LinkEntry, sum: &mut Span, delay: Span) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use faultline_core::{Cluster, Life, Member, MembershipVersion, NodeId, Role};
+    use faultline_core::{Cluster, Life, MembershipVersion, NodeId, Role};
 
     const ENDS: (ProcessId, ProcessId) = (ProcessId(0), ProcessId(1));
     const ASKED: Span = Span::from_millis(8);
     /// A time at which the effects of the start have passed.
     const SETTLED: Time = Time(SETTLES.0);
 
-    /// Returns the measurements of two clusters with one running process each.
-    fn measuring() -> Measuring {
+    /// Returns two clusters with this number of processes each.
+    fn membership(size: u32) -> Membership {
         let member = |process: u32| Member {
-            cluster: ClusterId(process as u16),
+            cluster: ClusterId((process / size) as u16),
             role: Role::RANK,
             node: NodeId(process),
             life: Life(0),
@@ -294,18 +331,27 @@ mod tests {
             gone: false,
             idle_lives: 0,
         };
-        let cluster = |process| Cluster::new([ProcessId(process)].into());
-        let membership = Membership {
+        let cluster = |number| Cluster::new((number * size..(number + 1) * size).map(ProcessId).collect());
+        Membership {
             version: MembershipVersion(0),
-            members: (0..2).map(member).collect(),
+            members: (0..2 * size).map(member).collect(),
             clusters: (0..2).map(cluster).collect(),
-        };
-        let mut measuring = Measuring::new(&membership, &Links::default());
+        }
+    }
+
+    /// Returns the measurements of these clusters, all of whose processes run.
+    fn measuring_in(membership: &Membership) -> Measuring {
+        let mut measuring = Measuring::new(membership, &Links::default());
         let requested = LinkProperties { latency: ASKED, ..LinkProperties::default() };
         measuring.ask(ClusterId(0), ClusterId(1), requested, None);
-        measuring.process_runs(ENDS.0, Time::ZERO);
-        measuring.process_runs(ENDS.1, Time::ZERO);
+        let processes = (0..membership.members.len() as u32).map(ProcessId);
+        processes.for_each(|it| measuring.process_runs(it, Time::ZERO));
         measuring
+    }
+
+    /// Returns the measurements of two clusters with one running process each.
+    fn measuring() -> Measuring {
+        measuring_in(&membership(1))
     }
 
     fn observed(measuring: &Measuring) -> Option<LinkObserved> {
@@ -416,6 +462,63 @@ mod tests {
             }
             assert_eq!(observed(&measuring), None);
         }
+    }
+
+    #[test]
+    fn only_links_between_running_processes_are_measured() {
+        for process in [ENDS.0, ENDS.1] {
+            let mut measuring = measuring();
+            let undone = |it: &Measuring| it.undone(|_, _| false).into_values().flatten().count();
+            assert_eq!(undone(&measuring), 2);
+            measuring.process_stops(process);
+            assert_eq!(undone(&measuring), 0);
+            measuring.process_runs(process, SETTLED);
+            assert_eq!(undone(&measuring), 2);
+        }
+    }
+
+    #[test]
+    fn a_measurement_that_a_fault_or_a_stop_interrupts_does_not_count() {
+        let at = |seconds| Time::ZERO + Span::from_secs(seconds);
+        let counts = |it: &Measuring, began| it.counts(ENDS, ASKED, began, |_, _| false);
+        for process in [ENDS.0, ENDS.1] {
+            let mut measuring = measuring();
+            assert!(counts(&measuring, at(5)));
+            assert!(!measuring.counts(ENDS, ASKED * 2, at(5), |_, _| false), "it is for an earlier request");
+            assert!(!measuring.counts(ENDS, ASKED, at(5), |_, _| true), "a fault is in force");
+            measuring.process_stops(process);
+            assert!(!counts(&measuring, at(5)));
+            measuring.process_runs(process, at(7));
+            assert_eq!([5, 7].map(|it| counts(&measuring, at(it))), [false, true]);
+            measuring.disturb_link(ClusterId(0), ClusterId(1), at(9));
+            assert_eq!([7, 9].map(|it| counts(&measuring, at(it))), [false, true]);
+        }
+    }
+
+    #[test]
+    fn another_process_replaces_one_that_has_failed_permanently() {
+        let mut membership = membership(2);
+        let mut measuring = measuring_in(&membership);
+        let [gone, next, other] = [0, 1, 2].map(ProcessId);
+        let to = |it: &Measuring, by| it.observed_by(by).iter().map(|it| it.to).collect::<Vec<_>>();
+        assert_eq!(to(&measuring, gone), [next, other]);
+        assert!(measuring.replace_gone(&membership, SETTLED).is_empty());
+        Arc::make_mut(&mut membership.members)[gone.index()].gone = true;
+        measuring.process_stops(gone);
+        assert_eq!(measuring.replace_gone(&membership, SETTLED), [next, other].into());
+        assert_eq!((to(&measuring, next), to(&measuring, other)), (vec![other], vec![next, ProcessId(3)]));
+        assert!(measuring.replace_gone(&membership, SETTLED).is_empty());
+        let sent = SETTLED + SETTLES;
+        let echoes = [SETTLED, sent].map(|sent| ObservedEcho { sent, delay: ASKED, is_answered: true });
+        for by in [gone, next] {
+            measuring.observed((by, other), ASKED, &echoes, |_, _| false);
+        }
+        assert_eq!(
+            observed(&measuring).unwrap().echoes,
+            1,
+            "only the replacement counts, once it has settled"
+        );
+        assert!(measuring.counts((next, other), ASKED, SETTLED, |_, _| false));
     }
 
     #[test]

@@ -199,23 +199,17 @@ impl Transport {
         delays
     }
 
-    /// Hands a packet to the link, which charges `charge` bytes for it. A packet to a process that is not up
-    /// is lost.
-    pub(crate) fn send(self: &Rc<Self>, to: ProcessId, kind: FrameKind, charge: u64, body: Body) {
-        self.send_due(to, kind, charge, body);
-    }
-
-    /// Same as [`send`](Transport::send), but returns the time at which the packet was handed to the link,
-    /// and the time at which it is due at the other end. `None` if the process is not up.
-    fn send_due(
+    /// Hands a packet to the link, which charges `charge` bytes for it. Returns the time at which it was handed to the
+    /// link. A packet to a process that is not up is lost; the result is then `None`.
+    pub(crate) fn send(
         self: &Rc<Self>,
         to: ProcessId,
         kind: FrameKind,
         charge: u64,
         body: Body,
-    ) -> Option<(Time, Time)> {
+    ) -> Option<Time> {
         let now = self.clock.now();
-        let due = {
+        {
             let state = &mut *self.state.borrow_mut();
             let peer = state.peers.get_mut(to.index())?;
             let entry = peer.entry?;
@@ -227,19 +221,19 @@ impl Transport {
                     state.waiting.push(to);
                     self.courier.notify_one();
                 }
-                return Some((now, due));
+                return Some(now);
             }
-            due
-        };
+        }
         self.release(to, now);
-        Some((now, due))
+        Some(now)
     }
 
-    /// Sends an echo, to measure the link to `to`. Returns the time of sending, and the time at which the
-    /// echo is due at the other end, excluding the delay that traffic control adds. `None` if the process is
-    /// not up.
-    pub(crate) fn echo(self: &Rc<Self>, to: ProcessId) -> Option<(Time, Time)> {
-        self.send_due(to, FrameKind::Echo, ECHO_CHARGE, Body::default())
+    /// Sends an echo, to measure the link to `to`. Returns the time of sending, and the time at which the echo is due
+    /// at the other end if the link has the latency `requested`. The latter includes the delays due to the link's
+    /// bandwidth and losses, unless traffic control causes them. `None` if the process is not up.
+    pub(crate) fn echo(self: &Rc<Self>, to: ProcessId, requested: Span) -> Option<(Time, Time)> {
+        let sent = self.send(to, FrameKind::Echo, ECHO_CHARGE, Body::default())?;
+        Some((sent, self.state.borrow().peers[to.index()].line.expected(requested)))
     }
 
     /// Changes the properties of a link for packets sent later; `None` restores the requested properties.

@@ -47,7 +47,7 @@ impl End {
         let (incoming_in, incoming) = mpsc::unbounded_channel();
         let (echoes_in, echoes) = mpsc::unbounded_channel();
         let take = move |packet| incoming_in.send(packet).unwrap();
-        let transport = Transport::new(me, vec![secret.clone(); 2], clock, links, 1, take, echoes_in);
+        let transport = Transport::new(me, vec![secret.clone(); 3], clock, links, 1, take, echoes_in);
         let page = Router::new().route("/metrics", get(async || "page"));
         spawn_local(listen(listener, UntrustedConnections::new(MOST), transport.clone(), page));
         End { transport, incoming, echoes, address }
@@ -189,7 +189,7 @@ fn links_are_delayed_cut_and_healed() {
         left.transport.update(&both);
         right.transport.update(&both);
 
-        left.transport.echo(ProcessId(1));
+        left.transport.echo(ProcessId(1), latency);
         let echo = timeout(PATIENCE, left.echoes.recv()).await.unwrap().unwrap();
         assert_eq!(echo.from, ProcessId(1));
         assert!(echo.arrived.since(echo.sent) >= latency - HEAD_START, "{echo:?}");
@@ -226,7 +226,7 @@ fn strangers_neither_accumulate_nor_keep_processes_from_connecting() {
         let mut hearer = End::new(1, 1, &secret, clock, Links::default()).await;
         // Three times as many connections as may be open: silent ones, unfinished requests and unfinished handshakes.
         let mut strangers = Vec::new();
-        for beginning in [&b""[..], b"GET /metrics HTTP/1.1\r\nx: ", b"FLT2"] {
+        for beginning in [&b""[..], b"GET /metrics HTTP/1.1\r\nx: ", b"FLT3"] {
             for _ in 0..MOST {
                 let mut stream = connect_from(2, hearer.address).await;
                 stream.write_all(beginning).await.unwrap();

@@ -84,7 +84,7 @@ pub fn build(validated: &Validated, observed: &Observed, settings: &Settings, op
     let over = observed.phase() == Phase::Completed || observed.has_lost_record();
     // An operator with another image would create different pods. The pods of a run stay unchanged, including the one
     // that keeps its record.
-    let has_begun = observed.phase() >= Phase::Linking;
+    let has_begun = observed.phase() >= Phase::Linking || observed.is_past_gathering();
     let stays = |it: &StatefulSet| has_begun && observed.sets.contains_key(&it.name_any());
     let supervisor = Some(supervisor::set(federation, settings)).filter(|it| !stays(it));
     let nodes = validated.groups.iter().map(|it| node::set(federation, it, over, settings));

@@ -20,6 +20,8 @@ pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
     pod::complete(&mut pod, &kubernetes, settings);
     let mut spec = json!({
         "replicas": 1,
+        // Otherwise, Kubernetes would not replace a pod whose image cannot be pulled after the image has been corrected.
+        "podManagementPolicy": "Parallel",
         "selector": { "matchLabels": {
             naming::UID: labels[naming::UID],
             naming::COMPONENT: labels[naming::COMPONENT],

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_api::resource::{Emulation, Federation, FederationStatus, Kubernetes, Placement, Site, Volume};
 use faultline_api::samples::SAMPLES;
-use faultline_api::supervision::{Amendment, Request, RunStatus};
+use faultline_api::supervision::{Amendment, Request, RunPhase, RunStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -330,7 +330,7 @@ fn a_set_scaled_by_others_gets_its_pods_back() {
 
 #[test]
 fn an_operator_with_another_image_leaves_the_pods_of_a_run_alone() {
-    let remade = |phase: Phase| {
+    let remade = |phase: Phase, said: Option<RunPhase>| {
         let mut observed = Observed::of(Arc::new(quickstart()));
         for set in built(&observed).sets {
             observed.sets.insert(set.name_any(), Arc::new(set));
@@ -338,16 +338,23 @@ fn an_operator_with_another_image_leaves_the_pods_of_a_run_alone() {
         let mut federation = quickstart();
         federation.status = Some(FederationStatus { phase, ..FederationStatus::default() });
         observed.federation = Arc::new(federation);
+        if let Some(phase) = said {
+            observed.hear(RunStatus { phase, ..RunStatus::default() });
+        }
         let newer = Settings { node_image: "faultline-node:9".into(), ..Settings::default() };
         let validated = validate(&observed.federation).expect("it makes sense");
         let sets = build(&validated, &observed, &newer, "faultline-system").sets;
         sets.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
     };
     let all = ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"];
-    assert_eq!(remade(Phase::Starting), all, "an image that could not be pulled is replaced");
-    assert_eq!(remade(Phase::Linking), [""; 0]);
-    assert_eq!(remade(Phase::Running), [""; 0]);
-    assert_eq!(remade(Phase::Completed), all[1..], "the node pods are removed, and the record stays");
+    assert_eq!(remade(Phase::Starting, None), all, "an image that could not be pulled is replaced");
+    assert_eq!(remade(Phase::Starting, Some(RunPhase::Gathering)), all);
+    for phase in [RunPhase::Measuring, RunPhase::Running, RunPhase::Judging] {
+        assert_eq!(remade(Phase::Starting, Some(phase)), [""; 0], "the status is not up to date: {phase:?}");
+    }
+    assert_eq!(remade(Phase::Linking, None), [""; 0]);
+    assert_eq!(remade(Phase::Running, None), [""; 0]);
+    assert_eq!(remade(Phase::Completed, None), all[1..], "the node pods are removed, and the record stays");
 }
 
 #[test]
