@@ -58,10 +58,10 @@ pub fn rewritten(old: &str, new: &str) -> Result<Vec<Problem>, Box<Rejected>> {
         Ok(stored(&schema, &document["spec"]))
     };
     let (old, new) = (spec(old)?, spec(new)?);
-    let difference = |field| difference_of_fields(&schema, "spec", [field], &new, &old);
+    let difference = |(field, _)| difference_of_fields(&schema, "spec", [field], &new, &old);
     let mut paths: Vec<String> = FIXED_FIELDS.into_iter().filter_map(difference).collect();
-    let faults = |spec: &Value| spec["faults"].as_array().cloned().unwrap_or_default();
-    let index = faults(&old).iter().zip(&faults(&new)).position(|(old, new)| old != new);
+    let [faults_before, faults] = [&old, &new].map(|it| it["faults"].as_array().into_iter().flatten());
+    let index = faults_before.zip(faults).position(|(old, new)| old != new);
     paths.extend(index.map(|it| format!("spec.faults[{it}]")));
     let problem = |path: String| Problem {
         message: format!(
@@ -74,38 +74,28 @@ pub fn rewritten(old: &str, new: &str) -> Result<Vec<Problem>, Box<Rejected>> {
     Ok(paths.into_iter().map(problem).collect())
 }
 
+/// The name of a field, and a function that returns whether two specs differ in it.
+type Field = (&'static str, fn(&FederationSpec, &FederationSpec) -> bool);
+
 /// Fields that must not change while a federation runs.
-const FIXED_FIELDS: [&str; 11] = [
-    "seed",
-    "clusters",
-    "storage",
-    "protocol",
-    "application",
-    "stealing",
-    "schedule",
-    "failures",
-    "deadline",
-    "kubernetes",
-    "simulator",
+const FIXED_FIELDS: [Field; 11] = [
+    ("seed", |old, new| old.seed != new.seed),
+    ("clusters", |old, new| old.clusters != new.clusters),
+    ("storage", |old, new| old.storage != new.storage),
+    ("protocol", |old, new| old.protocol != new.protocol),
+    ("application", |old, new| old.application != new.application),
+    ("stealing", |old, new| old.stealing != new.stealing),
+    ("schedule", |old, new| old.schedule != new.schedule),
+    ("failures", |old, new| old.failures != new.failures),
+    ("deadline", |old, new| old.deadline != new.deadline),
+    ("kubernetes", |old, new| old.kubernetes != new.kubernetes),
+    ("simulator", |old, new| old.simulator != new.simulator),
 ];
 
 /// Returns the problems with changes that a running federation does not allow.
 pub fn changes_of_fixed_fields(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
-    let changes = [
-        old.seed != new.seed,
-        old.clusters != new.clusters,
-        old.storage != new.storage,
-        old.protocol != new.protocol,
-        old.application != new.application,
-        old.stealing != new.stealing,
-        old.schedule != new.schedule,
-        old.failures != new.failures,
-        old.deadline != new.deadline,
-        old.kubernetes != new.kubernetes,
-        old.simulator != new.simulator,
-    ];
-    let fields = FIXED_FIELDS.into_iter().zip(changes);
-    let changed = fields.filter(|(_, changed)| *changed).map(|(field, _)| Problem {
+    let fields = FIXED_FIELDS.into_iter();
+    let changed = fields.filter(|(_, is_changed)| is_changed(old, new)).map(|(field, _)| Problem {
         path: format!("spec.{field}"),
         message: format!("`{field}` cannot change while the federation runs"),
         help: "change only `links`, `faults` or `pause`, or delete the federation and apply it again".into(),

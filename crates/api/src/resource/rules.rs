@@ -214,8 +214,8 @@ pub(super) fn faults_are_added() -> Rule {
     Rule::new(rule).message(Message::Message(message.to_owned())).field_path(".faults")
 }
 
-/// Returns the expression that is true if `condition` holds for every index `h + l` from 0 to 255. CEL has no ranges, so
-/// an index is the sum of a multiple of 16 and a remainder.
+/// Returns an expression that checks `condition` for each index from 0 to 255. CEL has no ranges, so `condition` writes
+/// the index as `h + l`: a multiple of 16 plus a remainder.
 fn at_every_index(condition: &str) -> String {
     let numbers = |step: usize| (0..16).map(|it| (it * step).to_string()).collect::<Vec<_>>().join(", ");
     format!("[{}].all(h, [{}].all(l, {condition}))", numbers(16), numbers(1))
@@ -308,10 +308,11 @@ fn same(schema: &Value, new: &str, old: &str) -> String {
 
 /// Returns the path of the first value for which the expression from [`same`] is false; `None` if it is true. `path` is
 /// the path of the two values, as they are [stored](stored).
-pub(crate) fn difference(schema: &Value, path: String, new: &Value, old: &Value) -> Option<String> {
+fn difference(schema: &Value, path: String, new: &Value, old: &Value) -> Option<String> {
     let is_same = match Notation::of(schema) {
         Some(notation) => notation.is_same(new, old),
-        None if fields(schema).iter().any(|(_, it, _)| has_quantity(it)) => {
+        // Not a quantity itself, but it contains one.
+        None if has_quantity(schema) => {
             let names = fields(schema).into_iter().map(|(name, ..)| name);
             return difference_of_fields(schema, &path, names, new, old);
         }

@@ -211,20 +211,17 @@ fn is_key(text: &str) -> bool {
 
 /// Returns whether `text` is a domain, which is also the form of the names of most Kubernetes objects.
 fn is_domain(text: &str) -> bool {
-    let outer = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    let is_part = |part: &str| {
-        part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-            && outer(part.chars().next())
-            && outer(part.chars().next_back())
-    };
-    text.len() <= MAX_DOMAIN && text.split('.').all(is_part)
+    let is_outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.len() <= MAX_DOMAIN && text.split('.').all(|part| is_word(part, is_outer, "-"))
 }
 
 fn is_label(text: &str) -> bool {
-    let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let outer = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    text.len() <= MAX_LABEL
-        && text.chars().all(inner)
-        && outer(text.chars().next())
-        && outer(text.chars().next_back())
+    text.len() <= MAX_LABEL && is_word(text, |c| c.is_ascii_alphanumeric(), "-_.")
+}
+
+/// Returns whether `text` begins and ends with an outer character, and contains only these and `marks`.
+fn is_word(text: &str, is_outer: impl Fn(char) -> bool, marks: &str) -> bool {
+    text.chars().all(|c| is_outer(c) || marks.contains(c))
+        && text.starts_with(&is_outer)
+        && text.ends_with(&is_outer)
 }
