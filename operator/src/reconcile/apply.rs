@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
+use http::StatusCode;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
@@ -24,6 +25,7 @@ use super::validate::Validated;
 use crate::controller::Context;
 use crate::object_cache::{self, OwnedObjects};
 use crate::reconcile::build;
+use crate::supervisor::SupervisorError;
 use crate::{naming, pages};
 
 /// Time between two checks for deleted objects while pods are missing.
@@ -41,6 +43,8 @@ pub struct Applied {
     pub repaired: Vec<Drift>,
     /// Objects that the operator recreated after another client deleted them.
     pub restored: Vec<Restored>,
+    /// The reason why the supervisor cannot read the changed spec, if it cannot.
+    pub unread_change: Option<String>,
 }
 
 /// An object that another client deleted and the operator recreated.
@@ -118,8 +122,9 @@ pub async fn apply(
     for drift in &desired.drifted {
         scale(federation, drift, context).await?;
     }
-    update_supervisor(federation, observed, &desired, context).await?;
-    Ok(Applied { obstacle, repaired: desired.drifted, restored })
+    let unread_change = update_supervisor(federation, observed, &desired, context).await?;
+    let repaired = desired.drifted.into_iter().filter(|it| !it.is_end_of_run).collect();
+    Ok(Applied { obstacle, repaired, restored, unread_change })
 }
 
 /// Returns whether pods of a federation are missing or not running.
@@ -515,17 +520,18 @@ pub(super) fn exceeds_quota(message: &str) -> bool {
 }
 
 /// Sends the places of the processes and the changed spec to the supervisor, and carries out its requests. Data that
-/// the supervisor does not receive is sent again at the next reconciliation.
+/// the supervisor does not receive is sent again at the next reconciliation. Returns the reason if the supervisor cannot
+/// read the changed spec.
 async fn update_supervisor(
     federation: &Federation,
     observed: &Observed,
     desired: &Desired,
     context: &Context,
-) -> Result<(), ApplyError> {
+) -> Result<Option<String>, ApplyError> {
     if desired.places.is_none() && desired.amended.is_none() && desired.orders.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    let Some(address) = observed.supervisor().and_then(|pod| build::address(pod)) else { return Ok(()) };
+    let Some(address) = observed.supervisor().and_then(|pod| build::address(pod)) else { return Ok(None) };
     let supervisor = find_supervisor(federation, address, context).await?;
     if let Some(places) = &desired.places {
         match supervisor.places(places).await {
@@ -536,11 +542,13 @@ async fn update_supervisor(
             Err(error) => context.warn(federation, "cannot send places to the supervisor", &error),
         }
     }
+    let mut unread_change = None;
     if let Some(amended) = &desired.amended
         && let Err(error) = supervisor.amend(amended).await
     {
-        // The supervisor reports a refusal in its next status.
         context.warn(federation, "the supervisor did not accept the changed spec", &error);
+        // The supervisor reports any other refusal in its next status.
+        unread_change = is_unread(&error).then(|| format!("the supervisor cannot read it: {error}"));
     }
     let mut accepts_answers = true;
     // A request that cannot be carried out does not hold up those for other processes.
@@ -561,7 +569,14 @@ async fn update_supervisor(
             SupervisorRequest::Done { .. } => {}
         }
     }
-    carried_out
+    carried_out.map(|()| unread_change)
+}
+
+/// Returns whether a supervisor cannot read a spec, as one of another version or with a smaller limit.
+fn is_unread(error: &SupervisorError) -> bool {
+    use StatusCode as Answer;
+    let SupervisorError::Refused(status, _) = error else { return false };
+    matches!(*status, Answer::BAD_REQUEST | Answer::NOT_FOUND | Answer::PAYLOAD_TOO_LARGE)
 }
 
 /// Deletes a pod. If `claim` is given, deletes that claim first: Kubernetes keeps it until the pod is gone,

@@ -7,12 +7,14 @@ use faultline_api::resource::{
 use faultline_api::supervision::{self, ClusterState, RunEvent, RunStatus, RunVerdict, Shaping};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 
 use super::apply::{Applied, Obstacle, Restored, exceeds_quota};
 use super::build;
 use super::build::Drift;
 use super::dereference::{LinkSummary, Observed, RECORD_LOST, Supervision, is_known};
+use super::has_begun;
 use super::validate::{Refusal, Validated};
 use crate::naming;
 
@@ -31,8 +33,6 @@ const MAX_REASON: usize = 128;
 /// The situation of a federation.
 #[derive(Clone, Debug)]
 pub enum Situation {
-    /// The federation cannot be run.
-    Rejected(Refusal),
     /// The federation can be run.
     Accepted {
         /// The validated federation.
@@ -40,6 +40,15 @@ pub enum Situation {
         /// The outcome of applying the desired state.
         applied: Applied,
     },
+    /// A situation in which the spec does not matter.
+    WithoutSpec(WithoutSpec),
+}
+
+/// A situation that is reported alike whatever the spec is, and whether it can be read.
+#[derive(Clone, Debug)]
+pub enum WithoutSpec {
+    /// The federation cannot be run.
+    Rejected(Refusal),
     /// The reconciliation failed.
     Failed {
         /// Reason in one word.
@@ -56,6 +65,9 @@ pub enum Situation {
 
 /// Reason reported when a change to a federation is refused and the federation continues as before.
 const CHANGE_REFUSED: &str = "ChangeRefused";
+
+/// Time that a pod may take to start or to end before it is reported as an obstacle.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// Reason of the condition `Supervised` while the supervisor responds.
 const RESPONDING: &str = "Responding";
@@ -82,29 +94,26 @@ pub fn assess(observed: &Observed, situation: &Situation, now: Time) -> (Federat
     let mut report = Report::new(metadata, status.as_ref(), now);
     report.is_to_pause = spec.pause;
     report.status.protocol = Some(spec.protocol.name().to_owned());
-    if !matches!(situation, Situation::Failed { .. }) {
-        report.reconciled();
-    }
     match situation {
-        Situation::Failed { reason, message } => report.failed(reason, message),
-        Situation::Rejected(refusal) => report.rejected(refusal),
-        Situation::Deleting { left } => report.deleting(left),
-        Situation::Accepted { validated, applied } => report.accepted(validated, observed, applied),
+        Situation::Accepted { validated, applied } => {
+            report.reconciled();
+            report.accepted(validated, observed, applied);
+        }
+        Situation::WithoutSpec(situation) => report.without_spec(situation),
     }
     (report.status, report.new_events)
 }
 
-/// Returns the status of a federation that is rejected because its spec cannot be read, and the events to report.
-/// `before` is the federation's last status.
+/// Returns the status of a federation whose spec cannot be read, and the events to report. `before` is the federation's
+/// last status.
 pub fn assess_unreadable(
     metadata: &ObjectMeta,
     before: Option<&FederationStatus>,
-    refusal: &Refusal,
+    situation: &WithoutSpec,
     now: Time,
 ) -> (FederationStatus, Vec<NewEvent>) {
     let mut report = Report::new(metadata, before, now);
-    report.reconciled();
-    report.rejected(refusal);
+    report.without_spec(situation);
     (report.status, report.new_events)
 }
 
@@ -124,6 +133,17 @@ impl<'a> Report<'a> {
     fn new(metadata: &'a ObjectMeta, before: Option<&'a FederationStatus>, now: Time) -> Report<'a> {
         let status = before.cloned().unwrap_or_default();
         Report { metadata, before, is_to_pause: false, status, new_events: Vec::new(), now }
+    }
+
+    fn without_spec(&mut self, situation: &WithoutSpec) {
+        if !matches!(situation, WithoutSpec::Failed { .. }) {
+            self.reconciled();
+        }
+        match situation {
+            WithoutSpec::Failed { reason, message } => self.failed(reason, message),
+            WithoutSpec::Rejected(refusal) => self.rejected(refusal),
+            WithoutSpec::Deleting { left } => self.deleting(left),
+        }
     }
 
     /// Reports a failed reconciliation. The rest of the status stays as it was after the last successful
@@ -173,7 +193,7 @@ impl<'a> Report<'a> {
                     self.add_event(condition::ACCEPTED, reason, message, true);
                 }
             }
-            _ => match self.change_refused(validated, observed) {
+            _ => match self.change_refused(validated, observed, applied) {
                 Some(why) => self.refused_change(&why),
                 None if self.awaits_answer(observed) => {}
                 None => {
@@ -190,6 +210,9 @@ impl<'a> Report<'a> {
         if self.status.phase == Phase::Completed {
             if observed.has_lost_kept_record() {
                 self.record_lost();
+            }
+            if let Some(Obstacle { message, .. }) = &applied.obstacle {
+                self.set_message(message);
             }
             return self.over();
         }
@@ -215,10 +238,13 @@ impl<'a> Report<'a> {
 
     /// Reports changes by other clients that the operator has reverted.
     fn repaired(&mut self, applied: &Applied) {
-        for Drift { set, generation, found, wanted } in &applied.repaired {
+        for Drift { set, generation, found, wanted, .. } in &applied.repaired {
+            let why = match wanted {
+                0 => "the run is over",
+                _ => "the size of a federation cannot change while it runs",
+            };
             let note = format!(
-                "the replicas of {set} were changed to {found}; the operator restored them to {wanted}, because the \
-                 size of a federation cannot change while it runs"
+                "the replicas of {set} were changed to {found}; the operator restored them to {wanted}, because {why}"
             );
             self.new_events.push(NewEvent {
                 name: self.event_name(&format!("drift of {set} at {generation}")),
@@ -239,28 +265,36 @@ impl<'a> Report<'a> {
 
     /// Returns the reason why the last change to the spec was refused; `None` if it was not refused. After a refusal,
     /// the run continues as before.
-    fn change_refused(&self, validated: &Validated, observed: &Observed) -> Option<String> {
+    fn change_refused(
+        &self,
+        validated: &Validated,
+        observed: &Observed,
+        applied: &Applied,
+    ) -> Option<String> {
         if let Some(refusal) = &validated.refused {
             return Some(refusal.message.clone());
+        }
+        if applied.unread_change.is_some() {
+            return applied.unread_change.clone();
         }
         let Supervision::Known(said) = &observed.supervision else { return None };
         let newest = said.amendment.as_ref()?;
         newest.refused.clone().filter(|_| Some(newest.generation) == self.metadata.generation)
     }
 
-    /// Returns whether this generation of the spec was refused, and the supervisor has not repeated its answer: it may
-    /// have restarted, or the run may be over.
+    /// Returns whether only the supervisor can decide about this generation of the spec, and has not done so: the run has
+    /// begun with an earlier generation. If the supervisor once refused this generation and does not repeat its answer,
+    /// it may have restarted, or the run may be over.
     fn awaits_answer(&self, observed: &Observed) -> bool {
         let generation = self.metadata.generation;
-        let accepted = self.status.condition(condition::ACCEPTED);
-        let was_refused =
-            accepted.is_some_and(|it| it.reason == CHANGE_REFUSED && it.observed_generation == generation);
+        let Some(accepted) = self.status.condition(condition::ACCEPTED) else { return false };
+        let is_decided = accepted.observed_generation == generation && accepted.reason != CHANGE_REFUSED;
         let answered = match &observed.supervision {
             Supervision::Known(said) => said.amendment.as_ref().map(|it| it.generation),
             _ => None,
         };
         // The first generation is not sent to the supervisor.
-        was_refused && generation > Some(1) && answered != generation
+        has_begun(observed.phase()) && generation > Some(1) && !is_decided && answered != generation
     }
 
     /// Reports a refused change, once per change.
@@ -331,7 +365,7 @@ impl<'a> Report<'a> {
         let (wanted, up) =
             (validated.nodes() + 1, up + u32::from(supervisor.is_some_and(|it| build::is_complete(it))));
         let refused = observed.refused.as_ref().map(|message| refusal(&observed.federation, message));
-        let stuck = || observed.pods.values().find_map(|it| obstacle(it));
+        let stuck = || observed.pods.values().find_map(|it| obstacle(it, &self.now));
         let obstacle = applied.obstacle.clone().or(refused).or_else(stuck).filter(|_| up < wanted);
         match obstacle {
             Some(Obstacle { reason, message }) => {
@@ -366,6 +400,7 @@ impl<'a> Report<'a> {
                     "NoPod",
                     "the supervisor's pod is not running",
                 );
+                self.unsupervised();
                 if self.status.phase < Phase::Starting && !observed.sets.is_empty() {
                     self.status.phase = Phase::Starting;
                 }
@@ -377,6 +412,7 @@ impl<'a> Report<'a> {
                 if answered {
                     self.add_event(condition::SUPERVISED, "SupervisorSilent", &message, true);
                 }
+                self.unsupervised();
                 self.status.phase = self.status.phase.max(Phase::Starting);
             }
             Supervision::Known(status) => {
@@ -400,6 +436,14 @@ impl<'a> Report<'a> {
         };
         let ready = present.iter().filter(is_ready).count();
         self.status.clusters_ready = Some(format!("{ready}/{}", present.len()));
+    }
+
+    /// Reports that only the supervisor knows whether the application is running.
+    fn unsupervised(&mut self) {
+        if self.status.condition(condition::RUNNING).is_some_and(|it| it.status == "True") {
+            let message = "the application was running when the supervisor last responded";
+            self.condition(condition::RUNNING, "Unknown", "NotSupervised", message);
+        }
     }
 
     /// Reports that the supervisor responds, and whether some of its requests are ignored.
@@ -728,7 +772,7 @@ fn emulated(shaping: Option<&Shaping>) -> Emulated {
 }
 
 /// Returns the obstacle that prevents a pod from running; `None` if the pod only needs time.
-fn obstacle(pod: &Pod) -> Option<Obstacle> {
+fn obstacle(pod: &Pod, now: &Time) -> Option<Obstacle> {
     const NEEDS_ACTION: &[&str] = &[
         "ErrImagePull",
         "ImagePullBackOff",
@@ -739,6 +783,16 @@ fn obstacle(pod: &Pod) -> Option<Obstacle> {
         "RunContainerError",
         "CrashLoopBackOff",
     ];
+    let has_passed = |since: &Time| now.0.duration_since(since.0) > PATIENCE;
+    // This time includes the grace period.
+    if pod.metadata.deletion_timestamp.as_ref().is_some_and(has_passed) {
+        let name = pod.name_any();
+        let message = format!(
+            "{name} is being deleted, but still exists: its Kubernetes node may not respond, or the pod may have \
+             finalizers; if its Kubernetes node is gone for good, delete the Node"
+        );
+        return Some(Obstacle { reason: "Terminating", message });
+    }
     let status = pod.status.as_ref()?;
     if build::lacks_ipv4(pod) {
         let message =
@@ -755,9 +809,20 @@ fn obstacle(pod: &Pod) -> Option<Obstacle> {
     let waiting =
         status.container_statuses.iter().flatten().find_map(|it| it.state.as_ref()?.waiting.as_ref())?;
     let why = waiting.reason.clone().unwrap_or_default();
-    NEEDS_ACTION.iter().find(|it| **it == why).map(|reason| Obstacle {
-        reason,
-        message: format!("{}: {}", pod.name_any(), waiting.message.clone().unwrap_or(why)),
+    if let Some(reason) = NEEDS_ACTION.iter().find(|it| **it == why) {
+        let message = format!("{}: {}", pod.name_any(), waiting.message.clone().unwrap_or(why));
+        return Some(Obstacle { reason, message });
+    }
+    let scheduled = status.conditions.iter().flatten().find(|it| it.type_ == "PodScheduled");
+    let scheduled = scheduled.filter(|it| it.status == "True")?.last_transition_time.as_ref();
+    scheduled.is_some_and(has_passed).then(|| Obstacle {
+        reason: "NotStarting",
+        message: format!(
+            "{name} was scheduled more than a minute ago, but its containers have not started; \
+             `kubectl describe pod --namespace {namespace} {name}` shows the reason",
+            name = pod.name_any(),
+            namespace = pod.namespace().unwrap_or_default()
+        ),
     })
 }
 

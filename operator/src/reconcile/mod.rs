@@ -33,7 +33,7 @@ use tokio::time::timeout;
 use crate::controller::Context;
 use crate::naming;
 use apply::Applied;
-use assess::Situation;
+use assess::{Situation, WithoutSpec};
 use validate::{Refusal, Validated};
 
 /// Interval between two requests to a supervisor while its federation runs.
@@ -44,6 +44,9 @@ const LINKING: Duration = Duration::from_millis(200);
 /// Interval between two reconciliations while a federation starts. A change to its pods triggers a reconciliation
 /// immediately.
 const STARTING: Duration = Duration::from_secs(1);
+/// Interval between two attempts to create objects that the API server refuses. Removing the obstacle may trigger no
+/// reconciliation.
+const OBSTRUCTED: Duration = Duration::from_secs(5);
 /// Delay until objects that are being deleted are checked again.
 const SOON: Duration = Duration::from_millis(500);
 /// Interval between two checks that the key of a completed federation still exists. Deleting the key triggers no
@@ -96,7 +99,8 @@ async fn reconcile_unless_refused(
     if let Err(error) = &result {
         let uid = federation.uid().unwrap_or_default();
         if error.is_lasting() || context.session(&uid, |it| it.failures) > 0 {
-            let situation = Situation::Failed { reason: error.reason(), message: error.to_string() };
+            let situation = WithoutSpec::Failed { reason: error.reason(), message: error.to_string() };
+            let situation = Situation::WithoutSpec(situation);
             let observed = dereference::Observed::of(federation);
             match timeout(REPORT, update_status(&observed, &situation, context)).await {
                 Ok(Ok(_)) => {}
@@ -165,14 +169,13 @@ async fn reconcile_steps(
     };
     if let Err(refusal) = validate::fits_any_operator(&made) {
         let observed = dereference::Observed::of(federation);
-        return Ok(after(update_status(&observed, &Situation::Rejected(refusal), context).await?));
+        return Ok(after(update_status(&observed, &rejected(refusal), context).await?));
     }
     let observed = dereference::dereference(&federation, &made, context).await?;
     let validated = match validate(&observed, &made, changed, context) {
         Ok(validated) => validated,
         Err(refusal) => {
-            let situation = Situation::Rejected(refusal);
-            return Ok(after(update_status(&observed, &situation, context).await?));
+            return Ok(after(update_status(&observed, &rejected(refusal), context).await?));
         }
     };
     let desired = build::build(&validated, &observed, &context.settings, context.client.default_namespace());
@@ -184,6 +187,10 @@ async fn reconcile_steps(
     let situation = Situation::Accepted { validated: Box::new(validated), applied };
     let unsaid = update_status(&observed, &situation, context).await?;
     Ok(after(next.into_iter().chain(unsaid).min()))
+}
+
+fn rejected(refusal: Refusal) -> Situation {
+    Situation::WithoutSpec(WithoutSpec::Rejected(refusal))
 }
 
 /// Writes the status, and reports events. Returns how long to wait if some of this must be repeated.
@@ -259,10 +266,11 @@ fn check(federation: &Federation, context: &Context) -> Result<(), Refusal> {
 /// Returns the delay until the next reconciliation; `None` if only a change triggers it.
 fn next_reconciliation(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
     match observed.phase() {
-        Phase::Completed if applied.obstacle.is_none() => observed.keeps_record().then_some(KEPT),
         Phase::Running | Phase::Paused => Some(RUNNING),
         Phase::Linking => Some(LINKING),
         Phase::Starting if observed.has_all_pods() => Some(LINKING),
+        _ if applied.obstacle.is_some() => Some(OBSTRUCTED),
+        Phase::Completed => observed.keeps_record().then_some(KEPT),
         _ => Some(STARTING),
     }
 }
@@ -277,6 +285,32 @@ async fn delete(federation: Arc<Federation>, context: &Context) -> Result<Action
         return Ok(Action::await_change());
     }
     let observed = dereference::Observed::of(federation);
-    update_status(&observed, &Situation::Deleting { left }, context).await?;
+    let deleting = Situation::WithoutSpec(WithoutSpec::Deleting { left });
+    update_status(&observed, &deleting, context).await?;
     Ok(Action::requeue(SOON))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::apply::Obstacle;
+    use super::build::tests::quickstart;
+    use super::*;
+
+    #[test]
+    fn refused_objects_are_attempted_less_often_unless_a_supervisor_reports_progress() {
+        let delay = |phase, obstacle: Option<Obstacle>| {
+            let mut federation = quickstart();
+            federation.status =
+                Some(faultline_api::resource::FederationStatus { phase, ..Default::default() });
+            let observed = dereference::Observed::of(Arc::new(federation));
+            next_reconciliation(&observed, &Applied { obstacle, ..Applied::default() })
+        };
+        let quota = Obstacle { reason: "Quota", message: "exceeded quota: small".into() };
+        for phase in [Phase::Pending, Phase::Starting] {
+            assert_eq!(delay(phase, None), Some(STARTING), "{phase:?}");
+            assert_eq!(delay(phase, Some(quota.clone())), Some(OBSTRUCTED), "{phase:?}");
+        }
+        assert_eq!(delay(Phase::Completed, Some(quota.clone())), Some(OBSTRUCTED));
+        assert_eq!(delay(Phase::Running, Some(quota)), Some(RUNNING));
+    }
 }

@@ -21,9 +21,9 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::assess::shortened;
+use super::assess::{WithoutSpec, shortened};
 use super::made::{self, MadeError};
-use super::update_status::reject_unreadable;
+use super::update_status::update_unreadable;
 use super::validate::Refusal;
 use super::{KEPT, ReconcileError, SOON, after, apply, has_begun, reconcile_unless_refused};
 use crate::cached_federation::CachedFederation;
@@ -80,19 +80,27 @@ async fn with_file(
         // The operator does not watch files.
         return Ok(ControlFlow::Break(Action::requeue(KEPT)));
     }
-    let rejected = reject_unreadable(federation, status.as_ref(), refusal, context).await;
-    Ok(ControlFlow::Break(after(rejected.map_err(ReconcileError::UpdateStatus)?)))
+    let rejected = WithoutSpec::Rejected(refusal.clone());
+    let unsaid = update_unreadable(federation, status.as_ref(), &rejected, context).await;
+    Ok(ControlFlow::Break(after(unsaid.map_err(ReconcileError::UpdateStatus)?)))
 }
 
 async fn delete(federation: &CachedFederation, context: &Context) -> Result<Action, ReconcileError> {
     if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
         return Ok(Action::await_change());
     }
-    if !apply::delete(federation, context).await?.is_empty() {
-        return Ok(Action::requeue(SOON));
+    let left = apply::delete(federation, context).await?;
+    if left.is_empty() {
+        context.forget(&federation.uid().unwrap_or_default());
+        return Ok(Action::await_change());
     }
-    context.forget(&federation.uid().unwrap_or_default());
-    Ok(Action::await_change())
+    // Without a readable status, the rest of the status is unknown and must stay.
+    if let Ok(status) = federation.status() {
+        let unsaid =
+            update_unreadable(federation, status.as_ref(), &WithoutSpec::Deleting { left }, context).await;
+        unsaid.map_err(ReconcileError::UpdateStatus)?;
+    }
+    Ok(Action::requeue(SOON))
 }
 
 /// Reports that a federation cannot be read because of `error`, once per generation.

@@ -19,9 +19,8 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::assess::{self, NewEvent, Situation};
+use super::assess::{self, NewEvent, Situation, WithoutSpec};
 use super::dereference::Observed;
-use super::validate::Refusal;
 use crate::cached_federation::CachedFederation;
 use crate::controller::Context;
 use crate::naming;
@@ -66,19 +65,19 @@ pub async fn update_status(
     publish(federation, federation.status.as_ref(), assessed, now, context).await
 }
 
-/// Does the same for a federation that is rejected because its spec cannot be read. `before` is its last status.
+/// Does the same for a federation whose spec cannot be read. `before` is its last status.
 ///
 /// # Errors
 ///
 /// Fails if the API server rejects the status.
-pub async fn reject_unreadable(
+pub async fn update_unreadable(
     federation: &CachedFederation,
     before: Option<&FederationStatus>,
-    refusal: &Refusal,
+    situation: &WithoutSpec,
     context: &Context,
 ) -> Result<Option<Duration>, kube::Error> {
     let now = Timestamp::now();
-    let assessed = assess::assess_unreadable(federation.meta(), before, refusal, Time(now));
+    let assessed = assess::assess_unreadable(federation.meta(), before, situation, Time(now));
     publish(federation, before, assessed, now, context).await
 }
 

@@ -19,6 +19,10 @@ fn accepted(obstacle: Option<Obstacle>) -> Situation {
     Situation::Accepted { validated, applied: Applied { obstacle, ..Applied::default() } }
 }
 
+fn rejected(message: &str) -> Situation {
+    Situation::WithoutSpec(WithoutSpec::Rejected(Refusal { message: message.into() }))
+}
+
 /// Returns the status and the new events, and stores the status in the federation.
 fn look(observed: &mut Observed, situation: &Situation, seconds: i64) -> (FederationStatus, Vec<NewEvent>) {
     let (status, new_events) = assess(observed, situation, at(seconds));
@@ -54,7 +58,7 @@ fn reasons(new_events: &[NewEvent]) -> Vec<&str> {
 #[test]
 fn an_invalid_federation_is_rejected_and_reported_once() {
     let mut observed = Observed::of(Arc::new(quickstart()));
-    let situation = Situation::Rejected(Refusal { message: "spec.deadline: too short".into() });
+    let situation = rejected("spec.deadline: too short");
     let (status, new_events) = look(&mut observed, &situation, 1);
     assert_eq!(status.phase, Phase::Rejected);
     assert_eq!(status.observed_generation, Some(1));
@@ -228,6 +232,17 @@ fn a_pod_that_cannot_start_says_why() {
     let not_found = "ErrImagePull: 0 of 7 pods are running; quickstart-paris-0: not found";
     assert_eq!(stuck(waiting("ErrImagePull", "not found")), not_found);
     assert_eq!(stuck(waiting("ContainerCreating", "")), "Starting: 0 of 7 pods are running");
+    let scheduled = |at: &str| {
+        let mut status = waiting("ContainerCreating", "");
+        let scheduled = json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": at }]);
+        status["conditions"] = scheduled;
+        status
+    };
+    assert_eq!(stuck(scheduled("1970-01-01T00:00:00Z")), "Starting: 0 of 7 pods are running");
+    let long_ago = stuck(scheduled("1969-12-31T23:59:00Z"));
+    assert!(long_ago.starts_with("NotStarting: 0 of 7 pods are running; quickstart-paris-0"), "{long_ago}");
+    let remedy = "`kubectl describe pod --namespace experiments quickstart-paris-0` shows the reason";
+    assert!(long_ago.ends_with(remedy), "{long_ago}");
     let unschedulable = json!({ "conditions": [{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available",
     }] });
@@ -235,6 +250,22 @@ fn a_pod_that_cannot_start_says_why() {
         stuck(unschedulable),
         "Unschedulable: 0 of 7 pods are running; quickstart-paris-0: 0/3 nodes are available"
     );
+}
+
+/// A set does not replace the pods of a Kubernetes node that is gone.
+#[test]
+fn a_pod_that_is_not_deleted_is_reported_after_a_minute() {
+    let mut observed = running(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
+    let name = "quickstart-paris-0";
+    let mut going = (*observed.pods[name]).clone();
+    going.metadata.deletion_timestamp = Some(at(10));
+    observed.pods.insert(name.into(), Arc::new(going));
+    let mut reason = |seconds| {
+        let (status, _) = look(&mut observed, &accepted(None), seconds);
+        condition_of(&status, condition::PODS_READY).reason.clone()
+    };
+    assert_eq!(reason(70), "Starting");
+    assert_eq!(reason(71), "Terminating");
 }
 
 #[test]
@@ -362,6 +393,29 @@ fn a_silent_supervisor_is_reported_and_changes_no_phase() {
 }
 
 #[test]
+fn only_a_supervisor_that_responds_says_that_the_application_is_running() {
+    for supervision in [Supervision::Absent, Supervision::Silent("no response within 2s".into())] {
+        let said = RunStatus { phase: RunPhase::Running, ..RunStatus::default() };
+        let mut observed = running(said.clone());
+        look(&mut observed, &accepted(None), 1);
+        observed.supervision = supervision;
+        let (status, _) = look(&mut observed, &accepted(None), 2);
+        let unknown = condition_of(&status, condition::RUNNING);
+        assert_eq!((&*unknown.status, &*unknown.reason), ("Unknown", "NotSupervised"));
+        assert_eq!(status.phase, Phase::Running);
+        observed.hear(said);
+        let (status, _) = look(&mut observed, &accepted(None), 3);
+        assert_eq!(condition_of(&status, condition::RUNNING).status, "True");
+
+        let mut observed = running(RunStatus { phase: RunPhase::Measuring, ..RunStatus::default() });
+        look(&mut observed, &accepted(None), 1);
+        observed.supervision = Supervision::Absent;
+        let (status, _) = look(&mut observed, &accepted(None), 2);
+        assert_eq!(condition_of(&status, condition::RUNNING).status, "False", "it has not started");
+    }
+}
+
+#[test]
 fn a_supervisor_without_the_record_of_a_started_run_ends_it() {
     let first = RunStatus { supervisor: "first".into(), phase: RunPhase::Running, ..RunStatus::default() };
     let mut observed = running(first);
@@ -402,8 +456,19 @@ fn a_restarted_supervisor_numbers_its_events_anew() {
 }
 
 #[test]
+fn a_federation_that_cannot_be_read_reports_what_its_deletion_waits_for() {
+    let federation = quickstart();
+    let before = FederationStatus { rollbacks: Some(2), ..FederationStatus::default() };
+    let situation = WithoutSpec::Deleting { left: vec!["the pod p".into()] };
+    let (status, new_events) = assess_unreadable(&federation.metadata, Some(&before), &situation, at(1));
+    assert_eq!((status.phase, status.rollbacks), (Phase::Deleting, Some(2)));
+    assert_eq!(status.message.as_deref(), Some("waiting for the deletion of the pod p"));
+    assert_eq!(new_events, []);
+}
+
+#[test]
 fn equal_events_have_equal_names() {
-    let situation = Situation::Rejected(Refusal { message: "no".into() });
+    let situation = rejected("no");
     let first = Observed::of(Arc::new(quickstart()));
     let (_, told) = assess(&first, &situation, at(1));
     let (_, told_again) = assess(&first, &situation, at(2));
@@ -529,10 +594,11 @@ fn a_refused_change_is_reported_once_and_the_run_continues() {
     let (_, new_events) = look(&mut observed, &accepted(None), 2);
     assert!(!reasons(&new_events).contains(&"ChangeRefused"), "{new_events:?}");
 
-    // A newer spec to which the supervisor has not responded yet, then an invalid one.
+    // A newer spec that the supervisor has accepted, then an invalid one.
     let mut federation = (*observed.federation).clone();
     federation.metadata.generation = Some(2);
     observed.federation = Arc::new(federation.clone());
+    observed.hear(RunStatus { amendment: Some(Amendment { generation: 2, refused: None }), ..said });
     let (status, _) = look(&mut observed, &accepted(None), 3);
     assert_eq!(condition_of(&status, condition::ACCEPTED).status, "True");
     let refusal = Refusal { message: "spec.links: nonsense".into() };
@@ -541,6 +607,53 @@ fn a_refused_change_is_reported_once_and_the_run_continues() {
     let (status, new_events) = look(&mut observed, &situation, 4);
     assert!(condition_of(&status, condition::ACCEPTED).message.contains("spec.links: nonsense"));
     assert_eq!((status.phase, reasons(&new_events)), (Phase::Running, vec!["ChangeRefused"]));
+}
+
+#[test]
+fn a_change_is_accepted_only_once_the_supervisor_has_answered() {
+    let answer = |phase, generation, refused: Option<&str>| {
+        let amendment = Amendment { generation, refused: refused.map(str::to_owned) };
+        RunStatus { phase, amendment: Some(amendment), ..RunStatus::default() }
+    };
+    let mut observed = running(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
+    let is_accepted = |observed: &mut Observed, situation: &Situation| {
+        let (status, new_events) = look(observed, situation, 1);
+        let accepted = condition_of(&status, condition::ACCEPTED);
+        let reported = reasons(&new_events).contains(&"ChangeRefused");
+        (accepted.status == "True", accepted.observed_generation, reported)
+    };
+    let change = |observed: &mut Observed, generation| {
+        let mut federation = (*observed.federation).clone();
+        federation.metadata.generation = Some(generation);
+        observed.federation = Arc::new(federation);
+    };
+    let valid = accepted(None);
+    assert_eq!(is_accepted(&mut observed, &valid), (true, Some(1), false));
+    change(&mut observed, 2);
+    assert_eq!(is_accepted(&mut observed, &valid), (true, Some(1), false), "only the first is");
+    observed.hear(answer(RunPhase::Running, 2, None));
+    assert_eq!(is_accepted(&mut observed, &valid), (true, Some(2), false));
+    observed.hear(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
+    assert_eq!(is_accepted(&mut observed, &valid), (true, Some(2), false), "the supervisor has restarted");
+
+    // The supervisor is older than the field that the change sets.
+    change(&mut observed, 3);
+    let Situation::Accepted { validated, mut applied } = valid.clone() else { unreachable!() };
+    applied.unread_change = Some("the supervisor cannot read it: unknown field `pace`".into());
+    let unread = Situation::Accepted { validated, applied };
+    assert_eq!(is_accepted(&mut observed, &unread), (false, Some(3), true));
+    assert_eq!(is_accepted(&mut observed, &unread), (false, Some(3), false), "it is reported once");
+
+    // The run ends before the supervisor learns of a change.
+    change(&mut observed, 4);
+    observed.hear(RunStatus { phase: RunPhase::Completed, ..RunStatus::default() });
+    assert_eq!(is_accepted(&mut observed, &valid), (false, Some(3), false));
+
+    // A federation that has not begun needs no answer.
+    let mut federation = quickstart();
+    federation.metadata.generation = Some(5);
+    let mut observed = Observed::of(Arc::new(federation));
+    assert_eq!(is_accepted(&mut observed, &valid), (true, Some(5), false));
 }
 
 #[test]

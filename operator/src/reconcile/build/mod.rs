@@ -35,7 +35,7 @@ pub struct Desired {
     pub policy: NetworkPolicy,
     /// Sets that are missing or differ from the desired state, in the order in which they must be created.
     pub sets: Vec<StatefulSet>,
-    /// Sets whose number of pods was changed.
+    /// Sets that must be scaled, because another client has scaled them or the run is over.
     pub drifted: Vec<Drift>,
     /// Places of the processes, to be sent to the supervisor; `None` if there is nothing to send.
     pub places: Option<Places>,
@@ -45,7 +45,7 @@ pub struct Desired {
     pub orders: Vec<SupervisorRequest>,
 }
 
-/// A set whose number of pods another client has changed.
+/// A set that does not have the desired number of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift {
     /// Name of the set.
@@ -56,6 +56,8 @@ pub struct Drift {
     pub found: i32,
     /// Desired number of pods.
     pub wanted: i32,
+    /// Whether the pods are removed because the run is over, and no other client has scaled the set.
+    pub is_end_of_run: bool,
 }
 
 /// A request from the supervisor, in terms of objects.
@@ -87,8 +89,8 @@ pub fn build(validated: &Validated, observed: &Observed, settings: &Settings, op
     let has_begun = observed.phase() >= Phase::Linking || observed.is_past_gathering();
     let stays = |it: &StatefulSet| has_begun && observed.sets.contains_key(&it.name_any());
     let supervisor = Some(supervisor::set(federation, settings)).filter(|it| !stays(it));
-    let nodes = validated.groups.iter().map(|it| node::set(federation, it, over, settings));
-    let nodes = nodes.filter(|it| over || !stays(it));
+    let nodes = validated.groups.iter().filter(|_| !over).map(|it| node::set(federation, it, settings));
+    let nodes = nodes.filter(|it| !stays(it));
     let sets: Vec<StatefulSet> =
         supervisor.into_iter().chain(nodes).map(stamped).filter(|it| differs(it, observed)).collect();
     let is_made = |name: &str| sets.iter().any(|it| it.name_any() == name);
@@ -149,15 +151,16 @@ fn stamped(mut set: StatefulSet) -> StatefulSet {
 /// Returns the sets whose number of pods is not the desired one.
 fn drifted(validated: &Validated, observed: &Observed, over: bool) -> Vec<Drift> {
     let federation = &validated.federation;
-    let groups = validated.groups.iter().map(|it| (&it.name[..], if over { 0 } else { it.nodes }));
-    let drift = |(group, wanted): (&str, u32)| {
+    let groups = validated.groups.iter().map(|it| (&it.name[..], it.nodes, if over { 0 } else { it.nodes }));
+    let drift = |(group, nodes, wanted): (&str, u32, u32)| {
         let set = naming::set(federation, group);
         let there = observed.sets.get(&set).filter(|it| it.metadata.deletion_timestamp.is_none())?;
         let (found, wanted) = (there.spec.as_ref()?.replicas?, i32::try_from(wanted).ok()?);
         let generation = there.metadata.generation.unwrap_or_default();
-        (found != wanted).then_some(Drift { set, generation, found, wanted })
+        let is_end_of_run = wanted == 0 && i32::try_from(nodes) == Ok(found);
+        (found != wanted).then_some(Drift { set, generation, found, wanted, is_end_of_run })
     };
-    groups.chain([(naming::Component::Supervisor.as_str(), 1)]).filter_map(drift).collect()
+    groups.chain([(naming::Component::Supervisor.as_str(), 1, 1)]).filter_map(drift).collect()
 }
 
 fn differs(wanted: &StatefulSet, observed: &Observed) -> bool {

@@ -23,7 +23,7 @@ const KEY: &str = "/etc/faultline/key";
 const SHAPER_DIRECTORY: &str = "/run/faultline";
 
 /// Returns the stateful set of a group. The set has no pods if the run is over.
-pub(super) fn set(federation: &Federation, group: &Group, over: bool, settings: &Settings) -> StatefulSet {
+pub(super) fn set(federation: &Federation, group: &Group, settings: &Settings) -> StatefulSet {
     let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
     let labels = pod::labels(federation, Component::Node, Some(&group.name));
     let mut containers = vec![container(&kubernetes.resources.unwrap_or_default(), settings)];
@@ -35,7 +35,7 @@ pub(super) fn set(federation: &Federation, group: &Group, over: bool, settings: 
     pod::complete(&mut pod, &kubernetes, settings);
     pod::place(&mut pod, federation, &group.name, &kubernetes);
     let mut spec = json!({
-        "replicas": if over { 0 } else { group.nodes },
+        "replicas": group.nodes,
         "podManagementPolicy": "Parallel",
         "selector": { "matchLabels": { naming::UID: labels[naming::UID], naming::CLUSTER: group.name } },
         "template": {

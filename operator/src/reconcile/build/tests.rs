@@ -354,17 +354,40 @@ fn an_operator_with_another_image_leaves_the_pods_of_a_run_alone() {
     }
     assert_eq!(remade(Phase::Linking, None), [""; 0]);
     assert_eq!(remade(Phase::Running, None), [""; 0]);
-    assert_eq!(remade(Phase::Completed, None), all[1..], "the node pods are removed, and the record stays");
+    assert_eq!(remade(Phase::Completed, None), [""; 0], "the record stays");
 }
 
 #[test]
 fn after_the_run_only_the_supervisor_stays() {
     let mut federation = quickstart();
     let status = FederationStatus { phase: Phase::Completed, ..FederationStatus::default() };
+    let mut observed = Observed::of(Arc::new(quickstart()));
+    for set in built(&observed).sets {
+        observed.sets.insert(set.name_any(), Arc::new(set));
+    }
     federation.status = Some(status);
-    let observed = Observed::of(Arc::new(federation));
-    let replicas = |name: &str| set_of(&observed, name)["spec"]["replicas"].clone();
-    assert_eq!([replicas("quickstart-supervisor"), replicas("quickstart-paris")], [json!(1), json!(0)]);
+    observed.federation = Arc::new(federation);
+    let scaled = |observed: &Observed| {
+        let Desired { sets, drifted, .. } = built(observed);
+        assert_eq!(sets, [], "scaling needs no other object");
+        let scaled = drifted.iter().map(|it| (it.set.clone(), it.found, it.wanted, it.is_end_of_run));
+        scaled.collect::<Vec<_>>()
+    };
+    let expected = |name: &str, found, is_end_of_run| (format!("quickstart-{name}"), found, 0, is_end_of_run);
+    assert_eq!(scaled(&observed), [expected("paris", 3, true), expected("rennes", 3, true)]);
+
+    let mut scale = |name: &str, replicas| {
+        let mut set = (*observed.sets[name]).clone();
+        set.spec.as_mut().expect("it has a spec").replicas = Some(replicas);
+        observed.sets.insert(name.into(), Arc::new(set));
+        scaled(&observed)
+    };
+    assert_eq!(scale("quickstart-paris", 0), [expected("rennes", 3, true)]);
+    assert_eq!(scale("quickstart-rennes", 0), []);
+    assert_eq!(scale("quickstart-paris", 1), [expected("paris", 1, false)], "another client scaled it");
+    observed.sets.clear();
+    let remade: Vec<String> = built(&observed).sets.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(remade, ["quickstart-supervisor"], "its volume may hold the record");
 }
 
 #[test]
