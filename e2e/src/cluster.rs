@@ -8,13 +8,13 @@ use faultline_api::Federation;
 use faultline_api::quantity;
 use faultline_api::resource::{FederationSpec, FederationStatus, Phase, condition};
 use faultline_api::samples::sample;
+use faultline_client::outline::{self, Outline};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use kube::api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::object::{NotUsed, Object};
 use kube::runtime::wait::{Condition, await_condition};
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -36,9 +36,6 @@ const JUDGED: Duration = Duration::from_secs(240);
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// Time limit for deleting a federation or a namespace.
 const CLEANED_UP: Duration = Duration::from_secs(120);
-
-/// A federation without its spec.
-pub type Outline = Object<NotUsed, FederationStatus>;
 
 /// A connection to a Kubernetes cluster.
 #[derive(Clone)]
@@ -136,8 +133,7 @@ impl TestNamespace {
 
     /// Returns the API for federations whose specs this program may be unable to read.
     pub fn outlines(&self) -> Api<Outline> {
-        let resource = ApiResource::erase::<Federation>(&());
-        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+        Api::namespaced_with(self.client.clone(), &self.namespace, &outline::resource())
     }
 
     /// Applies the quick start with changes, and returns it as stored by the API server.

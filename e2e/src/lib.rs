@@ -13,7 +13,7 @@ mod program;
 mod scenario;
 mod service_network;
 
-pub use cluster::{KubernetesCluster, Outline, QUICK_START, TestNamespace, read_sample};
+pub use cluster::{KubernetesCluster, QUICK_START, TestNamespace, read_sample};
 pub use machine::{Machine, Skipped};
 pub use operators::Operators;
 pub use program::{Finished, Program, Running};

@@ -1,5 +1,6 @@
 //! Kubernetes nodes that run as containers, such as those of `kind`, for faults that no API can cause.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
@@ -46,6 +47,12 @@ impl Machine {
     /// Runs a shell command on the machine. Returns its output.
     pub async fn run(&self, line: &str) -> Result<String, Failure> {
         self.docker(&["exec", &self.name, "sh", "-c", line]).await
+    }
+
+    /// Copies the contents of a directory of the machine into the existing directory `to`.
+    pub async fn copy(&self, from: &str, to: &Path) -> Result<(), Failure> {
+        let to = to.to_str().ok_or("the path is not UTF-8")?;
+        self.docker(&["cp", &format!("{}:{from}/.", self.name), to]).await.map(drop)
     }
 
     async fn docker(&self, arguments: &[&str]) -> Result<String, Failure> {

@@ -4,6 +4,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | [`naming`] | names and labels of a federation's objects, and the image of its processes |
+//! | [`outline`] | federations whose specs may be unreadable |
 //! | [`ports`] | ports of the programs in the pods |
 //! | [`supervisor`] | a client for a supervisor's HTTP API |
 //! | [`confined`] | privileges of pods and containers |
@@ -11,6 +12,7 @@
 
 pub mod confined;
 pub mod naming;
+pub mod outline;
 pub mod ports;
 pub mod probe;
 pub mod supervisor;

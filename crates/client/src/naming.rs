@@ -65,17 +65,18 @@ impl Component {
 }
 
 /// Returns the name of the stateful set for the pods of a cluster, or of a process outside all clusters.
-pub fn set(federation: &Federation, group: &str) -> String {
-    in_federation(federation, group)
-}
-
-fn in_federation(federation: &impl ResourceExt, name: &str) -> String {
-    format!("{}-{}", federation.name_any(), in_objects(name))
+pub fn set(federation: &impl ResourceExt, group: &str) -> String {
+    format!("{}-{}", federation.name_any(), in_objects(group))
 }
 
 /// Returns the name of the stateful set for the supervisor's pod.
 pub fn supervisor(federation: &Federation) -> String {
     set(federation, Component::Supervisor.as_str())
+}
+
+/// Returns the name of the supervisor's pod.
+pub fn supervisor_pod(federation: &impl ResourceExt) -> String {
+    format!("{}-0", set(federation, Component::Supervisor.as_str()))
 }
 
 /// Returns the name of the secret with the keys of the processes, by pod.
@@ -95,13 +96,13 @@ pub fn key(federation: &Federation) -> String {
 
 /// Returns the name of the secret with the token that grants read access to the supervisor's API
 /// ([`READER_TOKEN`]). The only secret that `kubectl faultline` reads.
-pub fn reader(federation: &Federation) -> String {
+pub fn reader(federation: &impl ResourceExt) -> String {
     set(federation, "reader")
 }
 
 /// Returns the name of the config map with the federation's file.
 pub fn file(federation: &impl ResourceExt) -> String {
-    in_federation(federation, "federation")
+    set(federation, "federation")
 }
 
 /// Returns the name of the claim for a pod's volume.

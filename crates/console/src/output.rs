@@ -44,17 +44,17 @@ pub fn colours() -> bool {
 ///
 /// Fails if the text cannot be written.
 pub fn print(text: &str) -> Result<(), CommandError> {
-    print_if_open(text).map(|_| ())
+    print_if_open(text.as_bytes()).map(|_| ())
 }
 
-/// Prints text, unless the output is closed. Returns whether it is still open.
+/// Prints bytes, unless the output is closed. Returns whether it is still open.
 ///
 /// # Errors
 ///
-/// Fails if the text cannot be written.
-pub fn print_if_open(text: &str) -> Result<bool, CommandError> {
+/// Fails if the bytes cannot be written.
+pub fn print_if_open(bytes: &[u8]) -> Result<bool, CommandError> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(CommandError::machine(format!("cannot write to standard output: {error}"))),

@@ -9,6 +9,7 @@ use crossterm::{cursor, queue, terminal};
 
 use faultline_report::explain::count;
 use faultline_report::text;
+use faultline_trace::printable;
 
 use crate::arguments::{Format, OutputArguments};
 
@@ -157,12 +158,6 @@ impl Screen {
             self.out = None;
         }
     }
-}
-
-/// Returns a text that may come from a foreign program, with its control characters replaced: they must not reach a
-/// terminal, and a line break would forge a line of output.
-pub fn printable(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
 }
 
 /// Formats a time since the application started. `None`, which stands for an earlier time, becomes blanks.

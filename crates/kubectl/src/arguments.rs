@@ -130,7 +130,8 @@ pub(crate) struct DoctorArguments {
 
 /// Print the log of a federation's supervisor, or of one of its processes.
 ///
-/// Requires, in the federation's namespace, permission to get federations and pods/log.
+/// Requires, in the federation's namespace, permission to get federations and pods/log. On a terminal, replaces the
+/// log's control characters except line breaks and tabs. Writes the log unchanged to a pipe or a file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -4,17 +4,16 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use faultline_api::resource::FederationStatus;
 use faultline_api::{Federation, FederationSpec};
 use faultline_client::naming;
+use faultline_client::outline::{self, Outline};
 use faultline_console::command_error::CommandError;
 use futures::AsyncBufRead;
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::api::{ApiResource, DeleteParams, LogParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, LogParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::object::{NotUsed, Object};
 use kube::{Api, Client, Config, ResourceExt};
 use miette::miette;
 use serde_json::Value;
@@ -63,9 +62,6 @@ fn is_temporary(error: &kube::Error) -> bool {
         _ => false,
     }
 }
-
-/// A federation without its spec. The API server admits changes to the spec that this program cannot read.
-pub(crate) type Outline = Object<NotUsed, FederationStatus>;
 
 /// A namespace of a cluster, as the user has chosen it. It stays the same even if the user changes the kubeconfig.
 #[derive(Clone, Debug)]
@@ -193,9 +189,9 @@ impl KubernetesCluster {
         }
     }
 
-    /// Returns the federation with this name, which must exist.
-    pub(crate) async fn federation(&self, name: &str) -> Result<Federation, CommandError> {
-        self.find(name).await?.ok_or_else(|| {
+    /// Returns the federation with this name, which must exist. Its spec may be unreadable.
+    pub(crate) async fn outline(&self, name: &str) -> Result<Outline, CommandError> {
+        self.find_outline(name).await?.ok_or_else(|| {
             let help = "list federations with `kubectl get federations --all-namespaces`, or specify a namespace with \
                 `--namespace`";
             CommandError::input(miette!(
@@ -294,7 +290,7 @@ impl KubernetesCluster {
     }
 
     /// Returns the supervisor of a federation, with the token for reading from its API.
-    pub(crate) async fn supervisor(&self, federation: &Federation) -> Result<Supervisor, ClusterError> {
+    pub(crate) async fn supervisor(&self, federation: &impl ResourceExt) -> Result<Supervisor, ClusterError> {
         let name = naming::reader(federation);
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let secret = match self.answered(secrets.get(&name)).await {
@@ -310,12 +306,11 @@ impl KubernetesCluster {
             return Err(self.no_token(federation, "does not contain a token").into());
         }
         let pods = Api::namespaced(self.client.clone(), &self.namespace);
-        let pod = format!("{}-0", naming::supervisor(federation));
-        Ok(Supervisor::new(pods, pod, token, self.supervisor_deadline))
+        Ok(Supervisor::new(pods, naming::supervisor_pod(federation), token, self.supervisor_deadline))
     }
 
     /// Returns the error for a federation whose reader's token is missing.
-    fn no_token(&self, federation: &Federation, problem: &str) -> CommandError {
+    fn no_token(&self, federation: &impl ResourceExt, problem: &str) -> CommandError {
         let name = federation.name_any();
         let help = format!(
             "the operator creates this secret; check with `kubectl faultline doctor {}` whether an operator of this \
@@ -346,7 +341,7 @@ impl KubernetesCluster {
         self.found(name, self.answered(self.federations().get(name)).await)
     }
 
-    /// Returns a federation without its spec; `None` if it does not exist.
+    /// Returns a federation whose spec may be unreadable; `None` if it does not exist.
     pub(crate) async fn find_outline(&self, name: &str) -> Result<Option<Outline>, ClusterError> {
         self.found(name, self.answered(self.outlines().get(name)).await)
     }
@@ -381,8 +376,7 @@ impl KubernetesCluster {
     }
 
     fn outlines(&self) -> Api<Outline> {
-        let resource = ApiResource::erase::<Federation>(&());
-        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+        Api::namespaced_with(self.client.clone(), &self.namespace, &outline::resource())
     }
 
     /// Returns the reason why an operation failed.

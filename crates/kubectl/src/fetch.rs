@@ -1,24 +1,27 @@
 //! `kubectl faultline fetch`: copies the record of a run on a cluster to a directory on this machine.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
 use faultline_client::naming;
+use faultline_client::outline::{self, Outline};
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::output;
-use faultline_console::place::{create_record, free_place};
+use faultline_console::place::{create_record, free_place, numbered_place};
 use faultline_trace::Bundle;
 use faultline_trace::manifest::BackendKind;
 use kube::ResourceExt;
-use miette::miette;
+use miette::{Diagnostic, miette};
+use thiserror::Error;
 
 use crate::arguments::FetchArguments;
 use crate::cluster::{ClusterError, KubernetesCluster};
 use crate::run::until_interrupted;
-use crate::supervisor::{RequestError, Supervisor};
+use crate::supervisor::{RequestError, Supervisor, has_no_record};
 
 /// Executes `kubectl faultline fetch`.
 pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
@@ -26,62 +29,87 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
     let dir = crate::block_on(async {
         let name = name(&arguments.federation)?;
         let cluster = KubernetesCluster::connect(&arguments.cluster).await?;
-        let federation = cluster.federation(name).await?;
-        let phase = federation.status.as_ref().map(|it| it.phase).unwrap_or_default();
-        if federation.status.is_none() {
-            return Err(CommandError::input(miette!(
-                help = NOT_RECONCILED,
-                "the federation `{name}` has no record yet: no operator has reconciled it"
-            )));
-        }
-        if phase != Phase::Completed {
-            let (help, yet) = match phase {
-                Phase::Rejected | Phase::Deleting => (
-                    format!("`{}` states the reason", cluster.description(&format!("federation/{name}"))),
-                    "",
-                ),
-                _ => (format!("wait for the end of the run: `{}`", cluster.waiting(name)), " yet"),
-            };
-            return Err(CommandError::input(miette!(
-                help = help,
-                "the federation `{name}` has no record{yet}: its phase is `{phase:?}`"
-            )));
-        }
-        let seed = federation.spec.seed();
-        let free = || free_place(name, seed, &federation, BackendKind::Kubernetes);
-        let dir = arguments.out.clone().unwrap_or_else(free);
-        let supervisor = cluster.supervisor(&federation).await?;
-        tokio::select! {
-            unpacked = unpack(&cluster, &supervisor, &federation, &dir) => unpacked?,
-            () = until_interrupted(&interrupted) => {
-                return Err(CommandError::machine("interrupted while fetching the record"));
-            }
-        }
-        Ok(dir)
+        fetch_from(&cluster, name, arguments.out.clone(), &interrupted).await
     })?;
     output::print(&format!("{}\n", dir.display()))?;
     Ok(Exit::Pass)
+}
+
+/// Fetches the record of a federation into `out` or, without it, into a new directory. Returns the directory.
+async fn fetch_from(
+    cluster: &KubernetesCluster,
+    name: &str,
+    out: Option<PathBuf>,
+    interrupted: &AtomicBool,
+) -> Result<PathBuf, CommandError> {
+    let federation = cluster.outline(name).await?;
+    let phase = federation.status.as_ref().map(|it| it.phase).unwrap_or_default();
+    if federation.status.is_none() {
+        return Err(CommandError::input(miette!(
+            help = NOT_RECONCILED,
+            "the federation `{name}` has no record yet: no operator has reconciled it"
+        )));
+    }
+    if phase != Phase::Completed {
+        let (help, yet) = match phase {
+            Phase::Rejected | Phase::Deleting => {
+                (format!("`{}` states the reason", cluster.description(&format!("federation/{name}"))), "")
+            }
+            _ => (format!("wait for the end of the run: `{}`", cluster.waiting(name)), " yet"),
+        };
+        return Err(CommandError::input(miette!(
+            help = help,
+            "the federation `{name}` has no record{yet}: its phase is `{phase:?}`"
+        )));
+    }
+    let dir = out.unwrap_or_else(|| place(name, &federation));
+    let supervisor = cluster.supervisor(&federation).await?;
+    unless_interrupted(interrupted, unpack(cluster, &supervisor, &federation, &dir)).await?;
+    Ok(dir)
+}
+
+/// Returns the path of a new directory for the record of a federation. Without a readable spec, the seed is unknown,
+/// and the name of the directory is that of the federation.
+fn place(name: &str, federation: &Outline) -> PathBuf {
+    match outline::spec(federation) {
+        Some(spec) => {
+            let seed = spec.seed();
+            free_place(name, seed, &Federation::new(name, spec), BackendKind::Kubernetes)
+        }
+        None => numbered_place(name),
+    }
+}
+
+/// Returns the result of transferring a record, or an error if the user interrupts the transfer.
+pub(crate) async fn unless_interrupted<E: Into<CommandError>>(
+    interrupted: &AtomicBool,
+    transfer: impl Future<Output = Result<(), E>>,
+) -> Result<(), CommandError> {
+    tokio::select! {
+        fetched = transfer => fetched.map_err(Into::into),
+        () = until_interrupted(interrupted) => {
+            Err(CommandError::machine("interrupted while fetching the record"))
+        }
+    }
 }
 
 /// Unpacks the record of a federation into `dir`, which must be empty if it exists. An incomplete record is removed.
 pub(crate) async fn unpack(
     cluster: &KubernetesCluster,
     supervisor: &Supervisor,
-    federation: &Federation,
+    federation: &impl ResourceExt,
     dir: &Path,
 ) -> Result<(), ClusterError> {
     let mut incomplete = Incomplete::create(dir)?;
-    let fetched = supervisor.fetch(dir).await;
-    if fetched.is_ok() {
+    let Err(error) = supervisor.fetch(dir).await else {
         incomplete.record = None;
+        return Ok(());
+    };
+    if error.is_too_early() && supervisor.status(0).await.is_ok_and(|it| has_no_record(&it)) {
+        return Err(record_lost(federation).into());
     }
-    fetched.map_err(|error| {
-        let is_temporary = error.is_temporary();
-        let is_lost = error.is_too_early();
-        let command_error =
-            if is_lost { record_lost(federation) } else { unreachable(error, cluster, federation) };
-        ClusterError { command_error, is_temporary }
-    })
+    let is_temporary = error.is_temporary();
+    Err(ClusterError { command_error: unreachable(error, cluster, federation), is_temporary })
 }
 
 /// Checks that a record can be stored in `dir`, before a run takes time.
@@ -116,21 +144,27 @@ impl Drop for Incomplete<'_> {
     }
 }
 
+/// The record of a run that has ended is lost.
+#[derive(Debug, Diagnostic, Error)]
+#[error("the record of `{0}` was lost when the supervisor's pod was replaced")]
+#[diagnostic(help("set `spec.kubernetes.results` to store records on a volume that outlives the pod"))]
+struct RecordLost(String);
+
 /// Returns the error for a run that has ended but whose record is lost.
-fn record_lost(federation: &Federation) -> CommandError {
-    const HELP: &str = "set `spec.kubernetes.results` to store records on a volume that outlives the pod";
-    let name = federation.name_any();
-    CommandError::input(miette!(
-        help = HELP,
-        "the record of `{name}` was lost when the supervisor's pod was replaced"
-    ))
+pub(crate) fn record_lost(federation: &impl ResourceExt) -> CommandError {
+    CommandError::input(RecordLost(federation.name_any()))
+}
+
+/// Returns whether an error reports that a record is lost.
+pub(crate) fn is_record_lost(error: &CommandError) -> bool {
+    error.report.downcast_ref::<RecordLost>().is_some()
 }
 
 /// Returns the error, with a remedy, for a failed request to a supervisor.
 pub(crate) fn unreachable(
     error: RequestError,
     cluster: &KubernetesCluster,
-    federation: &Federation,
+    federation: &impl ResourceExt,
 ) -> CommandError {
     if let RequestError::Unpack(error) = error {
         let help = "free space, or specify another directory with `--out`";
@@ -145,7 +179,7 @@ pub(crate) fn unreachable(
             a role with all required permissions";
         return CommandError::input(miette!(help = help, "{error}"));
     }
-    let pod = format!("pod/{}-0", naming::supervisor(federation));
+    let pod = format!("pod/{}", naming::supervisor_pod(federation));
     CommandError::machine(format!("{error}; see `{}`", cluster.description(&pod)))
 }
 
@@ -175,7 +209,32 @@ pub(crate) fn name(given: &str) -> Result<&str, CommandError> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use serde_json::json;
+
     use super::*;
+    use crate::run::tests::{Answer, serve, unreadable};
+
+    /// The operator continues such a run with the file from which its pods were created.
+    #[tokio::test]
+    async fn a_record_is_fetched_even_if_a_change_cannot_be_read() {
+        let federation = unreadable(json!({ "phase": "Completed" }));
+        let cluster = serve(move |_, last, _| match last {
+            "quickstart" => Answer::Object(federation.clone()),
+            "quickstart-reader" => {
+                let token = k8s_openapi::ByteString("00ff".into());
+                Answer::Object(json!({ "metadata": { "name": last }, "data": { "token": token } }))
+            }
+            "portforward" => Answer::Error(403, "Forbidden"),
+            other => panic!("the program requested {other}"),
+        });
+        let temporary = tempfile::tempdir().unwrap();
+        let out = Some(temporary.path().join("record"));
+        let error = fetch_from(&cluster, "quickstart", out, &AtomicBool::new(false)).await.unwrap_err();
+        let told = error.report.to_string();
+        assert!(told.contains("cannot forward a port to the pod quickstart-supervisor-0"), "{told}");
+        let federation = cluster.outline("quickstart").await.unwrap();
+        assert!(place("quickstart", &federation).ends_with("quickstart"));
+    }
 
     #[test]
     fn an_incomplete_record_leaves_nothing_but_the_directory_of_the_user() {

@@ -14,17 +14,18 @@ use faultline_console::interrupt;
 use faultline_console::memory::set_limit;
 use faultline_console::recording::LocatedRecording;
 use faultline_console::repetition::Repetition;
-use faultline_console::screen::{Row, Screen, printable};
+use faultline_console::screen::{Row, Screen};
 use faultline_console::source::{Source, unfit};
 use faultline_session::Session;
 use faultline_trace::manifest::BackendKind;
+use faultline_trace::printable;
 use miette::miette;
 use tokio::time::sleep;
 
 use crate::arguments::{KubernetesArguments, RunArguments};
 use crate::cluster::{ChosenCluster, ClusterError, KubernetesCluster, invocation};
-use crate::fetch::{check_place, unpack, unreachable};
-use crate::supervisor::{Supervisor, is_over};
+use crate::fetch::{check_place, is_record_lost, record_lost, unless_interrupted, unpack, unreachable};
+use crate::supervisor::{Supervisor, has_no_record, is_over};
 
 /// Time between two checks of a run.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -140,30 +141,23 @@ fn once(
             )))
         });
         let fetching = cluster.fetching(&federation);
-        let ended = ended.inspect_err(|_| {
-            anstream::eprintln!(
-                "the federation stays in the cluster: after the run, fetch its record with `{fetching}`, and then \
-                 delete the federation with `{deletion}`"
-            );
+        let ended = ended.inspect_err(|error| {
+            let advice = format!("after the run, fetch its record with `{fetching}`");
+            anstream::eprintln!("{}", next_steps(error, &advice, &deletion));
         })?;
         let fetched = match &ended {
-            End::Over(supervisor) => tokio::select! {
-                fetched = retried(CHECK_EVERY, async || unpack(&cluster, supervisor, &federation, dir).await) => {
-                    fetched
-                }
-                () = until_interrupted(interrupted) => {
-                    Err(CommandError::machine("interrupted while fetching the record"))
-                }
+            End::Over(supervisor) => {
+                let transfer = async || unpack(&cluster, supervisor, &federation, dir).await;
+                let fetched = unless_interrupted(interrupted, retried(CHECK_EVERY, transfer)).await;
+                fetched.inspect_err(|error| {
+                    let advice = format!("fetch its record with `{fetching}`");
+                    anstream::eprintln!("{}", next_steps(error, &advice, &deletion));
+                })
             }
-            .inspect_err(|_| {
-                anstream::eprintln!(
-                    "the federation stays in the cluster: fetch its record with `{fetching}`, and then delete the \
-                     federation with `{deletion}`"
-                );
-            }),
             End::Without(_) => Ok(()),
         };
-        // If the record could not be fetched, the federation stays on the cluster, and the record with it.
+        // If the record could not be fetched, the federation stays on the cluster, and the record with it unless it is
+        // lost.
         if fetched.is_ok()
             && let Err(error) = remove(&cluster, &federation, interrupted, REMOVED_WITHIN).await
         {
@@ -175,6 +169,17 @@ fn once(
             End::Without(command_error) => Err(command_error),
         }
     })
+}
+
+/// Returns what the user can do with a federation that stays in the cluster because of an error. `fetch` is the advice
+/// for fetching the record.
+fn next_steps(error: &CommandError, fetch: &str, deletion: &str) -> String {
+    if is_record_lost(error) {
+        return format!(
+            "the federation stays in the cluster, but its record is lost: delete the federation with `{deletion}`"
+        );
+    }
+    format!("the federation stays in the cluster: {fetch}, and then delete the federation with `{deletion}`")
 }
 
 /// Deletes a federation. Gives up if some of its objects still exist after `limit`, for example because another program
@@ -252,6 +257,8 @@ struct Seen {
     supervisor: Option<Supervisor>,
     /// Number of consecutive checks without an answer from the supervisor that has the record.
     silent: u32,
+    /// Whether the run has ended, but its supervisor's last answer shows that the record is lost.
+    is_lost: bool,
     checks: u32,
 }
 
@@ -321,8 +328,11 @@ impl Watch<'_> {
                 self.show(&said, &status);
                 return Ok(seen.supervisor.take().map(|it| End::Over(Box::new(it))));
             }
-            // This is another supervisor, which does not have the record of the run that ended.
-            Ok(_) if is_over_there => seen.silent += 1,
+            // The supervisor judges the record again, or is another one, which does not have it.
+            Ok(said) if is_over_there => {
+                seen.silent += 1;
+                seen.is_lost = has_no_record(&said);
+            }
             Ok(said) => {
                 seen.silent = 0;
                 self.show(&said, &status);
@@ -339,6 +349,9 @@ impl Watch<'_> {
             }
         }
         if is_over_there && seen.silent >= SILENT_LIMIT {
+            if seen.is_lost {
+                return Err(record_lost(self.federation).into());
+            }
             let message = "the run has ended, but its supervisor does not send the record";
             return Err(CommandError::machine(message).into());
         }
@@ -433,7 +446,7 @@ pub(crate) async fn until_interrupted(interrupted: &AtomicBool) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io;
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
@@ -467,7 +480,7 @@ mod tests {
 
     /// An answer of the API server.
     #[derive(Clone)]
-    enum Answer {
+    pub(crate) enum Answer {
         Object(serde_json::Value),
         /// An error with this status and reason.
         Error(u16, &'static str),
@@ -478,7 +491,7 @@ mod tests {
     }
 
     /// Returns a cluster whose API server answers each request, given as its method and the last segment of its path.
-    fn serve(
+    pub(crate) fn serve(
         answer: impl Fn(&http::Method, &str, serde_json::Value) -> Answer + Send + Sync + 'static,
     ) -> KubernetesCluster {
         let answer = Arc::new(answer);
@@ -535,13 +548,22 @@ mod tests {
         within(timeout, watch.follow()).await
     }
 
-    fn resource(status: serde_json::Value) -> serde_json::Value {
+    pub(crate) fn resource(status: serde_json::Value) -> serde_json::Value {
         let sample = faultline_api::samples::sample("quickstart").unwrap();
         let federation = faultline_api::parse("quickstart", sample.text.as_bytes()).unwrap();
         let mut object = serde_json::to_value(federation).unwrap();
         object["metadata"]["uid"] = json!("the uid");
         object["status"] = status;
         object
+    }
+
+    /// Returns a federation with a change that the API server admits, but that neither this program nor the operator
+    /// can read.
+    pub(crate) fn unreadable(status: serde_json::Value) -> serde_json::Value {
+        let mut changed = resource(status);
+        changed["spec"]["links"]["between"]["loss"] = json!("60%");
+        assert!(serde_json::from_value::<Federation>(changed.clone()).is_err());
+        changed
     }
 
     fn lost() -> serde_json::Value {
@@ -573,15 +595,12 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), 6);
     }
 
-    /// The API server admits changes that neither this program nor the operator can read.
     #[tokio::test]
     async fn a_change_that_cannot_be_read_does_not_end_the_run() {
-        let mut changed = resource(json!({ "phase": "Running", "conditions": [{
+        let changed = unreadable(json!({ "phase": "Running", "conditions": [{
             "type": "Reconciled", "status": "False", "reason": "Unreadable", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }] }));
-        changed["spec"]["links"]["between"]["loss"] = json!("60%");
-        assert!(serde_json::from_value::<Federation>(changed.clone()).is_err());
         let (cluster, asked) = cluster(vec![Answer::Object(changed), Answer::Object(lost())]);
         let end = followed(&cluster, None).await;
         let Ok(End::Without(command_error)) = end else { panic!("the run has ended without a record") };
@@ -645,6 +664,16 @@ mod tests {
         ] {
             assert!(command.contains(arguments), "{command}");
         }
+    }
+
+    #[test]
+    fn a_lost_record_is_not_to_be_fetched() {
+        let told = |error| next_steps(&error, "fetch its record with `fetch it`", "delete it");
+        let lost = told(record_lost(&federation()));
+        assert!(lost.contains("its record is lost") && lost.contains("`delete it`"), "{lost}");
+        assert!(!lost.contains("fetch"), "{lost}");
+        let silent = told(CommandError::machine("no answer"));
+        assert!(silent.contains("fetch its record with `fetch it`, and then delete"), "{silent}");
     }
 
     /// A definition of another version may drop fields, and a webhook may change them.

@@ -104,8 +104,9 @@ impl RequestError {
         match self {
             RequestError::Forward { .. } => !self.is_forbidden(),
             RequestError::Late { .. } => true,
+            // A supervisor that has restarted judges its record again before it sends the record.
             RequestError::Supervisor { source: SupervisorError::Refused(status, _), .. } => {
-                status.is_server_error()
+                status.is_server_error() || *status == StatusCode::CONFLICT
             }
             RequestError::Supervisor { .. } => true,
             RequestError::Parse(_) | RequestError::Unpack(_) => false,
@@ -229,6 +230,11 @@ impl Supervisor {
 /// Returns whether the run has been judged or has failed.
 pub(crate) fn is_over(status: &RunStatus) -> bool {
     matches!(status.phase, supervision::RunPhase::Completed | supervision::RunPhase::Failed)
+}
+
+/// Returns whether a supervisor with this status has no record of a run that has ended: it does not even judge one.
+pub(crate) fn has_no_record(status: &RunStatus) -> bool {
+    !is_over(status) && status.phase != supervision::RunPhase::Judging
 }
 
 /// Unpacks the parts of a record into `dir`. Refuses any other file: the pod might run another program. Long names are
@@ -399,6 +405,18 @@ mod tests {
         // Waits for the threads.
         drop(runtime);
         assert_eq!(count(), written);
+    }
+
+    /// After a restart, a supervisor judges its record again, and refuses to send it until then.
+    #[test]
+    fn only_a_supervisor_that_judges_no_record_has_lost_it() {
+        use supervision::RunPhase::{Completed, Failed, Gathering, Judging, Measuring, Paused, Running};
+        let source = SupervisorError::Refused(StatusCode::CONFLICT, "the run has not ended".to_owned());
+        let refusal = RequestError::Supervisor { pod: "quickstart-supervisor-0".to_owned(), source };
+        assert!(refusal.is_too_early() && refusal.is_temporary());
+        let is_lost = |phase| has_no_record(&RunStatus { phase, ..RunStatus::default() });
+        assert!([Gathering, Measuring, Running, Paused].into_iter().all(is_lost));
+        assert!(![Judging, Completed, Failed].into_iter().any(is_lost));
     }
 
     #[tokio::test]

@@ -30,7 +30,7 @@ mod possible;
 pub mod row;
 pub mod seal;
 
-pub use bundle::{Bundle, BundleError};
+pub use bundle::{Bundle, BundleError, printable};
 pub use facts::{
     Cut, FactsFile, FactsReadError, FactsWriter, StreamEnd, append_record, read_facts, split_body,
 };

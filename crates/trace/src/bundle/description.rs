@@ -111,12 +111,18 @@ impl Bundle {
     }
 }
 
+/// Returns a text that may come from a foreign program, with its control characters replaced: they must not reach a
+/// terminal, and a line break would forge a line of output.
+pub fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
 /// Replaces the control characters in all strings. Programs print the names and reasons in records from any source, and
 /// must pass no control characters on to a terminal or a picture.
 fn replace_control_characters(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::String(text) if text.contains(char::is_control) => {
-            *text = text.replace(char::is_control, "\u{fffd}");
+            *text = printable(text);
         }
         serde_json::Value::Array(values) => values.iter_mut().for_each(replace_control_characters),
         serde_json::Value::Object(entries) => entries.values_mut().for_each(replace_control_characters),

@@ -4,6 +4,8 @@
 mod description;
 mod evidence;
 
+pub use description::printable;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
