@@ -7,9 +7,11 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use futures::future::Either;
 use futures::lock::Mutex;
 use futures::{FutureExt, StreamExt, stream};
 use thiserror::Error;
+use tokio::sync::RwLock;
 
 use crate::{KubernetesCluster, ServiceNetwork, Skipped, TestNamespace};
 
@@ -123,11 +125,12 @@ async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure>
         }
         let (exclusive, shared): (Vec<&Scenario>, Vec<&Scenario>) =
             scenarios.iter().partition(|it| it.exclusive);
-        let attempts = shared.into_iter().map(|it| attempt(it, &cluster, &services));
+        let machine = RwLock::default();
+        let attempts = shared.into_iter().map(|it| attempt(it, &cluster, &services, &machine));
         let mut of_round: Vec<Report> =
             stream::iter(attempts).buffer_unordered(jobs as usize).collect().await;
         for scenario in exclusive {
-            of_round.push(attempt(scenario, &cluster, &services).await);
+            of_round.push(attempt(scenario, &cluster, &services, &machine).await);
         }
         println!("==> summary");
         of_round.iter().for_each(|it| println!("{it}"));
@@ -150,17 +153,23 @@ fn count(variable: &str) -> Result<u32, Failure> {
     number.ok_or_else(|| format!("{variable} must be a positive number (found `{text}`)").into())
 }
 
-/// Runs a scenario, at most [`ATTEMPTS`] times.
+/// Runs a scenario, at most [`ATTEMPTS`] times. If the machine was too busy, the next attempt has the machine to itself.
 async fn attempt(
     scenario: &Scenario,
     cluster: &KubernetesCluster,
     services: &Mutex<ServiceNetwork>,
+    machine: &RwLock<()>,
 ) -> Report {
     let name = scenario.name;
     println!("==> {name}");
     let begun = Instant::now();
     let (mut busy, mut lost) = (0, 0);
     let performed = loop {
+        let is_alone = scenario.exclusive || busy > 0;
+        let _turn = match is_alone {
+            true => Either::Left(machine.write().await),
+            false => Either::Right(machine.read().await),
+        };
         let repairs = match repair(services).await {
             Ok(repairs) => repairs,
             Err(error) => break Err(error),
@@ -169,7 +178,7 @@ async fn attempt(
         let may_repeat = busy + lost + 1 < ATTEMPTS;
         match performed {
             Err(error) if error.is::<Busy>() && may_repeat => {
-                println!("!!! BUSY: {name}: {error}; retrying");
+                println!("!!! BUSY: {name}: {error}; retrying alone");
                 busy += 1;
             }
             Err(error) if !error.is::<Skipped>() && may_repeat => {
